@@ -1,0 +1,133 @@
+"""A curve as bytes, for a table or a cache shared by processes of different versions.
+
+The one rule: bytes give back the very curve they were made from, or `CurveCorrupt`. A CRC32 over everything tells damage apart; the
+format version tells other formats apart; and what passes both still has to be a valid curve. Knots are three columns of differences
+in the narrowest fixed width each: 1,000 knots take 6 to 16 KiB and decode in a fraction of the time that varints would take.
+
+    magic 4s · version B · method B · certified B · knots I · total Q · as_of_us q · certificate d · step · first key
+    3 columns (key difference to the knot before, entries between, ties), each: width H · values · then CRC32 I
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import get_args
+from zlib import crc32
+
+from .curve import Curve, Knot, Method
+from .errors import CurveCorrupt, KnotsInvalid
+
+MAGIC = b"RKCV"
+VERSION = 1
+METHODS: tuple[Method, ...] = get_args(Method)  # stored as an index: append only
+_HEADER = struct.Struct("<4sBBBIQqd")
+_CRC = struct.Struct("<I")
+_WIDTH = struct.Struct("<H")
+_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+
+
+def encode(curve: Curve) -> bytes:
+    """The curve's bytes; the same curve gives the same bytes. Raises `KnotsInvalid` for a time or total beyond 64 bits."""
+    knots = curve.knots
+    certified = curve.certificate is not None
+    gaps, counted, key = [], 0, knots[0].key if knots else 0
+    differences = []
+    for knot in knots:
+        differences.append(knot.key - key)
+        gaps.append(knot.better_count - counted)
+        key, counted = knot.key, knot.better_count + knot.ties
+    try:
+        header = _HEADER.pack(
+            MAGIC,
+            VERSION,
+            METHODS.index(curve.method),
+            certified,
+            len(knots),
+            curve.total,
+            curve.as_of_us,
+            curve.certificate or 0.0,
+        )
+        parts = [header, _pack_int(curve.step), _pack_int(knots[0].key if knots else 0)]
+        parts += [_pack(differences), _pack(gaps), _pack([knot.ties for knot in knots])]
+    except (struct.error, ValueError) as error:
+        raise KnotsInvalid(f"this curve does not fit the format: {error}") from error
+    body = b"".join(parts)
+    return body + _CRC.pack(crc32(body))
+
+
+def decode(data: bytes) -> Curve:
+    """The curve that `encode` was given. Raises `CurveCorrupt` for anything else."""
+    body = data[: -_CRC.size]
+    if len(body) < _HEADER.size or body[: len(MAGIC)] != MAGIC:
+        raise CurveCorrupt("not a curve")
+    if _CRC.unpack(data[-_CRC.size :])[0] != crc32(body):
+        raise CurveCorrupt("the checksum does not match")
+    if body[len(MAGIC)] != VERSION:
+        raise CurveCorrupt(f"format version {body[len(MAGIC)]}, this program reads {VERSION}")
+    try:
+        return _curve(body)
+    except (struct.error, ValueError, IndexError) as error:
+        raise CurveCorrupt(f"the contents are no curve: {error}") from error
+
+
+def _curve(body: bytes) -> Curve:
+    """Raises struct.error, ValueError or IndexError where the body is none."""
+    _, _, method, certified, knot_count, total, as_of_us, certificate = _HEADER.unpack_from(body)
+    step, at = _unpack_int(body, _HEADER.size)
+    first_key, at = _unpack_int(body, at)
+    differences, at = _unpack(body, at, knot_count)
+    gaps, at = _unpack(body, at, knot_count)
+    ties, at = _unpack(body, at, knot_count)
+    if at != len(body) or certified > 1 or (knot_count and differences[0]):
+        raise ValueError("parts are missing or left over")
+    keys = accumulate(differences, initial=first_key)
+    next(keys)
+    # Entries up to and with each knot, less its ties, are those better than it.
+    counted = accumulate(map(int.__add__, gaps, ties))
+    knots = [Knot(key, upto - tied, tied) for key, upto, tied in zip(keys, counted, ties, strict=True)]
+    return Curve(
+        knots,
+        total=total,
+        as_of_us=as_of_us,
+        method=METHODS[method],
+        step=step,
+        certificate=certificate if certified else None,
+    )
+
+
+def _pack_int(value: int) -> bytes:
+    """A signed integer of any width, its length first."""
+    width = value.bit_length() // 8 + 1
+    return _WIDTH.pack(width) + value.to_bytes(width, "little", signed=True)
+
+
+def _unpack_int(body: bytes, at: int) -> tuple[int, int]:
+    """(the integer, where the next part starts)"""
+    (width,) = _WIDTH.unpack_from(body, at)
+    at += _WIDTH.size
+    if at + width > len(body):
+        raise ValueError("an integer is cut off")
+    return int.from_bytes(body[at : at + width], "little", signed=True), at + width
+
+
+def _pack(values: Sequence[int]) -> bytes:
+    """Integers of at least 0 in one width, which comes first."""
+    width = (max(values, default=0).bit_length() + 7) // 8
+    width = next((size for size in _CODES if size >= width), width)
+    if code := _CODES.get(width):
+        return _WIDTH.pack(width) + struct.pack(f"<{len(values)}{code}", *values)
+    return _WIDTH.pack(width) + b"".join([value.to_bytes(width, "little") for value in values])
+
+
+def _unpack(body: bytes, at: int, count: int) -> tuple[Sequence[int], int]:
+    """(the integers, where the next part starts)"""
+    (width,) = _WIDTH.unpack_from(body, at)
+    at += _WIDTH.size
+    end = at + width * count
+    if width == 0 or end > len(body):
+        raise ValueError("a column is cut off")
+    if code := _CODES.get(width):
+        return struct.unpack_from(f"<{count}{code}", body, at), end
+    return [int.from_bytes(body[i : i + width], "little") for i in range(at, end, width)], end

@@ -1,0 +1,147 @@
+"""Which rows to read so that few knots leave no wide bracket: the read-skip-read plan, without the reading.
+
+The one rule: never more than `knots_max` knots, whatever is answered. A walk yields questions and is sent the answers, so that one
+plan serves every store. The next row read is the last whose rank is within (1 + d) of the first rank past the knot before
+(geometric spacing: uniform spacing is off by 1,000 % and more near the top). Without ties d follows from the number of entries;
+ties save rows, so it is solved again at every knot from what is left. Knots left over at the end split the widest brackets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from heapq import heapify, heappop, heappush
+from math import isqrt, log, log1p
+from typing import NamedTuple
+
+from .curve import Knot
+from .errors import WalkInconsistent
+
+Reads = Generator["Skip | Last", "Landing | None", "list[Knot]"]
+
+
+class Skip(NamedTuple):
+    """Skip `rows` entries among those strictly worse than `after_key` (None: from the top), then read one. Answer None past the end."""
+
+    after_key: int | None
+    rows: int
+
+
+class Last(NamedTuple):
+    """Read the worst entry. Answer None where there is none; `ties_before` of the answer is not looked at."""
+
+
+class Landing(NamedTuple):
+    """The entry landed on."""
+
+    key: int
+    ties_before: int  # entries with this key that stand before the row landed on, whatever order breaks ties
+    ties: int  # entries with this key in all
+
+
+def walk(total: int, knots_max: int) -> Reads:
+    """Yields `Skip` and `Last`, is sent a `Landing` or None for each, returns the knots, best first.
+
+    `total`: how many entries the snapshot holds. Were it wrong, the walk still ends within its bound, with counts as wrong as it.
+    At most `knots_max` (at least 2) knots and as many questions, plus one. All values are knots where they are no more than that.
+    Raises `WalkInconsistent` where an answer contradicts an earlier one, ValueError for fewer than 2 knots.
+    """
+    if knots_max < 2:
+        raise ValueError("a curve needs 2 knots, for the best and the worst value")
+    knots = yield from _geometric(total, knots_max)
+    if 0 < len(knots) < knots_max:
+        knots = yield from _split_widest(knots, knots_max)
+    return knots
+
+
+def _geometric(total: int, knots_max: int) -> Reads:
+    """The first pass: from the best value to the worst."""
+    knots: list[Knot] = []
+    key: int | None = None
+    next_rank = 1  # of the first entry past the knots so far
+    ratio = _solve(total, knots_max)
+    while len(knots) + 1 < knots_max:
+        rows = int(next_rank * ratio)
+        if knots and next_rank + rows >= total:
+            break  # the target is the worst entry: found from the other end, without skipping
+        landing = yield Skip(key, rows)
+        if landing is None:
+            total = min(total, next_rank + rows - 1)
+            break
+        knots.append(_knot(landing, key, next_rank, rows))
+        key, next_rank = landing.key, knots[-1].better_count + landing.ties + 1
+        left = knots_max - len(knots)
+        # One step of the fixed point d = d * steps(d) / left: ties only ever save knots, so the last d is near.
+        ratio = ratio * _steps(next_rank, total, ratio) / left if total - next_rank >= left else 0.0
+    if knots and next_rank != total + 1:
+        knots.extend((yield from _worst(total, knots[-1])))
+    return knots
+
+
+def _worst(total: int, before: Knot) -> Reads:
+    """The worst entry's knot, unless it is the knot before."""
+    landing = yield Last()
+    if landing is None or landing.key < before.key:
+        raise WalkInconsistent("the worst entry is better than one read before")
+    if landing.key == before.key:
+        return []
+    if landing.ties < 1:
+        raise WalkInconsistent("an entry has itself as a tie")
+    return [Knot(landing.key, max(total - landing.ties, before.better_count + before.ties), landing.ties)]
+
+
+def _split_widest(knots: list[Knot], knots_max: int) -> Reads:
+    """The second pass: spends what ties saved on the brackets that are widest for their rank."""
+    gaps = [gap for i in range(1, len(knots)) if (gap := _gap(knots[i - 1], knots[i]))]
+    heapify(gaps)
+    while gaps and len(knots) < knots_max:
+        _, before, after = heappop(gaps)
+        low = 1 + before.better_count + before.ties
+        rows = isqrt(low * (1 + after.better_count)) - low
+        landing = yield Skip(before.key, rows)
+        if landing is None or landing.key >= after.key:
+            raise WalkInconsistent("entries counted before are gone")
+        middle = _knot(landing, before.key, low, rows)
+        if middle.better_count + middle.ties > after.better_count:
+            raise WalkInconsistent("more entries before a value than were counted")
+        knots.append(middle)
+        for gap in (_gap(before, middle), _gap(middle, after)):
+            if gap:
+                heappush(gaps, gap)
+    return sorted(knots)
+
+
+def _gap(before: Knot, after: Knot) -> tuple[float, Knot, Knot] | None:
+    """(minus the bracket's relative width, its two knots), or None where no entry stands between them."""
+    low = before.better_count + before.ties
+    rows = after.better_count - low
+    return (-rows / (low + 1), before, after) if rows else None
+
+
+def _knot(landing: Landing, after_key: int | None, next_rank: int, rows: int) -> Knot:
+    """The knot for a landing `rows` rows past rank `next_rank`."""
+    key, ties_before, ties = landing
+    if (after_key is not None and key <= after_key) or not 0 <= ties_before <= rows or ties <= ties_before:
+        raise WalkInconsistent("the row landed on is not where it was said to be")
+    return Knot(key, next_rank - 1 + rows - ties_before, ties)
+
+
+def _steps(rank: int, total: int, ratio: float) -> float:
+    """About how many knots lie from `rank` to `total` without ties: one a row up to rank 1/d, then d·rank + 1/2 rows each."""
+    flat = max(1 / ratio - rank, 0.0)
+    if rank + flat >= total:
+        return float(total - rank)
+    return flat + log((total * ratio + 0.5) / ((rank + flat) * ratio + 0.5)) / log1p(ratio)
+
+
+def _solve(total: int, knots_max: int) -> float:
+    """The d with which a board without ties takes `knots_max` knots, by bisection; 0 where every row is one."""
+    if total <= knots_max:
+        return 0.0
+    low, high = 1 / total, float(total)
+    for _ in range(60):
+        middle = (low * high) ** 0.5
+        if _steps(1, total, middle) > knots_max:
+            low = middle
+        else:
+            high = middle
+    return high

@@ -1,0 +1,53 @@
+"""A sorted list standing in for a store: answers a walk by brute force, so that the plan is tested without one."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from predictor import Curve, Knot, Landing, Last, Skip, walk
+
+Drive = Callable[..., list[Knot]]
+Sample = Callable[..., Curve]
+
+
+def _answer(question: Skip | Last, keys: Sequence[int]) -> Landing | None:
+    if isinstance(question, Last):
+        row = len(keys) - 1
+    else:
+        assert question.rows >= 0
+        row = question.rows + (0 if question.after_key is None else bisect_right(keys, question.after_key))
+    if not 0 <= row < len(keys):
+        return None
+    first = bisect_left(keys, keys[row])
+    return Landing(keys[row], row - first, bisect_right(keys, keys[row]) - first)
+
+
+def _drive(sorted_keys: Sequence[int], knots_max: int, total: int | None = None) -> list[Knot]:
+    questions = walk(len(sorted_keys) if total is None else total, knots_max)
+    question = next(questions)
+    for _ in range(knots_max + 1):
+        try:
+            question = questions.send(_answer(question, sorted_keys))
+        except StopIteration as done:
+            knots: list[Knot] = done.value
+            return knots
+    raise AssertionError("the walk asks more often than it has knots")
+
+
+def _sample(sorted_keys: Sequence[int], knots_max: int) -> Curve:
+    return Curve(_drive(sorted_keys, knots_max), total=len(sorted_keys), as_of_us=0)
+
+
+@pytest.fixture(scope="session")
+def drive() -> Drive:
+    """(sorted keys, knots_max, total=their number) -> knots; fails a walk that asks more than knots_max + 1 questions."""
+    return _drive
+
+
+@pytest.fixture(scope="session")
+def sample() -> Sample:
+    """(sorted keys, knots_max) -> the curve that a walk over them gives."""
+    return _sample
