@@ -1,0 +1,277 @@
+"""The bodies that the service answers with, as types: the OpenAPI document is made from them.
+
+The rule: they hold what goes on the wire and nothing else; times are text already, decimals their exact digits.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from .problems import ProblemDocument
+from .values import Number
+from .wire import BestName, KindName, MergeName, MethodName, TiesName
+
+StatusName = Literal["applied", "unchanged", "duplicate", "rejected"]
+PositionMethod = Literal["count", "knot", "gap", "curve"]
+CurveMethod = Literal["skip", "scan"]
+Stats = dict[str, Number | str | None]
+Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, description="ISO 8601 in UTC, microseconds")]
+
+
+class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A column with every default filled in; `min` and `max` are null for text."""
+
+    name: str
+    sorted: bool
+    merge: MergeName
+    best: BestName
+    scale: int
+    min: Number | None
+    max: Number | None
+    type: KindName
+
+
+class PredictorAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """How ranks are estimated."""
+
+    samples: int
+    exact_top: int
+    refresh_seconds: int
+    method: MethodName
+
+
+class CurveState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a ranked column's curve: how it was made, how many knots, of when."""
+
+    method: CurveMethod
+    total: int
+    knots: int
+    as_of: Time
+    age_seconds: float
+    certificate: float | None = None
+
+
+class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A leaderboard: its full specification and, where one board is asked for, its curves by ranked column."""
+
+    id: str
+    columns: list[ColumnAnswer]
+    ties: TiesName
+    table: Literal["own", "shared"]
+    predictor: PredictorAnswer
+    entries: int
+    created_at: Time
+    curves: dict[str, CurveState | None] | UnsetType = UNSET
+
+
+class BoardList(msgspec.Struct, frozen=True):
+    """A page of leaderboards by id; `next` is the cursor of the page after it, null at the end."""
+
+    leaderboards: list[BoardAnswer]
+    next: str | None
+
+
+class BoardResult(msgspec.Struct, kw_only=True):
+    """What became of a post on one of its leaderboards."""
+
+    board: str
+    status: StatusName
+    updated_at: Time | UnsetType = UNSET
+    stats: Stats | UnsetType = UNSET
+    error: ProblemDocument | UnsetType = UNSET
+
+
+class PostResult(msgspec.Struct, kw_only=True):
+    """What became of a post; `stats` are the stored values. A post that named its boards has `boards` instead."""
+
+    owner: str
+    status: StatusName
+    updated_at: Time | UnsetType = UNSET
+    stats: Stats | UnsetType = UNSET
+    boards: list[BoardResult] | UnsetType = UNSET
+    error: ProblemDocument | UnsetType = UNSET
+
+
+class PostResults(msgspec.Struct):
+    """The results in the order of the posts."""
+
+    results: list[PostResult]
+
+
+class EntryAnswer(msgspec.Struct):
+    """One owner's stats."""
+
+    owner: str
+    updated_at: Time
+    stats: Stats
+
+
+class Position(msgspec.Struct, kw_only=True):
+    """A rank and the bracket [low, high] that the true one lies in as of `as_of`; `exact` where they are equal."""
+
+    column: str
+    value: Number
+    rank: int
+    low: int
+    high: int
+    exact: bool
+    method: PositionMethod
+    total: int
+    percentile: float
+    as_of: Time
+
+
+class NoPosition(msgspec.Struct, kw_only=True):
+    """A column in which the owner has no value."""
+
+    column: str
+    value: None = None
+    rank: None = None
+
+
+class Positions(msgspec.Struct):
+    """Positions of values, in the order asked for."""
+
+    positions: list[Position]
+
+
+class OwnerPositions(msgspec.Struct):
+    """An owner's positions, in the order asked for."""
+
+    owner: str
+    positions: list[Position | NoPosition]
+
+
+class BoardPosition(Position, kw_only=True):
+    """A position that names its leaderboard."""
+
+    board: str
+
+
+class NoBoardPosition(NoPosition, kw_only=True):
+    """A leaderboard on which the owner has no value in the column."""
+
+    board: str
+
+
+class BoardPositions(msgspec.Struct):
+    """One owner's positions on many leaderboards, in the order asked for."""
+
+    owner: str
+    positions: list[BoardPosition | NoBoardPosition]
+
+
+class LookupEntry(msgspec.Struct):
+    """An entry of a lookup; `position` is there when a column was asked for, null where the owner has no value."""
+
+    owner: str
+    updated_at: Time
+    stats: Stats
+    position: Position | UnsetType | None = UNSET
+
+
+class LookupAnswer(msgspec.Struct):
+    """The entries in the order asked for, and the owners who have none."""
+
+    entries: list[LookupEntry]
+    missing: list[str]
+
+
+class RankedEntry(msgspec.Struct):
+    """A row of a ranking."""
+
+    rank: int
+    exact: bool
+    owner: str
+    value: Number
+    updated_at: Time
+    stats: Stats
+
+
+class Page(msgspec.Struct):
+    """Rows of a ranking, best to worst; owners of equal rank ascend by code point. `next`/`prev`: null at the ends."""
+
+    column: str
+    total: int
+    entries: list[RankedEntry]
+    next: str | None
+    prev: str | None
+
+
+class RankValue(msgspec.Struct):
+    """The worst value that still has `rank` or better; on an empty leaderboard all three are null."""
+
+    rank: int
+    value: Number | None
+    low: Number | None
+    high: Number | None
+    exact: bool
+
+
+class PercentileValue(msgspec.Struct):
+    """The worst value that still has the percentile or better; on an empty leaderboard all three are null."""
+
+    percentile: float
+    value: Number | None
+    low: Number | None
+    high: Number | None
+    exact: bool
+
+
+class Values(msgspec.Struct):
+    """Values for the ranks asked for, then for the percentiles."""
+
+    values: list[RankValue | PercentileValue]
+
+
+class Bucket(msgspec.Struct, rename={"from_": "from"}):
+    """Entries with a value from `from` up to `to`; the last bucket includes its `to`."""
+
+    from_: Number
+    to: Number
+    entries: int
+
+
+class Buckets(msgspec.Struct):
+    """The distribution of a column's values."""
+
+    buckets: list[Bucket]
+
+
+class KnotAnswer(msgspec.Struct):
+    """A value of the column with its exact rank and how many entries have it."""
+
+    value: Number
+    rank: int
+    ties: int
+
+
+class CurveAnswer(msgspec.Struct):
+    """A curve: between two knots the rank is read off a line."""
+
+    column: str
+    method: CurveMethod
+    total: int
+    as_of: Time
+    certificate: float | None
+    knots: list[KnotAnswer]
+
+
+class RefreshAnswer(msgspec.Struct):
+    """The curve that now serves, and how long fitting it took."""
+
+    column: str
+    method: CurveMethod
+    total: int
+    as_of: Time
+    certificate: float | None
+    seconds: float
+
+
+class Health(msgspec.Struct):
+    """`ok`, or what is missing."""
+
+    status: str

@@ -1,0 +1,177 @@
+"""From the bytes of a posting request to its posts, in microseconds a post.
+
+The rule: a request is taken whole or refused whole; what concerns one post's columns and values is left to those who
+know the columns, so values stay the raw JSON scalars of the body.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from .problems import Problem
+from .strict_json import colons_after_keys_max, guarded, refuse_duplicates
+from .values import micros, parse_owner, parse_post_id
+from .wire import FanPostBody, FanPostList, PostBody, PostList
+
+NDJSON_TYPE = "application/x-ndjson"
+
+_ONE = msgspec.json.Decoder(PostBody)
+_ONE_FAN = msgspec.json.Decoder(FanPostBody)
+_LIST = msgspec.json.Decoder(PostList)
+_LIST_FAN = msgspec.json.Decoder(FanPostList)
+_NOTHING: dict[str, Raw] = {}
+_LIST_KEYS = 1  # the key "posts" itself
+
+
+class PostIn(msgspec.Struct, gc=False):
+    """One post as it came in: names checked, values not yet (`parse_decimal` and `parse_text` need the column)."""
+
+    owner: str  # NFC
+    stats: dict[str, Raw]  # column -> JSON scalar, to merge
+    overwrite: dict[str, Raw]  # column -> JSON scalar, from "set"
+    post_id: str | None
+    at_us: int | None  # None: arrival
+    boards: list[str] | None  # None: the one in the path; ids are not checked, an impossible one is an unknown one
+
+
+class PostLimits(msgspec.Struct, frozen=True):
+    """How much one request may carry."""
+
+    posts_max: int
+    boards_max: int  # a post
+
+
+def parse_posts(
+    body: bytes, content_type: str, limits: PostLimits, *, multi_board: bool, may_set: bool
+) -> tuple[list[PostIn], bool]:
+    """The posts of a request and whether its body was a single post, whose fault then answers the request.
+
+    `content_type` is the bare media type; `multi_board`: each post names its boards; `may_set`: the caller may use
+    "set". Raises Problem: bad_json, bad_request, unknown_field, duplicate_field, too_many_posts, too_many_boards,
+    forbidden.
+    """
+    if content_type == NDJSON_TYPE:
+        return _parse_lines(body, limits, multi_board=multi_board, may_set=may_set), False
+    single = not _holds_list(body)
+    keys = 0
+    if single:
+        decoded: list[PostBody] = [guarded((_ONE_FAN if multi_board else _ONE).decode, body)]
+    else:
+        decoded = [*(guarded(_LIST_FAN.decode, body) if multi_board else guarded(_LIST.decode, body)).posts]
+        keys = _LIST_KEYS
+        _check_count(len(decoded), limits)
+    posts, post_keys = _checked(decoded, limits, single=single, may_set=may_set)
+    if keys + post_keys != colons_after_keys_max(body):
+        refuse_duplicates(body)
+    return posts, single
+
+
+def _holds_list(body: bytes) -> bool:
+    """Whether the body is `{"posts": …`: a batch has no other field, so "posts" comes first or the body is wrong."""
+    head = body[:256].lstrip()
+    return head[:1] == b"{" and head[1:].lstrip()[:7] == b'"posts"'
+
+
+def _check_count(count: int, limits: PostLimits) -> None:
+    if count > limits.posts_max:
+        detail = f"{count} posts; a request carries at most {limits.posts_max}"
+        raise Problem("too_many_posts", detail, pointer="/posts")
+    if count == 0:
+        raise Problem("bad_request", "the request carries no post", pointer="/posts")
+
+
+def _parse_lines(body: bytes, limits: PostLimits, *, multi_board: bool, may_set: bool) -> list[PostIn]:
+    decode = (_ONE_FAN if multi_board else _ONE).decode
+    if not body.isascii():
+        guarded(_is_utf8, body)
+    decoded: list[PostBody] = []
+    lines: list[tuple[int, bytes]] = []
+    for line_number, line in enumerate(body.split(b"\n"), 1):
+        line = line.strip(b" \t\r")
+        if not line:
+            continue
+        if len(decoded) < limits.posts_max:  # past it they are only counted, for the refusal to tell how many
+            decoded.append(guarded(decode, line, prefix=f"/posts/{len(lines)}", where=f"line {line_number}: "))
+        lines.append((line_number, line))
+    _check_count(len(lines), limits)
+    posts, keys = _checked(decoded, limits, single=False, may_set=may_set)
+    if keys != colons_after_keys_max(body):
+        for index, (line_number, line) in enumerate(lines):
+            refuse_duplicates(line, prefix=f"/posts/{index}", where=f"line {line_number}: ")
+    return posts
+
+
+def _is_utf8(body: bytes) -> bool:
+    return bool(body)  # `guarded` itself does the check
+
+
+def _checked(decoded: list[PostBody], limits: PostLimits, *, single: bool, may_set: bool) -> tuple[list[PostIn], int]:
+    """The posts with names checked, and how many JSON keys they were decoded from."""
+    posts: list[PostIn] = []
+    keys = 0
+    for index, post in enumerate(decoded):
+        try:
+            made, post_keys = _checked_post(post, limits, may_set=may_set)
+        except Problem as problem:
+            raise _at_post(problem, None if single else index) from None
+        posts.append(made)
+        keys += post_keys
+    return posts, keys
+
+
+def _checked_post(post: PostBody, limits: PostLimits, *, may_set: bool) -> tuple[PostIn, int]:
+    owner, stats, overwrite, post_id, at, boards = post.owner, post.stats, post.set, post.post_id, post.at, None
+    keys = 2
+    if not (owner.isascii() and owner.isprintable() and 0 < len(owner) < 129):
+        owner = parse_owner(owner, pointer="/owner")
+    if stats is UNSET:
+        stats = _NOTHING
+        keys = 1
+    keys += len(stats)
+    if overwrite is UNSET:
+        overwrite = _NOTHING
+    else:
+        keys += 1 + len(overwrite)
+        if overwrite and not may_set:
+            raise Problem("forbidden", '"set" overwrites instead of merging and needs the role ops', pointer="/set")
+        _check_apart(stats, overwrite)
+    if not stats and not overwrite:
+        raise Problem("bad_request", "a post names at least one column in its stats", pointer="/stats")
+    if post_id is UNSET:
+        post_id = None
+    else:
+        keys += 1
+        post_id = None if post_id is None else parse_post_id(post_id)
+    if at is UNSET:
+        at_us = None
+    else:
+        keys += 1
+        at_us = None if at is None else micros(at)
+    if isinstance(post, FanPostBody):
+        keys += 1
+        boards = post.boards
+        _check_boards(boards, limits)
+    return PostIn(owner, stats, overwrite, post_id, at_us, boards), keys
+
+
+def _check_apart(stats: dict[str, Raw], overwrite: dict[str, Raw]) -> None:
+    both = stats.keys() & overwrite.keys()
+    if both:
+        column = min(both)
+        raise Problem("bad_request", 'a column is either in "stats" or in "set"', pointer=f"/set/{column}")
+
+
+def _check_boards(boards: list[str], limits: PostLimits) -> None:
+    if len(boards) > limits.boards_max:
+        detail = f"{len(boards)} boards; a post goes to at most {limits.boards_max}"
+        raise Problem("too_many_boards", detail, pointer="/boards")
+    if len(set(boards)) != len(boards):
+        raise Problem("bad_request", "a post names each board once", pointer="/boards")
+
+
+def _at_post(problem: Problem, index: int | None) -> Problem:
+    if index is None:
+        return problem
+    errors = [msgspec.structs.replace(error, pointer=f"/posts/{index}{error.pointer}") for error in problem.errors]
+    return Problem(problem.code, f"post {index + 1}: {problem.detail}", errors=errors)

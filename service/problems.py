@@ -1,0 +1,190 @@
+"""Everything a caller can be told that went wrong, so that a code, its HTTP status and its title are decided once.
+
+The rule: a code in `CODES` is part of the wire contract. Code and status never change; a new case gets a new code.
+
+    ServiceError
+    └── Problem              answered as application/problem+json (RFC 9457)
+        ├── BadValue         one stat value that its column can't take; a post error, never a request error
+        └── Busy             the service can't take more just now; carries Retry-After
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from storage import errors as storage_errors
+
+JSON_TYPE = "application/json"
+PROBLEM_TYPE = "application/problem+json"
+
+# code -> (HTTP status, title). A post error in a list travels under HTTP 200; its own status is in its body.
+CODES: dict[str, tuple[int, str]] = {
+    "bad_json": (400, "The body is not JSON in UTF-8"),
+    "bad_request": (400, "The request is not shaped as the contract says"),
+    "unknown_field": (400, "A field that the contract does not know"),
+    "duplicate_field": (400, "The same field is given twice"),
+    "bad_cursor": (400, "The cursor is not one of this ranking"),
+    "too_many_posts": (400, "More posts than one request may carry"),
+    "too_many_boards": (400, "More leaderboards than one request may name"),
+    "too_many_entries": (400, "More entries than one page may carry"),
+    "too_many_owners": (400, "More owners than one request may name"),
+    "too_many_values": (400, "More values than one query may ask for"),
+    "too_many_buckets": (400, "More buckets than one query may ask for"),
+    "unauthorized": (401, "An API key is needed"),
+    "forbidden": (403, "The API key's role does not allow this"),
+    "not_found": (404, "No such path"),
+    "unknown_board": (404, "No such leaderboard"),
+    "unknown_column": (404, "The leaderboard has no such ranked column"),
+    "unknown_owner": (404, "The owner has no entry here"),
+    "unknown_key": (404, "No such API key"),
+    "not_ranked": (404, "The owner has no value in the columns asked for"),
+    "no_curve": (404, "The column has no curve yet"),
+    "method_not_allowed": (405, "The path does not take this method"),
+    "spec_conflict": (409, "The change would reinterpret stored values"),
+    "post_id_conflict": (409, "The post id was used for another post"),
+    "catalog_full": (409, "The service holds as many leaderboards as it may"),
+    "body_too_large": (413, "The body is larger than the service takes"),
+    "unsupported_media_type": (415, "The service takes application/json"),
+    "bad_value": (422, "Not a value that the column takes"),
+    "value_out_of_range": (422, "The value or the result lies outside the column's range"),
+    "bad_rank": (422, "Ranks start at 1"),
+    "bad_spec": (422, "The leaderboard's specification does not hold together"),
+    "post_rejected": (422, "A post is all or nothing, and another part of it was refused"),
+    "at_in_future": (422, "The post's time lies too far ahead"),
+    "unsupported": (422, "This version does not support it"),
+    "queue_full": (429, "Too many posts are waiting"),
+    "internal": (500, "The service failed; the log has the request id"),
+    "store_busy": (503, "The store can't keep up"),
+    "no_job_process": (503, "No job process is alive"),
+    "timeout": (503, "The answer took too long"),
+}
+
+# What storage refuses -> the code that says so on the wire; the nearest class in an error's line of descent counts.
+STORAGE_CODES: dict[type[BaseException], str] = {
+    storage_errors.UnknownBoard: "unknown_board",
+    storage_errors.UnknownColumn: "unknown_column",
+    storage_errors.NotASortedColumn: "unknown_column",
+    storage_errors.ValueOutOfRange: "value_out_of_range",
+    storage_errors.PostIdConflict: "post_id_conflict",
+    storage_errors.AtInFuture: "at_in_future",
+    storage_errors.PostError: "post_rejected",
+    storage_errors.SpecConflict: "spec_conflict",
+    storage_errors.SpecInvalid: "bad_spec",
+    storage_errors.TooManyBoards: "catalog_full",
+    storage_errors.UnknownOwner: "unknown_owner",
+    storage_errors.NotRanked: "not_ranked",
+    storage_errors.NoCurve: "no_curve",
+    storage_errors.BadCursor: "bad_cursor",
+    storage_errors.UnknownKey: "unknown_key",
+    storage_errors.QueueFull: "queue_full",
+    storage_errors.StoreBusy: "store_busy",
+    storage_errors.WaitTooLong: "timeout",
+    storage_errors.LostRace: "store_busy",
+    TimeoutError: "timeout",
+}
+
+TYPE_PREFIX = "urn:rankcurve:problem:"
+SHOWN_CHARS_MAX = 80
+
+
+class FieldError(msgspec.Struct, frozen=True):
+    """One fault and where it stands: `pointer` is a JSON pointer into the body, or the name of a parameter."""
+
+    pointer: str
+    detail: str
+
+
+class ProblemDocument(msgspec.Struct, frozen=True):
+    """The body of every 4xx and 5xx answer, and the `error` of a rejected post (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[FieldError] = []
+
+
+class ServiceError(Exception):
+    """Root of every error that the service package raises."""
+
+
+class Problem(ServiceError):
+    """A fault with a stable `code`; raised anywhere below a handler, it becomes the answer.
+
+    `status` overrides the table's where the contract asks for another one in one place: an unknown column is 404 to a
+    reader and 422 to a poster. `headers` are added to the answer.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        pointer: str | None = None,
+        errors: Sequence[FieldError] = (),
+        status: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(code, detail)
+        self.code = code
+        self.detail = detail
+        self.errors = list(errors) if pointer is None else [FieldError(pointer, detail), *errors]
+        self.status = CODES[code][0] if status is None else status
+        self.headers = dict(headers or {})
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.detail}"
+
+    def document(self) -> ProblemDocument:
+        """The RFC 9457 object, for an answer's body or a rejected post's `error`."""
+        title = CODES[self.code][1]
+        return ProblemDocument(TYPE_PREFIX + self.code, title, self.status, self.detail, self.code, self.errors)
+
+    def body(self) -> bytes:
+        """The JSON of `document()`."""
+        return msgspec.json.encode(self.document())
+
+
+class BadValue(Problem):
+    """A stat value that its column can't take: `bad_value`, or `value_out_of_range` when only its size is wrong."""
+
+    def __init__(self, detail: str, *, code: str = "bad_value", pointer: str | None = None) -> None:
+        super().__init__(code, detail, pointer=pointer)
+
+
+class Busy(Problem):
+    """The service can't take more just now (`queue_full`, `store_busy`, `no_job_process`, `timeout`); retry later."""
+
+    def __init__(self, code: str, detail: str, *, retry_after_s: int) -> None:
+        super().__init__(code, detail, headers={"Retry-After": str(retry_after_s)})
+
+
+def problem_of(error: BaseException) -> Problem:
+    """The problem that an error of a lower layer answers as: by the nearest of its classes in `STORAGE_CODES`.
+
+    An error that is not in the table is a bug: it becomes `internal`, whose text shows nothing of the cause.
+    """
+    if isinstance(error, Problem):
+        return error
+    for kind in type(error).__mro__:
+        code = STORAGE_CODES.get(kind)
+        if code is not None:
+            return Problem(code, str(error) or CODES[code][1], pointer=getattr(error, "pointer", None))
+    return Problem("internal", "the request failed; its id is in the X-Request-Id header and in the service's log")
+
+
+def post_problem_of(error: BaseException) -> Problem:
+    """`problem_of`, for a post that was refused: an unknown column is then 422, not 404, for the path was right."""
+    problem = problem_of(error)
+    if problem.code == "unknown_column":
+        problem.status = 422
+    return problem
+
+
+def shown(text: str) -> str:
+    """A caller's text, fit to be quoted in a detail or a log line: short, and without what UTF-8 can't carry."""
+    cut = text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"
+    return cut.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,193 @@
+"""The query strings that callers send, as types, and their bounds.
+
+The rule: an unknown, repeated or misshapen parameter fails the request; a list is one parameter with commas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from math import isfinite
+from typing import Annotated, Any, Literal, Protocol, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import Meta
+
+from .problems import FieldError, Problem, shown
+from .values import INT64_MAX, parse_column
+
+Q = TypeVar("Q", bound=msgspec.Struct)
+
+RankMode = Literal["auto", "exact", "estimate"]
+_Count = Annotated[int, Meta(ge=0)]
+PARAMETERS_MAX = 32
+CACHED_CHARS_MAX = 256  # a longer query is seldom asked twice; the cache of a route stays below 512 KiB
+CACHED_QUERIES_MAX = 1024
+
+
+class QueryBounds(Protocol):
+    """The settings that bound a query."""
+
+    page_entries_max: int
+    around_rows_max: int
+    buckets_max: int
+    query_values_max: int
+
+
+class BoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A page of leaderboards by id."""
+
+    limit: Annotated[int, Meta(ge=1)] | None = None
+    cursor: str | None = None
+    prefix: str = ""
+
+
+class PositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An owner's positions; without `columns`, in every ranked column."""
+
+    columns: tuple[str, ...] = ()
+    rank: RankMode = "auto"
+
+    def __post_init__(self) -> None:
+        for column in self.columns:
+            parse_column(column, pointer="columns")
+
+
+class AroundOwnerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Rows on both sides of an owner."""
+
+    column: str
+    better: _Count = 5
+    worse: _Count = 5
+
+    def __post_init__(self) -> None:
+        parse_column(self.column)
+
+
+class PageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A page of a ranking: from the top, after a cursor, or from a row; a cursor excludes `from_rank`."""
+
+    limit: Annotated[int, Meta(ge=1)] | None = None
+    cursor: str | None = None
+    from_rank: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.from_rank is not None:
+            check_rank(self.from_rank, "from_rank")
+            if self.cursor is not None:
+                detail = "a page starts at a cursor or at a rank, not at both"
+                raise Problem("bad_request", detail, pointer="from_rank")
+
+
+class ValuePositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Positions of values; the values are text until the column is known."""
+
+    values: Annotated[tuple[str, ...], Meta(min_length=1)]
+    rank: RankMode = "auto"
+
+
+class AroundValueQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Rows on both sides of a value."""
+
+    value: str
+    better: _Count = 5
+    worse: _Count = 5
+
+
+class ValuesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Values for ranks, for percentiles or for both."""
+
+    ranks: tuple[int, ...] = ()
+    percentiles: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.ranks and not self.percentiles:
+            raise Problem("bad_request", "ask for ranks or for percentiles", pointer="ranks")
+        for rank in self.ranks:
+            check_rank(rank, "ranks")
+        for percentile in self.percentiles:
+            if not (isfinite(percentile) and 0 <= percentile <= 100):
+                raise Problem("bad_request", "a percentile lies between 0 and 100", pointer="percentiles")
+
+
+class BucketsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Into how many parts of equal width the values are counted."""
+
+    buckets: Annotated[int, Meta(ge=1)] = 20
+
+
+# parameter -> (the setting that bounds it, the code when it is passed)
+_BOUNDS: dict[str, tuple[str, str]] = {
+    "limit": ("page_entries_max", "too_many_entries"),
+    "better": ("around_rows_max", "too_many_entries"),
+    "worse": ("around_rows_max", "too_many_entries"),
+    "buckets": ("buckets_max", "too_many_buckets"),
+    "columns": ("query_values_max", "too_many_values"),
+    "values": ("query_values_max", "too_many_values"),
+    "ranks": ("query_values_max", "too_many_values"),
+    "percentiles": ("query_values_max", "too_many_values"),
+}
+
+
+def check_rank(rank: int, pointer: str) -> None:
+    """Raises Problem `bad_rank` for a rank below 1 or past 64 bits."""
+    if not 1 <= rank <= INT64_MAX:
+        raise Problem("bad_rank", "a rank is a whole number from 1 up", pointer=pointer)
+
+
+def query_parser(kind: type[Q], bounds: QueryBounds) -> Callable[[str], Q]:
+    """A function from a raw query string to `kind`, which remembers the short ones (the structs are frozen).
+
+    It raises Problem: bad_request, unknown_field, duplicate_field, bad_rank, or the code of the bound that was passed.
+    """
+    fields = msgspec.structs.fields(kind)
+    lists = frozenset(field.name for field in fields if "tuple" in str(field.type))
+
+    def parse(raw: str) -> Q:
+        query = _converted(_split(raw, lists), kind)
+        for field in fields:
+            _check_bound(field.encode_name, getattr(query, field.name), bounds)
+        return query
+
+    remembered = lru_cache(maxsize=CACHED_QUERIES_MAX)(parse)
+    return lambda raw: remembered(raw) if len(raw) <= CACHED_CHARS_MAX else parse(raw)
+
+
+def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
+    try:
+        pairs = parse_qsl(
+            raw, keep_blank_values=True, strict_parsing=bool(raw), errors="strict", max_num_fields=PARAMETERS_MAX
+        )
+    except ValueError as error:  # UnicodeDecodeError is one too
+        raise Problem("bad_request", "the query string is not name=value pairs in UTF-8") from error
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise Problem("duplicate_field", "a parameter is given twice; a list takes commas", pointer=shown(name))
+        found[name] = tuple(value.split(",")) if name in lists else value
+    return found
+
+
+def _converted(found: dict[str, Any], kind: type[Q]) -> Q:
+    try:
+        return msgspec.convert(found, kind, strict=False)
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).partition(" - at `$")
+        if what.startswith("Object contains unknown field"):
+            name = what.partition("`")[2].rstrip("`")
+            detail = f"{shown(name)!r} is not a parameter of this path"
+            raise Problem("unknown_field", detail, pointer=shown(name)) from error
+        name = path.strip("`.").partition("[")[0]
+        what = what.replace("Object missing required field", "The path needs the parameter")
+        raise Problem("bad_request", f"{what} in {name or 'the query'}", errors=[FieldError(name, what)]) from error
+
+
+def _check_bound(name: str, value: object, bounds: QueryBounds) -> None:
+    bound = _BOUNDS.get(name)
+    if bound is None or value is None:
+        return
+    most: int = getattr(bounds, bound[0])
+    count = len(value) if isinstance(value, tuple) else value
+    if isinstance(count, int) and count > most:
+        raise Problem(bound[1], f"{name}: {count} is more than {most}", pointer=name)

@@ -1,0 +1,134 @@
+"""The bodies that callers send, as types: parsing and the OpenAPI document both come from them, so they can't differ.
+
+The rule: a field is here exactly if the contract has it; an unknown field fails the whole request.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from .values import BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX, POST_ID_CHARS_MAX, SCALE_MAX
+
+COLUMNS_MAX = 64
+SAMPLES_MAX = 100_000
+EXACT_TOP_MAX = 1_000_000
+REFRESH_SECONDS_MAX = 86_400
+
+MergeName = Literal["sum", "max", "min", "last"]
+BestName = Literal["high", "low"]
+TiesName = Literal["shared", "earliest"]
+KindName = Literal["number", "text"]
+MethodName = Literal["auto", "skip", "scan"]
+
+Scalar = Annotated[
+    Raw,
+    Meta(
+        description="A fixed-point decimal with the column's scale, as a JSON number or a string of ASCII digits "
+        "`-?\\d+(\\.\\d+)?`; for a column of type `text`, a string. Never rounded: too many digits is 422.",
+        extra_json_schema={"type": ["number", "string"]},
+    ),
+]
+OwnerName = Annotated[
+    str,
+    Meta(
+        description=f"1 to {OWNER_CHARS_MAX} Unicode characters after normalisation to NFC, which the service does; "
+        "no control characters, no surrogates.",
+        extra_json_schema={"minLength": 1},
+    ),
+]
+BoardId = Annotated[str, Meta(pattern=BOARD_PATTERN)]
+ColumnName = Annotated[str, Meta(pattern=COLUMN_PATTERN)]
+
+
+class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A column of a leaderboard. `min` and `max` default to -1e15 and 1e15, shrunk to what fits 64 bits."""
+
+    name: ColumnName
+    sorted: bool
+    merge: MergeName
+    best: BestName = "high"
+    scale: Annotated[int, Meta(ge=0, le=SCALE_MAX)] = 0
+    min: Scalar | UnsetType = UNSET
+    max: Scalar | UnsetType = UNSET
+    type: KindName = "number"
+
+
+class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How ranks are estimated; what is left out takes the service's default."""
+
+    samples: Annotated[int, Meta(ge=2, le=SAMPLES_MAX)] | UnsetType = UNSET
+    exact_top: Annotated[int, Meta(ge=0, le=EXACT_TOP_MAX)] | UnsetType = UNSET
+    refresh_seconds: Annotated[int, Meta(ge=1, le=REFRESH_SECONDS_MAX)] | UnsetType = UNSET
+    method: MethodName | UnsetType = UNSET
+
+
+class PutBoard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The specification of a leaderboard."""
+
+    columns: Annotated[list[ColumnBody], Meta(min_length=1, max_length=COLUMNS_MAX)]
+    ties: TiesName = "shared"
+    table: Literal["own", "shared"] = "own"
+    predictor: PredictorBody = PredictorBody()
+
+
+class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """One contribution of stats. At least one of `stats` and `set` names a column, and none is in both."""
+
+    owner: OwnerName
+    stats: dict[str, Scalar] | UnsetType = UNSET
+    set: Annotated[dict[str, Scalar], Meta(description="Overwrites; role `ops`.")] | UnsetType = UNSET
+    post_id: (
+        Annotated[
+            str,
+            Meta(
+                description="A retry with the same id is never applied twice. NUL is refused.",
+                extra_json_schema={"minLength": 1, "maxLength": POST_ID_CHARS_MAX},
+            ),
+        ]
+        | UnsetType
+        | None
+    ) = UNSET
+    at: (
+        Annotated[
+            datetime,
+            Meta(tz=True, description="When it happened, with a zone; kept to the microsecond. Default: arrival."),
+        ]
+        | UnsetType
+        | None
+    ) = UNSET
+
+
+class FanPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """A post that names the leaderboards it goes to; it is applied to all of them or to none."""
+
+    boards: Annotated[list[str], Meta(min_length=1)]
+
+
+class PostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """Many posts, answered in their order."""
+
+    posts: list[PostBody]
+
+
+class FanPostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """Many posts that name their leaderboards, answered in their order."""
+
+    posts: list[FanPostBody]
+
+
+class Lookup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Owners whose entries are wanted; with `column`, their positions in it too."""
+
+    owners: Annotated[list[OwnerName], Meta(min_length=1)]
+    column: ColumnName | None = None
+
+
+class ManyBoards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The leaderboards on which one owner's position in `column` is wanted."""
+
+    boards: Annotated[list[BoardId], Meta(min_length=1)]
+    column: ColumnName
