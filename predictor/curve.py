@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from math import isfinite
+from operator import add, le, lt
 from typing import Literal, NamedTuple
 
 from .errors import KnotsInvalid
@@ -62,6 +63,7 @@ class Curve:
     """
 
     knots: Sequence[Knot]  # kept as a tuple
+    _: KW_ONLY
     total: int  # entries at the snapshot
     as_of_us: int  # the snapshot's time, microseconds since 1970
     method: Method = "skip"
@@ -72,14 +74,18 @@ class Curve:
     _next_ranks: tuple[int, ...] = field(init=False, repr=False, compare=False)  # of the first key past each knot
 
     def __post_init__(self) -> None:
-        knots = tuple(self.knots)
-        _check(knots, self.total, self.step)
+        if self.step < 1:
+            raise KnotsInvalid("the lattice step is at least 1")
         if self.certificate is not None and not (isfinite(self.certificate) and self.certificate >= 0):
             raise KnotsInvalid("the certificate is a finite ratio of at least 0")
+        knots = tuple(self.knots)
+        keys, better_counts, ties = zip(*knots, strict=True) if knots else ((), (), ())
+        counted = tuple(map(add, better_counts, ties))
+        _check(self, keys, better_counts, counted)
         object.__setattr__(self, "knots", knots)
-        object.__setattr__(self, "_keys", tuple(key for key, _, _ in knots))
-        object.__setattr__(self, "_ranks", tuple(1 + better_count for _, better_count, _ in knots))
-        object.__setattr__(self, "_next_ranks", tuple(1 + better_count + ties for _, better_count, ties in knots))
+        object.__setattr__(self, "_keys", keys)
+        object.__setattr__(self, "_ranks", tuple([1 + count for count in better_counts]))
+        object.__setattr__(self, "_next_ranks", tuple([1 + count for count in counted]))
 
     def locate(self, key: int) -> Bracket:
         """The rank that an entry with this key has, or that a new arrival with it would get: 1 + how many are strictly better.
@@ -134,21 +140,20 @@ class Curve:
         return KeyBracket(min(low + reach // step * step, high), low, high)
 
 
-def _check(knots: tuple[Knot, ...], total: int, step: int) -> None:
-    """Raises `KnotsInvalid` unless these can be the knots of `total` entries."""
-    if step < 1:
-        raise KnotsInvalid("the lattice step is at least 1")
-    if not knots:
-        if total != 0:
-            raise KnotsInvalid("a curve without knots has no entries")
-        return
-    first_key, key, counted = knots[0].key, knots[0].key - 1, 0
-    for knot_key, better_count, ties in knots:
-        # Entries counted between two knots need a lattice point to stand on.
-        if knot_key <= key or better_count < counted or ties < 1 or (knot_key - first_key) % step:
-            raise KnotsInvalid(f"the knot at rank {better_count + 1} contradicts the one before it or the lattice")
-        if better_count > counted and knot_key - key <= step:
+def _check(curve: Curve, keys: Sequence[int], better_counts: Sequence[int], counted: Sequence[int]) -> None:
+    """Raises `KnotsInvalid` unless these can be the knots of `total` entries; `counted`: entries up to and with each knot.
+
+    Column by column, not knot by knot: it runs on every decode.
+    """
+    if (better_counts[0] if keys else 0) != 0 or (counted[-1] if keys else 0) != curve.total:
+        raise KnotsInvalid("the first knot is the best value, the last the worst, and there is none on an empty column only")
+    if not all(map(lt, better_counts, counted)):
+        raise KnotsInvalid("a knot is a value that some entry holds")
+    if not all(map(lt, keys, keys[1:])) or not all(map(le, counted, better_counts[1:])):
+        raise KnotsInvalid("a knot contradicts the one before it")
+    step = curve.step
+    if step > 1 and any((key - keys[0]) % step for key in keys):
+        raise KnotsInvalid("a knot is off the lattice")
+    for key, next_key, upto, better_count in zip(keys, keys[1:], counted, better_counts[1:], strict=False):
+        if next_key - key <= step and better_count > upto:
             raise KnotsInvalid(f"no key is left for the entries before rank {better_count + 1}")
-        key, counted = knot_key, better_count + ties
-    if knots[0].better_count != 0 or counted != total:
-        raise KnotsInvalid("the first knot is the best value, the last the worst")

@@ -38,7 +38,7 @@ class Landing(NamedTuple):
     ties: int  # entries with this key in all
 
 
-def walk(total: int, knots_max: int) -> Reads:
+def walk(total: int, *, knots_max: int) -> Reads:
     """Yields `Skip` and `Last`, is sent a `Landing` or None for each, returns the knots, best first.
 
     `total`: how many entries the snapshot holds. Were it wrong, the walk still ends within its bound, with counts as wrong as it.
@@ -60,7 +60,7 @@ def _geometric(total: int, knots_max: int) -> Reads:
     next_rank = 1  # of the first entry past the knots so far
     ratio = _solve(total, knots_max)
     while len(knots) + 1 < knots_max:
-        rows = int(next_rank * ratio)
+        rows = int(next_rank * ratio) if knots else 0  # the best value is a knot, however few there may be
         if knots and next_rank + rows >= total:
             break  # the target is the worst entry: found from the other end, without skipping
         landing = yield Skip(key, rows)

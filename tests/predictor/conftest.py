@@ -26,7 +26,7 @@ def _answer(question: Skip | Last, keys: Sequence[int]) -> Landing | None:
 
 
 def _drive(sorted_keys: Sequence[int], knots_max: int, total: int | None = None) -> list[Knot]:
-    questions = walk(len(sorted_keys) if total is None else total, knots_max)
+    questions = walk(len(sorted_keys) if total is None else total, knots_max=knots_max)
     question = next(questions)
     for _ in range(knots_max + 1):
         try:
