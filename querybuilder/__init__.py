@@ -1,0 +1,117 @@
+"""Fluent, immutable builders for SQL, so that the store never holds SQL as text.
+
+    top = select(col("owner"), col("c1")).from_("b7").where(seek(("c1", DESC, param("after")), ("owner", ASC, param("o"))))
+    page = top.order_by(desc(col("c1")), asc(col("owner"))).limit(param("rows")).packed().compile(SQLITE)
+    built = page.bind(after="0000000600", o="42", rows=100)     # Built(sql, arguments, packed)
+
+Compile once, bind often. Reading order: errors, dialect, arguments, render, terms, select, write, schema.
+
+The rule it keeps: nothing given to a builder can change the structure of the SQL. Values are bound, identifiers are
+quoted by one function, and every word of SQL stands in this package.
+"""
+
+from querybuilder.dialect import BLOB, INTEGER, POSTGRES, SQLITE, TEXT, Dialect, Kind
+from querybuilder.errors import (
+    BadIdentifier,
+    BadValue,
+    IncompleteQuery,
+    Inexpressible,
+    QueryError,
+    UnboundParameter,
+)
+from querybuilder.render import Built, Query, Statement
+from querybuilder.schema import add_column, create_index, create_table, drop_index, drop_table
+from querybuilder.select import Rows, Select, Union, rows, select, union_all
+from querybuilder.terms import (
+    ASC,
+    DESC,
+    Aliased,
+    Column,
+    Condition,
+    Direction,
+    Ordering,
+    Param,
+    Term,
+    all_of,
+    any_of,
+    asc,
+    coalesce,
+    col,
+    count,
+    count_if,
+    desc,
+    excluded,
+    lit,
+    max_,
+    min_,
+    minus,
+    not_,
+    param,
+    plus,
+    seek,
+    sum_,
+)
+from querybuilder.write import Delete, Insert, Update, delete, insert, update
+
+__all__ = [
+    "ASC",
+    "BLOB",
+    "DESC",
+    "INTEGER",
+    "POSTGRES",
+    "SQLITE",
+    "TEXT",
+    "Aliased",
+    "BadIdentifier",
+    "BadValue",
+    "Built",
+    "Column",
+    "Condition",
+    "Delete",
+    "Dialect",
+    "Direction",
+    "IncompleteQuery",
+    "Inexpressible",
+    "Insert",
+    "Kind",
+    "Ordering",
+    "Param",
+    "Query",
+    "QueryError",
+    "Rows",
+    "Select",
+    "Statement",
+    "Term",
+    "UnboundParameter",
+    "Union",
+    "Update",
+    "add_column",
+    "all_of",
+    "any_of",
+    "asc",
+    "coalesce",
+    "col",
+    "count",
+    "count_if",
+    "create_index",
+    "create_table",
+    "delete",
+    "desc",
+    "drop_index",
+    "drop_table",
+    "excluded",
+    "insert",
+    "lit",
+    "max_",
+    "min_",
+    "minus",
+    "not_",
+    "param",
+    "plus",
+    "rows",
+    "seek",
+    "select",
+    "sum_",
+    "union_all",
+    "update",
+]

@@ -1,0 +1,88 @@
+"""What differs between SQLite and PostgreSQL, as data, and the one function that quotes an identifier.
+
+The rule it keeps: a name enters SQL text through `quote` and nowhere else, and comes out as exactly one token.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+
+from querybuilder.errors import BadIdentifier
+
+# PostgreSQL cuts longer names silently (NAMEDATALEN - 1), so that two of them could meet. Refused for SQLite too: a
+# name that works must work on both.
+IDENTIFIER_BYTES_MAX = 63
+
+
+class Kind(Enum):
+    """The kinds of column there are: text, signed 64-bit integers, and bytes."""
+
+    TEXT = "text"
+    INTEGER = "integer"
+    BLOB = "blob"
+
+
+TEXT = Kind.TEXT
+INTEGER = Kind.INTEGER
+BLOB = Kind.BLOB
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One way of writing SQL; compared by identity in practice, there are two of them."""
+
+    name: str
+    quote_mark: str
+    numbered: bool  # placeholders are $1, $2 … and may be used again; otherwise `?`, one argument each
+    arrays: bool  # lists and rows travel as one array a column; otherwise as one JSON text
+    packs: bool  # a result can be folded into one JSON row
+    type_names: Mapping[Kind, str]
+    table_options: tuple[str, ...]  # what every table declares
+    clustered_options: tuple[str, ...]  # what a table stored in primary key order declares
+    collation: str  # appended to text columns, so that their order is the order of code points
+    no_limit: str  # what must stand before an OFFSET that has no LIMIT
+
+
+# A double-quoted name that SQLite cannot resolve silently becomes a string constant; one in backticks is an error.
+# STRICT (3.37): an integer column refuses the float that an overflowing addition makes, as PostgreSQL does.
+SQLITE = Dialect(
+    name="sqlite",
+    quote_mark="`",
+    numbered=False,
+    arrays=False,
+    packs=True,
+    type_names=MappingProxyType({TEXT: "TEXT", INTEGER: "INTEGER", BLOB: "BLOB"}),
+    table_options=("STRICT",),
+    clustered_options=("WITHOUT ROWID",),
+    collation="",
+    no_limit="LIMIT -1 ",
+)
+POSTGRES = Dialect(
+    name="postgres",
+    quote_mark='"',
+    numbered=True,
+    arrays=True,
+    packs=False,
+    type_names=MappingProxyType({TEXT: "text", INTEGER: "bigint", BLOB: "bytea"}),
+    table_options=(),
+    clustered_options=(),
+    collation=' COLLATE "C"',
+    no_limit="",
+)
+
+
+def quote(dialect: Dialect, identifier: str) -> str:
+    """The identifier as one quoted token. Raises BadIdentifier for what quoting cannot carry."""
+    if not identifier:
+        raise BadIdentifier("an identifier cannot be empty")
+    if "\0" in identifier:
+        raise BadIdentifier("an identifier cannot hold NUL: the SQL text would end there")
+    try:
+        size_bytes = len(identifier.encode())
+    except UnicodeEncodeError as error:
+        raise BadIdentifier("an identifier cannot hold lone surrogates") from error
+    if size_bytes > IDENTIFIER_BYTES_MAX:
+        raise BadIdentifier(f"an identifier has at most {IDENTIFIER_BYTES_MAX} bytes, this one {size_bytes}")
+    mark = dialect.quote_mark
+    return mark + identifier.replace(mark, mark + mark) + mark

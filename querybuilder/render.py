@@ -1,0 +1,214 @@
+"""From a builder to a statement: SQL text on one side, the recipe for its arguments on the other.
+
+Compiling is done once; binding is on the hot path, so everything that can be known early is worked out in
+`Statement.__init__` and `bind` only picks values out of a dict.
+
+The rule it keeps: a value never becomes SQL text. `Rendering` hands out placeholders, and nothing else.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from querybuilder.arguments import Encoder, constant_kind, list_encoder, rows_encoder
+from querybuilder.dialect import Dialect, Kind, quote
+from querybuilder.errors import IncompleteQuery, Inexpressible, UnboundParameter
+
+# Where an argument comes from: a parameter by name, a constant by index, or a part of an encoded parameter.
+Slot = str | int | tuple[str, int]
+
+
+class Built(msgspec.Struct, frozen=True, gc=False):
+    """A query ready to execute. A msgspec struct because it is made 60,000 times a second (0.1 us, a dataclass 0.6)."""
+
+    sql: str
+    arguments: tuple[object, ...]  # in placeholder order; for PostgreSQL bulk arguments are lists
+    packed: bool  # the answer is one row of one JSON text: an array of arrays, one per row
+
+
+class Statement:
+    """A compiled query. Immutable; share it between threads and requests."""
+
+    __slots__ = ("_constants", "_encoders", "_pick", "dialect", "packed", "parameters", "sql")
+
+    def __init__(
+        self,
+        *,
+        dialect: Dialect,
+        sql: str,
+        slots: tuple[Slot, ...],
+        constants: tuple[object, ...],
+        encoders: Mapping[str, Encoder],
+        packed: bool,
+    ) -> None:
+        self.dialect = dialect
+        self.sql = sql
+        self.packed = packed
+        self.parameters = frozenset(slot for slot in slots if isinstance(slot, str)) | frozenset(encoders)
+        self._constants: dict[Any, object] = dict(enumerate(constants))
+        self._encoders = dict(encoders)
+        self._pick = _picker(slots)
+
+    def bind(self, /, **params: object) -> Built:
+        """The query with these arguments: scalars for `param`, sequences for `in_`, iterables of rows for bulk writes.
+
+        Raises UnboundParameter for missing or unknown names, BadValue for a list or rows that cannot be carried.
+        """
+        if len(params) != len(self.parameters):
+            raise self._mismatch(params)
+        values: Mapping[Any, object] = params
+        if self._encoders:
+            values = self._encoded(params)
+        elif self._constants:
+            values = self._constants | params
+        try:
+            return Built(self.sql, self._pick(values), self.packed)
+        except KeyError:
+            raise self._mismatch(params) from None
+
+    def _encoded(self, params: dict[str, object]) -> dict[Any, object]:
+        if params.keys() != self.parameters:
+            raise self._mismatch(params)
+        values = self._constants | params
+        for name, encoder in self._encoders.items():
+            for index, argument in enumerate(encoder.encode(params[name])):
+                values[name, index] = argument
+        return values
+
+    def _mismatch(self, params: Mapping[str, object]) -> UnboundParameter:
+        missing = sorted(self.parameters - params.keys())
+        unknown = sorted(params.keys() - self.parameters)
+        return UnboundParameter(f"missing parameters {missing}, unknown parameters {unknown}")
+
+
+def _picker(slots: tuple[Slot, ...]) -> Callable[[Mapping[Slot, object]], tuple[object, ...]]:
+    if not slots:
+        return lambda values: ()
+    if len(slots) == 1:
+        only = slots[0]
+        return lambda values: (values[only],)  # itemgetter of one key answers the bare value
+    return itemgetter(*slots)
+
+
+class Rendering:
+    """The state of one compilation: the dialect, and the slots handed out so far, in the order of the text.
+
+    Because `?` is positional, whoever renders parts must call them in the order in which they stand in the SQL.
+    """
+
+    def __init__(self, dialect: Dialect, *, without_arguments: str | None = None) -> None:
+        self.dialect = dialect
+        self._without_arguments = without_arguments  # what kind of statement cannot take any, for the message
+        self._slots: list[Slot] = []
+        self._constants: list[object] = []
+        self._encoders: dict[str, Encoder] = {}
+        self._numbers: dict[tuple[object, ...], str] = {}  # PostgreSQL: what each $n already stands for
+        self._names: set[str] = set()  # in lower case, as both databases compare
+
+    def name(self, identifier: str) -> str:
+        """An identifier, quoted."""
+        quoted = quote(self.dialect, identifier)
+        self._names.add(identifier.lower())
+        return quoted
+
+    def fresh_name(self, stem: str) -> str:
+        """A quoted name that nothing rendered so far has."""
+        while stem in self._names:
+            stem += "_"
+        return self.name(stem)
+
+    def constant(self, value: object) -> str:
+        """A placeholder for a value known now; cast on PostgreSQL, which would otherwise guess text."""
+        kind = constant_kind(value)
+        return self._placeholder(("constant", kind, value), len(self._constants), cast=kind, constant=value)
+
+    def parameter(self, name: str, kind: Kind | None) -> str:
+        """A placeholder for one scalar given to `bind`."""
+        if name in self._encoders:
+            raise IncompleteQuery(f"parameter {name} is used both as a scalar and as a list")
+        return self._placeholder(("parameter", kind, name), name, cast=kind)
+
+    def list_parameter(self, name: str) -> str:
+        """A placeholder for a list given to `bind`: JSON text, or an array."""
+        return self._encoded(name, list_encoder(self.dialect), [None])[0]
+
+    def list_constant(self, values: tuple[object, ...]) -> str:
+        """A placeholder for a list known now."""
+        (argument,) = list_encoder(self.dialect).encode(values)
+        return self._placeholder(("list", *map(type, values), *values), len(self._constants), constant=argument)
+
+    def rows_parameter(self, name: str, kinds: tuple[Kind, ...]) -> list[str]:
+        """Placeholders for rows given to `bind`: one JSON text, or one array a column."""
+        if self.dialect.arrays:
+            casts = [f"{self.dialect.type_names[kind]}[]" for kind in kinds]
+            return self._encoded(name, rows_encoder(self.dialect, kinds), casts)
+        if Kind.BLOB in kinds:
+            raise Inexpressible("bytes cannot travel in bulk on SQLite: JSON has no form for them")
+        return self._encoded(name, rows_encoder(self.dialect, kinds), [None])
+
+    def statement(self, sql: str, *, packed: bool = False) -> Statement:
+        """The outcome, once the whole text has been rendered."""
+        return Statement(
+            dialect=self.dialect,
+            sql=sql,
+            slots=tuple(self._slots),
+            constants=tuple(self._constants),
+            encoders=self._encoders,
+            packed=packed,
+        )
+
+    def _encoded(self, name: str, encoder: Encoder, casts: Sequence[str | None]) -> list[str]:
+        known = self._encoders.setdefault(name, encoder)
+        if known != encoder or name in self._slots:
+            raise IncompleteQuery(f"parameter {name} is used in two different ways")
+        return [
+            self._placeholder(("encoded", name, index), (name, index)) + (f"::{cast}" if cast else "")
+            for index, cast in enumerate(casts)
+        ]
+
+    def _placeholder(
+        self, identity: tuple[object, ...], slot: Slot, *, cast: Kind | None = None, constant: object = None
+    ) -> str:
+        if self._without_arguments is not None:
+            raise Inexpressible(f"{self._without_arguments} cannot bind values")
+        if not self.dialect.numbered:
+            self._add(slot, constant)
+            return "?"
+        # Used again, not repeated: GROUP BY must see the same expression as the select list.
+        number = self._numbers.get(identity)
+        if number is None:
+            self._add(slot, constant)
+            number = self._numbers[identity] = f"${len(self._slots)}"
+        return f"{number}::{self.dialect.type_names[cast]}" if cast else number
+
+    def _add(self, slot: Slot, constant: object) -> None:
+        self._slots.append(slot)
+        if isinstance(slot, int):
+            self._constants.append(constant)
+
+
+class Node(ABC):
+    """A piece of SQL that knows how to write itself."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def render(self, out: Rendering) -> str:
+        """The SQL of this piece; asks `out` for names and placeholders in the order of the text."""
+
+
+class Query(ABC):
+    """A whole statement. Builders are immutable: every method answers a new one."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def compile(self, dialect: Dialect) -> Statement:
+        """The statement for this dialect. Raises QueryError subclasses for what cannot be said in it."""
+
+    def build(self, dialect: Dialect, /, **params: object) -> Built:
+        """Compile and bind at once, for statements that run rarely."""
+        return self.compile(dialect).bind(**params)

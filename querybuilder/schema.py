@@ -1,0 +1,179 @@
+"""Changing the shape: tables, columns and indexes, one statement per call as Citus wants it.
+
+The rule it keeps: DDL binds nothing, so the only constants in it are defaults, checked against a narrow alphabet and
+written by one function.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from querybuilder.arguments import constant_kind
+from querybuilder.dialect import Dialect, Kind
+from querybuilder.errors import BadValue, IncompleteQuery, Inexpressible
+from querybuilder.render import Query, Rendering, Statement
+from querybuilder.select import render_where
+from querybuilder.terms import ASC, Column, Condition, Ordering
+
+# No quotes, no backslash: the text means the same in every dialect and every setting of one.
+_DEFAULT_TEXT = re.compile(r"[A-Za-z0-9_.:-]{0,64}")
+
+Default = int | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDefinition:
+    name: str
+    kind: Kind
+    null: bool
+    default: Default
+    sortable: bool
+
+    def render(self, out: Rendering) -> str:
+        sql = f"{out.name(self.name)} {out.dialect.type_names[self.kind]}"
+        if self.sortable and self.kind is Kind.TEXT:
+            sql += out.dialect.collation
+        if not self.null:
+            sql += " NOT NULL"
+        return sql if self.default is None else f"{sql} DEFAULT {_default_text(self.default)}"
+
+
+def _define(name: str, kind: Kind, *, null: bool, default: Default, sortable: bool) -> ColumnDefinition:
+    if default is not None and constant_kind(default) is not kind:
+        raise BadValue(f"the default of column {name!r} is not of its kind")
+    return ColumnDefinition(name, kind, null, default, sortable)
+
+
+def _default_text(default: int | str) -> str:
+    if isinstance(default, int):
+        return str(int(default))
+    if not _DEFAULT_TEXT.fullmatch(default):
+        raise BadValue("a text default has at most 64 of A-Z a-z 0-9 _ . : -")
+    return f"'{default}'"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable(Query):
+    name: str
+    columns: tuple[ColumnDefinition, ...] = ()
+    keys: tuple[str, ...] = ()
+    is_clustered: bool = False
+    guarded: bool = False
+
+    def column(
+        self, name: str, kind: Kind, *, null: bool = False, default: Default = None, sortable: bool = True
+    ) -> CreateTable:
+        """Adds a column. Sortable text orders by code point on both databases; other kinds ignore the flag."""
+        definition = _define(name, kind, null=null, default=default, sortable=sortable)
+        return replace(self, columns=(*self.columns, definition))
+
+    def primary_key(self, *names: str) -> CreateTable:
+        return replace(self, keys=names)
+
+    def clustered(self) -> CreateTable:
+        """Rows stored in the order of the primary key where the database can (SQLite: WITHOUT ROWID)."""
+        return replace(self, is_clustered=True)
+
+    def if_not_exists(self) -> CreateTable:
+        return replace(self, guarded=True)
+
+    def compile(self, dialect: Dialect) -> Statement:
+        if not self.columns:
+            raise IncompleteQuery("a table needs at least one column")
+        if self.is_clustered and not self.keys:
+            raise IncompleteQuery("a clustered table needs a primary key")
+        out = _ddl(dialect)
+        parts = [one.render(out) for one in self.columns]
+        if self.keys:
+            parts.append(f"PRIMARY KEY ({', '.join(map(out.name, self.keys))})")
+        options = dialect.table_options + (dialect.clustered_options if self.is_clustered else ())
+        tail = " " + ", ".join(options) if options else ""
+        return out.statement(
+            f"CREATE TABLE {_unless_there(self.guarded)}{out.name(self.name)} ({', '.join(parts)}){tail}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndex(Query):
+    name: str
+    table: str
+    orders: tuple[Ordering, ...]
+    condition: Condition | None = None
+    unique: bool = False
+    guarded: bool = False
+
+    def if_not_exists(self) -> CreateIndex:
+        return replace(self, guarded=True)
+
+    def compile(self, dialect: Dialect) -> Statement:
+        if not self.orders:
+            raise IncompleteQuery("an index needs at least one column")
+        if any(not isinstance(one.operand, Column) or one.operand.table is not None for one in self.orders):
+            raise Inexpressible("an index is over plain columns, without their table")
+        out = _ddl(dialect)
+        sql = f"CREATE {'UNIQUE ' if self.unique else ''}INDEX {_unless_there(self.guarded)}{out.name(self.name)}"
+        sql += f" ON {out.name(self.table)} ({', '.join(one.render(out) for one in self.orders)})"
+        return out.statement(sql + render_where(out, () if self.condition is None else (self.condition,)))
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn(Query):
+    table: str
+    definition: ColumnDefinition
+
+    def compile(self, dialect: Dialect) -> Statement:
+        out = _ddl(dialect)
+        return out.statement(f"ALTER TABLE {out.name(self.table)} ADD COLUMN {self.definition.render(out)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Drop(Query):
+    what: str  # TABLE or INDEX, from this module only
+    name: str
+    guarded: bool = False
+
+    def if_exists(self) -> Drop:
+        return replace(self, guarded=True)
+
+    def compile(self, dialect: Dialect) -> Statement:
+        out = _ddl(dialect)
+        return out.statement(f"DROP {self.what} {'IF EXISTS ' if self.guarded else ''}{out.name(self.name)}")
+
+
+def _ddl(dialect: Dialect) -> Rendering:
+    return Rendering(dialect, without_arguments="a definition")
+
+
+def _unless_there(guarded: bool) -> str:
+    return "IF NOT EXISTS " if guarded else ""
+
+
+def create_table(name: str) -> CreateTable:
+    """A new table; give it columns."""
+    return CreateTable(name)
+
+
+def create_index(
+    name: str, table: str, *orders: Ordering | Column, where: Condition | None = None, unique: bool = False
+) -> CreateIndex:
+    """A new index over columns, ascending unless given as desc(col). `where` takes null tests only: nothing is bound."""
+    ordered = tuple(one if isinstance(one, Ordering) else Ordering(one, ASC) for one in orders)
+    return CreateIndex(name, table, ordered, where, unique)
+
+
+def add_column(
+    table: str, name: str, kind: Kind, *, null: bool = True, default: Default = None, sortable: bool = True
+) -> AddColumn:
+    """A new column on a live table. Raises IncompleteQuery where the rows that are there would have no value."""
+    if not null and default is None:
+        raise IncompleteQuery("a column added to a live table is nullable or has a default")
+    return AddColumn(table, _define(name, kind, null=null, default=default, sortable=sortable))
+
+
+def drop_table(name: str) -> Drop:
+    return Drop("TABLE", name)
+
+
+def drop_index(name: str) -> Drop:
+    return Drop("INDEX", name)
