@@ -1,8 +1,9 @@
 """Fluent, immutable builders for SQL, so that the store never holds SQL as text.
 
-    top = select(col("owner"), col("c1")).from_("b7").where(seek(("c1", DESC, param("after")), ("owner", ASC, param("o"))))
-    page = top.order_by(desc(col("c1")), asc(col("owner"))).limit(param("rows")).packed().compile(SQLITE)
-    built = page.bind(after="0000000600", o="42", rows=100)     # Built(sql, arguments, packed)
+    after = seek(("c1", DESC, param("value")), ("owner", ASC, param("owner")))
+    best_first = select(col("owner"), col("c1")).from_("b7").where(after).order_by(desc(col("c1")), asc(col("owner")))
+    page = best_first.limit(param("rows")).packed().compile(SQLITE)
+    built = page.bind(value="0000000600", owner="42", rows=100)  # Built(sql, arguments, packed)
 
 Compile once, bind often. Reading order: errors, dialect, arguments, render, terms, select, write, schema.
 

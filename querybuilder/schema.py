@@ -157,7 +157,7 @@ def create_table(name: str) -> CreateTable:
 def create_index(
     name: str, table: str, *orders: Ordering | Column, where: Condition | None = None, unique: bool = False
 ) -> CreateIndex:
-    """A new index over columns, ascending unless given as desc(col). `where` takes null tests only: nothing is bound."""
+    """A new index over columns, ascending unless given as desc(col); `where` takes only what binds nothing."""
     ordered = tuple(one if isinstance(one, Ordering) else Ordering(one, ASC) for one in orders)
     return CreateIndex(name, table, ordered, where, unique)
 

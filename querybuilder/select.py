@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from querybuilder.arguments import constant_kind
 from querybuilder.dialect import Dialect, Kind
 from querybuilder.errors import BadValue, IncompleteQuery, Inexpressible
 from querybuilder.render import Node, Query, Rendering, Statement
@@ -235,7 +236,7 @@ def _compile(query: Select | Union, dialect: Dialect, *, packed: bool) -> Statem
 def _bound(rows_max: Bound) -> Term:
     if isinstance(rows_max, Param):
         return rows_max
-    if isinstance(rows_max, bool) or not isinstance(rows_max, int) or rows_max < 0:
+    if constant_kind(rows_max) is not Kind.INTEGER or rows_max < 0:
         raise BadValue("a limit or offset is a parameter or an integer of at least 0")
     return lit(rows_max)
 
