@@ -1,0 +1,90 @@
+"""Why here: `rankcurve config`, the README's table and default.toml show the same rows, made in one place.
+
+The one rule: every row comes from the declaration of its setting; nothing about a setting is written a second time.
+"""
+
+import json
+from typing import NamedTuple, get_args
+
+from config.masking import masked
+from config.settings import Settings
+
+
+class SettingRow(NamedTuple):
+    """One setting as shown to people; `value` is masked, `source` a file, a variable, `command line` or `default`."""
+
+    name: str
+    value: str
+    unit: str
+    bounds: str
+    description: str
+    source: str
+
+
+def describe(settings: Settings) -> list[SettingRow]:
+    """Describe the effective settings in the order of their declaration, without secrets."""
+    return [
+        SettingRow(
+            name=name,
+            value=_shown(getattr(settings, name)),
+            unit=_unit(name),
+            bounds=_bounds(name),
+            description=field.description or "",
+            source=settings._sources.get(name, "default"),
+        )
+        for name, field in Settings.model_fields.items()
+    ]
+
+
+def settings_table_markdown() -> str:
+    """The table of the README: every setting at its default, one line each, ending in a newline."""
+    lines = ["| setting | default | unit | bounds | what it does |", "| --- | --- | --- | --- | --- |"]
+    for row in describe(Settings()):
+        lines.append(f"| `{row.name}` | `{row.value}` | {row.unit} | {row.bounds} | {row.description} |")
+    return "\n".join(lines) + "\n"
+
+
+def default_toml() -> str:
+    """A TOML file that sets every setting to its default, with unit, bounds and description as comments."""
+    lines = [
+        "# Every setting at its default. Copy what you change and start with RANKCURVE_CONFIG=your.toml;",
+        "# RANKCURVE_<SETTING> in the environment and the command line win over the file.",
+    ]
+    defaults = Settings()
+    for row in describe(defaults):
+        unit = f" [{row.unit}]" if row.unit else ""
+        bounds = f" ({row.bounds})" if row.bounds else ""
+        value = _toml_value(getattr(defaults, row.name))
+        lines += ["", f"# {row.description}{unit}{bounds}", f"{row.name} = {value}"]
+    return "\n".join(lines) + "\n"
+
+
+def _unit(name: str) -> str:
+    extra = Settings.model_fields[name].json_schema_extra
+    return str(extra["unit"]) if isinstance(extra, dict) else ""
+
+
+def _bounds(name: str) -> str:
+    field = Settings.model_fields[name]
+    low = [_number(limit.ge) for limit in field.metadata if hasattr(limit, "ge")]
+    high = [_number(limit.le) for limit in field.metadata if hasattr(limit, "le")]
+    if low and high:
+        return f"{low[0]} to {high[0]}"
+    if field.annotation is bool:
+        return "true, false"
+    return ", ".join(map(str, get_args(field.annotation)))
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else repr(value)
+
+
+def _shown(value: str | bool | float) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return masked(value) if isinstance(value, str) else _number(value)
+
+
+def _toml_value(value: str | bool | float) -> str:
+    # Defaults are plain ASCII: JSON's quoting is TOML's.
+    return json.dumps(value) if isinstance(value, str) else _shown(value)

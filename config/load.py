@@ -1,0 +1,110 @@
+"""Why here: one loader for all sources, so that what an operator sets can never be ignored silently.
+
+The one rule: every unknown name and bad value of every source is reported at once, with the place it came from.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from config.errors import ConfigError
+from config.masking import masked
+from config.settings import Settings
+
+PREFIX = "RANKCURVE_"
+FILE_VARIABLE = "RANKCURVE_CONFIG"
+# Read by the commands that talk to a service, not by the service: known, but no settings.
+CLIENT_VARIABLES = frozenset({"RANKCURVE_URL", "RANKCURVE_KEY"})
+
+
+def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path: Path | str | None = None) -> Settings:
+    """Merge defaults < TOML file < environment < `overrides` (by setting name; a None value means "not given").
+
+    The file is `toml_path`, else the one that RANKCURVE_CONFIG names, else none. Raises ConfigError with all problems.
+    """
+    problems: list[str] = []
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for name, raw, source, is_text in _given(overrides, environ, toml_path, problems):
+        try:
+            values[name] = _parsed(name, raw, is_text=is_text)
+            sources[name] = source
+        except ValidationError as error:
+            problems.extend(f"{source}: {name} is {_shown(name, raw)}; {_reason(each)}" for each in error.errors())
+    if problems:
+        raise ConfigError(tuple(problems))
+    try:
+        settings = Settings(**values)
+    except ValidationError as error:
+        raise ConfigError(tuple(_reason(each) for each in error.errors())) from error
+    settings._sources = sources
+    return settings
+
+
+def _given(
+    overrides: Mapping[str, object], environ: Mapping[str, str], toml_path: Path | str | None, problems: list[str]
+) -> Iterator[tuple[str, object, str, bool]]:
+    """Yield (setting, raw value, source, is it text to parse), weakest source first; unknown names become problems."""
+    path = toml_path or environ.get(FILE_VARIABLE)
+    for name, raw in _file_values(path, problems).items():
+        if _known(name, str(path), name, problems):
+            yield name, raw, str(path), False
+    for variable, text in sorted(environ.items()):
+        if variable.startswith(PREFIX) and variable != FILE_VARIABLE and variable not in CLIENT_VARIABLES:
+            name = variable.removeprefix(PREFIX).lower()
+            # Upper case only: where case matters, RANKCURVE_Port would be a second name for one setting.
+            if _known(name if variable.isupper() else variable, "environment", variable, problems):
+                yield name, text, variable, True
+    for name, raw in overrides.items():
+        if raw is not None and _known(name, "command line", name, problems):
+            yield name, raw, "command line", isinstance(raw, str)
+
+
+def _file_values(path: Path | str | None, problems: list[str]) -> Mapping[str, object]:
+    if not path:
+        return {}
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, not TOML, NUL in the path
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        problems.append(f"{path}: cannot be read: {reason}")
+        return {}
+
+
+def _known(name: str, source: str, written: str, problems: list[str]) -> bool:
+    if name in Settings.model_fields:
+        return True
+    near = difflib.get_close_matches(name.removeprefix(PREFIX).lower(), Settings.model_fields, n=1)
+    hint = ""
+    if near:
+        hint = f"; did you mean {PREFIX + near[0].upper() if source == 'environment' else near[0]}?"
+    problems.append(f"{source}: {written} is not a setting{hint}")
+    return False
+
+
+@cache
+def _adapter(name: str) -> TypeAdapter[Any]:
+    field = Settings.model_fields[name]
+    return TypeAdapter(field.rebuild_annotation(), config=ConfigDict(allow_inf_nan=False))
+
+
+def _parsed(name: str, raw: object, *, is_text: bool) -> object:
+    """Text is parsed by the setting's type; typed values must have that type (a TOML "8080" is no port)."""
+    if is_text:
+        return _adapter(name).validate_strings(raw)
+    return _adapter(name).validate_python(raw, strict=True)
+
+
+def _shown(name: str, raw: object) -> str:
+    text = repr(masked(raw) if isinstance(raw, str) else raw)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _reason(error: Any) -> str:
+    """Pydantic's message without its own prefix."""
+    return str(error["msg"]).removeprefix("Value error, ").removeprefix("Input ")

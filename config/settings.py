@@ -1,0 +1,124 @@
+"""Why here: every limit, wait and size of the service has one name, one bound and one description, in this file only.
+
+The one rule: every number has a lower and an upper bound and a unit, which its name says unless it is a plain count.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+
+
+def _store_url(url: str) -> str:
+    """Accept `sqlite:///PATH` (three slashes: relative to the working directory, four: absolute); else ValueError."""
+    path = url.removeprefix("sqlite:///")
+    if path == url or not path or "\x00" in path:
+        raise ValueError("should be sqlite:///PATH")
+    if path == ":memory:":
+        raise ValueError("should name a file: each reader opens the store again")
+    return url
+
+
+def _number(default: float, low: float, high: float, unit: str, description: str) -> Any:
+    """Declare a numeric setting between `low` and `high`, both allowed."""
+    return Field(default=default, ge=low, le=high, description=description, json_schema_extra={"unit": unit})
+
+
+def _text(default: str, description: str) -> Any:
+    return Field(default=default, min_length=1, description=description)
+
+
+def _choice(default: str | bool, description: str) -> Any:
+    return Field(default=default, description=description)
+
+
+StoreUrl = Annotated[str, AfterValidator(_store_url)]
+
+# The first of each pair should not be greater than the second.
+_ORDERED_PAIRS = (("page_entries_default", "page_entries_max"), ("write_backoff_base_s", "write_backoff_s_max"))
+
+
+class Settings(BaseModel):
+    """The effective configuration, immutable. `Settings()` is the embedded default: one process, one file, loopback.
+
+    Raises pydantic's ValidationError on a bad value; `config.load` turns all of them into one ConfigError.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+    # Where it listens and what it runs
+    host: str = _text("127.0.0.1", "Address to listen on; without API keys only a loopback address is allowed")
+    port: int = _number(8080, 0, 65535, "", "TCP port to listen on; 0 takes a free one")
+    store: StoreUrl = _text("sqlite:///data/rankcurve.db", "Store; sqlite:///PATH is relative to the working directory")
+    jobs: Literal["embedded", "none"] = _choice("embedded", "Run the background jobs in this process, or not")
+    shutdown_s: float = _number(30, 0, 600, "s", "Longest wait on SIGTERM for accepted posts and open requests")
+
+    # What one request may ask for
+    body_bytes_max: int = _number(8 * 1024 * 1024, 1024, 1024**3, "bytes", "Request body; larger is 413")
+    posts_per_request_max: int = _number(10_000, 1, 1_000_000, "posts", "Posts in one request")
+    boards_per_post_max: int = _number(100, 1, 10_000, "boards", "Boards that one post may name")
+    page_entries_max: int = _number(1_000, 1, 100_000, "entries", "Entries on one page")
+    page_entries_default: int = _number(100, 1, 100_000, "entries", "Entries on a page when no limit is asked for")
+    around_rows_max: int = _number(500, 1, 100_000, "rows", "Rows on each side in a view around an owner or a value")
+    lookup_owners_max: int = _number(1_000, 1, 100_000, "owners", "Owners in one lookup")
+    query_values_max: int = _number(1_000, 1, 100_000, "values", "Values, ranks or percentiles in one query")
+    buckets_max: int = _number(1_000, 1, 100_000, "buckets", "Buckets in one distribution")
+    at_ahead_s_max: float = _number(300, 0, 86_400, "s", "How far a post's `at` may lie ahead of the service's clock")
+
+    # Writing
+    grouping: bool = _choice(True, "Commit posts in groups; false (one post a transaction) is for measuring")
+    queue_posts_max: int = _number(50_000, 1, 10_000_000, "posts", "Posts waiting for the writer; past it 429")
+    group_posts_max: int = _number(2_000, 1, 100_000, "posts", "Posts in one transaction")
+    post_wait_s_max: float = _number(10, 0.01, 3_600, "s", "Longest wait of a post for its commit; past it 503")
+    post_id_retention_s: float = _number(30 * 86_400, 60, 10 * 366 * 86_400, "s", "How long a post id is remembered")
+    write_attempts_max: int = _number(8, 1, 1_000, "attempts", "Tries of a group whose conditional write lost a race")
+    write_backoff_base_s: float = _number(0.005, 0, 10, "s", "First back-off after a lost race; doubles, with jitter")
+    write_backoff_s_max: float = _number(0.5, 0, 60, "s", "Longest back-off after a lost race")
+    retry_after_s: int = _number(1, 1, 3_600, "s", "Retry-After sent with 429 and 503")
+
+    # Reading
+    reader_connections: int = _number(2, 1, 64, "connections", "Connections for short reads")
+    heavy_reader_connections: int = _number(1, 1, 64, "connections", "Connections for counts, walks and refreshes")
+    point_reads_per_batch_max: int = _number(512, 1, 10_000, "reads", "Point reads joined into one statement")
+    reads_waiting_max: int = _number(20_000, 1, 1_000_000, "reads", "Reads waiting for a connection; past it 503")
+    statement_cache: int = _number(512, 0, 100_000, "statements", "Prepared statements kept for each connection")
+
+    # SQLite
+    sqlite_cache_mib: int = _number(256, 1, 65_536, "MiB", "Page cache of each connection; 2 MiB halves scans")
+    checkpoint_pages: int = _number(20_000, 100, 10_000_000, "pages", "Write-ahead log checkpointed even under load")
+    checkpoint_idle_s: float = _number(0.2, 0.001, 3_600, "s", "Pause in writing after which the log is checkpointed")
+
+    # Background jobs
+    curve_poll_s: float = _number(2, 0.05, 2, "s", "How often new curves and requested refreshes are looked for")
+    refresh_jitter_ratio: float = _number(0.1, 0, 1, "ratio", "Part of the refresh interval that is random")
+    refresh_concurrency: int = _number(1, 1, 64, "refreshes", "Curves refreshed at the same time")
+    refresh_wait_s_max: float = _number(30, 0.1, 3_600, "s", "Longest wait of an operator's refresh for its new curve")
+    prune_interval_s: float = _number(60, 1, 86_400, "s", "How often forgotten post ids are removed")
+    prune_rows_max: int = _number(10_000, 1, 10_000_000, "rows", "Rows removed in one transaction")
+
+    # Boards
+    catalog_boards_max: int = _number(100_000, 1, 10_000_000, "boards", "Boards in the catalog")
+    keys_max: int = _number(1_000, 1, 1_000_000, "keys", "API keys")
+    default_samples: int = _number(1_000, 2, 100_000, "samples", "Samples of a curve where the spec does not say")
+    default_exact_top: int = _number(500, 0, 1_000_000, "ranks", "Ranks always counted where the spec does not say")
+    default_refresh_seconds: float = _number(60, 1, 30 * 86_400, "s", "Refresh interval where the spec does not say")
+
+    # Logs
+    log_level: Literal["debug", "info", "warning", "error"] = _choice("info", "Least severe line written")
+    log_format: Literal["json", "console"] = _choice("json", "One JSON object a line, or text for people")
+    log_sample_ratio: float = _number(0.01, 0, 1, "ratio", "Share of ordinary requests that are logged")
+    slow_request_s: float = _number(1.0, 0.001, 3_600, "s", "A request as slow as this is always logged")
+
+    # Filled by config.load: where each setting that is not a default came from.
+    _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _limits_agree(self) -> Self:
+        wrong = [
+            f"{lower} should not be greater than {upper}"
+            for lower, upper in _ORDERED_PAIRS
+            if getattr(self, lower) > getattr(self, upper)
+        ]
+        if wrong:
+            raise ValueError("; ".join(wrong))
+        return self
