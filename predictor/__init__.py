@@ -1,7 +1,8 @@
-"""Where a value stands, without counting: sample a ranked column, keep a curve, answer ranks with the bracket the true rank lies in.
+"""Where a value stands, without counting: sample a ranked column, keep a curve, answer ranks with their brackets.
 
-Pure and synchronous: no I/O, no clock, no randomness; the caller reads rows and passes the time in. Keys are Python integers of any
-width and SMALLER IS BETTER throughout: a `high` board negates its values before it comes here and after it leaves.
+Pure and synchronous: no I/O, no clock, no randomness; the caller reads rows and passes the time in. Keys are Python
+integers of any width and SMALLER IS BETTER throughout: on a `high` board the caller negates values on the way in and
+out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The curve value -> rank: a line over each gap between two knots, and the bracket that the true rank can't leave.
 
-The one rule: an answer is called exact only where the knots prove it, so all arithmetic is on integers. Rounding is floor(x + 1/2) of
-the exact quotient, not of a float near it, which keeps the curve monotone for keys of any width (40 digits where a key holds the
-value and the time it was reached).
+The one rule: an answer is called exact only where the knots prove it, so all arithmetic is on integers. Rounding is
+floor(x + 1/2) of the exact quotient, not of a float near it, which keeps the curve monotone for keys of any width (40
+digits where a key holds the value and the time it was reached).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Method = Literal["skip", "scan"]
 
 
 class Knot(NamedTuple):
-    """A value that some entry holds, counted exactly at the snapshot. A tuple, because a thousand are made per decoded curve."""
+    """A value that some entry holds, counted exactly at the snapshot. A tuple: a decoded curve makes a thousand."""
 
     key: int  # smaller is better
     better_count: int  # entries with a strictly smaller key; the rank of `key` is one more
@@ -42,7 +42,7 @@ class Bracket(NamedTuple):
 
 
 class KeyBracket(NamedTuple):
-    """A key for a rank, with the better (`low`) and worse (`high`) end that the true key lies between, both included."""
+    """A key for a rank, and the better (`low`) and worse (`high`) end that the true key lies between, both included."""
 
     key: int
     low: int
@@ -88,10 +88,10 @@ class Curve:
         object.__setattr__(self, "_next_ranks", tuple([1 + count for count in counted]))
 
     def locate(self, key: int) -> Bracket:
-        """The rank that an entry with this key has, or that a new arrival with it would get: 1 + how many are strictly better.
+        """The rank of an entry with this key, or of a new arrival with it: 1 + how many are strictly better.
 
-        Monotone in the key, an integer in [1, total + 1]. CURVE recipe: line from the first lattice point past the knot's ties to
-        the next knot, rounded to the nearest integer, halves up.
+        Monotone in the key, an integer in [1, total + 1]. Between knots a line from the first lattice point past the
+        better knot, one rank past its ties, to the worse knot, rounded to the nearest integer, halves up.
         """
         keys = self._keys
         step = self.step
@@ -117,9 +117,10 @@ class Curve:
         return list(map(self.locate, keys))
 
     def key_at(self, rank: int) -> KeyBracket | None:
-        """The worst key that still has this rank (1-based) or better; past the end the worst key; None on an empty curve.
+        """The worst key that still has this rank (1-based) or better; past the end the worst key; None if empty.
 
-        Between knots the inverse of `locate`: the worst key that it gives this rank or better. Raises ValueError below rank 1.
+        Between knots the inverse of `locate`: the worst key that it gives this rank or better. Raises ValueError below
+        rank 1.
         """
         if rank < 1:
             raise ValueError("ranks start at 1")
@@ -134,19 +135,19 @@ class Curve:
         low = key + step
         next_key = self._keys[i + 1]
         run = next_key - low
-        # floor(y + 1/2) <= rank, solved for the key: y is the line from low_rank at `low` to the next knot's rank at its key.
+        # floor(y + 1/2) <= rank, solved for the key; y is the line from low_rank at `low` to the next knot.
         reach = (run * (2 * (rank - low_rank) + 1) - 1) // (2 * (self._ranks[i + 1] - low_rank))
         high = next_key - step
         return KeyBracket(min(low + reach // step * step, high), low, high)
 
 
 def _check(curve: Curve, keys: Sequence[int], better_counts: Sequence[int], counted: Sequence[int]) -> None:
-    """Raises `KnotsInvalid` unless these can be the knots of `total` entries; `counted`: entries up to and with each knot.
+    """Raises `KnotsInvalid` unless these can be the knots of its entries; `counted`: entries up to and with each knot.
 
     Column by column, not knot by knot: it runs on every decode.
     """
     if (better_counts[0] if keys else 0) != 0 or (counted[-1] if keys else 0) != curve.total:
-        raise KnotsInvalid("the first knot is the best value, the last the worst, and there is none on an empty column only")
+        raise KnotsInvalid("the first knot is the best value and the last the worst, or the column is empty")
     if not all(map(lt, better_counts, counted)):
         raise KnotsInvalid("a knot is a value that some entry holds")
     if not all(map(lt, keys, keys[1:])) or not all(map(le, counted, better_counts[1:])):

@@ -1,9 +1,9 @@
-"""What can go wrong in here, in one tree, so that a caller catches the root and nothing else ever leaves the package.
+"""What can go wrong in here, in one tree, so that a caller who catches the root misses nothing that the data can cause.
 
-    PredictorError
-        KnotsInvalid      the knots, or what was said about them, can't be a curve
-        WalkInconsistent  an answer during sampling contradicts an earlier one
-        CurveCorrupt      stored bytes are not a curve of this format
+PredictorError
+    KnotsInvalid      the knots, or what was said about them, can't be a curve
+    WalkInconsistent  an answer during sampling contradicts an earlier one
+    CurveCorrupt      stored bytes are not a curve of this format
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How far a curve is from the truth, measured over every entry: for tests, benchmarks and audits, not for requests.
 
-The one rule: the worst case is quoted, over every value and the first lattice point past every value, because that is where a line
-over a gap is furthest off; the mean flatters (0.7 % where the worst is 25 %).
+The one rule: the worst case is quoted, over every value and the first lattice point past every value, because that is
+where a line over a gap is furthest off; the mean flatters (0.7 % where the worst is 25 %).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .curve import Curve
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Errors are relative to the true rank: 0.01 is 1 %. The mean is over entries, the rest also over points past values."""
+    """Errors are relative to the true rank, 0.01 is 1 %. The mean is over entries, the rest over points past too."""
 
     worst_error: float
     worst_key: int | None  # where; None: no error anywhere
@@ -33,7 +33,8 @@ def measure(curve: Curve, keys_with_counts: Iterable[tuple[int, int]]) -> Qualit
     """Every entry's estimate against its true rank. The pairs (key, entries with it) ascend by key."""
     worst_error, worst_key, error_sum, widest, broken, better_count = 0.0, None, 0.0, 0.0, 0, 0
     for key, entries in keys_with_counts:
-        for at_key, rank, weight in ((key, better_count + 1, entries), (key + curve.step, better_count + entries + 1, 0)):
+        past = (key + curve.step, better_count + entries + 1, 0)
+        for at_key, rank, weight in ((key, better_count + 1, entries), past):
             bracket = curve.locate(at_key)
             error = abs(bracket.rank - rank) / rank
             error_sum += error * weight

@@ -43,7 +43,7 @@ def _sample(sorted_keys: Sequence[int], knots_max: int) -> Curve:
 
 @pytest.fixture(scope="session")
 def drive() -> Drive:
-    """(sorted keys, knots_max, total=their number) -> knots; fails a walk that asks more than knots_max + 1 questions."""
+    """(sorted keys, knots_max, total=their number) -> knots; fails a walk of more than knots_max + 1 questions."""
     return _drive
 
 

@@ -1,0 +1,112 @@
+"""Curves as bytes: the very curve comes back, or CurveCorrupt, and nothing else."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from random import Random
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor import Curve, CurveCorrupt, Knot, KnotsInvalid, decode, encode
+
+Sample = Callable[..., Curve]
+
+
+@st.composite
+def curves(draw: st.DrawFn) -> Curve:
+    """Valid curves with keys and counts of every width."""
+    step = draw(st.sampled_from([1, 1, 3, 10**20]))
+    key, counted, knots = draw(st.integers(-(10**40), 10**40)), 0, []
+    sizes = st.sampled_from([3, 300, 10**5, 10**12, 10**40])
+    for index in range(draw(st.integers(0, 12))):
+        entries = 0 if index == 0 else draw(st.integers(0, draw(st.sampled_from([0, 5, 10**6]))))
+        key += step * (draw(st.integers(2, draw(sizes))) if index else 0)
+        ties = draw(st.integers(1, draw(st.sampled_from([1, 300, 10**7]))))
+        knots.append(Knot(key, counted + entries, ties))
+        counted += entries + ties
+    return Curve(
+        knots,
+        total=counted,
+        as_of_us=draw(st.integers(-(2**63), 2**63 - 1)),
+        method=draw(st.sampled_from(["skip", "scan"])),
+        step=step,
+        certificate=draw(st.none() | st.floats(0, 10)),
+    )
+
+
+def sealed(body: bytes) -> bytes:
+    return body + struct.pack("<I", crc32(body))
+
+
+@given(curve=curves())
+def test_a_curve_comes_back_as_it_went(curve: Curve) -> None:
+    again = decode(encode(curve))
+    assert again == curve
+    assert encode(again) == encode(curve)
+    for knot in curve.knots:
+        assert again.locate_many([knot.key - 1, knot.key, knot.key + 1]) == curve.locate_many(
+            [knot.key - 1, knot.key, knot.key + 1]
+        )
+
+
+@given(curve=curves(), data=st.data())
+def test_a_flipped_bit_is_noticed(curve: Curve, data: st.DataObject) -> None:
+    stored = bytearray(encode(curve))
+    bit_index = data.draw(st.integers(0, len(stored) * 8 - 1))
+    stored[bit_index // 8] ^= 1 << bit_index % 8
+    with pytest.raises(CurveCorrupt):
+        decode(bytes(stored))
+
+
+@given(curve=curves(), data=st.data())
+def test_a_cut_or_extended_curve_is_noticed(curve: Curve, data: st.DataObject) -> None:
+    stored = encode(curve)
+    with pytest.raises(CurveCorrupt):
+        decode(stored[: data.draw(st.integers(0, len(stored) - 1))])
+    with pytest.raises(CurveCorrupt):
+        decode(stored + data.draw(st.binary(min_size=1, max_size=9)))
+
+
+@given(data=st.binary(max_size=200))
+def test_bytes_that_are_no_curve_are_refused(data: bytes) -> None:
+    for candidate in (data, sealed(data), sealed(b"RKCV" + data), sealed(b"RKCV\x01\x00\x00" + data)):
+        with pytest.raises(CurveCorrupt):
+            decode(candidate)
+
+
+@given(curve=curves(), data=st.data())
+def test_a_changed_body_under_a_right_checksum_is_refused_or_a_valid_curve(curve: Curve, data: st.DataObject) -> None:
+    body = bytearray(encode(curve)[:-4])
+    for _ in range(data.draw(st.integers(1, 4))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        again = decode(sealed(bytes(body)))
+    except CurveCorrupt:
+        return
+    assert decode(encode(again)) == again
+
+
+def test_another_version_is_refused_by_name() -> None:
+    body = bytearray(encode(Curve([Knot(1, 0, 1)], total=1, as_of_us=0))[:-4])
+    body[4] = 2
+    with pytest.raises(CurveCorrupt, match="version 2"):
+        decode(sealed(bytes(body)))
+
+
+def test_a_time_beyond_64_bits_does_not_fit() -> None:
+    with pytest.raises(KnotsInvalid):
+        encode(Curve([], total=0, as_of_us=2**63))
+
+
+@pytest.mark.parametrize(("digits", "size_bytes_max"), [(16, 12_000), (40, 20_000)])
+def test_a_thousand_knots_of_sixteen_digits_stay_far_below_32_kib(
+    sample: Sample, digits: int, size_bytes_max: int
+) -> None:
+    rng = Random(5)
+    curve = sample(sorted(rng.randrange(10**digits) for _ in range(50_000)), 1_000)
+    assert len(curve.knots) == 1_000
+    assert len(encode(curve)) <= size_bytes_max

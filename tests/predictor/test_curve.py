@@ -1,0 +1,159 @@
+"""The curve against a brute-force count: brackets hold, exact means exact, ranks are monotone integers."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor import Bracket, Curve, KeyBracket, Knot, KnotsInvalid
+
+Sample = Callable[..., Curve]
+
+WIDE = 10**40
+BOARDS = st.one_of(
+    st.lists(st.integers(-30, 30), max_size=200),
+    st.lists(st.integers(-WIDE, WIDE), max_size=60),
+    st.lists(st.tuples(st.integers(-9, 9), st.integers(1, 40)), max_size=12).map(
+        lambda runs: [key for key, ties in runs for _ in range(ties)]
+    ),
+).map(sorted)
+
+
+def rank_of(keys: list[int], key: int) -> int:
+    return 1 + bisect_left(keys, key)
+
+
+def probes(keys: list[int]) -> list[int]:
+    """Every value, its neighbours, the middles between values, and keys far outside."""
+    around = {near for key in keys for near in (key - 1, key, key + 1)}
+    middles = {(key + next_key) // 2 for key, next_key in pairwise(keys)}
+    return sorted(around | middles | {-10 * WIDE, 0, 10 * WIDE})
+
+
+@given(keys=BOARDS, knots_max=st.integers(2, 20))
+def test_the_true_rank_lies_in_every_bracket_and_the_ranks_never_fall(
+    sample: Sample, keys: list[int], knots_max: int
+) -> None:
+    curve = sample(keys, knots_max)
+    before = Bracket(1, 1, 1, "knot")
+    for key, bracket in zip(probes(keys), curve.locate_many(probes(keys)), strict=True):
+        assert 1 <= bracket.low <= rank_of(keys, key) <= bracket.high <= len(keys) + 1
+        assert bracket.low <= bracket.rank <= bracket.high
+        assert before.rank <= bracket.rank and before.low <= bracket.low and before.high <= bracket.high
+        assert bracket.exact == (bracket.method == "knot")
+        assert bracket == curve.locate(key)
+        before = bracket
+
+
+@given(keys=BOARDS, knots_max=st.integers(2, 20))
+def test_a_rank_is_answered_by_the_worst_key_that_still_has_it(sample: Sample, keys: list[int], knots_max: int) -> None:
+    curve = sample(keys, knots_max)
+    for rank in range(1, len(keys) + 3):
+        found = curve.key_at(rank)
+        if not keys:
+            assert found is None
+            continue
+        assert found is not None
+        true_key = keys[min(rank, len(keys)) - 1]
+        assert found.low <= true_key <= found.high and found.low <= found.key <= found.high
+        assert not found.exact or found.key == true_key
+        # The inverse of `locate`, as far as the bracket lets it be.
+        assert curve.locate(found.key).rank <= rank or found.key == found.low
+        assert curve.locate(found.key + 1).rank > min(rank, len(keys)) or found.key == found.high
+
+
+@given(
+    lattice=st.lists(st.integers(-20, 20), min_size=1, max_size=80), step=st.integers(1, 7), offset=st.integers(-9, 9)
+)
+def test_keys_between_lattice_points_have_the_rank_of_the_next_point(
+    sample: Sample, lattice: list[int], step: int, offset: int
+) -> None:
+    keys = sorted(offset + step * point for point in lattice)
+    plain = sample(keys, 8)
+    curve = Curve(plain.knots, total=plain.total, as_of_us=0, method="scan", step=step)
+    for key in probes(keys):
+        bracket = curve.locate(key)
+        assert bracket.low <= rank_of(keys, key) <= bracket.high
+    for rank in range(1, len(keys) + 1):
+        found = curve.key_at(rank)
+        assert found is not None and found.low <= keys[rank - 1] <= found.high
+        assert (found.key - offset) % step == 0
+
+
+def test_an_empty_column_ranks_every_value_first() -> None:
+    curve = Curve([], total=0, as_of_us=7)
+    assert curve.locate(5) == Bracket(1, 1, 1, "knot") and curve.locate(5).exact
+    assert curve.key_at(1) is None
+    assert curve.locate_many([]) == []
+
+
+def test_one_entry_is_first_and_everything_worse_is_second() -> None:
+    curve = Curve([Knot(10, 0, 1)], total=1, as_of_us=0)
+    assert [curve.locate(key).rank for key in (9, 10, 11)] == [1, 1, 2]
+    assert [curve.key_at(rank) for rank in (1, 2, 99)] == [KeyBracket(10, 10, 10)] * 3
+
+
+def test_entries_all_tied_share_the_first_rank() -> None:
+    curve = Curve([Knot(10, 0, 5)], total=5, as_of_us=0)
+    assert [curve.locate(key).rank for key in (9, 10, 11)] == [1, 1, 6]
+
+
+def test_ties_at_both_ends_count_in_full() -> None:
+    curve = Curve([Knot(0, 0, 4), Knot(100, 104, 6)], total=110, as_of_us=0)
+    assert curve.locate(0) == Bracket(1, 1, 1, "knot")
+    assert curve.locate(1) == Bracket(5, 5, 105, "curve")
+    assert curve.locate(100) == Bracket(105, 105, 105, "knot")
+    assert curve.locate(101) == Bracket(111, 111, 111, "knot")
+
+
+def test_a_line_runs_from_past_the_ties_to_the_next_knot_and_halves_round_up() -> None:
+    curve = Curve([Knot(0, 0, 1), Knot(11, 6, 1)], total=8 - 1, as_of_us=0)
+    # From rank 2 at key 1 to rank 7 at key 11: half a rank a key.
+    assert [curve.locate(key).rank for key in range(1, 12)] == [2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]
+
+
+def test_a_gap_without_entries_is_exact() -> None:
+    curve = Curve([Knot(0, 0, 3), Knot(10**40, 3, 1)], total=4, as_of_us=0)
+    assert curve.locate(10**39) == Bracket(4, 4, 4, "knot")
+
+
+def test_neighbouring_ranks_differ_where_keys_of_forty_digits_differ_by_one() -> None:
+    start = 10**40
+    curve = Curve([Knot(start, 0, 1), Knot(start + 101, 101, 1)], total=102, as_of_us=0)
+    assert [curve.locate(start + i).rank for i in range(102)] == list(range(1, 103))
+
+
+def test_ranks_below_one_have_no_key() -> None:
+    with pytest.raises(ValueError, match="start at 1"):
+        Curve([Knot(1, 0, 1)], total=1, as_of_us=0).key_at(0)
+
+
+@pytest.mark.parametrize(
+    ("knots", "total", "step"),
+    [
+        ([], 1, 1),
+        ([Knot(1, 0, 1)], 2, 1),
+        ([Knot(1, 1, 1)], 2, 1),
+        ([Knot(1, 0, 0)], 0, 1),
+        ([Knot(1, 0, 1), Knot(1, 1, 1)], 2, 1),
+        ([Knot(2, 0, 1), Knot(1, 1, 1)], 2, 1),
+        ([Knot(1, 0, 2), Knot(5, 1, 1)], 2, 1),
+        ([Knot(1, 0, 1), Knot(2, 2, 1)], 3, 1),
+        ([Knot(1, 0, 1), Knot(4, 1, 1)], 2, 2),
+        ([Knot(1, 0, 1)], 1, 0),
+    ],
+)
+def test_knots_that_contradict_each_other_are_no_curve(knots: list[Knot], total: int, step: int) -> None:
+    with pytest.raises(KnotsInvalid):
+        Curve(knots, total=total, as_of_us=0, step=step)
+
+
+@pytest.mark.parametrize("certificate", [-0.1, float("nan"), float("inf")])
+def test_a_certificate_is_a_finite_ratio(certificate: float) -> None:
+    with pytest.raises(KnotsInvalid):
+        Curve([], total=0, as_of_us=0, certificate=certificate)

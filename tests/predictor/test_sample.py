@@ -1,0 +1,158 @@
+"""The walk: ends within its bound whatever it is told, finds the ends, and every value where there are few."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor import Curve, Knot, Landing, Last, Skip, WalkInconsistent, walk
+from predictor.quality import counted, measure
+
+Drive = Callable[..., list[Knot]]
+Sample = Callable[..., Curve]
+
+BOARDS = st.one_of(
+    st.lists(st.integers(-50, 50), max_size=300),
+    st.lists(st.tuples(st.integers(-(10**40), 10**40), st.integers(1, 60)), max_size=30).map(
+        lambda runs: [key for key, ties in runs for _ in range(ties)]
+    ),
+    st.integers(0, 2_000).map(lambda rows: list(range(rows))),
+).map(sorted)
+
+
+@given(keys=BOARDS, knots_max=st.integers(2, 70))
+def test_knots_are_values_counted_exactly_and_include_both_ends(drive: Drive, keys: list[int], knots_max: int) -> None:
+    knots = drive(keys, knots_max)
+    assert len(knots) <= knots_max
+    assert knots == sorted(set(knots))
+    for key, better_count, ties in knots:
+        assert better_count == bisect_left(keys, key)
+        assert ties == bisect_right(keys, key) - better_count > 0
+    if keys:
+        assert (knots[0].key, knots[-1].key) == (keys[0], keys[-1])
+
+
+@given(keys=BOARDS, spare=st.integers(0, 5))
+def test_values_no_more_than_knots_are_all_knots(drive: Drive, keys: list[int], spare: int) -> None:
+    values = sorted(set(keys))
+    assert [knot.key for knot in drive(keys, max(2, len(values) + spare))] == values
+
+
+@given(keys=BOARDS, knots_max=st.integers(2, 70))
+def test_knots_left_over_mean_that_nothing_is_left_to_find(drive: Drive, keys: list[int], knots_max: int) -> None:
+    assert len(drive(keys, knots_max)) == min(knots_max, len(set(keys)))
+
+
+@given(keys=BOARDS, knots_max=st.integers(2, 40), total=st.integers(-10, 10**18))
+def test_a_wrong_total_neither_keeps_the_walk_from_ending_nor_gives_it_more_knots(
+    drive: Drive, keys: list[int], knots_max: int, total: int
+) -> None:
+    try:
+        assert len(drive(keys, knots_max, total=total)) <= knots_max
+    except WalkInconsistent:
+        assert total != len(keys)
+
+
+@given(
+    knots_max=st.integers(2, 20),
+    total=st.integers(0, 1_000),
+    answers=st.lists(st.none() | st.builds(Landing, *[st.integers(-5, 40)] * 3), min_size=25, max_size=25),
+)
+def test_answers_that_make_no_sense_end_the_walk_too(knots_max: int, total: int, answers: list[Landing | None]) -> None:
+    questions = walk(total, knots_max=knots_max)
+    next(questions)
+    knots: list[Knot] = []
+    for asked, answer in enumerate(answers, start=1):
+        try:
+            questions.send(answer)
+        except StopIteration as done:
+            knots = done.value
+            break
+        except WalkInconsistent:
+            break
+        assert asked <= knots_max
+    assert len(knots) <= knots_max
+
+
+def test_the_first_question_is_for_the_best_entry() -> None:
+    assert next(walk(10**9, knots_max=2)) == Skip(None, 0)
+
+
+def test_the_worst_entry_is_read_from_its_own_end() -> None:
+    questions = walk(10**9, knots_max=2)
+    next(questions)
+    assert questions.send(Landing(5, 0, 1)) == Last()
+    with pytest.raises(StopIteration) as done:
+        questions.send(Landing(99, 0, 3))
+    assert done.value.value == [Knot(5, 0, 1), Knot(99, 10**9 - 3, 3)]
+
+
+def test_an_empty_column_takes_one_question() -> None:
+    questions = walk(0, knots_max=100)
+    next(questions)
+    with pytest.raises(StopIteration) as done:
+        questions.send(None)
+    assert done.value.value == []
+
+
+def test_a_curve_needs_two_knots() -> None:
+    with pytest.raises(ValueError, match="2 knots"):
+        next(walk(10, knots_max=1))
+
+
+@pytest.mark.parametrize("rows", [1_001, 20_000, 343_000])
+def test_spacing_uses_the_knots_up_and_leaves_no_bracket_wider_than_the_next(sample: Sample, rows: int) -> None:
+    keys = list(range(rows))
+    curve = sample(keys, 1_000)
+    widths = [
+        (after.better_count - before.better_count - before.ties) / (before.better_count + before.ties + 1)
+        for before, after in pairwise(curve.knots)
+    ]
+    assert len(curve.knots) == 1_000
+    # 1/d + ln(n·d)/d = K without ties; 0.9 % for 343,000 rows.
+    assert max(widths) <= 0.009
+
+
+def best_single_ratio(keys: list[int], knots_max: int) -> float:
+    """The smallest d with which bracket-greedy spacing takes at most `knots_max` knots, found by knowing every row."""
+
+    def knots(ratio: float) -> int:
+        next_rank, taken = 1 + bisect_right(keys, keys[0]), 1
+        while next_rank <= len(keys):
+            next_rank = 1 + bisect_right(keys, keys[min(len(keys), int(next_rank * (1 + ratio))) - 1])
+            taken += 1
+        return taken
+
+    low, high = 0.0, 1.0
+    for _ in range(20):
+        low, high = (low, (low + high) / 2) if knots((low + high) / 2) <= knots_max else ((low + high) / 2, high)
+    return high
+
+
+@pytest.mark.parametrize("knots_max", [300, 1_000])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_knots_saved_by_ties_bring_brackets_near_what_knowing_every_row_would(
+    sample: Sample, knots_max: int, sign: int
+) -> None:
+    rng = Random(11)
+    keys = sorted(sign * round(rng.lognormvariate(5, 1.5)) for _ in range(60_000))
+    curve = sample(keys, knots_max)
+    quality = measure(curve, counted(keys))
+    assert len(curve.knots) == knots_max
+    assert quality.broken_brackets == 0
+    assert quality.worst_error <= quality.widest_bracket <= 1.25 * best_single_ratio(keys, knots_max)
+
+
+def test_a_thousand_samples_keep_343_000_lognormal_scores_within_nine_per_mille(sample: Sample) -> None:
+    rng = Random(11)
+    keys = sorted(-round(rng.lognormvariate(10, 1.5)) for _ in range(343_000))
+    quality = measure(sample(keys, 1_000), counted(keys))
+    assert quality.broken_brackets == 0
+    assert quality.worst_error <= 0.009
+    assert quality.widest_bracket <= 0.009
