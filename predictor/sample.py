@@ -47,9 +47,10 @@ class Landing(NamedTuple):
 def walk(total: int, *, knots_max: int) -> Reads:
     """Yields `Skip` and `Last`, is sent a `Landing` or None for each, returns the knots, best first.
 
-    `total`: how many entries the snapshot holds. Were it wrong, the walk would still end within its bound, with the worst
-    knot's count as wrong as it. At most `knots_max` (at least 2) knots, and one question more; every value is a knot
-    where there are no more values than that. The first and the last knot are the best and the worst value.
+    At most `knots_max` (at least 2) knots, one question each; every value is a knot where there are no more values than
+    that. The first and the last knot are the best and the worst value.
+    `total`: how many entries the snapshot holds. Were it wrong, the walk would still end, after two questions more at
+    most, but the worst knot's count would be as wrong as it.
     Raises `WalkInconsistent` where an answer contradicts an earlier one, ValueError for fewer than 2 knots.
     """
     if knots_max < 2:
