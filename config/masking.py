@@ -5,8 +5,8 @@ The one rule: whatever shows a setting's value to anyone passes it through `mask
 
 import re
 
-# Greedy up to the last @ before a slash: a password may itself hold an @.
-_PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/]*@")
+# Greedy up to the last @: a password may itself hold @ or /. Masking too much is the safe mistake.
+_PASSWORD = re.compile(r"(?<=://)([^/@:]*):\S*@")
 
 
 def masked(text: str) -> str:

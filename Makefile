@@ -1,0 +1,51 @@
+# Needs Python 3.11 or newer with venv and pip, and make; everything else goes into .venv.
+# The versions and hashes of what is installed stand in requirements.lock; `make lock` renews it.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install demo test check bench lock clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+
+install: $(STAMP) ## Set up .venv with the locked packages and the command rankcurve
+
+# --clear: a package that left the lock leaves the environment too.
+$(STAMP): requirements.lock pyproject.toml
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rankcurve needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
+	"$(PYTHON)" -m venv --clear $(VENV)
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+demo: $(STAMP) ## Import a season of 100,000 players and serve it on http://127.0.0.1:8080 (ARGS=--once: stop after set-up)
+	$(BIN)/python -m service.demo $(ARGS)
+
+test: $(STAMP) ## Run all tests (ARGS=tests/config: those only)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP) ## Lint, types, import contracts, tidiness
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/test_tidy.py
+
+bench: $(STAMP) ## Measure every bar of benchmarks/README.md
+	$(BIN)/python -m benchmarks $(ARGS)
+
+# uv is needed here only, so it stays out of the lock. --universal: one lock for every platform and Python from 3.11.
+lock: ## Renew requirements.lock from pyproject.toml (ARGS=--upgrade: to the newest versions)
+	"$(PYTHON)" -m venv build/lock
+	build/lock/bin/python -m pip --disable-pip-version-check install --quiet uv
+	build/lock/bin/uv pip compile pyproject.toml --no-config --group dev --universal --python-version 3.11 \
+	  --generate-hashes --no-header --quiet --output-file requirements.lock $(ARGS)
+
+clean: ## Remove .venv and what the tools made; data/ stays
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
