@@ -28,9 +28,9 @@ INTEGER = Kind.INTEGER
 BLOB = Kind.BLOB
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
-    """One way of writing SQL; compared by identity in practice, there are two of them."""
+    """One way of writing SQL; there are two of them, compared by identity."""
 
     name: str
     quote_mark: str

@@ -1,0 +1,147 @@
+"""Binding: the hot path, and the gate that values pass.
+
+The rule it keeps: what was bound is what the database reads, or an error of the package says why not.
+"""
+
+import sqlite3
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from querybuilder import (
+    BLOB,
+    INTEGER,
+    POSTGRES,
+    SQLITE,
+    TEXT,
+    BadValue,
+    IncompleteQuery,
+    QueryError,
+    UnboundParameter,
+    col,
+    insert,
+    lit,
+    param,
+    rows,
+    select,
+)
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+
+
+def test_one_statement_serves_many_bindings() -> None:
+    statement = select(col("a")).from_("t").where(col("b").gt(param("b")), col("c").eq(7), col("a").lt(param("a")))
+    compiled = statement.compile(SQLITE)
+    assert compiled.parameters == {"a", "b"}
+    assert compiled.bind(a=1, b=2).arguments == (2, 7, 1)
+    assert compiled.bind(b="x", a=None).arguments == ("x", 7, None)
+    assert compiled.bind(a=1, b=2) == compiled.bind(b=2, a=1)
+
+
+def test_a_parameter_used_twice_is_given_once() -> None:
+    query = select(col("a")).from_("t").where(col("a").ge(param("x")), col("b").le(param("x")))
+    assert query.build(SQLITE, x=5).arguments == (5, 5)
+    assert query.build(POSTGRES, x=5).arguments == (5,)
+
+
+def test_names_of_parameters_cannot_meet_those_of_methods() -> None:
+    assert select(param("self"), param("dialect")).build(SQLITE, self=1, dialect=2).arguments == (1, 2)
+
+
+@pytest.mark.parametrize("given_params", [{}, {"x": 1}, {"x": 1, "z": 2}, {"x": 1, "y": 2, "z": 3}])
+@pytest.mark.parametrize("extra", [False, True])
+def test_missing_and_unknown_parameters_are_errors(given_params: dict[str, int], *, extra: bool) -> None:
+    query = select(col("a")).from_("t").where(col("a").eq(param("x")), col("b").eq(param("y")))
+    params: dict[str, object] = dict(given_params)
+    if extra:
+        query = query.where(col("c").in_(param("list")))
+        params["list"] = []
+    with pytest.raises(UnboundParameter) as caught:
+        query.compile(SQLITE).bind(**params)
+    assert isinstance(caught.value, QueryError)
+    assert isinstance(caught.value, TypeError)
+
+
+def test_a_statement_without_parameters_takes_none() -> None:
+    compiled = select(col("a")).from_("t").compile(SQLITE)
+    assert compiled.bind().arguments == ()
+    with pytest.raises(UnboundParameter):
+        compiled.bind(x=1)
+
+
+def test_one_name_cannot_be_a_scalar_and_a_list() -> None:
+    for condition in (col("b").in_(param("x")), col("b").eq(param("x"))):
+        other = col("a").eq(param("x")) if condition != col("b").eq(param("x")) else col("a").in_(param("x"))
+        with pytest.raises(IncompleteQuery):
+            select(col("a")).from_("t").where(condition, other).compile(SQLITE)
+
+
+def test_a_built_query_cannot_be_changed() -> None:
+    built: Any = select(lit(1)).build(SQLITE)
+    with pytest.raises(AttributeError):
+        built.sql = "other"
+
+
+@given(batch=st.lists(st.tuples(st.none() | TEXTS, st.none() | INT64)))
+def test_a_batch_arrives_as_it_was_given(batch: list[tuple[str | None, int | None]]) -> None:
+    connection = sqlite3.connect(":memory:")
+    query = select(col("a", "g"), col("b", "g")).from_(rows("g", param("given"), a=TEXT, b=INTEGER))
+    built = query.build(SQLITE, given=batch)
+    assert connection.execute(built.sql, built.arguments).fetchall() == batch
+    columns = query.build(POSTGRES, given=batch).arguments
+    assert columns == ([text for text, _ in batch], [number for _, number in batch])
+    connection.close()
+
+
+@given(wanted=st.lists(TEXTS) | st.lists(INT64))
+def test_a_list_arrives_as_it_was_given(wanted: list[Any]) -> None:
+    connection = sqlite3.connect(":memory:")
+    built = select(lit(1)).where(lit("x").in_(param("list"))).build(SQLITE, list=wanted)
+    assert connection.execute("SELECT value FROM json_each(?)", (built.arguments[2],)).fetchall() == [
+        (one,) for one in wanted
+    ]
+    assert select(lit(1)).where(col("x").in_(param("list"))).build(POSTGRES, list=wanted).arguments[1] == wanted
+    connection.close()
+
+
+@pytest.mark.parametrize("row", [
+    ("a",), ("a", 1, 2), ("a", "1"), (1, 1), ("a", 1.0), ("a", True), ("a", 2**63), ("a", -(2**63) - 1),
+    (b"a", 1), ("a\0b", 1), ("\ud800", 1), "ab", None, {"a": 1, "b": 2},
+])  # fmt: skip
+def test_a_row_that_would_not_arrive_unchanged_is_refused(row: Any) -> None:
+    compiled = insert("t").rows(param("rows"), a=TEXT, b=INTEGER).compile(SQLITE)
+    with pytest.raises(BadValue):
+        compiled.bind(rows=[("fine", 1), row])
+
+
+@pytest.mark.parametrize(
+    "wanted", ["abc", b"abc", 5, None, [None], [1.5], [True], [b"x"], ["a\0"], ["\ud800"], [2**63]]
+)
+def test_a_list_that_would_not_arrive_unchanged_is_refused(wanted: Any) -> None:
+    compiled = select(col("a")).from_("t").where(col("a").in_(param("list"))).compile(SQLITE)
+    with pytest.raises(BadValue):
+        compiled.bind(list=wanted)
+
+
+def test_a_backslash_before_u0000_is_ordinary_text() -> None:
+    built = insert("t").rows(param("rows"), a=TEXT).build(SQLITE, rows=[("\\u0000",)])
+    assert built.arguments == ('[["\\\\u0000"]]',)
+
+
+@pytest.mark.parametrize("value", [1.5, True, 2**63, -(2**63) - 1, object(), [1]])
+def test_a_constant_of_another_type_is_refused(value: Any) -> None:
+    with pytest.raises(BadValue):
+        col("a").eq(value)
+
+
+def test_one_text_is_not_a_list_of_letters() -> None:
+    with pytest.raises(BadValue):
+        col("a").in_("abc")
+
+
+def test_bytes_travel_in_bulk_on_postgresql() -> None:
+    built = insert("t").rows(param("rows"), a=BLOB).build(POSTGRES, rows=[(b"\0",), (None,)])
+    assert built.arguments == ([b"\0", None],)

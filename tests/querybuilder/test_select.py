@@ -1,0 +1,232 @@
+"""Reading, on a real SQLite.
+
+The rule it keeps: a test says what comes back, not how the SQL looks.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from querybuilder import (
+    ASC,
+    BLOB,
+    DESC,
+    INTEGER,
+    SQLITE,
+    TEXT,
+    BadValue,
+    Direction,
+    IncompleteQuery,
+    Inexpressible,
+    all_of,
+    any_of,
+    asc,
+    coalesce,
+    col,
+    count,
+    count_if,
+    create_table,
+    desc,
+    insert,
+    lit,
+    max_,
+    min_,
+    minus,
+    not_,
+    param,
+    plus,
+    rows,
+    seek,
+    select,
+    sum_,
+    union_all,
+)
+
+Run = Callable[..., list[Any]]
+BEST_FIRST = (desc(col("c1")), asc(col("owner")))
+
+
+def owners(found: list[Any]) -> str:
+    return "".join(row[0] for row in found)
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (col("c1").eq("07"), "bc"),
+        (col("c1").ne("07"), "ad"),
+        (col("n").lt(30), "ab"),
+        (col("n").le(30), "abc"),
+        (col("n").gt(30), "de"),
+        (col("n").ge(30), "cde"),
+        (col("c1").is_null(), "e"),
+        (col("c1").not_null(), "abcd"),
+        (col("owner").in_(["e", "a", "zz"]), "ae"),
+        (col("n").in_([20, 40]), "bd"),
+        (col("owner").in_([]), ""),
+        (col("owner").in_(select(col("owner")).from_("board").where(col("n").gt(30))), "de"),
+        (not_(col("n").gt(30)), "abc"),
+        (all_of(col("n").gt(10), col("n").lt(40)), "bc"),
+        (any_of(col("n").eq(10), col("n").eq(50)), "ae"),
+        (all_of(), "abcde"),
+        (any_of(), ""),
+        (all_of(any_of(col("n").eq(10), col("n").eq(20)), col("c1").eq("07")), "b"),
+        (not_(any_of(col("n").eq(10), col("n").eq(20))), "cde"),
+        (col("n").eq(select(max_(col("n"))).from_("board").scalar()), "e"),
+        (plus(col("n"), 10).eq(minus(60, col("n"))), ""),
+        (minus(60, plus(col("n"), 10)).eq(minus(minus(60, 10), col("n"))), "abcde"),
+    ],
+)
+def test_a_condition_keeps_the_rows_that_meet_it(run: Run, board: str, condition: Any, expected: str) -> None:
+    assert owners(run(select(col("owner")).from_(board).where(condition).order_by(col("owner")))) == expected
+
+
+def test_a_list_given_at_bind_may_be_any_iterable(run: Run, board: str) -> None:
+    query = select(col("owner")).from_(board).where(col("owner").in_(param("wanted"))).order_by(col("owner"))
+    for wanted in (["a", "e"], ("a", "e"), {"a", "e"}, (letter for letter in "ae")):
+        assert owners(run(query, wanted=wanted)) == "ae"
+
+
+def test_a_membership_list_is_looked_up_by_key(database: sqlite3.Connection, board: str) -> None:
+    built = select(col("n")).from_(board).where(col("owner").in_(param("wanted"))).build(SQLITE, wanted=["a"])
+    plan = database.execute("EXPLAIN QUERY PLAN " + built.sql, built.arguments).fetchall()
+    assert any("SEARCH board USING PRIMARY KEY (owner=?)" in row[3] for row in plan)
+
+
+def test_aggregates_count_add_and_compare(run: Run, board: str) -> None:
+    terms = (count(), count_if(col("c1").ge("07")), min_(col("c1")), max_(col("n")), sum_(col("n")))
+    assert run(select(*terms).from_(board)) == [(5, 3, "05", 50, 150)]
+    assert run(select(sum_(col("n")), count()).from_(board).where(any_of())) == [(None, 0)]
+    assert run(select(coalesce(col("c1"), "none")).from_(board).where(col("owner").eq("e"))) == [("none",)]
+
+
+def test_groups_come_from_a_subquery_too(run: Run, board: str) -> None:
+    runs = select(col("c1"), count().as_("ties")).from_(board).where(col("c1").not_null()).group_by(col("c1"))
+    assert run(runs.order_by(desc(col("c1")))) == [("09", 1), ("07", 2), ("05", 1)]
+    assert run(select(max_(col("ties"))).from_(runs)) == [(2,)]
+    assert run(select(max_(col("ties", "tie_runs"))).from_(runs, "tie_runs")) == [(2,)]
+
+
+def test_limit_and_offset_take_numbers_and_parameters(run: Run, board: str) -> None:
+    ordered = select(col("owner")).from_(board).order_by(col("owner"))
+    assert owners(run(ordered.limit(2))) == "ab"
+    assert owners(run(ordered.limit(2).offset(1))) == "bc"
+    assert owners(run(ordered.offset(3))) == "de"
+    assert owners(run(ordered.limit(param("rows")).offset(param("skip")), rows=1, skip=4)) == "e"
+    for refused in (-1, True, 2**63):
+        with pytest.raises(BadValue):
+            ordered.limit(refused)
+
+
+def test_a_packed_result_is_one_row_in_the_same_order(run: Run, database: sqlite3.Connection, board: str) -> None:
+    plain = select(col("owner"), col("c1"), plus(col("n"), 2**62), lit(0)).from_(board).order_by(*BEST_FIRST)
+    for query in (plain, plain.limit(3), plain.limit(2).offset(1), plain.where(any_of())):
+        assert run(query.packed()) == run(query)
+        built = query.packed().build(SQLITE)
+        assert built.packed
+        assert len(database.execute(built.sql, built.arguments).fetchall()) == 1
+
+
+def test_packing_keeps_order_without_a_limit_over_many_rows(run: Run, board: str) -> None:
+    more = [(f"{i * 7919 % 1000:03}", f"{i % 10:02}", i) for i in range(1000)]
+    run(insert(board).rows(param("rows"), owner=TEXT, c1=TEXT, n=INTEGER), rows=more)
+    query = select(col("n"), col("owner")).from_(board).order_by(asc(col("n")), desc(col("owner")))
+    assert run(query.packed()) == run(query)
+
+
+def test_a_name_inside_a_packed_query_is_not_captured(run: Run, board: str) -> None:
+    """The second arm orders by a column that has the name of another output in the first arm."""
+    first = select(lit(0), col("owner")).from_(board).order_by(desc(col("owner"))).limit(1)
+    second = select(lit(1), col("c1").as_("owner")).from_(board, "b").order_by(desc(col("owner", "b"))).limit(2)
+    assert run(union_all(first, second).packed()) == [(0, "e"), (1, None), (1, "05")]
+
+
+def test_packing_works_on_a_table_with_the_name_that_packing_uses(run: Run) -> None:
+    run(create_table("p").column("p_", TEXT).primary_key("p_"))
+    run(insert("p").values(p_="x"))
+    assert run(select(col("p_")).from_("p").packed()) == [("x",)]
+
+
+def test_bytes_cannot_be_packed() -> None:
+    for query in (select(col("curve", kind=BLOB)).from_("t"), select(coalesce(col("a"), b"")).from_("t")):
+        query.compile(SQLITE)
+        with pytest.raises(Inexpressible):
+            query.packed().compile(SQLITE)
+        with pytest.raises(Inexpressible):
+            union_all(select(col("a")).from_("t"), query).packed().compile(SQLITE)
+
+
+def test_the_arms_of_a_union_keep_their_own_order_and_limit(run: Run, board: str) -> None:
+    best = select(lit(0), col("owner")).from_(board).order_by(*BEST_FIRST).limit(2)
+    worst = select(lit(1), col("owner")).from_(board).order_by(asc(col("n"))).limit(1).offset(4)
+    for query in (union_all(best, worst), union_all(best, worst).packed()):
+        assert sorted(run(query)) == [(0, "a"), (0, "b"), (1, "e")]
+    assert run(select(count()).from_(union_all(best, worst))) == [(3,)]
+
+
+def test_rows_given_at_bind_join_a_table_and_correlate(run: Run, board: str) -> None:
+    given_rows = rows("g", param("given"), position=INTEGER, value=TEXT)
+    better = select(count()).from_(board).where(col("c1", board).gt(col("value", "g"))).scalar()
+    counted = select(col("position", "g"), better.as_("better")).from_(given_rows).packed()
+    assert run(counted, given=[(0, "08"), (1, "05"), (2, "99")]) == [(0, 1), (1, 3), (2, 0)]
+    joined = select(col("position", "g"), col("owner", board)).from_(given_rows)
+    joined = joined.join(board, col("c1", board).eq(col("value", "g"))).order_by(col("owner", board))
+    assert run(joined, given=[(5, "07"), (6, None)]) == [(5, "b"), (5, "c")]
+
+
+@pytest.mark.parametrize("build", [
+    lambda: select().from_("t"),
+    lambda: union_all(),
+    lambda: union_all(select(col("a")).from_("t"), select(col("a"), col("b")).from_("t")),
+    lambda: select(col("a")).from_(rows("g", param("x"))),
+])  # fmt: skip
+def test_a_query_that_says_too_little_is_refused(build: Callable[[], Any]) -> None:
+    with pytest.raises(IncompleteQuery):
+        build().compile(SQLITE)
+
+
+def test_a_comparison_with_none_is_refused() -> None:
+    with pytest.raises(BadValue):
+        col("a").eq(None)
+
+
+@given(
+    entries=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), unique=True, max_size=30),
+    directions=st.tuples(*[st.sampled_from([ASC, DESC])] * 3),
+    after=st.tuples(*[st.integers(-1, 4)] * 3),
+)
+def test_seek_keeps_exactly_the_rows_after_a_place_in_the_order(
+    entries: list[tuple[int, int, int]], directions: tuple[Direction, ...], after: tuple[int, int, int]
+) -> None:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.execute(
+        create_table("t").column("a", INTEGER).column("b", INTEGER).column("c", INTEGER).build(SQLITE).sql
+    )
+    filled = insert("t").rows(param("rows"), a=INTEGER, b=INTEGER, c=INTEGER).build(SQLITE, rows=entries)
+    connection.execute(filled.sql, filled.arguments)
+    keys = zip("abc", directions, after, strict=True)
+    built = select(col("a"), col("b"), col("c")).from_("t").where(seek(*keys)).build(SQLITE)
+
+    def place(entry: tuple[int, int, int]) -> tuple[int, ...]:
+        return tuple(x if direction is ASC else -x for x, direction in zip(entry, directions, strict=True))
+
+    found = connection.execute(built.sql, built.arguments).fetchall()
+    assert sorted(found) == sorted(entry for entry in entries if place(entry) > place(after))
+    connection.close()
+
+
+def test_seek_starts_from_the_index(database: sqlite3.Connection, board: str) -> None:
+    after = seek(("c1", DESC, "07"), ("owner", ASC, "b"))
+    built = select(col("owner"), col("c1")).from_(board).where(after).order_by(*BEST_FIRST).limit(5).build(SQLITE)
+    plan = database.execute("EXPLAIN QUERY PLAN " + built.sql, built.arguments).fetchall()
+    assert [row[3] for row in plan] == ["SEARCH board USING COVERING INDEX board_c1 (c1<?)"]
+    assert database.execute(built.sql, built.arguments).fetchall() == [("c", "07"), ("d", "05")]
+
+
+def test_seek_needs_a_key() -> None:
+    with pytest.raises(IncompleteQuery):
+        seek()

@@ -1,0 +1,140 @@
+"""Inserts, conditional upserts, updates and deletes, on a real SQLite.
+
+The rule it keeps: every batch is also checked for the rows that it must not touch.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from querybuilder import (
+    BLOB,
+    INTEGER,
+    SQLITE,
+    TEXT,
+    IncompleteQuery,
+    Inexpressible,
+    col,
+    count,
+    delete,
+    excluded,
+    insert,
+    lit,
+    param,
+    plus,
+    select,
+    update,
+)
+
+Run = Callable[..., list[Any]]
+
+
+def numbers(run: Run, board: str) -> dict[str, int]:
+    return dict(run(select(col("owner"), col("n")).from_(board)))
+
+
+def test_one_row_is_inserted_from_constants_parameters_and_terms(run: Run, board: str) -> None:
+    query = insert(board).values(owner=param("owner"), c1=None, n=plus(param("n"), 1)).returning(col("owner"), col("n"))
+    assert run(query, owner="f", n=6) == [("f", 7)]
+
+
+def test_a_conflict_can_leave_the_row_as_it_is(run: Run, board: str) -> None:
+    query = insert(board).rows(param("rows"), owner=TEXT, n=INTEGER).on_conflict("owner").do_nothing()
+    assert run(query.returning(col("owner")), rows=[("a", 99), ("f", 60)]) == [("f",)]
+    assert numbers(run, board) == {"a": 10, "b": 20, "c": 30, "d": 40, "e": 50, "f": 60}
+
+
+def test_do_nothing_needs_no_key(run: Run, board: str) -> None:
+    run(insert(board).values(owner="a", n=99).on_conflict().do_nothing())
+    assert numbers(run, board)["a"] == 10
+
+
+def test_an_upsert_changes_only_rows_that_meet_its_condition(run: Run, board: str) -> None:
+    batch = insert(board).rows(param("rows"), owner=TEXT, n=INTEGER).on_conflict("owner")
+    keep_best = batch.do_update(where=col("n", board).lt(excluded("n")), n=excluded("n"), c1=param("c1"))
+    run(keep_best, rows=[("a", 5), ("b", 25), ("f", 60)], c1="01")
+    assert numbers(run, board) == {"a": 10, "b": 25, "c": 30, "d": 40, "e": 50, "f": 60}
+    assert run(select(col("owner")).from_(board).where(col("c1").eq("01"))) == [("b",)]
+
+
+def test_an_upsert_can_add_to_what_is_there(run: Run, board: str) -> None:
+    batch = insert(board).rows(param("rows"), owner=TEXT, n=INTEGER).on_conflict("owner")
+    run(batch.do_update(n=plus(col("n", board), excluded("n"))), rows=[("a", 5), ("a", 6), ("f", 1)])
+    assert numbers(run, board) == {"a": 21, "b": 20, "c": 30, "d": 40, "e": 50, "f": 1}
+
+
+def test_an_empty_batch_changes_nothing(run: Run, board: str) -> None:
+    run(insert(board).rows(param("rows"), owner=TEXT, n=INTEGER), rows=[])
+    assert run(select(count()).from_(board)) == [(5,)]
+
+
+def test_a_batch_updates_only_rows_with_the_expected_version(run: Run, board: str) -> None:
+    query = update(board).set(n=col("new", "v"), c1=None)
+    query = query.from_rows("v", param("rows"), owner=TEXT, expected=INTEGER, new=INTEGER)
+    query = query.where(col("owner", board).eq(col("owner", "v")), col("n", board).eq(col("expected", "v")))
+    changed = run(
+        query.returning(col("owner", board), col("n", board)), rows=[("a", 10, 11), ("b", 99, 21), ("z", 1, 1)]
+    )
+    assert changed == [("a", 11)]
+    assert numbers(run, board) == {"a": 11, "b": 20, "c": 30, "d": 40, "e": 50}
+
+
+def test_a_batch_update_finds_its_rows_by_key(database: sqlite3.Connection, board: str) -> None:
+    query = update(board).set(n=col("new", "v")).from_rows("v", param("rows"), owner=TEXT, new=INTEGER)
+    built = query.where(col("owner", board).eq(col("owner", "v"))).build(SQLITE, rows=[("a", 1)])
+    plan = [row[3] for row in database.execute("EXPLAIN QUERY PLAN " + built.sql, built.arguments)]
+    assert "SEARCH board USING PRIMARY KEY (owner=?)" in plan
+    assert not any(step.startswith("SCAN board") for step in plan)
+
+
+def test_an_update_without_rows_takes_terms(run: Run, board: str) -> None:
+    run(update(board).set(n=plus(col("n"), 1)).where(col("owner").in_(["a", "b"])))
+    run(update(board).set(c1=None).everything())
+    assert numbers(run, board) == {"a": 11, "b": 21, "c": 30, "d": 40, "e": 50}
+    assert run(select(count()).from_(board).where(col("c1").not_null())) == [(0,)]
+
+
+def test_a_delete_answers_what_it_deleted(run: Run, board: str) -> None:
+    assert sorted(run(delete(board).where(col("n").gt(30)).returning(col("owner")))) == [("d",), ("e",)]
+    run(delete(board).everything())
+    assert run(select(count()).from_(board)) == [(0,)]
+
+
+def test_a_bounded_delete_goes_by_a_select(run: Run, board: str) -> None:
+    oldest = select(col("owner")).from_(board).order_by(col("n")).limit(param("rows"))
+    run(delete(board).where(col("owner").in_(oldest)), rows=2)
+    assert sorted(numbers(run, board)) == ["c", "d", "e"]
+
+
+def test_a_sum_that_overflows_fails_instead_of_turning_into_a_float(run: Run, board: str) -> None:
+    with pytest.raises(sqlite3.IntegrityError, match="REAL value"):
+        run(update(board).set(n=plus(col("n"), 2**63 - 1)).everything())
+
+
+def test_bytes_travel_alone_but_not_in_bulk_on_sqlite(run: Run) -> None:
+    with pytest.raises(Inexpressible):
+        insert("t").rows(param("rows"), a=BLOB).compile(SQLITE)
+    assert run(select(lit(b"\0\xff"))) == [(b"\0\xff",)]
+
+
+@pytest.mark.parametrize("query", [
+    insert("t"),
+    update("t").where(col("a").eq(1)),
+    update("t").set(a=1),
+    update("t").set(a=1).where(col("a").eq(1)).everything(),
+    delete("t"),
+    delete("t").where(col("a").eq(1)).everything(),
+    insert("t").rows(param("rows")),
+])  # fmt: skip
+def test_a_write_that_says_too_little_or_contradicts_itself_is_refused(query: Any) -> None:
+    with pytest.raises(IncompleteQuery):
+        query.compile(SQLITE)
+
+
+def test_do_update_needs_its_key_and_an_assignment() -> None:
+    with pytest.raises(IncompleteQuery):
+        insert("t").values(a=1).on_conflict().do_update(a=2)
+    with pytest.raises(IncompleteQuery):
+        insert("t").values(a=1).on_conflict("a").do_update()
