@@ -1,0 +1,188 @@
+"""Who is calling and what they may do: API keys, hashed, looked up by their hash.
+
+The rule: the text of a key is seen once, when it is made; what is kept and compared is its SHA-256. A plain hash is
+enough for a key because it is 256 random bits, not a word that someone chose.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import ipaddress
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from .problems import Problem, ServiceError
+
+KEY_PREFIX = "rk"
+KEY_ID_BYTES = 5
+SECRET_BYTES = 32
+HEADER_CHARS_MAX = 1024
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="rankcurve", Basic realm="rankcurve"'}
+
+
+class OpenToOthers(ServiceError):
+    """Without any API key the service binds to loopback only: make a key first with `rankcurve keys create`."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(f"{self.__class__.__doc__} The host asked for is {host!r}.")
+
+
+class Role(IntEnum):
+    """What a key allows; each role includes the ones below it."""
+
+    READER = 1
+    WRITER = 2
+    OPS = 3
+
+    @classmethod
+    def named(cls, name: str) -> Role:
+        """The role of a lower-case name. Raises KeyError."""
+        return cls[name.upper()]
+
+
+class KeyRow(Protocol):
+    """A key as the store keeps it."""
+
+    @property
+    def id(self) -> str:
+        """The public part, safe to log."""
+
+    @property
+    def role(self) -> str:
+        """reader, writer or ops."""
+
+    @property
+    def hash(self) -> str:
+        """`hash_of` the key's text."""
+
+    @property
+    def revoked_at_us(self) -> int | None:
+        """When it stopped to count, if it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The caller of one request."""
+
+    key_id: str  # "-" for nobody in particular
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key just made: `text` goes to its holder and nowhere else."""
+
+    id: str
+    text: str
+    hash: str
+
+
+ANYONE = Identity("-", Role.OPS)
+
+
+def new_key(random_hex: Callable[[int], str] = secrets.token_hex) -> NewKey:
+    """A key `rk_<id>_<secret>` with a 256-bit secret. `random_hex(n)` gives 2n hexadecimal digits."""
+    key_id = random_hex(KEY_ID_BYTES)
+    text = f"{KEY_PREFIX}_{key_id}_{random_hex(SECRET_BYTES)}"
+    return NewKey(key_id, text, hash_of(text))
+
+
+def hash_of(text: str) -> str:
+    """The SHA-256 of a key's text in hexadecimal: what is stored."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class KeyRing:
+    """The keys in force, in memory. With no key ever made it is open: every caller is `ops`.
+
+    Revoking the last key does not open it again: a service that was closed stays closed.
+    """
+
+    def __init__(self, rows: Iterable[KeyRow] = ()) -> None:
+        self._identities: dict[str, Identity] = {}
+        self.open = True
+        self.replace(rows)
+
+    def replace(self, rows: Iterable[KeyRow]) -> None:
+        """Take over the store's keys; `rows` holds the revoked ones too."""
+        listed = list(rows)
+        self._identities = {
+            row.hash: Identity(row.id, Role.named(row.role)) for row in listed if row.revoked_at_us is None
+        }
+        self.open = not listed
+
+    def identify(self, authorization: str | None) -> Identity:
+        """The caller, from the Authorization header. Raises Problem `unauthorized`."""
+        if self.open:
+            return ANYONE
+        if authorization is None:
+            raise _unauthorized("the request has no API key: send Authorization: Bearer <key>")
+        identity = self._identities.get(hash_of(_key_text(authorization)))
+        if identity is None:
+            raise _unauthorized("the API key is not known here, or was revoked")
+        return identity
+
+    def check_binding(self, host: str) -> None:
+        """Raises OpenToOthers where callers from elsewhere would all be `ops`."""
+        if self.open and not is_loopback(host):
+            raise OpenToOthers(host)
+
+
+def require(identity: Identity, role: Role) -> None:
+    """Raises Problem `forbidden` where the caller's role is below `role`."""
+    if identity.role < role:
+        have = identity.role.name.lower()
+        raise Problem("forbidden", f"this needs the role {role.name.lower()}; the API key has {have}")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the host. A name other than `localhost` may resolve to anything: False."""
+    bare = host.strip("[]").lower()
+    if bare == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(bare).is_loopback
+    except ValueError:
+        return False
+
+
+def refuse_foreign_page(identity: Identity, origin: str | None) -> None:
+    """Raises Problem `forbidden` for a change that a web page from elsewhere makes through its reader's browser.
+
+    Only the open service needs it: a browser never adds a key by itself, but it does reach loopback.
+    """
+    if identity is ANYONE and origin is not None and not is_loopback(_host_of(origin)):
+        raise Problem("forbidden", "without API keys the service takes no changes from pages of other sites")
+
+
+def _host_of(origin: str) -> str:
+    try:
+        return urlsplit(origin).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _key_text(authorization: str) -> str:
+    if len(authorization) > HEADER_CHARS_MAX:
+        raise _unauthorized("the Authorization header is too long for a key")
+    scheme, _, credentials = authorization.partition(" ")
+    credentials = credentials.strip()
+    kind = scheme.lower()
+    if kind == "bearer":
+        return credentials
+    if kind == "basic":
+        try:
+            return base64.b64decode(credentials, validate=True).decode("utf-8").partition(":")[2]
+        except (binascii.Error, ValueError) as error:
+            raise _unauthorized("the Basic credentials are not base64 of name:key") from error
+    raise _unauthorized("the Authorization header is neither Bearer nor Basic")
+
+
+def _unauthorized(detail: str) -> Problem:
+    return Problem("unauthorized", detail, headers=_CHALLENGE)

@@ -1,0 +1,164 @@
+"""Structured logs: one line for every failed or slow request, a sample of the rest, and what the process itself tells.
+
+The rule: a line never waits for a disk and never holds a key or a body. Lines go through a bounded queue to a thread
+that writes them in batches; where the disk is slower than the callers, lines are dropped and counted, not awaited.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import random
+import sys
+import threading
+from collections.abc import Callable, MutableMapping
+from contextvars import ContextVar
+from typing import Any, Literal, TextIO
+
+import structlog
+
+from .problems import shown
+
+QUEUE_LINES_MAX = 10_000
+BATCH_LINES_MAX = 500
+CLOSE_S_MAX = 2.0
+_FAILED_STATUS = 400
+
+REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
+
+
+class LineWriter:
+    """Writes lines to a stream in a thread of its own; `write` never blocks and answers False for a dropped line."""
+
+    def __init__(self, stream: TextIO, *, on_drop: Callable[[], None]) -> None:
+        self._stream = stream
+        self._on_drop = on_drop
+        self._lines: queue.Queue[str | None] = queue.Queue(QUEUE_LINES_MAX)
+        self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
+        self._thread.start()
+
+    def write(self, line: str) -> bool:
+        """Queue a line (without its line end)."""
+        try:
+            self._lines.put_nowait(line)
+        except queue.Full:
+            self._on_drop()
+            return False
+        return True
+
+    def close(self) -> None:
+        """Write what is queued and end the thread; waits a bounded time, for the disk may be gone."""
+        try:
+            self._lines.put(None, timeout=CLOSE_S_MAX)
+        except queue.Full:
+            return
+        self._thread.join(CLOSE_S_MAX)
+
+    def _run(self) -> None:
+        open_ = True
+        while open_:
+            batch = [self._lines.get()]
+            while len(batch) < BATCH_LINES_MAX and not self._lines.empty():
+                batch.append(self._lines.get())
+            open_ = None not in batch
+            try:
+                self._stream.write("".join(f"{line}\n" for line in batch if line is not None))
+                self._stream.flush()
+            except (OSError, ValueError):  # a full disk or a closed pipe: the service outlives its log
+                self._on_drop()
+
+
+class _Sink:
+    """structlog's way out: every level is a line."""
+
+    def __init__(self, writer: LineWriter) -> None:
+        self._writer = writer
+
+    def msg(self, line: str) -> None:
+        self._writer.write(line)
+
+    debug = info = warning = error = critical = exception = fatal = log = msg
+
+
+class _StandardHandler(logging.Handler):
+    """Lines of the libraries (aiohttp, asyncio) take the same way."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        logger = structlog.get_logger()
+        logger.log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info or None)
+
+
+def configure(
+    *,
+    level: str,
+    style: Literal["json", "console"],
+    stream: TextIO | None = None,
+    on_drop: Callable[[], None] = lambda: None,
+) -> LineWriter:
+    """Set up structlog and the standard library's logging for this process; close the result at the end.
+
+    `level` is a name of the logging module in either case; `stream` defaults to standard error.
+    """
+    number = logging.getLevelNamesMapping()[level.upper()]
+    writer = LineWriter(stream or sys.stderr, on_drop=on_drop)
+    renderer: structlog.typing.Processor = structlog.processors.JSONRenderer()
+    # Without the frames' local variables: the Authorization header and the bodies are among them.
+    exceptions: structlog.typing.Processor = structlog.processors.ExceptionRenderer(
+        structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+    )
+    if style == "console":
+        renderer = structlog.dev.ConsoleRenderer(colors=False)
+        exceptions = structlog.processors.format_exc_info
+    structlog.configure(
+        processors=[
+            _with_request_id,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            exceptions,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=lambda *_: _Sink(writer),
+        cache_logger_on_first_use=False,
+    )
+    logging.basicConfig(handlers=[_StandardHandler()], level=max(number, logging.INFO), force=True)
+    return writer
+
+
+def _with_request_id(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    request_id = REQUEST_ID.get()
+    if request_id:
+        event.setdefault("request_id", request_id)
+    return event
+
+
+class RequestLog:
+    """Decides which answered requests get a line."""
+
+    def __init__(self, *, sample_ratio: float, slow_s: float, chance: Callable[[], float] = random.random) -> None:
+        self._sample_ratio = sample_ratio
+        self._slow_s = slow_s
+        self._chance = chance
+        self._logger = structlog.get_logger()
+
+    def answered(
+        self, *, view: str, method: str, path: str, status: int, code: str, seconds: float, key_id: str
+    ) -> None:
+        """One line where the request failed or was slow, and for a sample of the rest; `code` is a problem's or ""."""
+        if status < _FAILED_STATUS and seconds < self._slow_s and self._chance() >= self._sample_ratio:
+            return
+        write = self._logger.error if status >= 500 else self._logger.info
+        write(
+            "request",
+            view=view,
+            method=method,
+            path=shown(path.partition("?")[0]),
+            status=status,
+            **({"code": code} if code else {}),
+            seconds=round(seconds, 6),
+            key=key_id,
+        )
+
+    def failed(self, *, view: str, error: BaseException) -> None:
+        """The traceback of what answered as `internal`."""
+        self._logger.error("request_failed", view=view, exc_info=error)

@@ -1,0 +1,191 @@
+"""What operators watch, in Prometheus' names and units.
+
+The rule: labels are bounded by the code (views, methods, outcomes, routes, statuses), never by what callers send; a
+board or an owner is never a label.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+METRICS_TYPE = CONTENT_TYPE_LATEST
+OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
+_WRITE_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+_REQUEST_BUCKETS_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+_REFRESH_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
+_BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
+_AGE_BUCKETS_S = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 21600, 86400)
+_KNOT_BUCKETS = (2, 10, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
+
+
+@dataclass(frozen=True, slots=True)
+class CurveFigures:
+    """What is watched of one serving curve."""
+
+    as_of_us: int
+    knots: int
+
+
+class Metrics:
+    """The figures of one process, in a registry of their own."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series a metric, and nobody reads them
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._posts = self._by_outcome()
+        self.write_seconds = Histogram(
+            "rankcurve_write_seconds",
+            "Time of a write transaction, from its read to its commit",
+            buckets=_WRITE_BUCKETS_S,
+            registry=self.registry,
+        )
+        self.post_seconds = Histogram(
+            "rankcurve_post_seconds",
+            "Time from a post's arrival to its durable outcome",
+            buckets=_WRITE_BUCKETS_S,
+            registry=self.registry,
+        )
+        self.batch_posts = Histogram(
+            "rankcurve_write_batch_posts",
+            "Posts in a write transaction",
+            buckets=_BATCH_BUCKETS,
+            registry=self.registry,
+        )
+        self._rows = Counter("rankcurve_write_rows", "Rows that writes inserted or changed", registry=self.registry)
+        self._queue = Gauge("rankcurve_write_queue_posts", "Posts waiting to be written", registry=self.registry)
+        self._races = Counter(
+            "rankcurve_write_conflicts", "Conditional writes that found another version", registry=self.registry
+        )
+        self._reads = Counter(
+            "rankcurve_reads",
+            "Answers by view and by how the rank was found",
+            ["view", "method"],
+            registry=self.registry,
+        )
+        self._reads_bound: dict[tuple[str, str], Counter] = {}
+        self.refresh_seconds = Histogram(
+            "rankcurve_refresh_seconds",
+            "Time to refresh the curve of a column",
+            buckets=_REFRESH_BUCKETS_S,
+            registry=self.registry,
+        )
+        self._refresh_failures = Counter(
+            "rankcurve_refresh_failures", "Refreshes that ended in an error", registry=self.registry
+        )
+        self._curves_corrupt = Counter(
+            "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
+        )
+        self._requests = Counter("rankcurve_requests", "Requests answered", ["route", "status"], registry=self.registry)
+        self._requests_bound: dict[tuple[str, int], Counter] = {}
+        self._request_seconds = Histogram(
+            "rankcurve_request_seconds",
+            "Time to answer a request",
+            ["route"],
+            buckets=_REQUEST_BUCKETS_S,
+            registry=self.registry,
+        )
+        self._log_lines_dropped = Counter(
+            "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
+        )
+
+    def _by_outcome(self) -> dict[str, Counter]:
+        posts = Counter("rankcurve_posts", "Posts by outcome", ["outcome"], registry=self.registry)
+        return {outcome: posts.labels(outcome) for outcome in OUTCOMES}
+
+    def posts_settled(self, outcome: str, count: int = 1) -> None:
+        """`count` posts ended as `outcome`, one of OUTCOMES."""
+        self._posts[outcome].inc(count)
+
+    def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
+        """A transaction was committed."""
+        self.batch_posts.observe(posts)
+        self.write_seconds.observe(seconds)
+        self._rows.inc(rows)
+
+    def race_lost(self) -> None:
+        """A conditional write found another version."""
+        self._races.inc()
+
+    def queue_depth(self, posts: int) -> None:
+        """Posts waiting, after a change."""
+        self._queue.set(posts)
+
+    def read(self, view: str, method: str, count: int = 1) -> None:
+        """`count` ranks or rows were answered for a view (names of the code, never of a caller)."""
+        child = self._reads_bound.get((view, method))
+        if child is None:
+            child = self._reads_bound[view, method] = self._reads.labels(view, method)
+        child.inc(count)
+
+    def refreshed(self, seconds: float) -> None:
+        """A curve was refreshed."""
+        self.refresh_seconds.observe(seconds)
+
+    def refresh_failed(self) -> None:
+        """A refresh ended in an error."""
+        self._refresh_failures.inc()
+
+    def curve_corrupt(self) -> None:
+        """A stored curve could not be read; its column is counted until the next refresh."""
+        self._curves_corrupt.inc()
+
+    def log_line_dropped(self) -> None:
+        """The log's queue was full."""
+        self._log_lines_dropped.inc()
+
+    def request_timer(self, route: str) -> Callable[[int, float], None]:
+        """A function `(status, seconds)` that counts one answered request of `route`, bound once a route."""
+        observe = self._request_seconds.labels(route).observe
+        bound = self._requests_bound
+
+        def answered(status: int, seconds: float) -> None:
+            observe(seconds)
+            child = bound.get((route, status))
+            if child is None:
+                child = bound[route, status] = self._requests.labels(route, str(status))
+            child.inc()
+
+        return answered
+
+    def watch_curves(
+        self, curves: Callable[[], Iterable[CurveFigures]], *, now_s: Callable[[], float] = time.time
+    ) -> None:
+        """Show age and knots over all serving curves; `curves` is called at every scrape, `now_s` is Unix time."""
+        self.registry.register(_CurveCollector(curves, now_s))
+
+    def text(self) -> bytes:
+        """The exposition, of media type METRICS_TYPE."""
+        return generate_latest(self.registry)
+
+
+class _CurveCollector(Collector):
+    """Age and knots of the serving curves, as histograms over the boards: a label a board would be unbounded."""
+
+    def __init__(self, curves: Callable[[], Iterable[CurveFigures]], now_s: Callable[[], float]) -> None:
+        self._curves = curves
+        self._now_s = now_s
+
+    def collect(self) -> Iterator[Metric]:
+        now_s = self._now_s()
+        figures = list(self._curves())
+        ages_s = [max(0.0, now_s - figure.as_of_us / 1e6) for figure in figures]
+        yield _histogram("rankcurve_curve_age_seconds", "Age of the serving curves", ages_s, _AGE_BUCKETS_S)
+        knots = [float(figure.knots) for figure in figures]
+        yield _histogram("rankcurve_curve_knots", "Knots of the serving curves", knots, _KNOT_BUCKETS)
+        yield GaugeMetricFamily(
+            "rankcurve_curve_age_seconds_max", "Age of the oldest serving curve", value=max(ages_s, default=0.0)
+        )
+
+
+def _histogram(name: str, documentation: str, values: list[float], bounds: tuple[int, ...]) -> Metric:
+    buckets = [(str(float(bound)), float(sum(value <= bound for value in values))) for bound in bounds]
+    buckets.append(("+Inf", float(len(values))))
+    return HistogramMetricFamily(name, documentation, buckets=buckets, sum_value=sum(values))

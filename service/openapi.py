@@ -1,0 +1,187 @@
+"""The OpenAPI 3.1 document, generated from the routes and the types that parse and answer.
+
+The rule: nothing about a route is written here; what the document says is what the service does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import msgspec
+
+from .post_bodies import NDJSON_TYPE
+from .problems import CODES, JSON_TYPE, PROBLEM_TYPE, ProblemDocument
+from .routes import Route
+from .values import BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX
+
+Schema = dict[str, Any]
+
+_REF = "#/components/schemas/{name}"
+_PARAMETER = re.compile(r"\{(\w+)\}")
+_PATH_SCHEMAS: dict[str, Schema] = {
+    "board": {"type": "string", "pattern": BOARD_PATTERN},
+    "column": {"type": "string", "pattern": COLUMN_PATTERN},
+    "owner": {
+        "type": "string",
+        "minLength": 1,
+        "description": f"1 to {OWNER_CHARS_MAX} characters, percent-encoded UTF-8; normalised to NFC by the service.",
+    },
+}
+_PATH_CODES = {"board": "unknown_board", "column": "unknown_column"}
+_DESCRIPTION = """Leaderboards over SQL: durable posts, and ranks from a fitted curve with their brackets.
+
+* Ranks start at 1. Times are ISO 8601 in UTC; a time sent with another offset is converted, digits past microseconds \
+are rounded, times before 1970 are refused.
+* Decimals are exact: numbers with the column's scale, or strings `-?\\d+(\\.\\d+)?` where a value is sent.
+* Owners are normalised to NFC, in bodies and paths alike.
+* Errors are RFC 9457 problems with a stable `code`. A request error applies nothing; a post error concerns one post \
+and is its `rejected` result.
+* A body without Content-Type is taken as JSON in UTF-8.
+* Roles nest: reader, writer, ops. Without any key configured everyone is ops and only loopback is served; changes \
+from web pages of other sites are then refused.
+* `X-Request-Id` is taken from the request where it is 1 to 64 of `A-Za-z0-9._:-`, made otherwise, and always returned.
+"""
+
+
+def document_bytes(routes: Sequence[Route]) -> bytes:
+    """The document as JSON."""
+    return msgspec.json.encode(document(routes))
+
+
+def document(routes: Sequence[Route]) -> Schema:
+    """The document of exactly these routes."""
+    types = sorted({kind for route in routes for kind in _types(route)} | {ProblemDocument}, key=_name)
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    refs = dict(zip(types, schemas, strict=True))
+    paths: dict[str, Schema] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, refs)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "rankcurve", "version": _version(), "description": _DESCRIPTION},
+        "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer", "description": "The API key."},
+                "basic": {"type": "http", "scheme": "basic", "description": "The API key as the password."},
+            },
+        },
+        "tags": [{"name": tag} for tag in dict.fromkeys(route.tag for route in routes if route.tag)],
+    }
+
+
+def _version() -> str:
+    try:
+        return version("rankcurve")
+    except PackageNotFoundError:  # run from a tree that is not installed
+        return "0"
+
+
+def _name(kind: type) -> str:
+    return kind.__name__
+
+
+def _types(route: Route) -> Iterable[type[msgspec.Struct]]:
+    for declared in (route.body, route.response):
+        if isinstance(declared, tuple):
+            yield from declared
+        elif declared is not None:
+            yield declared
+
+
+def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
+    role = "anyone" if route.role is None else route.role.name.lower()
+    operation: Schema = {
+        "operationId": route.view,
+        "summary": route.summary,
+        "description": f"{route.description}\n\nRole: {role}.".strip(),
+        "security": [] if route.role is None else [{"bearer": []}, {"basic": []}],
+        "x-role": role,
+        "responses": _responses(route, refs),
+    }
+    parameters = [_path_parameter(name) for name in _PARAMETER.findall(route.path)]
+    if route.query is not None:
+        parameters += [_query_parameter(field) for field in msgspec.structs.fields(route.query)]
+    if parameters:
+        operation["parameters"] = parameters
+    if route.tag:
+        operation["tags"] = [route.tag]
+    if route.body is not None:
+        operation["requestBody"] = {"required": True, "content": _body_content(route, refs)}
+    return operation
+
+
+def _path_parameter(name: str) -> Schema:
+    return {"name": name, "in": "path", "required": True, "schema": _PATH_SCHEMAS[name]}
+
+
+def _query_parameter(field: msgspec.structs.FieldInfo) -> Schema:
+    schema = _without_null(msgspec.json.schema(field.type))
+    parameter: Schema = {"name": field.encode_name, "in": "query", "required": field.required, "schema": schema}
+    if schema.get("type") == "array":
+        parameter |= {"style": "form", "explode": False}
+    if field.default not in (msgspec.NODEFAULT, None, (), ""):
+        schema["default"] = field.default
+    return parameter
+
+
+def _without_null(schema: Schema) -> Schema:
+    """A parameter that is left out is absent: null is Python's way to say so, not the wire's."""
+    choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
+    return dict(choices[0]) if len(choices) == 1 else schema
+
+
+def _one_of(declared: object, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
+    if isinstance(declared, tuple):
+        return {"oneOf": [refs[kind] for kind in declared]}
+    return refs[declared] if isinstance(declared, type) else {}
+
+
+def _body_content(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
+    content: Schema = {JSON_TYPE: {"schema": _one_of(route.body, refs)}}
+    if route.raw_body:
+        content[NDJSON_TYPE] = {
+            "schema": {"type": "string", "description": "One post a line; blank lines are skipped."}
+        }
+    return content
+
+
+def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
+    request_id = {"X-Request-Id": {"schema": {"type": "string"}}}
+    headers = {**request_id, **{name: {"schema": {"type": "string"}} for name in route.response_headers}}
+    responses: Schema = {}
+    for status in route.statuses:
+        answer: Schema = {"description": route.summary, "headers": headers}
+        if status != 204:
+            schema = _one_of(route.response, refs) if route.response is not None else {}
+            answer["content"] = {route.media_type: {"schema": schema}}
+        responses[str(status)] = answer
+    by_status: dict[int, list[str]] = {}
+    for code in codes_of(route):
+        by_status.setdefault(CODES[code][0], []).append(code)
+    for status, codes in sorted(by_status.items()):
+        lines = "\n".join(f"* `{code}`: {CODES[code][1]}." for code in codes)
+        content = {PROBLEM_TYPE: {"schema": refs[ProblemDocument]}}
+        responses[str(status)] = {"description": lines, "headers": request_id, "content": content}
+    return responses
+
+
+def codes_of(route: Route) -> list[str]:
+    """The codes that a route can answer: its own and those that its parts bring along."""
+    codes = list(route.problems)
+    parameters = _PARAMETER.findall(route.path)
+    if parameters or route.query is not None or route.body is not None:
+        codes.append("bad_request")
+    if route.query is not None or route.body is not None:
+        codes += ["unknown_field", "duplicate_field"]
+    if route.body is not None:
+        codes += ["bad_json", "body_too_large", "unsupported_media_type"]
+    codes += [_PATH_CODES[name] for name in parameters if name in _PATH_CODES and route.method != "PUT"]
+    if route.role is not None:
+        codes += ["unauthorized", "forbidden", "store_busy"]
+    return [*dict.fromkeys([*codes, "internal"])]

@@ -1,0 +1,246 @@
+"""What happens around every handler: who calls, what they sent, what they get, what is counted and logged.
+
+The rule: nothing but a problem document leaves here when something goes wrong, and nothing of the cause of an
+`internal` one. A request costs a few microseconds here: what can be made once a route is made in `Endpoint.__init__`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import secrets
+from collections.abc import Callable
+from functools import lru_cache
+from time import perf_counter
+from typing import Any, Protocol
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+from aiohttp import hdrs, web
+from aiohttp.client_exceptions import ClientError
+from aiohttp.http_exceptions import HttpProcessingError
+from multidict import istr
+
+from .keys import ANYONE, Identity, KeyRing, refuse_foreign_page, require
+from .logs import REQUEST_ID, RequestLog
+from .metrics import Metrics
+from .post_bodies import NDJSON_TYPE
+from .problems import JSON_TYPE, PROBLEM_TYPE, Problem, problem_of, shown
+from .queries import QueryBounds, query_parser
+from .routes import Answer, Call, Reply, Route
+from .strict_json import decode
+from .values import parse_board_id, parse_column, parse_owner
+
+X_REQUEST_ID = istr("X-Request-Id")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_PARAMETER = re.compile(r"\{(\w+)\}")
+_SAFE_METHODS = ("GET", "HEAD")
+_RETRIED_CODES = ("queue_full", "store_busy", "timeout")
+PATH_PARSERS: dict[str, Callable[[str], str]] = {
+    "board": parse_board_id,
+    "column": parse_column,
+    "owner": parse_owner,
+}
+
+
+class ShellSettings(QueryBounds, Protocol):
+    """The settings that the shell itself needs."""
+
+    @property
+    def body_bytes_max(self) -> int:
+        """Past it a body is 413."""
+
+    @property
+    def retry_after_s(self) -> int:
+        """What 429 and 503 tell the caller to wait."""
+
+
+class ShellContext(Protocol):
+    """What the application's context has at least; handlers get the whole of it."""
+
+    @property
+    def settings(self) -> ShellSettings:
+        """The limits."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """Where requests are counted."""
+
+    @property
+    def keyring(self) -> KeyRing:
+        """Who may call."""
+
+    @property
+    def request_log(self) -> RequestLog:
+        """Where requests are told of."""
+
+    async def ready(self) -> None:
+        """Returns when the store answers; raises a storage error or Problem where it does not."""
+
+
+class RequestIds:
+    """Ids of requests: the caller's where it is a sane one, else one that no other process makes."""
+
+    def __init__(self, prefix: str | None = None) -> None:
+        self._prefix = prefix or secrets.token_hex(4)
+        self._numbers = itertools.count(1)
+
+    def of(self, given: str | None) -> str:
+        """The id for a request that came with `given` in X-Request-Id."""
+        if given is not None and _REQUEST_ID.fullmatch(given):
+            return given
+        return f"{self._prefix}-{next(self._numbers):x}"
+
+
+class Endpoint:
+    """One route, served: `serve` is what aiohttp calls."""
+
+    def __init__(self, route: Route, context: ShellContext, ids: RequestIds) -> None:
+        self.route = route
+        self._context = context
+        self._handler = route.handler
+        self._ids = ids
+        self._identify = context.keyring.identify
+        self._answered = context.metrics.request_timer(route.view)
+        self._path = tuple((name, PATH_PARSERS[name]) for name in _PARAMETER.findall(route.path))
+        self._changes = route.method not in _SAFE_METHODS
+        self._query = None if route.query is None else query_parser(route.query, context.settings)
+        self._decoder: msgspec.json.Decoder[Any] | None = None
+        if isinstance(route.body, type) and not route.raw_body:
+            self._decoder = msgspec.json.Decoder(route.body)
+        self._takes = _media_types(route)
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """The response to a request: the handler's answer or a problem."""
+        started_s = perf_counter()
+        headers = request.headers
+        request_id = self._ids.of(headers.get(X_REQUEST_ID))
+        REQUEST_ID.set(request_id)
+        identity = ANYONE
+        code = ""
+        try:
+            if self.route.role is not None:
+                identity = self._identify(headers.get(hdrs.AUTHORIZATION))
+                require(identity, self.route.role)
+                if self._changes:
+                    refuse_foreign_page(identity, headers.get(hdrs.ORIGIN))
+            call = await self._parsed(request, identity, request_id)
+            response = _response(await self._handler(self._context, call), request_id)
+        except ConnectionError:  # the caller is gone: there is nobody to answer
+            raise
+        except Exception as error:
+            response, code = self._failed(error, request_id)
+        seconds = perf_counter() - started_s
+        self._answered(response.status, seconds)
+        self._context.request_log.answered(
+            view=self.route.view,
+            method=request.method,
+            path=request.path_qs,
+            status=response.status,
+            code=code,
+            seconds=seconds,
+            key_id=identity.key_id,
+        )
+        return response
+
+    async def _parsed(self, request: web.Request, identity: Identity, request_id: str) -> Call:
+        raw = request.raw_path
+        if "%" in raw:
+            _check_utf8(raw.partition("?")[0])
+        found = request.match_info
+        path = {name: parse(found[name]) for name, parse in self._path}
+        query_text = request.rel_url.raw_query_string if "?" in raw else ""
+        query = None
+        if self._query is not None:
+            query = self._query(query_text)
+        elif query_text:
+            raise Problem("unknown_field", "this path takes no query parameters")
+        body: Any = None
+        media_type = ""
+        if self.route.body is not None:
+            media_type = self._media_type(request)
+            body = await _read(request, self._context.settings.body_bytes_max)
+            if self._decoder is not None:
+                body = decode(body, self._decoder)
+        return Call(
+            path=path,
+            query=query,
+            body=body,
+            media_type=media_type,
+            identity=identity,
+            request=request,
+            request_id=request_id,
+        )
+
+    def _media_type(self, request: web.Request) -> str:
+        media_type = bare_media_type(request.headers.get(hdrs.CONTENT_TYPE, JSON_TYPE))
+        if media_type not in self._takes:
+            detail = f"the body is {shown(media_type)!r}; the path takes {' or '.join(self._takes)} in UTF-8"
+            raise Problem("unsupported_media_type", detail, headers={"Accept": ", ".join(self._takes)})
+        encoding = request.headers.get(hdrs.CONTENT_ENCODING)
+        if encoding is not None and encoding.lower() != "identity":
+            detail = f"the body is encoded as {shown(encoding)!r}; the service takes it as it is"
+            raise Problem("unsupported_media_type", detail, headers={hdrs.ACCEPT_ENCODING: "identity"})
+        return media_type
+
+    def _failed(self, error: Exception, request_id: str) -> tuple[web.Response, str]:
+        problem = problem_of(error)
+        if problem.code == "internal":
+            self._context.request_log.failed(view=self.route.view, error=error)
+        if problem.code in _RETRIED_CODES:
+            problem.headers.setdefault(hdrs.RETRY_AFTER, str(self._context.settings.retry_after_s))
+        return problem_response(problem, request_id), problem.code
+
+
+def problem_response(problem: Problem, request_id: str) -> web.Response:
+    """The response of a problem."""
+    headers = {hdrs.CONTENT_TYPE: PROBLEM_TYPE, X_REQUEST_ID: request_id, **problem.headers}
+    return web.Response(body=problem.body(), status=problem.status, headers=headers)
+
+
+def _response(answer: Answer, request_id: str) -> web.Response:
+    if isinstance(answer, bytes):
+        return web.Response(body=answer, headers={hdrs.CONTENT_TYPE: JSON_TYPE, X_REQUEST_ID: request_id})
+    if not isinstance(answer, Reply):
+        answer = Reply(answer)
+    headers = {X_REQUEST_ID: request_id, **(answer.headers or {})}
+    body = answer.body
+    if body is not None:
+        headers[hdrs.CONTENT_TYPE] = answer.media_type
+        if not isinstance(body, bytes):
+            body = msgspec.json.encode(body)
+    return web.Response(body=body, status=answer.status, headers=headers)
+
+
+@lru_cache(maxsize=64)
+def bare_media_type(header: str) -> str:
+    """The media type in lower case without parameters; with a charset that is not UTF-8, the header as it is."""
+    media_type, _, parameters = header.partition(";")
+    for parameter in parameters.lower().split(";"):
+        name, _, value = parameter.strip().partition("=")
+        if name == "charset" and value.strip('"') not in ("utf-8", "utf8", "us-ascii"):
+            return header
+    return media_type.strip().lower()
+
+
+def _media_types(route: Route) -> tuple[str, ...]:
+    return (JSON_TYPE, NDJSON_TYPE) if route.raw_body else (JSON_TYPE,)
+
+
+def _check_utf8(raw_path: str) -> None:
+    """aiohttp leaves `%FF` in a path as these three characters, which are an owner of their own (`%25FF`)."""
+    try:
+        unquote_to_bytes(raw_path).decode("utf-8")
+    except UnicodeError as error:
+        raise Problem("bad_request", "the path is not UTF-8 once its percent escapes are read") from error
+
+
+async def _read(request: web.Request, bytes_max: int) -> bytes:
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge as error:
+        raise Problem("body_too_large", f"a body has at most {bytes_max} bytes") from error
+    except (HttpProcessingError, ClientError, web.RequestPayloadError) as error:
+        if request.transport is None:
+            raise ConnectionResetError("the caller left while sending") from error
+        raise Problem("bad_request", "the body could not be read as its headers announce it") from error

@@ -1,0 +1,162 @@
+"""A toy context and route table: what the shell does is tested without a store behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.answers import EntryAnswer, LookupAnswer, OwnerPositions, Page, PostResults
+from service.keys import KeyRing, Role
+from service.logs import RequestLog
+from service.metrics import Metrics
+from service.post_bodies import PostLimits, parse_posts
+from service.problems import Problem
+from service.queries import PageQuery, PositionsQuery
+from service.routes import Call, Reply, Route
+from service.wire import Lookup, PostBody, PostList
+from storage.errors import QueueFull, StoreBusy, UnknownBoard
+
+
+@dataclass(frozen=True)
+class ToySettings:
+    """Small limits, so that tests pass them cheaply."""
+
+    body_bytes_max: int = 4096
+    retry_after_s: int = 7
+    page_entries_max: int = 1000
+    around_rows_max: int = 500
+    buckets_max: int = 1000
+    query_values_max: int = 5
+
+
+@dataclass
+class ToyContext:
+    """What the shell needs, and a switch for what the store behind it does."""
+
+    settings: ToySettings = field(default_factory=ToySettings)
+    metrics: Metrics = field(default_factory=Metrics)
+    keyring: KeyRing = field(default_factory=KeyRing)
+    request_log: RequestLog = field(default_factory=lambda: RequestLog(sample_ratio=0, slow_s=60))
+    store_error: Exception | None = None
+
+    async def ready(self) -> None:
+        """Raises what the test wants of the store."""
+        if self.store_error is not None:
+            raise self.store_error
+
+
+async def positions(context: ToyContext, call: Call) -> OwnerPositions:
+    """The owner asked for, with no position at all."""
+    return OwnerPositions(call.path["owner"], [])
+
+
+async def entry(context: ToyContext, call: Call) -> EntryAnswer:
+    """Fails as the store does, for the owners named after failures."""
+    failures: dict[str, Exception] = {
+        "busy": StoreBusy(),
+        "full": QueueFull(),
+        "nowhere": UnknownBoard("no such leaderboard 'b'"),
+        "bug": ZeroDivisionError("a secret of the inside"),
+        "problem": Problem("no_curve", "none yet"),
+    }
+    if call.path["owner"] in failures:
+        raise failures[call.path["owner"]]
+    return EntryAnswer(call.path["owner"], "2026-11-20T10:00:00.000000Z", {})
+
+
+async def erase(context: ToyContext, call: Call) -> Reply:
+    """Nothing to say."""
+    return Reply(status=204)
+
+
+async def posts(context: ToyContext, call: Call) -> bytes:
+    """How many posts came."""
+    limits = PostLimits(posts_max=10, boards_max=3)
+    may_set = call.identity.role >= Role.OPS
+    parsed, single = parse_posts(call.body, call.media_type, limits, multi_board=False, may_set=may_set)
+    return b'{"posts":%d,"single":%s}' % (len(parsed), b"true" if single else b"false")
+
+
+async def lookup(context: ToyContext, call: Call) -> Any:
+    """Every owner is missing."""
+    return LookupAnswer([], list(call.body.owners))
+
+
+async def page(context: ToyContext, call: Call) -> Reply:
+    """An empty page, with an ETag."""
+    body = Page(call.path["column"], call.query.limit or 100, [], None, None)
+    return Reply(body, headers={"ETag": '"1"'})
+
+
+BOARD = "/v1/leaderboards/{board}"
+ROUTES = [
+    Route(
+        method="GET",
+        path=BOARD + "/entries/{owner}/positions",
+        handler=positions,
+        role=Role.READER,
+        view="owner_positions",
+        summary="Positions of an owner",
+        tag="Reading",
+        query=PositionsQuery,
+        response=OwnerPositions,
+        problems=("unknown_owner", "unknown_column", "not_ranked"),
+    ),
+    Route(
+        method="GET",
+        path=BOARD + "/entries/{owner}",
+        handler=entry,
+        role=Role.READER,
+        view="entry",
+        summary="The entry of an owner",
+        tag="Reading",
+        response=EntryAnswer,
+        problems=("unknown_owner",),
+    ),
+    Route(
+        method="DELETE",
+        path=BOARD + "/entries/{owner}",
+        handler=erase,
+        role=Role.OPS,
+        view="erase_entry",
+        summary="Erases an entry",
+        tag="Operating",
+        statuses=(204,),
+    ),
+    Route(
+        method="POST",
+        path=BOARD + "/posts",
+        handler=posts,
+        role=Role.WRITER,
+        view="posts",
+        summary="Posts",
+        tag="Posting",
+        body=(PostBody, PostList),
+        raw_body=True,
+        response=PostResults,
+        problems=("too_many_posts",),
+    ),
+    Route(
+        method="POST",
+        path=BOARD + "/entries/lookup",
+        handler=lookup,
+        role=Role.READER,
+        view="lookup",
+        summary="Entries of many owners",
+        tag="Reading",
+        body=Lookup,
+        response=LookupAnswer,
+    ),
+    Route(
+        method="GET",
+        path=BOARD + "/rankings/{column}",
+        handler=page,
+        role=Role.READER,
+        view="page",
+        summary="A page of a ranking",
+        tag="Reading",
+        query=PageQuery,
+        response=Page,
+        response_headers=("ETag",),
+    ),
+]
