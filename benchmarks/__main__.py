@@ -1,0 +1,67 @@
+"""All bars, one after the other: `python -m benchmarks [DATA] [--quick] [--boards FOLDER]`.
+
+Rule kept: each benchmark is the same program that runs alone; this one only starts them and counts how they ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+_ALL = (
+    "real_boards",
+    "skip_quality",
+    "start_to_answer",
+    "kill9",
+    "refresh_343k",
+    "positions",
+    "single_posts",
+    "batch_posts",
+    "against_redis",
+)
+_QUICK = ["--rows", "20000", "--seconds", "1", "--rounds", "2", "--kills", "5"]
+_NEEDS_DATA = "real_boards"
+_TIMEOUT_S = 1800
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__.splitlines()[0] if __doc__ else None
+    )
+    parser.add_argument("data", nargs="?", type=Path, help="folder with CSV files of real boards")
+    parser.add_argument(
+        "--quick", action="store_true", help="small boards and short rounds: shows that all runs, not the bars"
+    )
+    parser.add_argument(
+        "--boards", type=Path, help="keep filled boards in this folder (made for this run and removed otherwise)"
+    )
+    parser.add_argument("--only", nargs="+", choices=_ALL, default=_ALL, help="just these")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="rankcurve-boards-") as own:
+        arguments = ["--boards", str(given.boards or own), *(_QUICK if given.quick else [])]
+        if given.data is not None:
+            arguments.insert(0, str(given.data))
+        ended = {name: run(name, arguments) for name in given.only if given.data is not None or name != _NEEDS_DATA}
+    print()
+    for name, status in ended.items():
+        print(f"{'met       ' if status == 0 else 'FELL SHORT' if status == 1 else 'failed    '}  {name}")
+    if given.data is None and _NEEDS_DATA in given.only:
+        print(f"not run     {_NEEDS_DATA}: give a folder with the CSV files")
+    return int(any(ended.values()))
+
+
+def run(name: str, arguments: list[str]) -> int:
+    """Exit status of one benchmark: 0 met, 1 fell short, anything else failed."""
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", f"benchmarks.{name}", *arguments], check=False, timeout=_TIMEOUT_S
+        ).returncode
+    except subprocess.TimeoutExpired:
+        return 124
+
+
+if __name__ == "__main__":
+    sys.exit(main())

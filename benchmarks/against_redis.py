@@ -1,0 +1,132 @@
+"""The service against a Redis sorted set behind the same aiohttp shell: positions, around, top 10, posts, memory.
+
+Rule kept: same members, values and requests for both, both durable before they answer, each request's Redis commands
+in one pipeline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks import load, report
+from benchmarks.batch_posts import through_http
+from benchmarks.boards import BOARD, COLUMN, filled_store, owner, values
+from benchmarks.client import BadAnswer, Connection
+from benchmarks.options import Options, parse, workplace
+from benchmarks.servers import Server, redis, redis_shell, service
+
+_CONNECTIONS = 32
+_LOAD_ROWS = 10_000
+_BATCHES = 40
+_PATHS = {
+    "positions": (f"/v1/leaderboards/{BOARD}/entries/", "/positions"),
+    "around": (f"/v1/leaderboards/{BOARD}/entries/", f"/around?column={COLUMN}&better=5&worse=5"),
+}
+_BARS = {"positions": 2.0, "around": 1.5, "top 10": 2.5, "single posts": 1.0, "batch posts": None}
+_SCRIPTED = "around by a Lua script, redis"
+_TOP = f"/v1/leaderboards/{BOARD}/rankings/{COLUMN}?limit=10"
+_POSTS = f"/v1/leaderboards/{BOARD}/posts"
+
+
+class Rivals(NamedTuple):
+    service: Server
+    shell: Server
+    redis: Server
+
+
+def fill_redis(port: int, rows: int) -> None:
+    """The board of `boards.values` as a sorted set. The library is imported here: only this benchmark needs it."""
+    import redis as redis_client
+
+    client = redis_client.Redis(host="127.0.0.1", port=port)
+    numbers = values(rows)
+    for first in range(0, rows, _LOAD_ROWS):
+        client.zadd(
+            f"{BOARD}:{COLUMN}", {owner(index): numbers[index] for index in range(first, min(rows, first + _LOAD_ROWS))}
+        )
+    client.close()
+
+
+async def check_same(rivals: Rivals, rows: int) -> None:
+    """Both shells must show the same value for some owners and the same best ten values. Raises BadAnswer."""
+    ours, theirs = Connection(rivals.service.port), Connection(rivals.shell.port)
+    for index in range(0, rows, max(1, rows // 20)):
+        before, after = _PATHS["positions"]
+        one, other = [
+            (await side.must("GET", before + owner(index) + after))["positions"][0] for side in (ours, theirs)
+        ]
+        if (one["value"], one["total"]) != (other["value"], other["total"]):
+            raise BadAnswer(f"owner {index}: {one} and {other}")
+        before, after = _PATHS["around"]
+        windows = [len((await side.must("GET", before + owner(index) + after))["entries"]) for side in (ours, theirs)]
+        if windows[0] != windows[1]:
+            raise BadAnswer(f"around owner {index}: {windows} entries")
+    tops = [[entry["value"] for entry in (await side.must("GET", _TOP))["entries"]] for side in (ours, theirs)]
+    if tops[0] != tops[1]:
+        raise BadAnswer(f"top 10: {tops}")
+    ours.close()
+    theirs.close()
+
+
+def targets(url: str, rows: int) -> dict[str, load.Target]:
+    found = {name: load.Target(url, before, after, rows=rows) for name, (before, after) in _PATHS.items()}
+    found["top 10"] = load.Target(url, _TOP)
+    found["single posts"] = load.Target(url, _POSTS, column=COLUMN, rows=rows)
+    return found
+
+
+def run_rounds(rivals: Rivals, options: Options) -> dict[str, list[load.Figure]]:
+    contestants: dict[str, Callable[[int], load.Figure]] = {}
+    sides = {"service": rivals.service, "redis": rivals.shell}
+    for name in targets("", options.rows):
+        for side, server in sides.items():
+            target = targets(server.url, options.rows)[name]
+            contestants[f"{name}, {side}"] = load.by_wrk(target, connections=_CONNECTIONS, seconds=options.seconds)
+    for side, server in sides.items():
+        contestants[f"batch posts, {side}"] = through_http(server.port, options.rows, _BATCHES)
+    # Beside the bar: what Redis does when the shell's author writes a script on the server.
+    before, after = _PATHS["around"]
+    scripted = load.Target(rivals.shell.url, before, f"{after}&script=1", rows=options.rows)
+    contestants[_SCRIPTED] = load.by_wrk(scripted, connections=_CONNECTIONS, seconds=options.seconds)
+    return load.alternate(contestants, rounds=options.rounds)
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    store = filled_store(options, folder, rows=options.rows)
+    with redis(folder) as redis_server, redis_shell(folder, redis_server.port) as shell, service(store) as server:
+        rivals = Rivals(server, shell, redis_server)
+        begun = time.perf_counter()
+        empty_mib = redis_server.resident_mib()
+        fill_redis(redis_server.port, options.rows)
+        print(f"   filled Redis in {time.perf_counter() - begun:.0f} s")
+        member_bytes = (redis_server.resident_mib() - empty_mib) * 2**20 / options.rows
+        asyncio.run(check_same(rivals, options.rows))
+        figures = run_rounds(rivals, options)
+        memory = [
+            report.Bar("resident memory, service", server.resident_mib(), None, " MiB"),
+            report.Bar("resident memory, redis-server", redis_server.resident_mib(), None, " MiB"),
+            report.Bar("resident memory, shell before Redis", shell.resident_mib(), None, " MiB"),
+            report.Bar("redis-server, a member and column", member_bytes, None, " bytes"),
+        ]
+    report.table(load.COLUMNS, [load.row(name, found) for name, found in figures.items()])
+    ratios = {name: load.ratio(figures[f"{name}, service"], figures[f"{name}, redis"]) for name in _BARS}
+    scripted = load.ratio(figures["around, service"], figures[_SCRIPTED])
+    bars = [report.Bar(f"{name}, service / Redis", ratios[name], target) for name, target in _BARS.items()]
+    return [*bars, report.Bar("around, service / Redis with a Lua script", scripted, None), *memory]
+
+
+def main() -> int:
+    options = parse(__doc__, seconds=4.0)
+    with workplace(options) as folder:
+        size = f"{options.rows:,} members, {_CONNECTIONS} connections, {options.rounds} rounds of {options.seconds:g} s"
+        report.heading(f"against Redis: {size}", folder)
+        return report.verdict(measure(options, folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""The baseline of batch posts: the same batches in a bare sqlite3 loop, in a process of its own.
+
+Rule kept: an honest, fast loop: the table, index and pragmas of the service's board, one transaction a batch, nothing
+else done. The SQL is written out because being free of the project's own layers is the point.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import sys
+import time
+
+from benchmarks.boards import batches, owner, values
+
+# As the service's defaults: sqlite_cache_mib, checkpoint_pages; a value's text has 16 digits, 0 stands in the middle.
+_PRAGMAS = (
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "cache_size=-262144",
+    "wal_autocheckpoint=20000",
+    "temp_store=MEMORY",
+)
+_ZERO = 10**15
+_TABLE = "CREATE TABLE b1 (owner TEXT NOT NULL PRIMARY KEY, updated_at INTEGER NOT NULL, c1 TEXT) WITHOUT ROWID"
+_INDEX = "CREATE INDEX b1_c1 ON b1 (c1 DESC, owner) WHERE c1 IS NOT NULL"
+_INSERT = "INSERT INTO b1 (owner, updated_at, c1) VALUES (?, ?, ?)"
+_SELECT = "SELECT updated_at, c1 FROM b1 WHERE owner = ?"
+_UPSERT = (
+    "INSERT INTO b1 (owner, updated_at, c1) VALUES (?, ?, ?) ON CONFLICT (owner) "
+    "DO UPDATE SET updated_at = excluded.updated_at, c1 = excluded.c1 WHERE updated_at = ?"
+)
+
+
+def make(path: str, rows: int) -> sqlite3.Connection:
+    """The board of `boards.values` in a file of its own, index and statistics as after filling."""
+    connection = sqlite3.connect(path, isolation_level=None, cached_statements=512)
+    for pragma in _PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}")
+    connection.execute(_TABLE)
+    connection.execute("BEGIN IMMEDIATE")
+    connection.executemany(
+        _INSERT, ((owner(index), 1, f"{_ZERO + value:016d}") for index, value in enumerate(values(rows)))
+    )
+    connection.execute(_INDEX)
+    connection.execute("COMMIT")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return connection
+
+
+def apply(connection: sqlite3.Connection, batch: list[tuple[str, int]]) -> None:
+    """Read, merge and conditionally write one batch, durably."""
+    connection.execute("BEGIN IMMEDIATE")
+    now_us = time.time_ns() // 1000
+    rows = []
+    for name, more in batch:
+        updated_at, text = connection.execute(_SELECT, (name,)).fetchone()
+        rows.append((name, max(now_us, updated_at + 1), f"{int(text) + more:016d}", updated_at))
+    written = connection.executemany(_UPSERT, rows).rowcount
+    connection.execute("COMMIT")
+    assert written == len(batch), "a row was changed by someone else"
+
+
+def main(path: str, rows: int) -> None:
+    """Serve rounds: {"seed", "count", "size"} on a line in, seconds on a line out, until the input ends."""
+    connection = make(path, rows)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        work = batches(rows, seed=order["seed"], count=order["count"], size=order["size"])
+        begun = time.perf_counter()
+        for batch in work:
+            apply(connection, batch)
+        print(time.perf_counter() - begun, flush=True)
+        # The service checkpoints when it is idle, unmeasured between rounds: the same for this loop.
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    os.unlink(path)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,110 @@
+"""Durable posts in batches of 1,000 over HTTP to a 1 M board, against the same batches in a bare sqlite3 loop.
+
+Rule kept: both apply the same batches, made before the clock starts, to boards with the same content, one round after
+the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from benchmarks import load, report
+from benchmarks.boards import BATCH, BOARD, batch_body, batches, filled_store, send_batches
+from benchmarks.options import Options, parse, workplace
+from benchmarks.servers import PROJECT, service
+
+_CONNECTIONS = 4
+_POSTS_PER_S = 10_000  # sizes a round: about as many batches as `seconds` take
+
+
+class BareLoop:
+    """The bare loop's process; a round at a time."""
+
+    def __init__(self, path: Path, rows: int) -> None:
+        command = [sys.executable, "-m", "benchmarks.bare_sqlite", str(path), str(rows)]
+        self._process = subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._line()
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise load.LoadFailed("the bare sqlite3 loop ended")
+        return line
+
+    def round(self, *, seed: int, count: int) -> float:
+        """Seconds that so many batches took."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"seed": seed, "count": count, "size": BATCH}) + "\n")
+        self._process.stdin.flush()
+        return float(self._line())
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@contextlib.contextmanager
+def bare_loop(path: Path, rows: int) -> Iterator[BareLoop]:
+    loop = BareLoop(path, rows)
+    try:
+        yield loop
+    finally:
+        loop.end()
+
+
+def through_http(port: int, rows: int, count: int, *, with_ids: bool = False) -> Callable[[int], load.Figure]:
+    """A contestant that posts batches; `with_ids` gives each post a post_id, a wider guarantee than the bare loop's."""
+
+    def contestant(number: int) -> load.Figure:
+        work = batches(rows, seed=number, count=count)
+        bodies = [
+            batch_body(batch, post_id_prefix=f"round-{number}/{index}" if with_ids else None)
+            for index, batch in enumerate(work)
+        ]
+        begun = time.perf_counter()
+        asyncio.run(send_batches(port, BOARD, bodies, size=BATCH, connections=_CONNECTIONS))
+        return load.Figure(count * BATCH / (time.perf_counter() - begun))
+
+    return contestant
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    store = filled_store(options, folder, rows=options.rows)
+    count = max(_CONNECTIONS, round(options.seconds * _POSTS_PER_S / BATCH))
+    with service(store) as server, bare_loop(folder / "bare.db", options.rows) as bare:
+        contestants: dict[str, Callable[[int], load.Figure]] = {
+            "posts over HTTP": through_http(server.port, options.rows, count),
+            "bare sqlite3 loop": lambda number: load.Figure(count * BATCH / bare.round(seed=number, count=count)),
+            "posts over HTTP, with post ids": through_http(server.port, options.rows, count, with_ids=True),
+        }
+        figures = load.alternate(contestants, rounds=options.rounds)
+    report.table(load.COLUMNS[:4], [load.row(name, found)[:4] for name, found in figures.items()])
+    bare_figures = figures["bare sqlite3 loop"]
+    with_ids = load.ratio(figures["posts over HTTP, with post ids"], bare_figures)
+    return [
+        report.Bar(
+            f"batches of {BATCH:,} / bare sqlite3 loop", load.ratio(figures["posts over HTTP"], bare_figures), 0.6
+        ),
+        report.Bar("with post ids / bare sqlite3 loop without", with_ids, None),
+    ]
+
+
+def main() -> int:
+    options = parse(__doc__)
+    with workplace(options) as folder:
+        report.heading(
+            f"batch posts: {options.rows:,} rows, {options.rounds} rounds of about {options.seconds:g} s", folder
+        )
+        return report.verdict(measure(options, folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

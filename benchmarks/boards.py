@@ -1,0 +1,189 @@
+"""The boards that are measured: owners, values and posts made from seeds, filled through the HTTP batch route.
+
+Rule kept: a board of a given size is the same in every run and for every rival, and whoever wants the truth about it
+can compute it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import hashlib
+import json
+import random
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+
+from benchmarks.client import BadAnswer, Connection, for_each
+from benchmarks.options import Options
+from benchmarks.servers import PROJECT, service
+
+BOARD = "season"
+COLUMN = "xp"
+BATCH = 1000
+FILL_CONNECTIONS = 4
+REAL_BOARDS = {"atp_20241230": "high", "boston2014_centimin": "low", "bgg_rated_2020-11-13": "high"}
+
+
+def owner(index: int) -> str:
+    """The owner at a 0-based index, as long as the ids of a large chat service; requests.lua spells them alike."""
+    return f"10703857{index:011d}"
+
+
+def values(rows: int, column_index: int = 0) -> list[int]:
+    """Lognormal whole numbers with ties, one per owner, in the order of their indexes."""
+    draw = random.Random(11 + column_index).lognormvariate
+    return [round(draw(10, 1.5)) for _ in range(rows)]
+
+
+def column_names(columns: int) -> list[str]:
+    return [COLUMN, *(f"{COLUMN}{index}" for index in range(2, columns + 1))]
+
+
+def batches(rows: int, *, seed: int, count: int, size: int = BATCH) -> list[list[tuple[str, int]]]:
+    """Batches of (owner, what to add) for random owners, each owner once in a batch."""
+    rng = random.Random(seed)
+    return [[(owner(index), rng.randint(1, 1000)) for index in rng.sample(range(rows), size)] for _ in range(count)]
+
+
+def batch_body(batch: Iterable[tuple[str, int]], *, post_id_prefix: str | None = None) -> bytes:
+    """The body of one POST …/posts that applies a batch; with post ids when a prefix is given."""
+    posts: list[dict[str, object]] = [{"owner": name, "stats": {COLUMN: more}} for name, more in batch]
+    if post_id_prefix is not None:
+        for index, post in enumerate(posts):
+            post["post_id"] = f"{post_id_prefix}/{index}"
+    return json.dumps({"posts": posts}).encode()
+
+
+def spec(names: Sequence[str], *, merge: str = "sum", best: str = "high") -> dict[str, object]:
+    """The body of PUT /v1/leaderboards/… for ranked columns of these names, everything else by default."""
+    return {"columns": [{"name": name, "sorted": True, "merge": merge, "best": best} for name in names]}
+
+
+async def send_batches(
+    port: int, board: str, bodies: Iterable[bytes], *, size: int = 0, connections: int = FILL_CONNECTIONS
+) -> None:
+    """Post the bodies; with `size` (posts in each) every post must have been applied. Raises BadAnswer."""
+
+    async def send(connection: Connection, body: bytes) -> None:
+        status, answer = await connection.call("POST", f"/v1/leaderboards/{board}/posts", body)
+        if status != 200 or answer.count(b'"applied"') < size:
+            raise BadAnswer(f"batch: {status} {answer[:300]!r}")
+
+    await for_each(port, bodies, send, connections=connections)
+
+
+def _posts_in_batches(named: Mapping[str, Sequence[object]], owners: Sequence[str]) -> Iterator[bytes]:
+    names = list(named)
+    posts = (
+        {"owner": name, "stats": dict(zip(names, row, strict=True))}
+        for name, row in zip(owners, zip(*named.values(), strict=True), strict=True)
+    )
+    while chunk := list(islice(posts, BATCH)):
+        yield json.dumps({"posts": chunk}).encode()
+
+
+async def create(port: int, board: str, body: Mapping[str, object]) -> None:
+    connection = Connection(port)
+    try:
+        await connection.must("PUT", f"/v1/leaderboards/{board}", body)
+    finally:
+        connection.close()
+
+
+async def refresh(port: int, board: str, columns: Iterable[str]) -> None:
+    """New curves of these columns. Raises BadAnswer."""
+    connection = Connection(port)
+    try:
+        for column in columns:
+            await connection.must("POST", f"/v1/leaderboards/{board}/rankings/{column}/refresh")
+    finally:
+        connection.close()
+
+
+async def fill(
+    port: int, board: str, *, owners: Sequence[str], named: Mapping[str, Sequence[object]], body: Mapping[str, object]
+) -> float:
+    """Create a board and post every owner's values, `named` by column; seconds taken. Raises BadAnswer."""
+    begun = time.perf_counter()
+    await create(port, board, body)
+    await send_batches(port, board, _posts_in_batches(named, owners))
+    return time.perf_counter() - begun
+
+
+def filled_store(options: Options, folder: Path, *, rows: int, columns: int = 1) -> Path:
+    """A store file in `folder` with BOARD filled and its curves fresh: taken from the kept ones, or made (and kept)."""
+    store = folder / "board.db"
+    # A store kept from another layout of the tables would measure that layout.
+    layout = hashlib.sha256(
+        b"".join(path.read_bytes() for path in sorted((PROJECT / "storage").glob("*.py")))
+    ).hexdigest()[:12]
+    kept = options.boards / f"{rows}x{columns}-{layout}.db" if options.boards else None
+    if kept is not None and kept.exists():
+        copy_store(kept, store)
+        return store
+    print(f"   filling {rows:,} rows x {columns} over HTTP", end="", flush=True)
+    with service(store) as server:
+        names = column_names(columns)
+        named = {name: values(rows, index) for index, name in enumerate(names)}
+        owners = [owner(index) for index in range(rows)]
+        took_s = asyncio.run(fill(server.port, BOARD, owners=owners, named=named, body=spec(names)))
+        asyncio.run(refresh(server.port, BOARD, names))
+    print(f": {took_s:.0f} s, {rows / took_s:,.0f} rows/s, file {store.stat().st_size / 2**20:.0f} MiB", flush=True)
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        copy_store(store, kept)
+    return store
+
+
+def copy_store(source: Path, target: Path) -> None:
+    """Copy a store that nobody has open, its write-ahead log included where one was left."""
+    for suffix in ("-wal", ""):
+        part = source.with_name(source.name + suffix)
+        if part.exists():
+            shutil.copyfile(part, target.with_name(target.name + suffix))
+
+
+@dataclass(frozen=True, slots=True)
+class RealBoard:
+    """One CSV file (id,score), or a made-up board of the same form."""
+
+    name: str
+    best: str
+    owners: list[str]
+    texts: list[str]  # the values as the file spells them
+    values: list[int]
+
+    def spec(self) -> dict[str, object]:
+        return spec([COLUMN], merge="last", best=self.best)
+
+    def better_counts(self) -> dict[int, int]:
+        """How many entries are strictly better, by value: plain competition ranking, less 1."""
+        counts: dict[int, int] = {}
+        for position, value in enumerate(sorted(self.values, reverse=self.best == "high")):
+            counts.setdefault(value, position)
+        return counts
+
+
+def real_board(folder: Path, name: str) -> RealBoard:
+    """A real board from its file. Raises OSError, or ValueError for a value that is no whole number."""
+    with (folder / f"{name}.csv").open(newline="") as file:
+        rows = [(line["id"], line["score"]) for line in csv.DictReader(file)]
+    numbers = [Decimal(text) for _, text in rows]
+    if any(number != int(number) for number in numbers):
+        raise ValueError(f"{name}: not whole numbers")
+    return RealBoard(
+        name, REAL_BOARDS[name], [row[0] for row in rows], [row[1] for row in rows], [int(number) for number in numbers]
+    )
+
+
+async def import_real(port: int, board: RealBoard) -> float:
+    """Create and fill a board under its own name and refresh its curve; seconds that the filling took."""
+    took_s = await fill(port, board.name, owners=board.owners, named={COLUMN: board.texts}, body=board.spec())
+    await refresh(port, board.name, [COLUMN])
+    return took_s

@@ -1,0 +1,105 @@
+"""A small HTTP/1.1 client for the places where logic is needed and wrk has none.
+
+Rule kept: one request at a time on a connection, body length always declared; it understands exactly what the servers
+here answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+HOST = "127.0.0.1"
+_TIMEOUT_S = 60.0
+_HEAD_BYTES_MAX = 64 * 1024
+
+T = TypeVar("T")
+
+
+class BadAnswer(Exception):
+    """A request was answered with another status than the benchmark can go on with."""
+
+
+class Connection:
+    """One keep-alive connection to a loopback port, opened with the first request and again after a failure."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def call(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+        """Status and body of the answer. Raises OSError, EOFError or TimeoutError when there is none."""
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                return await self._call(method, path, body)
+        except BaseException:
+            self.close()
+            raise
+
+    async def _call(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection(HOST, self._port, limit=_HEAD_BYTES_MAX)
+        reader, writer = self._streams
+        kind = "Content-Type: application/json\r\n" if body else ""
+        head = f"{method} {path} HTTP/1.1\r\nHost: {HOST}\r\n{kind}Content-Length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        await writer.drain()
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+        answer = await reader.readexactly(int(headers.get("content-length", "0")))
+        if headers.get("connection", "").lower() == "close":
+            self.close()
+        return int(lines[0].split(" ", 2)[1]), answer
+
+    async def must(self, method: str, path: str, body: object = None) -> Any:
+        """The decoded answer of a request that has to succeed. Raises BadAnswer otherwise."""
+        status, answer = await self.call(method, path, b"" if body is None else json.dumps(body).encode())
+        if not 200 <= status < 300:
+            raise BadAnswer(f"{method} {path[:200]}: {status} {answer[:300]!r}")
+        return json.loads(answer) if answer else None
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+
+async def for_each(
+    port: int, items: Iterable[T], work: Callable[[Connection, T], Awaitable[None]], *, connections: int
+) -> None:
+    """Give every item to one of so many connections at once; the first error ends all."""
+    left = iter(items)
+
+    async def worker() -> None:
+        connection = Connection(port)
+        try:
+            for item in left:
+                await work(connection, item)
+        finally:
+            connection.close()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(connections):
+            group.create_task(worker())
+
+
+def call_once(port: int, method: str, path: str) -> tuple[int, bytes]:
+    """One request on a connection of its own, without an event loop. Raises OSError."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=5.0)
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except http.client.HTTPException as error:
+        raise ConnectionError(str(error)) from error
+    finally:
+        connection.close()
+
+
+def quoted(text: str) -> str:
+    """`text` as one path segment or query value."""
+    return quote(text, safe="")

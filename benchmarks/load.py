@@ -1,0 +1,109 @@
+"""Load by wrk, and rounds that alternate between contestants: what turns servers into comparable figures.
+
+Rule kept: contestants take turns (A B, B A, …) in one run, so that whatever else the machine does meets both alike;
+figures are medians.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.servers import needs_program
+
+_SCRIPT = Path(__file__).with_name("requests.lua")
+_WARM_UP_S = 1.0
+
+
+class LoadFailed(Exception):
+    """Some request of a measured round was not answered with a 2xx: its rate would mean nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One round of one contestant."""
+
+    per_s: float
+    p50_ms: float = 0.0
+    p99_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What wrk asks: `GET path` as it is, with a random owner between path and `after`, or posts of one owner.
+
+    `column` given: posts that add 1 to 1,000 to it. `rows` 0: the path as it is.
+    """
+
+    url: str
+    path: str
+    after: str = ""
+    column: str | None = None
+    rows: int = 0
+
+    def arguments(self, seed: int) -> list[str]:
+        if not self.rows:
+            return ["fixed"]
+        kind = ["post", self.path, self.column] if self.column else ["get", self.path, self.after]
+        return [*kind, str(self.rows), str(seed)]
+
+
+def wrk(target: Target, *, connections: int, seconds: float, seed: int) -> Figure:
+    """One round. Raises LoadFailed when any request failed."""
+    whole_s = max(1, round(seconds))
+    address = target.url + ("/" if target.rows else target.path)
+    command = [needs_program("wrk", "wrk"), "-t1", f"-c{connections}", f"-d{whole_s}s", "--timeout", "10s"]
+    command += ["-s", str(_SCRIPT), address, "--", *target.arguments(seed)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=whole_s + 60)
+    figures = [line for line in ran.stdout.splitlines() if line.startswith("{")]
+    if ran.returncode or not figures:
+        raise LoadFailed(f"wrk: {ran.stdout[-300:]} {ran.stderr[-300:]}")
+    found: dict[str, int] = json.loads(figures[-1])
+    if found["refused"] or found["socket_errors"] or not found["requests"]:
+        raise LoadFailed(f"{target.path}: {figures[-1]}")
+    per_s = found["requests"] / (found["duration_us"] / 1e6)
+    return Figure(per_s, found["p50_us"] / 1000, found["p99_us"] / 1000)
+
+
+def by_wrk(target: Target, *, connections: int, seconds: float) -> Callable[[int], Figure]:
+    """A contestant for `alternate`; the round's number is its seed, 0 the short warm-up."""
+    return lambda number: wrk(
+        target, connections=connections, seconds=seconds if number else _WARM_UP_S, seed=number + connections
+    )
+
+
+def alternate(contestants: Mapping[str, Callable[[int], Figure]], *, rounds: int) -> dict[str, list[Figure]]:
+    """Figures of each contestant by round, the order turned round each time; a round before them is thrown away."""
+    figures: dict[str, list[Figure]] = {name: [] for name in contestants}
+    for number in range(rounds + 1):
+        names = list(contestants) if number % 2 else list(contestants)[::-1]
+        for name in names:
+            figure = contestants[name](number)
+            if number:
+                figures[name].append(figure)
+    return figures
+
+
+def per_s(figures: list[Figure]) -> float:
+    """Median rate of the rounds, per second."""
+    return statistics.median(figure.per_s for figure in figures)
+
+
+def ratio(figures: list[Figure], baseline: list[Figure]) -> float:
+    """Median over the rounds of the rate against the baseline's in the same round."""
+    return statistics.median(one.per_s / other.per_s for one, other in zip(figures, baseline, strict=True))
+
+
+COLUMNS = ("", "per second", "lowest", "highest", "p50 ms", "p99 ms")
+
+
+def row(name: str, figures: list[Figure]) -> list[str | float]:
+    """A line of the report's table under COLUMNS."""
+    rates = [figure.per_s for figure in figures]
+    p50_ms = statistics.median(figure.p50_ms for figure in figures)
+    p99_ms = statistics.median(figure.p99_ms for figure in figures)
+    return [name, per_s(figures), min(rates), max(rates), p50_ms, p99_ms]

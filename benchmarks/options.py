@@ -1,0 +1,64 @@
+"""The command line that the benchmarks share: how large, how long, where.
+
+Rule kept: the defaults measure the bar itself; every quicker run is asked for by an option and says its size in the
+heading.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What one run of a benchmark was asked for."""
+
+    rows: int  # entries of the board measured
+    seconds: float  # length of one measured round
+    rounds: int  # measured rounds of each contestant
+    folder: Path  # where stores are made; on the disk whose durability is meant
+    boards: Path | None  # filled boards are kept here and taken from here; None: filled anew
+    data: Path | None  # folder with the real boards' CSV files
+    kills: int
+
+
+def parse(doc: str | None, *, rows: int = 1_000_000, seconds: float = 5.0, rounds: int = 5) -> Options:
+    """The options of the command line over a benchmark's own defaults."""
+    parser = argparse.ArgumentParser(description=(doc or "").strip().splitlines()[0])
+    parser.add_argument("data", nargs="?", type=Path, help="folder with CSV files of real boards (id,score)")
+    parser.add_argument("--rows", type=_positive(int), default=rows, help=f"entries of the board ({rows:,})")
+    parser.add_argument(
+        "--seconds", type=_positive(float), default=seconds, help=f"length of a round in seconds ({seconds})"
+    )
+    parser.add_argument("--rounds", type=_positive(int), default=rounds, help=f"rounds of each contestant ({rounds})")
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where stores are made")
+    parser.add_argument("--boards", type=Path, help="keep filled boards in this folder, and use those already there")
+    parser.add_argument("--kills", type=_positive(int), default=100, help="how often kill9 kills (100)")
+    given = parser.parse_args()
+    return Options(given.rows, given.seconds, given.rounds, given.folder, given.boards, given.data, given.kills)
+
+
+def _positive(kind: Callable[[str], int | float]) -> Callable[[str], int | float]:
+    def convert(text: str) -> int | float:
+        number = kind(text)
+        if number <= 0:
+            raise argparse.ArgumentTypeError("must be greater than 0")
+        return number
+
+    return convert
+
+
+@contextlib.contextmanager
+def workplace(options: Options) -> Iterator[Path]:
+    """A folder of this run's own, gone at its end, whatever ends it (SIGTERM included)."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    options.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="rankcurve-bench-", dir=options.folder) as name:
+        yield Path(name)

@@ -1,0 +1,79 @@
+"""`positions` for random owners of a 1 M board, 32 and 256 connections, against a hello-world route.
+
+Rule kept: before anything is timed, answers are compared with ranks computed apart from the service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from bisect import bisect_right
+from pathlib import Path
+
+from benchmarks import load, report
+from benchmarks.boards import BOARD, COLUMN, filled_store, owner, values
+from benchmarks.client import BadAnswer, Connection, for_each
+from benchmarks.options import Options, parse, workplace
+from benchmarks.servers import hello, service
+
+_CHECKED = 500
+FEW, MANY = 32, 256
+
+
+async def check(port: int, rows: int) -> dict[str, int]:
+    """Compare default answers for some owners with the truth; how many each method gave. Raises BadAnswer."""
+    numbers = values(rows)
+    ascending = sorted(numbers)
+    methods: dict[str, int] = {}
+
+    async def one(connection: Connection, index: int) -> None:
+        answer = await connection.must("GET", f"/v1/leaderboards/{BOARD}/entries/{owner(index)}/positions")
+        position = answer["positions"][0]
+        rank = 1 + rows - bisect_right(ascending, numbers[index])
+        if not (
+            position["value"] == numbers[index]
+            and position["low"] <= rank <= position["high"]
+            and position["total"] == rows
+        ):
+            raise BadAnswer(f"owner {index}, value {numbers[index]}, rank {rank}: {position}")
+        methods[position["method"]] = methods.get(position["method"], 0) + 1
+
+    await for_each(port, random.Random(1).sample(range(rows), min(_CHECKED, rows)), one, connections=8)
+    return methods
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    store = filled_store(options, folder, rows=options.rows)
+    with service(store) as server, hello(folder) as baseline:
+        methods = asyncio.run(check(server.port, options.rows))
+        print(f"   {sum(methods.values())} answers checked against ranks computed apart; methods: {methods}")
+        ours = load.Target(server.url, f"/v1/leaderboards/{BOARD}/entries/", "/positions", rows=options.rows)
+        theirs = load.Target(baseline.url, "/hello")
+        contestants = {
+            f"{name}, {connections}": load.by_wrk(target, connections=connections, seconds=options.seconds)
+            for connections in (FEW, MANY)
+            for name, target in (("positions", ours), ("hello", theirs))
+        }
+        figures = load.alternate(contestants, rounds=options.rounds)
+        resident_mib = server.resident_mib()
+    report.table(load.COLUMNS, [load.row(f"{name} connections", found) for name, found in figures.items()])
+    few, many = figures[f"positions, {FEW}"], figures[f"positions, {MANY}"]
+    return [
+        report.Bar(
+            f"positions ({COLUMN}) / hello-world, {FEW} connections", load.ratio(few, figures[f"hello, {FEW}"]), 0.5
+        ),
+        report.Bar(f"positions at {MANY} / at {FEW} connections", load.ratio(many, few), 0.9),
+        report.Bar("service resident memory", resident_mib, None, " MiB"),
+    ]
+
+
+def main() -> int:
+    options = parse(__doc__)
+    with workplace(options) as folder:
+        report.heading(f"positions: {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s", folder)
+        return report.verdict(measure(options, folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""Real boards through HTTP: exact ranks, default answers' brackets and the walk by cursor, against plain sorting.
+
+Rule kept: the truth is competition ranking computed here from the file, and every owner is asked about, not a sample.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.boards import COLUMN, REAL_BOARDS, RealBoard, import_real, real_board
+from benchmarks.client import Connection, for_each, quoted
+from benchmarks.options import parse, workplace
+from benchmarks.servers import service
+
+_CONNECTIONS = 8
+_PAGE = 997  # no divisor of a board's size: the last page is a short one
+_SHOWN = 3
+
+
+@dataclass(slots=True)
+class Faults:
+    """What differed from the truth on one board; the first few are printed."""
+
+    exact: int = 0
+    bracket: int = 0
+    walk: int = 0
+
+    def note(self, what: str, found: object) -> None:
+        setattr(self, what, getattr(self, what) + 1)
+        if getattr(self, what) <= _SHOWN:
+            print(f"   {what}: {found}")
+
+
+async def check_ranks(port: int, board: RealBoard, faults: Faults) -> dict[str, int]:
+    """Ask for every owner's position, exact and by default; how many default answers each method gave."""
+    better = board.better_counts()
+    methods: dict[str, int] = {}
+
+    async def one(connection: Connection, index: int) -> None:
+        path = f"/v1/leaderboards/{board.name}/entries/{quoted(board.owners[index])}/positions"
+        value, rank, total = board.values[index], 1 + better[board.values[index]], len(board.values)
+        exact = (await connection.must("GET", path + "?rank=exact"))["positions"][0]
+        said = {name: exact[name] for name in ("value", "rank", "low", "high", "exact", "total")}
+        if said != {"value": value, "rank": rank, "low": rank, "high": rank, "exact": True, "total": total}:
+            faults.note("exact", f"{board.owners[index]}: {exact}, truth {rank}")
+        default = (await connection.must("GET", path))["positions"][0]
+        low, high = default["low"], default["high"]
+        honest = default["exact"] == (low == high) and low <= default["rank"] <= high
+        if not (low <= rank <= high and honest and default["value"] == value and default["total"] == total):
+            faults.note("bracket", f"{board.owners[index]}: {default}, truth {rank}")
+        methods[default["method"]] = methods.get(default["method"], 0) + 1
+
+    await for_each(port, range(len(board.owners)), one, connections=_CONNECTIONS)
+    return methods
+
+
+async def check_walk(port: int, board: RealBoard, faults: Faults) -> None:
+    """Walk all pages by cursor and compare with the sorted file: owners, values and ranks."""
+    sign = -1 if board.best == "high" else 1
+    better = board.better_counts()
+    truth = sorted((sign * value, name) for name, value in zip(board.owners, board.values, strict=True))
+    want = [(name, sign * key, 1 + better[sign * key]) for key, name in truth]
+    path = f"/v1/leaderboards/{board.name}/rankings/{COLUMN}?limit={_PAGE}"
+    connection, got, next_cursor = Connection(port), [], ""
+    for _ in range(len(want) // _PAGE + 2):
+        page = await connection.must("GET", path + next_cursor)
+        got += [
+            (entry["owner"], entry["value"], entry["rank"] if entry["exact"] else None) for entry in page["entries"]
+        ]
+        if page["next"] is None:
+            break
+        next_cursor = f"&cursor={quoted(page['next'])}"
+    connection.close()
+    for place, (one, other) in enumerate(zip(got, want, strict=False), 1):
+        if one != other:
+            faults.note("walk", f"row {place}: {one}, truth {other}")
+    if len(got) != len(want):
+        faults.note("walk", f"{len(got)} entries, truth {len(want)}")
+
+
+async def check_board(port: int, board: RealBoard) -> Faults:
+    faults = Faults()
+    filled_s = await import_real(port, board)
+    begun = time.perf_counter()
+    methods = await check_ranks(port, board, faults)
+    await check_walk(port, board, faults)
+    entries, distinct = len(board.values), len(set(board.values))
+    print(
+        f"   {board.name} ({board.best}): {entries:,} entries, {distinct:,} values, imported in {filled_s:.1f} s,",
+        end=" ",
+    )
+    print(f"checked in {time.perf_counter() - begun:.1f} s, default answers by method {methods}", flush=True)
+    return faults
+
+
+def measure(data: Path, folder: Path) -> list[report.Bar]:
+    bars = []
+    with service(folder / "real.db") as server:
+        for name in REAL_BOARDS:
+            faults = asyncio.run(check_board(server.port, real_board(data, name)))
+            bars += [
+                report.Bar(f"{name}: exact ranks unlike competition ranking", faults.exact, 0, at_most=True),
+                report.Bar(f"{name}: default answers whose bracket misses the truth", faults.bracket, 0, at_most=True),
+                report.Bar(f"{name}: rows of the walk unlike the sorted file", faults.walk, 0, at_most=True),
+            ]
+    return bars
+
+
+def main() -> int:
+    options = parse(__doc__)
+    if options.data is None:
+        print(
+            "usage: python -m benchmarks.real_boards FOLDER (with "
+            + ", ".join(f"{name}.csv" for name in REAL_BOARDS)
+            + ")"
+        )
+        return 2
+    with workplace(options) as folder:
+        report.heading("real boards", folder)
+        return report.verdict(measure(options.data, folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""The rival: the service's busiest routes over a Redis sorted set, on the same aiohttp and uvloop.
+
+Rule kept: as good as such a shell reasonably is: redis-py's asyncio client with hiredis, the commands of one request
+in one pipeline, msgspec for JSON. It is asked for less than the service: no brackets, no versions, ranks by member
+inside a tie.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import msgspec
+import redis.asyncio
+import uvloop
+from aiohttp import web
+
+_encode = msgspec.json.Encoder().encode
+REDIS: web.AppKey[Any] = web.AppKey("redis", object)
+AROUND: web.AppKey[Any] = web.AppKey("around", object)
+# The rows around a member in one round trip instead of two.
+_AROUND = """
+local better = redis.call('ZREVRANK', KEYS[1], ARGV[1])
+local first = math.max(0, better - tonumber(ARGV[2]))
+local rows = redis.call('ZREVRANGE', KEYS[1], first, better + tonumber(ARGV[3]), 'WITHSCORES')
+return {better, redis.call('ZCARD', KEYS[1]), rows}
+"""
+
+
+class _Post(msgspec.Struct):
+    owner: str
+    stats: dict[str, int]
+
+
+class _Posts(msgspec.Struct):
+    owner: str | None = None
+    stats: dict[str, int] | None = None
+    posts: list[_Post] | None = None
+
+
+_decode_posts = msgspec.json.Decoder(_Posts).decode
+
+
+def _json(body: object, status: int = 200) -> web.Response:
+    return web.Response(body=_encode(body), status=status, content_type="application/json")
+
+
+def _entries(first_rank: int, rows: list[tuple[bytes, float]], column: str) -> list[dict[str, object]]:
+    return [
+        {"rank": rank, "owner": member.decode(), "value": int(score), "stats": {column: int(score)}}
+        for rank, (member, score) in enumerate(rows, first_rank)
+    ]
+
+
+async def positions(request: web.Request) -> web.Response:
+    board, owner, column = request.match_info["board"], request.match_info["owner"], "xp"
+    key = f"{board}:{column}"
+    pipe = request.app[REDIS].pipeline(transaction=False)
+    score, better, total = await pipe.zscore(key, owner).zrevrank(key, owner).zcard(key).execute()
+    if better is None:
+        return _json({"code": "unknown_owner"}, 404)
+    percentile = 100 * (total - better - 1) / (total - 1) if total > 1 else 100
+    position = {
+        "column": column,
+        "value": int(score),
+        "rank": better + 1,
+        "total": total,
+        "percentile": round(percentile, 3),
+    }
+    return _json({"owner": owner, "positions": [position]})
+
+
+async def around(request: web.Request) -> web.Response:
+    column, before, after = request.query["column"], int(request.query["better"]), int(request.query["worse"])
+    key = f"{request.match_info['board']}:{column}"
+    client = request.app[REDIS]
+    owner = request.match_info["owner"]
+    if "script" in request.query:
+        better, total, flat = await request.app[AROUND](keys=[key], args=[owner, before, after])
+        rows = list(zip(flat[::2], map(float, flat[1::2]), strict=True))
+        first = max(0, better - before)
+    else:
+        # Where to read depends on the rank: two round trips, each with all that can go in it.
+        better, total = await client.pipeline(transaction=False).zrevrank(key, owner).zcard(key).execute()
+        if better is None:
+            return _json({"code": "unknown_owner"}, 404)
+        first = max(0, better - before)
+        rows = await client.zrevrange(key, first, better + after, withscores=True)
+    return _json({"column": column, "total": total, "entries": _entries(first + 1, rows, column)})
+
+
+async def page(request: web.Request) -> web.Response:
+    column, limit = request.match_info["column"], int(request.query["limit"])
+    key = f"{request.match_info['board']}:{column}"
+    pipe = request.app[REDIS].pipeline(transaction=False)
+    rows, total = await pipe.zrevrange(key, 0, limit - 1, withscores=True).zcard(key).execute()
+    return _json({"column": column, "total": total, "entries": _entries(1, rows, column)})
+
+
+async def post(request: web.Request) -> web.Response:
+    body = _decode_posts(await request.read())
+    posts = body.posts
+    if posts is None:
+        assert body.owner is not None and body.stats is not None, "neither a post nor posts"
+        posts = [_Post(body.owner, body.stats)]
+    scores = iter(await _increments(request.app[REDIS], request.match_info["board"], posts))
+    results = [
+        {"owner": one.owner, "status": "applied", "stats": {column: int(next(scores)) for column in one.stats}}
+        for one in posts
+    ]
+    return _json({"results": results})
+
+
+async def _increments(client: Any, board: str, posts: list[_Post]) -> list[float]:
+    changes = [(f"{board}:{column}", more, one.owner) for one in posts for column, more in one.stats.items()]
+    if len(changes) == 1:  # a pipeline of one costs more than the command
+        return [await client.zincrby(*changes[0])]
+    pipe = client.pipeline(transaction=False)
+    for change in changes:
+        pipe.zincrby(*change)
+    scores: list[float] = await pipe.execute()
+    return scores
+
+
+async def ready(request: web.Request) -> web.Response:
+    await request.app[REDIS].ping()
+    return _json({"status": "ready"})
+
+
+def main(port: int, redis_port: int) -> None:
+    async def connect(app: web.Application) -> None:
+        app[REDIS] = redis.asyncio.Redis(host="127.0.0.1", port=redis_port)
+        app[AROUND] = app[REDIS].register_script(_AROUND)
+
+    app = web.Application(client_max_size=8 * 2**20)
+    app.on_startup.append(connect)
+    board = "/v1/leaderboards/{board}"
+    app.router.add_get(board + "/entries/{owner}/positions", positions)
+    app.router.add_get(board + "/entries/{owner}/around", around)
+    app.router.add_get(board + "/rankings/{column}", page)
+    app.router.add_post(board + "/posts", post)
+    app.router.add_get("/readyz", ready)
+    web.run_app(app, host="127.0.0.1", port=port, access_log=None, print=None, loop=uvloop.new_event_loop())
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

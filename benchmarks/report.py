@@ -1,0 +1,128 @@
+"""What every benchmark prints: the machine, the figures and whether the bars are met, in one form.
+
+Rule kept: a figure never stands without the machine, the size and the baseline that it was measured with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import platform
+import sqlite3
+import statistics
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_SYNCS = 100
+_LIBRARIES = ("aiohttp", "uvloop", "aiosqlite", "msgspec", "redis", "hiredis")
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One promise of the project: `measured` must be at least (or, with `at_most`, at most) `target`.
+
+    `target` None: the figure is reported only.
+    """
+
+    name: str
+    measured: float
+    target: float | None
+    unit: str = ""
+    at_most: bool = False
+
+    @property
+    def met(self) -> bool:
+        if self.target is None:
+            return True
+        return self.measured <= self.target if self.at_most else self.measured >= self.target
+
+    def line(self) -> str:
+        if self.target is None:
+            return f"reported    {self.name}: {_plain(self.measured)}{self.unit}"
+        sign = "<=" if self.at_most else ">="
+        verdict = "met       " if self.met else "FELL SHORT"
+        return (
+            f"{verdict}  {self.name}: {_plain(self.measured)}{self.unit} (bar: {sign} {_plain(self.target)}{self.unit})"
+        )
+
+
+def _plain(number: float) -> str:
+    if number == int(number) or abs(number) >= 1000:
+        return f"{number:,.0f}"
+    return f"{number:.1f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
+def heading(title: str, folder: Path) -> None:
+    """Print the title and the facts of the machine that any reader of the figures needs."""
+    print(f"\n== {title}")
+    for line in machine_facts(folder):
+        print(f"   {line}")
+
+
+def machine_facts(folder: Path) -> list[str]:
+    """Processor, memory, disk (file system, time of a durable 4 KiB append in `folder`), versions, load average."""
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    load_1m, _, _ = os.getloadavg()
+    libraries = []
+    for name in _LIBRARIES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            libraries.append(f"{name} {importlib.metadata.version(name)}")
+    cores = len(os.sched_getaffinity(0))
+    return [
+        f"{_processor()}, {cores} cores, {memory_gib:.0f} GiB, Linux {platform.release()}, load {load_1m:.2f}",
+        f"{_file_system(folder)}, durable 4 KiB append {_sync_ms(folder):.2f} ms (median of {_SYNCS})",
+        f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, " + ", ".join(libraries),
+    ]
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _file_system(folder: Path) -> str:
+    found = subprocess.run(["df", "--output=fstype", str(folder)], capture_output=True, text=True, check=False)
+    kind = found.stdout.split()[-1] if found.stdout.split() else "unknown file system"
+    return f"{kind} (in memory: figures of durable writes mean nothing)" if kind in ("tmpfs", "ramfs") else kind
+
+
+def _sync_ms(folder: Path) -> float:
+    path = folder / "sync-probe"
+    took_s = []
+    try:
+        with path.open("wb", buffering=0) as file:
+            for _ in range(_SYNCS):
+                begun = time.perf_counter()
+                file.write(b"\0" * 4096)
+                os.fdatasync(file.fileno())
+                took_s.append(time.perf_counter() - begun)
+    finally:
+        path.unlink(missing_ok=True)
+    return 1000 * statistics.median(took_s)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str | float]]) -> None:
+    """Print rows under their column names: text to the left, numbers to the right."""
+    cells = [[cell if isinstance(cell, str) else _plain(cell) for cell in row] for row in rows]
+    widths = [max(len(line[i]) for line in [list(columns), *cells]) for i in range(len(columns))]
+    print()
+    for line in [list(columns), *cells]:
+        print(
+            "   "
+            + line[0].ljust(widths[0])
+            + "".join("  " + c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))
+        )
+
+
+def verdict(bars: Sequence[Bar]) -> int:
+    """Print the bars; 0 when all are met, else 1 (the exit status)."""
+    print()
+    for bar in bars:
+        print(f"   {bar.line()}", flush=True)
+    return 0 if all(bar.met for bar in bars) else 1

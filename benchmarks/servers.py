@@ -1,0 +1,187 @@
+"""The processes that are measured, as context managers: the service, the hello-world route, the rivals.
+
+Rule kept: whatever was started is ended when its block is left, on a loopback port of its own, in a process group of
+its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from benchmarks.client import HOST, call_once
+
+PROJECT = Path(__file__).resolve().parent.parent
+_READY_S = 60.0
+_STOP_S = 40.0
+
+
+class ServerFailed(Exception):
+    """A server did not start, or ended on its own; the message ends with the last lines of its log."""
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def needs_program(program: str, package: str) -> str:
+    """The path of `program`, from Debian's `package` where it is missing. Raises ServerFailed when it can't be had."""
+    found = shutil.which(program)
+    if found is None:
+        print(f"   {program} is missing: installing Debian's {package}", flush=True)
+        command = ["apt-get", "install", "-y", "-q", "--no-install-recommends", package]
+        with contextlib.suppress(OSError):
+            quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+            subprocess.run(command, env=quiet, stdout=subprocess.DEVNULL, check=False, timeout=600)
+        found = shutil.which(program)
+    if found is None:
+        raise ServerFailed(f"{program} is needed: apt-get install {package}")
+    return found
+
+
+class Server:
+    """One subprocess that answers HTTP (or, without `ready_path`, only accepts connections) on a loopback port.
+
+    `port` chosen when 0. Entering waits until it answers; raises ServerFailed when it does not within a minute.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        *,
+        port: int,
+        ready_path: str | None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.port = port
+        self.spawned_at = 0.0
+        self._command = list(command)
+        self._folder = folder
+        self._ready_path = ready_path
+        self._environment = {**os.environ, "PYTHONPATH": str(PROJECT), **(environment or {})}
+        self._log = folder / f"log-{port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    def spawn(self) -> None:
+        """Start the process without waiting for an answer."""
+        with self._log.open("ab") as log:
+            self.spawned_at = time.perf_counter()
+            self._process = subprocess.Popen(
+                self._command, cwd=self._folder, env=self._environment, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def wait_ready(self, *, poll_s: float = 0.02) -> None:
+        """Return once it answers. Raises ServerFailed when it ended or a minute has passed."""
+        assert self._process is not None, "spawn comes first"
+        until = time.monotonic() + _READY_S
+        while time.monotonic() < until:
+            if self._process.poll() is not None:
+                raise ServerFailed(f"{self._command[0]} ended with {self._process.returncode}: {self.log_end()}")
+            with contextlib.suppress(OSError):
+                if self._answers():
+                    return
+            time.sleep(poll_s)
+        raise ServerFailed(f"{self._command[0]} did not answer: {self.log_end()}")
+
+    def _answers(self) -> bool:
+        if self._ready_path is None:
+            with socket.create_connection((HOST, self.port), timeout=1.0):
+                return True
+        status, _ = call_once(self.port, "GET", self._ready_path)
+        return status == 200
+
+    def log_end(self) -> str:
+        return self._log.read_text(errors="replace")[-600:] if self._log.exists() else ""
+
+    def end(self, signal_number: int = signal.SIGTERM) -> int | None:
+        """Signal the process group and wait, killing it when that takes too long. Exit status; None: never started."""
+        if self._process is None:
+            return None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal_number)
+        try:
+            return self._process.wait(timeout=_STOP_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            return self._process.wait()
+
+    def resident_mib(self) -> float:
+        """Resident memory of the process, in MiB (page cache of its files not included)."""
+        assert self._process is not None, "spawn comes first"
+        for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+        return 0.0
+
+    def __enter__(self) -> Self:
+        self.spawn()
+        try:
+            self.wait_ready()
+        except BaseException:
+            self.end(signal.SIGKILL)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end(signal.SIGKILL if kind else signal.SIGTERM)
+
+
+def service(
+    store: Path, *, jobs: str = "embedded", environment: Mapping[str, str] | None = None, port: int | None = None
+) -> Server:
+    """`rankcurve serve` on the SQLite file `store`."""
+    port = port or free_port()
+    command = [*rankcurve(), "serve", "--host", HOST, "--port", str(port)]
+    command += ["--store", f"sqlite:///{store.resolve()}", "--jobs", jobs]
+    return Server(command, store.resolve().parent, port=port, ready_path="/readyz", environment=environment)
+
+
+def rankcurve() -> list[str]:
+    """The command line of this environment: the console script, or its entry point where that is not installed."""
+    script = Path(sys.executable).with_name("rankcurve")
+    return [str(script)] if script.exists() else [sys.executable, "-c", "from service.cli import main; main()"]
+
+
+def hello(folder: Path) -> Server:
+    """The hello-world route of the same aiohttp and uvloop: the most that the shell alone can do."""
+    port = free_port()
+    return Server([sys.executable, "-m", "benchmarks.hello", str(port)], folder, port=port, ready_path="/hello")
+
+
+def redis_shell(folder: Path, redis_port: int) -> Server:
+    """The same routes as the service's over a Redis sorted set."""
+    port = free_port()
+    command = [sys.executable, "-m", "benchmarks.redis_shell", str(port), str(redis_port)]
+    return Server(command, folder, port=port, ready_path="/readyz")
+
+
+def redis(folder: Path) -> Server:
+    """A redis-server that is as durable as the service: append only file, synced before each answer, no snapshots."""
+    port = free_port()
+    program = needs_program("redis-server", "redis-server")
+    # Rewriting the file in a run would fork a gigabyte in the middle of it: off, in Redis' favour.
+    settings = {"port": str(port), "bind": HOST, "dir": str(folder), "appendonly": "yes", "appendfsync": "always"}
+    settings |= {"save": "", "auto-aof-rewrite-percentage": "0", "daemonize": "no", "protected-mode": "yes"}
+    command = [program, *(word for name, value in settings.items() for word in (f"--{name}", value))]
+    return Server(command, folder, port=port, ready_path=None)

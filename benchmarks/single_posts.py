@@ -1,0 +1,54 @@
+"""Single posts from 64 concurrent clients: with posts grouped, with one transaction a post, and a hello-world route.
+
+Rule kept: every post changes a random owner's value and is durable when answered; both services start from copies of
+one store.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from benchmarks import load, report
+from benchmarks.boards import BOARD, COLUMN, copy_store, filled_store
+from benchmarks.options import Options, parse, workplace
+from benchmarks.servers import hello, service
+
+CLIENTS = 64
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    store = filled_store(options, folder, rows=options.rows)
+    twin = folder / "ungrouped.db"
+    copy_store(store, twin)
+    ungrouped = {"RANKCURVE_GROUPING": "false"}
+    with service(store) as server, service(twin, environment=ungrouped) as plain, hello(folder) as baseline:
+        path = f"/v1/leaderboards/{BOARD}/posts"
+        targets = {
+            "posts, grouped": load.Target(server.url, path, column=COLUMN, rows=options.rows),
+            "posts, grouping off": load.Target(plain.url, path, column=COLUMN, rows=options.rows),
+            "hello": load.Target(baseline.url, "/hello"),
+        }
+        contestants = {
+            name: load.by_wrk(target, connections=CLIENTS, seconds=options.seconds) for name, target in targets.items()
+        }
+        figures = load.alternate(contestants, rounds=options.rounds)
+    report.table(load.COLUMNS, [load.row(name, found) for name, found in figures.items()])
+    grouped = figures["posts, grouped"]
+    return [
+        report.Bar(
+            f"single posts / grouping off, {CLIENTS} clients", load.ratio(grouped, figures["posts, grouping off"]), 3.0
+        ),
+        report.Bar(f"single posts / hello-world, {CLIENTS} clients", load.ratio(grouped, figures["hello"]), 0.2),
+    ]
+
+
+def main() -> int:
+    options = parse(__doc__)
+    with workplace(options) as folder:
+        report.heading(f"single posts: {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s", folder)
+        return report.verdict(measure(options, folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

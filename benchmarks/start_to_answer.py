@@ -1,0 +1,123 @@
+"""From the start of the process to the first answers while no curve exists: never a 5xx, never a rank 0, exact ranks.
+
+Rule kept: requests begin before the service is ready, and every answer is compared with the truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+import time
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.boards import BOARD, COLUMN, fill, owner, spec, values
+from benchmarks.client import Connection
+from benchmarks.options import Options, parse, workplace
+from benchmarks.servers import Server, service
+
+_CLIENTS = 8
+_KEY = f"/v1/leaderboards/{BOARD}"
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the clients met from the moment the process was started."""
+
+    first_s: float = 0.0
+    answers: int = 0
+    failed: int = 0
+    wrong: int = 0
+    estimated: int = 0
+    methods: dict[str, int] = field(default_factory=dict)
+
+
+async def client(
+    server: Server, numbers: list[int], ascending: list[int], seen: Seen, *, seed: int, until: float
+) -> None:
+    """Ask for random owners' positions until a time; a connection refused before the first answer is no failure."""
+    connection, rng = Connection(server.port), random.Random(seed)
+    while time.perf_counter() < until:
+        index = rng.randrange(len(numbers))
+        try:
+            status, _ = found = await connection.call("GET", f"{_KEY}/entries/{owner(index)}/positions")
+        except (OSError, EOFError):
+            seen.failed += seen.answers > 0
+            await asyncio.sleep(0.005)
+            continue
+        seen.first_s = seen.first_s or time.perf_counter() - server.spawned_at
+        seen.answers += 1
+        if status != 200:
+            seen.failed += 1
+            continue
+        count(found[1], 1 + len(numbers) - bisect_right(ascending, numbers[index]), seen)
+    connection.close()
+
+
+def count(answer: bytes, rank: int, seen: Seen) -> None:
+    """Add one answer to what was seen."""
+    position = json.loads(answer)["positions"][0]
+    seen.methods[position["method"]] = seen.methods.get(position["method"], 0) + 1
+    seen.wrong += not (1 <= position["low"] <= rank <= position["high"] and position["rank"] >= 1)
+    if position["method"] == "count":
+        seen.wrong += not (position["exact"] and position["rank"] == rank)
+    else:
+        seen.estimated += 1
+
+
+async def hammer(server: Server, numbers: list[int], seconds: float) -> Seen:
+    seen, ascending = Seen(), sorted(numbers)
+    server.spawn()
+    until = time.perf_counter() + seconds
+    async with asyncio.TaskGroup() as group:
+        for seed in range(_CLIENTS):
+            group.create_task(client(server, numbers, ascending, seen, seed=seed, until=until))
+    return seen
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    store, numbers = folder / "start.db", values(options.rows)
+    with service(store, jobs="none") as server:
+        owners = [owner(index) for index in range(options.rows)]
+        asyncio.run(fill(server.port, BOARD, owners=owners, named={COLUMN: numbers}, body=spec([COLUMN])))
+    runs: dict[str, Seen] = {}
+    for name, jobs in (
+        ("no curve, no jobs", "none"),
+        ("no curve, jobs running", "embedded"),
+        ("curve from before", "embedded"),
+    ):
+        server = service(store, jobs=jobs)
+        try:
+            runs[name] = asyncio.run(hammer(server, numbers, options.seconds))
+        finally:
+            server.end()
+    rows = [
+        (name, 1000 * seen.first_s, seen.answers, seen.failed, seen.wrong, str(seen.methods))
+        for name, seen in runs.items()
+    ]
+    report.table(("start", "first answer ms", "answers", "failed", "wrong", "methods"), rows)
+    bare = runs["no curve, no jobs"]
+    return [
+        report.Bar("answers that failed", sum(seen.failed for seen in runs.values()), 0, at_most=True),
+        report.Bar(
+            "answers with a rank of 0 or an untrue bracket", sum(seen.wrong for seen in runs.values()), 0, at_most=True
+        ),
+        report.Bar("answers not counted while there is no curve", bare.estimated, 0, at_most=True),
+        report.Bar("answers with no curve", bare.answers, 1),
+        report.Bar("start to first answer", 1000 * bare.first_s, None, " ms"),
+    ]
+
+
+def main() -> int:
+    options = parse(__doc__, rows=100_000)
+    with workplace(options) as folder:
+        report.heading(f"start to first answer: {options.rows:,} rows, {options.seconds:g} s each", folder)
+        return report.verdict(measure(options, folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
