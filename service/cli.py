@@ -1,0 +1,59 @@
+"""The command `rankcurve`: one application made of the commands in `service.commands`.
+
+The rule: nothing but names and order stands here, so that `rankcurve --help` is this file read aloud.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from service.commands.boards import board_app
+from service.commands.configuration import show_config
+from service.commands.exporting import export
+from service.commands.importing import import_csv
+from service.commands.keys import keys_app
+from service.commands.ranks import rank, top
+from service.commands.refreshing import refresh
+from service.commands.serving import serve
+
+app = typer.Typer(
+    name="rankcurve",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Leaderboards in SQL, with ranks from a curve and the bracket that the true rank lies in.
+
+    Start one, and in another terminal give it a season:
+
+        rankcurve serve
+
+        rankcurve board create season -c xp:sum:high
+        rankcurve import season players.csv --owner-column id --column xp=score
+        rankcurve refresh season
+        rankcurve top season xp
+        rankcurve rank season 1070385706236341127
+
+    Exit codes: 0 done, 1 failed, 2 asked wrongly.""",
+)
+
+RUN, DATA, READ = "Run a service", "Boards and data", "Read"
+
+app.command("serve", rich_help_panel=RUN)(serve)
+app.command("config", rich_help_panel=RUN)(show_config)
+app.add_typer(keys_app, name="keys", rich_help_panel=RUN)
+app.add_typer(board_app, name="board", rich_help_panel=DATA)
+app.command("import", rich_help_panel=DATA)(import_csv)
+app.command("export", rich_help_panel=DATA)(export)
+app.command("refresh", rich_help_panel=DATA)(refresh)
+app.command("top", rich_help_panel=READ)(top)
+app.command("rank", rich_help_panel=READ)(rank)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app(prog_name="rankcurve")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""The answers of a service as the command line reads them: looser than `service.answers`, on purpose.
+
+The rule: only what a command uses is named and anything else is passed over, so that an older command line keeps working
+against a newer service. Untyped decimals arrive as `decimal.Decimal`, every digit kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+def one_line(text: str) -> str:
+    """`text` without anything a terminal would act upon: owners and details come from strangers."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+class FieldProblem(msgspec.Struct, frozen=True):
+    """One place in the request that the service points at."""
+
+    pointer: str = ""
+    detail: str = ""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """An RFC 9457 body, as far as a person needs it."""
+
+    title: str = ""
+    detail: str = ""
+    code: str = ""
+    errors: list[FieldProblem] = []
+
+    def line(self) -> str:
+        """Code, detail and the first pointers on one line without control characters."""
+        text = f"{self.code or 'error'}: {self.detail or self.title or 'no detail given'}"
+        shown = [f"{error.pointer or '/'} {error.detail}".strip() for error in self.errors[:3]]
+        more = len(self.errors) - len(shown)
+        if shown:
+            text += f" ({'; '.join(shown)}{f'; and {more} more' if more > 0 else ''})"
+        return one_line(text)
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a board's spec; `ranked` is what the wire calls `sorted`."""
+
+    name: str
+    ranked: bool = msgspec.field(name="sorted", default=False)
+    merge: str = ""
+    best: str = "high"
+    scale: int = 0
+    type: str = "decimal"
+
+
+class Board(msgspec.Struct, frozen=True):
+    """What the commands need of a board document; the rest of it is shown as it came."""
+
+    columns: list[Column]
+    ties: str = "shared"
+    entries: int | None = None
+
+    def ranked_columns(self) -> list[str]:
+        """Names of the ranked columns, in the order of the spec."""
+        return [column.name for column in self.columns if column.ranked]
+
+
+class BoardList(msgspec.Struct, frozen=True):
+    leaderboards: list[dict[str, Any]]
+    next: str | None = None
+
+
+class PostResult(msgspec.Struct, frozen=True):
+    """What became of one post; `error` where it was rejected."""
+
+    status: str
+    owner: str = ""
+    error: Problem | None = None
+
+
+class PostResults(msgspec.Struct, frozen=True):
+    results: list[PostResult]
+
+
+class RankedEntry(msgspec.Struct, frozen=True):
+    """One row of a page. Decimals in `value` and `stats` are exact (`decimal.Decimal`)."""
+
+    owner: str
+    rank: int
+    value: Any = None
+    exact: bool = True
+    updated_at: str = ""
+    stats: dict[str, Any] = {}
+
+
+class Page(msgspec.Struct, frozen=True):
+    entries: list[RankedEntry]
+    total: int | None = None
+    next: str | None = None
+
+
+class Position(msgspec.Struct, frozen=True):
+    """A rank with its bracket; `rank` is None where the owner has no value in the column."""
+
+    column: str
+    value: Any = None
+    rank: int | None = None
+    low: int | None = None
+    high: int | None = None
+    exact: bool = False
+    method: str = ""
+    total: int | None = None
+    percentile: Any = None
+    as_of: str | None = None
+
+
+class Positions(msgspec.Struct, frozen=True):
+    positions: list[Position]
+
+
+class RefreshDone(msgspec.Struct, frozen=True):
+    """A curve that was just fitted; `seconds` is what fitting it took."""
+
+    column: str = ""
+    method: str = ""
+    total: int = 0
+    as_of: str = ""
+    seconds: float = 0.0
+    certificate: float | None = None

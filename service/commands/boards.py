@@ -1,0 +1,186 @@
+"""`rankcurve board …`: create, list, show and delete leaderboards.
+
+The rule: the service judges a spec; this module only turns words into one, and refuses what it could not have meant.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from service.client import ServiceClient
+from service.commands.tables import show_json, show_table
+from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, talk
+
+MERGES = ("sum", "max", "min", "last")
+BESTS = ("high", "low")
+COLUMN_WORDS = "NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
+LISTED_MAX = 100_000
+
+ColumnsOption = Annotated[
+    list[str] | None,
+    typer.Option("--column", "-c", metavar="SPEC", help="A column like xp:sum:high, repeatable: see above."),
+]
+SpecOption = Annotated[
+    Path | None,
+    typer.Option(exists=True, dir_okay=False, help="The spec as a JSON file, instead of --column and --ties."),
+]
+TiesOption = Annotated[
+    str | None, typer.Option(help="shared: equal values share a rank; earliest: reached first ranks better.")
+]
+
+board_app = typer.Typer(
+    rich_markup_mode="markdown", no_args_is_help=True, help="Create, list, show and delete leaderboards."
+)
+
+
+def parse_column(text: str) -> dict[str, object]:
+    """A column spec from `xp:sum:high` or `lap:min:low:scale=3:max=86400`. Raises typer.BadParameter."""
+    name, *words = text.split(":")
+    spec: dict[str, object] = {"name": name, "sorted": True}
+    for word in words:
+        option, equals, number = word.partition("=")
+        if word in MERGES:
+            field, value = "merge", word
+        elif word in BESTS:
+            field, value = "best", word
+        elif word == "text":
+            field, value = "type", word
+        elif word == "unsorted":
+            spec["sorted"] = False
+            continue
+        elif equals and option in ("scale", "min", "max"):
+            spec[option] = parse_number(option, number)
+            continue
+        else:
+            raise typer.BadParameter(f"{word!r} in {text!r} is not part of {COLUMN_WORDS}")
+        if field in spec:
+            raise typer.BadParameter(f"{text!r} gives {field} twice")
+        spec[field] = value
+    if spec.get("type") == "text":
+        spec["sorted"] = False  # text is stored beside the ranked columns, never ranked
+    if not name or "merge" not in spec:
+        raise typer.BadParameter(f"{text!r} needs a name and one of {', '.join(MERGES)}: {COLUMN_WORDS}")
+    return spec
+
+
+def parse_number(option: str, text: str) -> object:
+    """A whole number, or a decimal kept as written, so that no digit is lost on the way."""
+    sign, digits = text[:1] == "-", text.removeprefix("-")
+    whole, _, fraction = digits.partition(".")
+    whole_number = "." not in digits
+    well_formed = len(text) <= 32 and digits.isascii() and whole.isdecimal() and (whole_number or fraction.isdecimal())
+    if not well_formed or (option == "scale" and (sign or not whole_number)):
+        raise typer.BadParameter(f"{option}={text} is not a number that {option} can have")
+    return int(text) if whole_number else text
+
+
+@board_app.command(
+    "create",
+)
+def create(
+    board: BoardArgument,
+    column: ColumnsOption = None,
+    spec: SpecOption = None,
+    ties: TiesOption = None,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Create a leaderboard, or confirm that it is as asked for.
+
+    Running it again is harmless. New columns can be added to a live board; whatever would reinterpret stored values
+    is refused. A column is written as
+
+        NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]
+
+    and is ranked unless `unsorted` or `text`. `sum` adds up, `max` and `min` keep the best or least, `last` replaces;
+    `high` (default) or `low` says which values rank first; `scale` is the number of decimals.
+
+    Examples:
+
+        rankcurve board create season -c xp:sum:high -c best_lap:min:low:scale=3
+        rankcurve board create season --spec season.json
+    """
+    if (spec is None) == (not column):
+        raise typer.BadParameter("give either --column (repeatable) or --spec")
+    if ties not in (None, "shared", "earliest"):
+        raise typer.BadParameter("--ties is shared or earliest")
+    if spec is not None and ties is not None:
+        raise typer.BadParameter("--ties belongs into the file given with --spec")
+    wanted: dict[str, object] = read_spec(spec) if spec else {"columns": [parse_column(text) for text in column or []]}
+    if ties:
+        wanted["ties"] = ties
+
+    async def action(client: ServiceClient) -> None:
+        show_json(await client.put_board(board, wanted))
+
+    talk(Target(url, key), action)
+
+
+def read_spec(path: Path) -> dict[str, Any]:
+    """The JSON object in `path`. Raises typer.BadParameter."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
+        raise typer.BadParameter(f"{path}: {cause}") from cause
+
+
+@board_app.command("list")
+def list_boards(
+    prefix: Annotated[str, typer.Option(help="Only ids that start with this.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=LISTED_MAX, help="At most so many.")] = 1000,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """List leaderboards by id."""
+
+    async def action(client: ServiceClient) -> None:
+        documents = await client.boards(prefix, limit=limit)
+        if as_json:
+            show_json(documents)
+            return
+        show_table(
+            ("board", "columns", "entries", "created"),
+            [(doc.get("id"), columns_text(doc), doc.get("entries"), doc.get("created_at")) for doc in documents],
+            numeric=("entries",),
+        )
+
+    talk(Target(url, key), action)
+
+
+def columns_text(document: dict[str, Any]) -> str:
+    """`xp, lap, (shots)`: unranked columns in brackets."""
+    columns = document.get("columns") or []
+    return ", ".join(str(each.get("name")) if each.get("sorted") else f"({each.get('name')})" for each in columns)
+
+
+@board_app.command("show")
+def show(board: BoardArgument, url: UrlOption = DEFAULT_URL, key: KeyOption = None) -> None:
+    """Show a leaderboard's spec, its number of entries and the state of its curves, as JSON."""
+
+    async def action(client: ServiceClient) -> None:
+        show_json(await client.board_document(board))
+
+    talk(Target(url, key), action)
+
+
+@board_app.command("delete")
+def delete(
+    board: BoardArgument,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Delete a leaderboard with all its entries. There is no way back; asks first unless --yes."""
+    if not yes and not typer.confirm(f"Delete {board} with all its entries?"):
+        raise typer.Exit(1)
+
+    async def action(client: ServiceClient) -> None:
+        await client.delete_board(board)
+        typer.echo(f"deleted {board}", err=True)
+
+    talk(Target(url, key), action)

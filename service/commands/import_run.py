@@ -1,0 +1,176 @@
+"""Sending the batches of an import: several in flight, accounted for in the order of the file.
+
+The rule: the mark on disk never passes a line whose outcome is unknown. What was sent beyond it is sent again by the
+next run under the same post ids, so the service answers `duplicate` and nothing counts twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from service.client import Refused, ServiceClient
+from service.client_answers import PostResult, Problem
+from service.commands.import_lines import Batch, Mark, Post, Rejection
+
+# A request error refuses the whole request: halving finds the line that it is about.
+WHOLE_REQUEST_STATUSES = frozenset({400, 413, 422})
+RESUME_FORMAT = 1
+
+
+class Tally(msgspec.Struct):
+    """Lines by outcome."""
+
+    applied: int = 0
+    unchanged: int = 0
+    duplicate: int = 0
+    rejected: int = 0
+
+    def total(self) -> int:
+        return self.applied + self.unchanged + self.duplicate + self.rejected
+
+    def count(self, status: str) -> None:
+        """Count one line; a status of a later contract counts as applied, since it was not rejected."""
+        known = status if status in ("unchanged", "duplicate", "rejected") else "applied"
+        setattr(self, known, getattr(self, known) + 1)
+
+
+class ResumeState(msgspec.Struct):
+    """What the resume file holds."""
+
+    format: int
+    identity: str
+    board: str
+    url: str
+    offset: int
+    line: int
+    tally: Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Which import a resume file belongs to: another file, mapping, board or service starts from the top."""
+
+    identity: str
+    board: str
+    url: str
+
+
+class ResumeFile:
+    """The mark of an unfinished import, beside the CSV file. Losing it costs time, never correctness."""
+
+    def __init__(self, path: Path, source: Source) -> None:
+        self.path = path
+        self._source = source
+        self.writable = True
+
+    def load(self) -> ResumeState | None:
+        """The state of an unfinished run of this very import, or None."""
+        try:
+            state = msgspec.json.decode(self.path.read_bytes(), type=ResumeState)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+        same = (state.format, Source(state.identity, state.board, state.url)) == (RESUME_FORMAT, self._source)
+        return state if same and state.offset >= 0 and state.line >= 0 else None
+
+    def save(self, mark: Mark, tally: Tally) -> None:
+        """Replace the file as a whole; where it cannot be written, note that in `writable` and go on without."""
+        if not self.writable:
+            return
+        source = self._source
+        state = ResumeState(RESUME_FORMAT, source.identity, source.board, source.url, mark.offset, mark.line, tally)
+        partial = self.path.with_name(self.path.name + ".partial")
+        try:
+            partial.write_bytes(msgspec.json.encode(state))
+            os.replace(partial, self.path)
+        except OSError:
+            self.writable = False
+
+    def remove(self) -> None:
+        """The import is complete."""
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+
+class TooManyRejected(Exception):
+    """more lines were rejected than the import puts up with"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """Who is told what: each rejected line once, and each accounted batch with the mark after it."""
+
+    rejected: Callable[[Rejection], None]
+    accounted: Callable[[Mark, Tally], None]
+
+
+async def send_batches(
+    client: ServiceClient,
+    board: str,
+    batches: Iterator[Batch],
+    *,
+    tally: Tally,
+    reports: Reports,
+    concurrency: int,
+    rejected_max: int,
+) -> None:
+    """Send every batch, `concurrency` at a time, and account for them in order.
+
+    Raises ClientError where the service fails for good, TooManyRejected past `rejected_max`, UnusableFile as the
+    reader does.
+    """
+    flying: deque[tuple[Batch, asyncio.Task[list[PostResult]]]] = deque()
+    try:
+        more = True
+        while more or flying:
+            while more and len(flying) < concurrency:
+                batch = next(batches, None)
+                more = batch is not None
+                if batch is not None:
+                    flying.append((batch, asyncio.create_task(deliver(client, board, batch.posts))))
+            if flying:
+                batch, task = flying[0]
+                account(batch, await task, tally, reports)
+                flying.popleft()
+                if tally.rejected > rejected_max:
+                    raise TooManyRejected
+    finally:
+        for _, task in flying:
+            task.cancel()
+        await asyncio.gather(*(task for _, task in flying), return_exceptions=True)
+
+
+async def deliver(client: ServiceClient, board: str, posts: Sequence[Post]) -> list[PostResult]:
+    """Results in the order of `posts`. Of a request refused as a whole, only the posts at fault are rejected."""
+    if not posts:
+        return []
+    try:
+        return await client.post(board, posts)
+    except Refused as refusal:
+        if refusal.status not in WHOLE_REQUEST_STATUSES:
+            raise
+        if len(posts) == 1:
+            return [PostResult("rejected", error=refusal.problem)]
+    middle = len(posts) // 2
+    return await deliver(client, board, posts[:middle]) + await deliver(client, board, posts[middle:])
+
+
+def account(batch: Batch, results: list[PostResult], tally: Tally, reports: Reports) -> None:
+    """Count a batch, report its rejected lines in the order of the file, then its mark."""
+    rejected = list(batch.rejected)
+    for line, result in zip(batch.lines, results, strict=True):
+        if result.status == "rejected":
+            rejected.append(Rejection(line, (result.error or Problem(code="rejected")).line()))
+        else:
+            tally.count(result.status)
+    for rejection in sorted(rejected, key=lambda each: each.line):
+        tally.count("rejected")
+        reports.rejected(rejection)
+    reports.accounted(batch.end, tally)

@@ -1,0 +1,302 @@
+"""`rankcurve import`: a CSV file into a leaderboard, streaming and resumable.
+
+The rule: an import can be stopped, killed and run again at any time and counts every line once; the board must exist,
+because its spec decides what the numbers mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from service.client import ClientError, Patience, ServiceClient
+from service.client_answers import Board
+from service.commands.import_lines import (
+    Field,
+    Mark,
+    Plan,
+    Rejection,
+    UnusableFile,
+    file_digest,
+    import_identity,
+    read_batches,
+    read_headings,
+)
+from service.commands.import_run import Reports, ResumeFile, Source, Tally, TooManyRejected, send_batches
+from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Target, UrlOption, fail, talk
+
+CONCURRENCY_MAX = 64
+BATCH_POSTS_MAX = 10_000
+SHOWN_REJECTIONS_MAX = 20
+
+
+FileArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE.csv", exists=True, dir_okay=False, show_default=False, help="CSV in UTF-8, headings first."
+    ),
+]
+OwnerOption = Annotated[str, typer.Option(help="Heading of the column that holds the owner.", show_default=False)]
+MapOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        "-c",
+        metavar="BOARD=CSV",
+        help="Board column and the heading that feeds it, repeatable; xp means xp=xp. Default: all that share a name.",
+    ),
+]
+DelimiterOption = Annotated[str, typer.Option(help="What separates cells; `tab` for a tabulator.")]
+BatchOption = Annotated[int, typer.Option(min=1, max=BATCH_POSTS_MAX, help="Lines a request.")]
+ConcurrencyOption = Annotated[
+    int, typer.Option(min=1, max=CONCURRENCY_MAX, help="Requests at a time; one where order matters.")
+]
+RetriesOption = Annotated[
+    int, typer.Option(min=0, max=1000, help="Further attempts a request while the service is busy or away.")
+]
+RejectedMaxOption = Annotated[int, typer.Option(min=0, help="Stop past so many rejected lines.")]
+RejectsOption = Annotated[
+    Path | None, typer.Option(dir_okay=False, help="List every rejected line here, as CSV: line, reason.")
+]
+LabelOption = Annotated[
+    str, typer.Option(help="Count the same file once more on purpose: a new label makes new post ids.")
+]
+ResumeOption = Annotated[
+    Path | None, typer.Option(dir_okay=False, help="Where an unfinished import is noted. Default: beside FILE.csv.")
+]
+RestartOption = Annotated[bool, typer.Option("--restart", help="Start from the top, whatever was noted.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What was asked for on the command line."""
+
+    board: str
+    path: Path
+    owner_heading: str
+    columns: tuple[str, ...]
+    delimiter: str
+    label: str
+    batch: int
+    concurrency: int
+    rejected_max: int
+    rejects: Path | None
+    resume_path: Path
+    restart: bool
+
+
+def import_csv(
+    board: BoardArgument,
+    file: FileArgument,
+    owner_column: OwnerOption,
+    column: MapOption = None,
+    delimiter: DelimiterOption = ",",
+    batch: BatchOption = 1000,
+    concurrency: ConcurrencyOption = 4,
+    retries: RetriesOption = 20,
+    rejected_max: RejectedMaxOption = 1000,
+    rejects: RejectsOption = None,
+    label: LabelOption = "",
+    resume_file: ResumeOption = None,
+    restart: RestartOption = False,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Post every line of a CSV file to a leaderboard.
+
+    Each line is one post with an id made of the file and the line, so an import that was stopped is run again as it
+    was: it goes on where it ended, and no line counts twice. Rejected lines are listed with their numbers and the exit
+    code is 1; the others stand.
+
+    Batches go one at a time where their order matters: a mapped column merges by `last`, or the board breaks ties by
+    `earliest`.
+
+    The leaderboard must exist. Example:
+
+        rankcurve board create season --column xp:sum:high
+        rankcurve import season players.csv --owner-column id --column xp=score
+    """
+    job = Job(
+        board=board,
+        path=file,
+        owner_heading=owner_column,
+        columns=tuple(column or ()),
+        delimiter=parse_delimiter(delimiter),
+        label=label,
+        batch=batch,
+        concurrency=concurrency,
+        rejected_max=rejected_max,
+        rejects=rejects,
+        resume_path=resume_file or file.with_name(f"{file.name}.{board}.resume"),
+        restart=restart,
+    )
+    patience = Patience(attempts_max=retries + 1, reconnects=True)
+
+    async def action(client: ServiceClient) -> None:
+        try:
+            await run_import(client, job)
+        except UnusableFile as cause:
+            fail(str(cause))
+
+    talk(Target(url, key), action, patience)
+
+
+def parse_delimiter(text: str) -> str:
+    """One character that can separate cells. Raises typer.BadParameter."""
+    delimiter = "\t" if text in ("tab", "\\t") else text
+    if len(delimiter) != 1 or delimiter in '"\r\n\0':
+        raise typer.BadParameter("--delimiter is one character, or `tab`")
+    return delimiter
+
+
+async def run_import(client: ServiceClient, job: Job) -> None:
+    """The whole import; ends the command with exit code 1 where lines were rejected."""
+    board = await client.board(job.board)
+    fields = map_fields(board, job)
+    identity = import_identity(file_digest(job.path), job.owner_heading, fields, job.label)
+    plan = Plan(job.owner_heading, fields, job.delimiter, identity)
+    resume = ResumeFile(job.resume_path, Source(identity, job.board, client.url))
+    state = None if job.restart else resume.load()
+    start, tally = (Mark(state.offset, state.line), state.tally) if state else (Mark(), Tally())
+    done_before = tally.total()
+    if state:
+        typer.echo(f"going on after line {start.line:,} ({done_before:,} lines done before)", err=True)
+    concurrency = 1 if order_matters(board, fields) else job.concurrency
+    began_s = time.monotonic()
+    with reporting(job, resume, start) as reports:
+        try:
+            batches = read_batches(job.path, plan, start, batch_posts_max=job.batch)
+            await send_batches(
+                client,
+                job.board,
+                batches,
+                tally=tally,
+                reports=reports,
+                concurrency=concurrency,
+                rejected_max=job.rejected_max,
+            )
+        except TooManyRejected:
+            fail(
+                f"stopped: {tally.rejected:,} lines rejected (--rejected-max {job.rejected_max}); is the mapping right?"
+            )
+        except ClientError:
+            typer.echo("stopped; run the same command again to go on where it ended", err=True)
+            raise
+    resume.remove()
+    typer.echo(summary(tally, lines=tally.total() - done_before, seconds=time.monotonic() - began_s))
+    if tally.rejected:
+        raise typer.Exit(1)
+
+
+def map_fields(board: Board, job: Job) -> tuple[Field, ...]:
+    """The columns to feed, with their headings. Raises UnusableFile where file, board and mapping disagree."""
+    headings = read_headings(job.path, job.delimiter)
+    columns = {each.name: each for each in board.columns}
+    shared = [name for name in columns if name in headings and name != job.owner_heading]
+    pairs = [(name, heading or name) for name, _, heading in (text.partition("=") for text in job.columns or shared)]
+    if not pairs:
+        known = ", ".join(columns)
+        raise UnusableFile(f"no heading is a column of {job.board} ({known}): map them with --column BOARD=CSV")
+    for name, _ in pairs:
+        if name not in columns:
+            raise UnusableFile(f"{job.board} has no column {name!r}; it has {', '.join(columns)}")
+        if [each for each, _ in pairs].count(name) > 1:
+            raise UnusableFile(f"column {name} is mapped twice")
+    for heading in (job.owner_heading, *(heading for _, heading in pairs)):
+        if headings.count(heading) != 1:
+            what = "no" if heading not in headings else "more than one"
+            raise UnusableFile(f"{job.path} has {what} heading {heading!r}; it has {', '.join(headings)}")
+    return tuple(Field(name, heading, text=columns[name].type == "text") for name, heading in pairs)
+
+
+def order_matters(board: Board, fields: tuple[Field, ...]) -> bool:
+    """Whether the outcome depends on which of two batches arrives first."""
+    mapped = {each.column for each in fields}
+    return board.ties == "earliest" or any(each.merge == "last" for each in board.columns if each.name in mapped)
+
+
+@contextlib.contextmanager
+def reporting(job: Job, resume: ResumeFile, start: Mark) -> Iterator[Reports]:
+    """A progress bar on a terminal, rejected lines on stderr and in the file asked for, the mark after each batch."""
+    screen = Console(stderr=True, highlight=False)
+    shown = 0
+    with contextlib.ExitStack() as stack:
+        rejects = stack.enter_context(RejectsFile(job.rejects, go_on=start.line > 0)) if job.rejects else None
+        bar = stack.enter_context(progress_bar(screen))
+        size = job.path.stat().st_size
+        task = bar.add_task(f"import {job.board}", total=size, completed=start.offset, lines=start.line)
+
+        def rejected(rejection: Rejection) -> None:
+            nonlocal shown
+            shown += 1
+            if rejects:
+                rejects.write(rejection)
+            if shown <= SHOWN_REJECTIONS_MAX:
+                screen.print(f"line {rejection.line}: {rejection.reason}", markup=False, soft_wrap=True)
+            elif shown == SHOWN_REJECTIONS_MAX + 1:
+                screen.print("more lines were rejected; --rejects FILE lists them all", markup=False)
+
+        def accounted(mark: Mark, tally: Tally) -> None:
+            could_write = resume.writable
+            if rejects:
+                rejects.flush()  # before the mark passes these lines
+            resume.save(mark, tally)
+            if could_write and not resume.writable:
+                screen.print(f"note: cannot write {resume.path}: a second run would start at the top", markup=False)
+            bar.update(task, completed=mark.offset, lines=mark.line)
+
+        yield Reports(rejected, accounted)
+
+
+def progress_bar(screen: Console) -> Progress:
+    """Bytes done and lines read; silent where stderr is no terminal."""
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[lines]:,} lines"),
+        TimeRemainingColumn(),
+        console=screen,
+        disable=not screen.is_terminal,
+    )
+
+
+class RejectsFile:
+    """The rejected lines as CSV; a resumed import appends. Raises UnusableFile where it cannot be opened."""
+
+    def __init__(self, path: Path, *, go_on: bool) -> None:
+        try:
+            self._stream = path.open("a" if go_on else "w", encoding="utf-8", newline="")
+        except OSError as cause:
+            raise UnusableFile(f"{path}: {cause.strerror}") from cause
+        self._rows = csv.writer(self._stream, lineterminator="\n")
+        if self._stream.tell() == 0:
+            self._rows.writerow(("line", "reason"))
+
+    def __enter__(self) -> RejectsFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def write(self, rejection: Rejection) -> None:
+        self._rows.writerow((rejection.line, rejection.reason))
+
+
+def summary(tally: Tally, *, lines: int, seconds: float) -> str:
+    """One line: all outcomes so far, and the pace of this run."""
+    stood = f"{tally.applied:,} applied, {tally.unchanged:,} unchanged, {tally.duplicate:,} duplicate"
+    pace = f"{lines:,} in {seconds:.1f} s, {lines / max(seconds, 0.001):,.0f}/s"
+    return f"{tally.total():,} lines: {stood}, {tally.rejected:,} rejected ({pace})"

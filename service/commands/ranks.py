@@ -1,0 +1,123 @@
+"""`rankcurve top` and `rankcurve rank`: read a ranking from a terminal.
+
+The rule: an estimate is never shown without its bracket.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from service.client import PAGE_ENTRIES_MAX, ServiceClient
+from service.client_answers import Position
+from service.commands.tables import show_json, show_table
+from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, fail, talk
+
+
+class Mode(StrEnum):
+    """How a rank may be found."""
+
+    auto = "auto"
+    exact = "exact"
+    estimate = "estimate"
+
+
+ColumnArgument = Annotated[
+    str | None, typer.Argument(metavar="COLUMN", help="Ranked column; default: the board's first.", show_default=False)
+]
+OwnerArgument = Annotated[
+    str | None, typer.Argument(metavar="OWNER", help="Whose positions; leave out with --value.", show_default=False)
+]
+ColumnsOption = Annotated[
+    list[str] | None, typer.Option("--column", "-c", help="Ranked column, repeatable; default: all.")
+]
+ValuesOption = Annotated[
+    list[str] | None, typer.Option("--value", help="Rank of this value instead of an owner's, repeatable.")
+]
+
+
+async def ranked_column(client: ServiceClient, board: str, column: str | None) -> str:
+    """`column`, or the board's first ranked one. Ends the command where there is none."""
+    if column:
+        return column
+    ranked = (await client.board(board)).ranked_columns()
+    if not ranked:
+        fail(f"{board} has no ranked column")
+    return ranked[0]
+
+
+def top(
+    board: BoardArgument,
+    column: ColumnArgument = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=PAGE_ENTRIES_MAX, help="So many rows.")] = 10,
+    from_rank: Annotated[int, typer.Option(min=1, help="Start at this row instead of the first.")] = 1,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Show the best of a ranking, or any stretch of it."""
+
+    async def action(client: ServiceClient) -> None:
+        name = await ranked_column(client, board, column)
+        page = await client.page(board, name, limit=limit, from_rank=from_rank if from_rank > 1 else None)
+        if as_json:
+            show_json(page)
+            return
+        show_table(
+            ("rank", "owner", name, "updated"),
+            [(f"{'' if e.exact else '~'}{e.rank}", e.owner, e.value, e.updated_at) for e in page.entries],
+            numeric=("rank", name),
+        )
+
+    talk(Target(url, key), action)
+
+
+def rank(
+    board: BoardArgument,
+    owner: OwnerArgument = None,
+    column: ColumnsOption = None,
+    value: ValuesOption = None,
+    mode: Annotated[Mode, typer.Option(help="auto: counted near the top, from the curve elsewhere.")] = Mode.auto,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Show where an owner stands, or where a value would: the rank and the bracket that the true rank lies in."""
+    if (owner is None) == (not value):
+        raise typer.BadParameter("give either an OWNER or --value")
+    if value and column and len(column) > 1:
+        raise typer.BadParameter("--value goes with one --column")
+    if any("," in text for text in [*(value or []), *(column or [])]):
+        raise typer.BadParameter("repeat the option instead of separating by commas")
+
+    async def action(client: ServiceClient) -> None:
+        if owner is not None:
+            positions = await client.owner_positions(board, owner, column or [], mode=mode.value)
+        else:
+            name = await ranked_column(client, board, column[0] if column else None)
+            positions = await client.value_positions(board, name, value or [], mode=mode.value)
+        if as_json:
+            show_json(positions)
+        else:
+            show_positions(positions)
+
+    talk(Target(url, key), action)
+
+
+def show_positions(positions: list[Position]) -> None:
+    """One line a position; ranks between two bounds show both."""
+    headings = ("column", "value", "rank", "between", "of", "better than %", "method", "as of")
+    rows = [
+        (each.column, each.value, each.rank, bracket_text(each), each.total, each.percentile, each.method, each.as_of)
+        for each in positions
+    ]
+    show_table(headings, rows, numeric=("value", "rank", "of", "better than %"))
+
+
+def bracket_text(position: Position) -> str:
+    """`exact`, or `12301..12390`; nothing for a column without a value."""
+    if position.rank is None:
+        return "no value"
+    return "exact" if position.exact else f"{position.low}..{position.high}"

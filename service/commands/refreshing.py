@@ -1,0 +1,49 @@
+"""`rankcurve refresh`: have the job process fit curves now.
+
+The rule: the command only asks; a job does the work, and the answer comes when the new curve serves.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from service.client import Patience, ServiceClient
+from service.client_answers import RefreshDone
+from service.commands.tables import show_json, show_table
+from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, fail, talk
+
+REFRESH_TIMEOUT_S = 600.0
+
+ColumnsArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="COLUMN…", help="Ranked columns; default: all.", show_default=False)
+]
+
+
+def refresh(
+    board: BoardArgument,
+    column: ColumnsArgument = None,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Refresh the curves of a leaderboard now instead of on schedule (role `ops`)."""
+
+    async def action(client: ServiceClient) -> None:
+        names = column or (await client.board(board)).ranked_columns()
+        if not names:
+            fail(f"{board} has no ranked column")
+        done = [(name, await client.refresh(board, name)) for name in names]
+        if as_json:
+            show_json([curve for _, curve in done])
+        else:
+            show_refreshed(done)
+
+    talk(Target(url, key), action, Patience(timeout_s=REFRESH_TIMEOUT_S))
+
+
+def show_refreshed(done: list[tuple[str, RefreshDone]]) -> None:
+    """One line a curve."""
+    rows = [(name, curve.method, curve.total, f"{curve.seconds * 1000:.0f}", curve.as_of) for name, curve in done]
+    show_table(("column", "method", "entries", "ms", "as of"), rows, numeric=("entries", "ms"))

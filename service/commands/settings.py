@@ -1,0 +1,47 @@
+"""Settings for `serve`, `config` and `keys`: command line over environment over TOML over defaults.
+
+The rule: what is not given on the command line is not passed on, so that the source shown for a setting is true.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from config import ConfigError, Settings, load
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", dir_okay=False, help="TOML file with settings. Default: what RANKCURVE_CONFIG names."),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any setting of `rankcurve config`, repeatable."),
+]
+StoreOption = Annotated[
+    str | None, typer.Option(help="Where the data lives, like sqlite:///data/rankcurve.db.", show_default=False)
+]
+
+
+def settings_from(named: Mapping[str, object], assignments: list[str] | None, toml_path: Path | None) -> Settings:
+    """The effective settings. `named` are options of their own (None: not given), `assignments` those of --set.
+
+    Ends the command with exit code 2, every bad setting listed.
+    """
+    overrides: dict[str, object] = {}
+    for text in assignments or []:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise typer.BadParameter(f"--set {text}: write NAME=VALUE")
+        overrides[name] = value
+    overrides |= {name: value for name, value in named.items() if value is not None}
+    try:
+        return load(overrides, os.environ, toml_path)
+    except ConfigError as error:
+        for problem in error.problems:
+            typer.echo(f"error: {problem}", err=True)
+        raise typer.Exit(2) from None

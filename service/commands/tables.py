@@ -1,0 +1,53 @@
+"""Tables for people and JSON for programs: the two shapes in which a command shows records.
+
+The rule: what comes from a service is data; it is printed as plain text, never as markup or terminal codes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from service.client import ENCODER
+from service.client_answers import one_line
+
+# Without a terminal nothing tells the width: wide enough that no owner (128 characters at most) is cut short.
+PIPED_WIDTH = 400
+
+
+def console() -> Console:
+    """Standard output, wide where it is a file or a pipe."""
+    return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
+
+
+def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: Sequence[str] = ()) -> None:
+    """Print `rows` under `headings`; the columns named in `numeric` are set flush right."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(Text(heading), justify="right" if heading in numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell_text(cell)) for cell in row))
+    console().print(table)
+
+
+def cell_text(value: object) -> str:
+    """A value as a person reads it: nothing for None, decimals without an exponent."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return one_line(str(value))
+
+
+def show_json(record: object) -> None:
+    """Print `record` as indented JSON with exact decimals."""
+    typer.echo(msgspec.json.format(ENCODER.encode(record), indent=2).decode())

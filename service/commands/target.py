@@ -1,0 +1,75 @@
+"""Which service a command talks to, and how its failures reach the shell: one place, so that all commands agree.
+
+The rule: every command ends 0 (done), 1 (failed, one line on stderr) or 2 (asked wrongly); no traceback for what a user
+or a service can cause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, NoReturn
+
+import typer
+
+from service.client import ClientError, Patience, Refused, ServiceClient
+from service.client_answers import one_line
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+URL_VARIABLE = "RANKCURVE_URL"
+KEY_VARIABLE = "RANKCURVE_KEY"
+
+UrlOption = Annotated[str, typer.Option("--url", envvar=URL_VARIABLE, help="Address of the service.")]
+KeyOption = Annotated[
+    str | None,
+    typer.Option("--key", envvar=KEY_VARIABLE, show_envvar=True, help="API key; the variable keeps it out of `ps`."),
+]
+BoardArgument = Annotated[str, typer.Argument(metavar="BOARD", help="Id of the leaderboard.", show_default=False)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+HINTS: Mapping[str, str] = {
+    "unknown_board": "list the boards: rankcurve board list; create one: rankcurve board create --help",
+    "unauthorized": f"pass a key with --key or {KEY_VARIABLE}",
+    "forbidden": "this needs a key with a higher role (reader < writer < ops)",
+    "no_job_process": "start the service with --jobs embedded, or a `rankcurve jobs` process",
+    "no_curve": "fit the first one: rankcurve refresh BOARD",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A service and the key for it."""
+
+    url: str
+    key: str | None
+
+
+def fail(message: str) -> NoReturn:
+    """Say why on stderr, on one line, and exit 1."""
+    typer.echo(f"error: {one_line(message)}", err=True)
+    raise typer.Exit(1)
+
+
+def explain(error: ClientError) -> str:
+    """The error, with what to do about it where that is known."""
+    hint = HINTS.get(error.code) if isinstance(error, Refused) else None
+    return f"{error} — {hint}" if hint else str(error)
+
+
+def talk(target: Target, action: Callable[[ServiceClient], Awaitable[None]], patience: Patience | None = None) -> None:
+    """Run `action` with a client of `target`; a ClientError becomes one line and exit code 1."""
+
+    async def session() -> None:
+        async with ServiceClient(target.url, target.key, patience=patience) as client:
+            await action(client)
+
+    try:
+        asyncio.run(session())
+    except ClientError as error:
+        fail(explain(error))
+    except BrokenPipeError:
+        # `rankcurve top … | head`: the reader has gone, and Python would complain once more while it flushes.
+        sys.stderr.close()
+        raise typer.Exit(1) from None

@@ -1,0 +1,229 @@
+"""`make demo`: a season of 100,000 players behind a real service, and three lines to try on it.
+
+The rule: everything goes through the doors that users have (`rankcurve serve`, HTTP); players come from a seed and
+posts carry ids, so that a second run finds the season already there and a broken-off one goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from service.client import ClientError, Patience, ServiceClient
+from service.commands.import_lines import Batch, Mark, Post, Rejection
+from service.commands.import_run import Reports, Tally, TooManyRejected, send_batches
+from service.commands.importing import progress_bar
+from service.commands.target import KEY_VARIABLE, explain, fail
+
+HOST = "127.0.0.1"
+BOARD = "season-2026"
+SEED = 2026
+PLAYERS_MAX = 10_000_000
+BATCH_POSTS = 1000
+CONCURRENCY = 4
+READY_WAIT_S = 30.0
+READY_POLL_S = 0.05
+STOP_WAIT_S = 40.0
+REFRESH_TIMEOUT_S = 600.0
+CLANS = ("red", "blue", "fox", "owl", "north")
+
+SPEC: dict[str, object] = {
+    "columns": [
+        {"name": "xp", "sorted": True, "merge": "sum", "best": "high", "min": 0},
+        {"name": "best_lap", "sorted": True, "merge": "min", "best": "low", "scale": 3, "min": 0, "max": 86400},
+        {"name": "kills", "sorted": True, "merge": "max", "best": "high", "min": 0},
+        {"name": "wins", "sorted": True, "merge": "sum", "best": "high", "min": 0},
+        {"name": "clan_tag", "sorted": False, "merge": "last", "type": "text"},
+    ]
+}
+
+
+def owner_name(player_index: int) -> str:
+    """`player-000042` for the 0-based index 42."""
+    return f"player-{player_index:06d}"
+
+
+def season_posts(players: int, rng: random.Random) -> Iterator[Post]:
+    """One post a player: skewed xp, laps in thousandths (one in ten has none), kills and wins full of ties."""
+    for player_index in range(players):
+        stats: dict[str, object] = {
+            "xp": round(rng.lognormvariate(8.0, 1.5)),
+            "kills": int(rng.expovariate(1 / 9)),
+            "wins": int(rng.paretovariate(1.2)) - 1,
+            "clan_tag": rng.choice(CLANS),
+        }
+        lap_s = 58.0 + rng.lognormvariate(2.8, 0.6)
+        if rng.random() < 0.9:
+            stats["best_lap"] = f"{lap_s:.3f}"
+        yield {"owner": owner_name(player_index), "stats": stats, "post_id": f"demo:{SEED}:{player_index}"}
+
+
+def season_batches(players: int) -> Iterator[Batch]:
+    """The season's posts in batches; a batch's mark counts players."""
+    batch = Batch(Mark())
+    for number, post in enumerate(season_posts(players, random.Random(SEED)), start=1):
+        batch.lines.append(number)
+        batch.posts.append(post)
+        if len(batch.posts) == BATCH_POSTS or number == players:
+            batch.end = Mark(line=number)
+            yield batch
+            batch = Batch(Mark())
+
+
+async def set_up(url: str, players: int, server: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait for the service, then board, posts and curves. Raises ClientError; ends the demo where the server dies."""
+    async with ServiceClient(url, os.environ.get(KEY_VARIABLE)) as client:
+        await wait_ready(client, server, log)
+    patience = Patience(attempts_max=20, reconnects=True, timeout_s=REFRESH_TIMEOUT_S)
+    async with ServiceClient(url, os.environ.get(KEY_VARIABLE), patience=patience) as client:
+        await client.put_board(BOARD, SPEC)
+        board = await client.board(BOARD)
+        if board.entries is not None and board.entries >= players:
+            typer.echo(f"{BOARD} already has {board.entries:,} players")
+        else:
+            await post_season(client, players)
+        for column in board.ranked_columns():
+            done = await client.refresh(BOARD, column)
+            typer.echo(f"curve of {column}: {done.total:,} entries in {done.seconds * 1000:.0f} ms")
+
+
+async def wait_ready(client: ServiceClient, server: subprocess.Popen[bytes], log: Path) -> None:
+    """Return when the service is ready; ends the demo where it has exited or takes longer than 30 s."""
+    for _ in range(int(READY_WAIT_S / READY_POLL_S)):
+        if server.poll() is not None:
+            fail(f"the service exited with code {server.returncode}: {last_line(log)} (all of it: {log})")
+        with contextlib.suppress(ClientError):
+            await client.ready()
+            return
+        await asyncio.sleep(READY_POLL_S)
+    fail(f"the service is not ready after {READY_WAIT_S:.0f} s; see {log}")
+
+
+def last_line(log: Path) -> str:
+    """The last line that the service logged, or a dash."""
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
+    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "-")
+
+
+async def post_season(client: ServiceClient, players: int) -> None:
+    """Post every player through the write path. Ends the demo at the first rejected post."""
+    screen = Console(stderr=True, highlight=False)
+    tally, reasons = Tally(), list[Rejection]()
+    with progress_bar(screen) as bar:
+        task = bar.add_task(f"{players:,} players", total=players, lines=0)
+
+        def accounted(mark: Mark, _: Tally) -> None:
+            bar.update(task, completed=mark.line, lines=mark.line)
+
+        try:
+            await send_batches(
+                client,
+                BOARD,
+                season_batches(players),
+                tally=tally,
+                reports=Reports(reasons.append, accounted),
+                concurrency=CONCURRENCY,
+                rejected_max=0,
+            )
+        except TooManyRejected:
+            fail(f"the service rejected a player: {reasons[0].reason}")
+    typer.echo(f"{tally.total():,} players posted: {tally.applied:,} applied, {tally.duplicate:,} were there before")
+
+
+def require_free_port(port: int) -> None:
+    """End the demo with a clear line where something listens on `port` already."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as cause:
+            fail(f"port {port} is taken ({cause.strerror}): stop what listens on {HOST}:{port}, or give another --port")
+
+
+@contextlib.contextmanager
+def serving(port: int, store: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A `rankcurve serve` of our own, stopped as an operator would stop it."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "service.cli", "serve"]
+    command += ["--host", HOST, "--port", str(port), "--store", store, "--jobs", "embedded"]
+    with log.open("wb") as stream:
+        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream)
+    try:
+        yield server
+    finally:
+        server.terminate()
+        try:
+            server.wait(STOP_WAIT_S)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def lines_to_try(url: str, players: int) -> list[str]:
+    """Three requests worth a look: an owner's positions, the top, and where a value would stand."""
+    board = f"{url}/v1/leaderboards/{BOARD}"
+    return [
+        f"curl '{board}/entries/{owner_name(players // 3)}/positions?columns=xp,best_lap'",
+        f"curl '{board}/rankings/xp?limit=5'",
+        f"curl '{board}/rankings/best_lap/positions?values=70.5,90'",
+    ]
+
+
+def stop_on_sigterm() -> None:
+    """SIGTERM leaves through `finally` like Ctrl-C does, so that the service is stopped too."""
+
+    def leave(_signal: int, _frame: object) -> None:
+        raise SystemExit(0)
+
+    signal.signal(signal.SIGTERM, leave)
+
+
+def demo(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the service.")] = 8080,
+    players: Annotated[int, typer.Option(min=1, max=PLAYERS_MAX, help="Players of the season.")] = 100_000,
+    store: Annotated[str, typer.Option(help="Where the season is kept.")] = "sqlite:///data/demo.db",
+    log: Annotated[Path, typer.Option(dir_okay=False, help="What the service logs.")] = Path("data/demo.log"),
+    once: Annotated[bool, typer.Option("--once", help="Stop when everything is set up.")] = False,
+) -> None:
+    """Set up a sample season, serve it, and print three lines to try. Ctrl-C ends it; the season stays."""
+    require_free_port(port)
+    stop_on_sigterm()
+    url = f"http://{HOST}:{port}"
+    try:
+        with serving(port, store, log) as server:
+            asyncio.run(set_up(url, players, server, log))
+            typer.echo(f"\nserving {BOARD} on {url} — try:\n")
+            for line in lines_to_try(url, players):
+                typer.echo(f"  {line}")
+            typer.echo("")
+            if not once:
+                typer.echo("Ctrl-C ends it; the season stays for the next time")
+                server.wait()
+                fail(f"the service exited with code {server.returncode}: {last_line(log)} (all of it: {log})")
+    except ClientError as error:
+        fail(explain(error))
+    except KeyboardInterrupt:
+        typer.echo("stopped", err=True)
+
+
+def main() -> None:
+    """Entry point of `python -m service.demo`."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(demo)
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""A small stand-in for the service, so that the commands are tested over real HTTP without a store.
+
+The rule: it keeps the wire contract as far as a command can see it, and records what it was asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+from urllib.parse import unquote
+
+from aiohttp import web
+from typer.testing import CliRunner, Result
+
+from service.cli import app as cli_app
+
+
+@dataclass
+class FakeBoard:
+    spec: dict[str, Any]
+    stats: dict[str, dict[str, Any]] = field(default_factory=dict)
+    post_ids: set[str] = field(default_factory=set)
+
+
+@dataclass
+class FakeService:
+    """State and behaviour; set the fields from a test before a command runs."""
+
+    url: str = ""
+    boards: dict[str, FakeBoard] = field(default_factory=dict)
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    batches: list[list[dict[str, Any]]] = field(default_factory=list)
+    failures: list[tuple[int, dict[str, str], str]] = field(default_factory=list)
+    refused_owners: set[str] = field(default_factory=set)
+    rejected_owners: set[str] = field(default_factory=set)
+    posts_before_outage: int | None = None
+    in_flight_max: int = 0
+    _in_flight: int = 0
+
+    def add_board(self, board: str, *columns: dict[str, Any], **more: Any) -> FakeBoard:
+        defaults = {"sorted": True, "merge": "max", "best": "high", "scale": 0, "type": "decimal"}
+        self.boards[board] = FakeBoard({"columns": [defaults | column for column in columns], "ties": "shared"} | more)
+        return self.boards[board]
+
+    def xp(self, board: str) -> dict[str, str]:
+        """Owner to xp as it was posted."""
+        return {owner: stats["xp"] for owner, stats in self.boards[board].stats.items()}
+
+    async def handle(self, request: web.Request) -> web.Response:
+        path = request.raw_path
+        self.requests.append((request.method, path))
+        self.headers.append(dict(request.headers))
+        if self.failures:
+            status, headers, code = self.failures.pop(0)
+            return problem(status, code, headers=headers)
+        parts = [unquote(part) for part in path.partition("?")[0].strip("/").split("/")]
+        match parts:
+            case ["readyz"]:
+                return web.Response(text="ready")
+            case ["v1", "leaderboards"]:
+                return self.list_boards(request)
+            case ["v1", "leaderboards", board, *rest]:
+                return await self.on_board(request, board, rest)
+        return problem(404, "not_found")
+
+    def list_boards(self, request: web.Request) -> web.Response:
+        names = sorted(name for name in self.boards if name.startswith(request.query.get("prefix", "")))
+        start, limit = int(request.query.get("cursor", "0")), min(int(request.query["limit"]), 2)
+        found = [{"id": name} | self.boards[name].spec for name in names[start : start + limit]]
+        return answer({"leaderboards": found, "next": str(start + limit) if start + limit < len(names) else None})
+
+    async def on_board(self, request: web.Request, board: str, rest: list[str]) -> web.Response:
+        if request.method == "PUT" and not rest:
+            spec = await request.json()
+            known = board in self.boards
+            self.boards.setdefault(board, FakeBoard(spec))
+            return answer({"id": board} | spec, status=200 if known else 201)
+        if board not in self.boards:
+            return problem(404, "unknown_board", f"no leaderboard {board}")
+        held = self.boards[board]
+        if request.method == "DELETE":
+            del self.boards[board]
+            return web.Response(status=204)
+        match rest:
+            case []:
+                return answer({"id": board, "entries": len(held.stats)} | held.spec)
+            case ["posts"]:
+                return await self.on_posts(request, held)
+            case ["rankings", column]:
+                return page(request, held, column)
+            case ["rankings", column, "refresh"]:
+                total = len(held.stats)
+                return answer({"column": column, "method": "skip", "total": total, "as_of": "", "seconds": 0.016})
+            case ["rankings", column, "positions"]:
+                return answer({"positions": [position(column, value) for value in request.query["values"].split(",")]})
+            case ["entries", owner, "positions"]:
+                columns = request.query.get("columns", "xp").split(",")
+                return answer({"owner": owner, "positions": [position(column, "600") for column in columns]})
+        return problem(404, "not_found")
+
+    async def on_posts(self, request: web.Request, board: FakeBoard) -> web.Response:
+        posts = (await request.json())["posts"]
+        self._in_flight += 1
+        self.in_flight_max = max(self.in_flight_max, self._in_flight)
+        await asyncio.sleep(0)
+        self._in_flight -= 1
+        if self.posts_before_outage is not None and len(self.batches) >= self.posts_before_outage:
+            return problem(500, "internal")
+        if any(post["owner"] in self.refused_owners for post in posts):
+            return problem(422, "bad_value", "the owner is not acceptable")
+        self.batches.append(posts)
+        return answer({"results": [self.apply(board, post) for post in posts]})
+
+    def apply(self, board: FakeBoard, post: dict[str, Any]) -> dict[str, Any]:
+        owner = post["owner"]
+        if owner in self.rejected_owners:
+            error = {"code": "value_out_of_range", "detail": "too large", "errors": [{"pointer": "/stats/xp"}]}
+            return {"owner": owner, "status": "rejected", "error": error}
+        if post["post_id"] in board.post_ids:
+            return {"owner": owner, "status": "duplicate"}
+        board.post_ids.add(post["post_id"])
+        board.stats.setdefault(owner, {}).update(post["stats"])
+        return {"owner": owner, "status": "applied", "updated_at": "2026-11-20T10:00:00Z", "stats": post["stats"]}
+
+
+def page(request: web.Request, board: FakeBoard, column: str) -> web.Response:
+    rows = sorted(board.stats.items(), key=lambda row: (-Decimal(row[1][column]), row[0]))
+    start = int(request.query.get("cursor", request.query.get("from_rank", "1"))) - 1
+    end = start + int(request.query["limit"])
+    entries = [
+        f'{{"rank": {start + i + 1}, "exact": true, "owner": {json.dumps(owner)}, "value": {stats[column]}, '
+        f'"updated_at": "2026-11-20T10:00:00Z", "stats": {json.dumps(stats)}}}'
+        for i, (owner, stats) in enumerate(rows[start:end])
+    ]
+    following = f'"{end + 1}"' if end < len(rows) else "null"
+    text = f'{{"total": {len(rows)}, "entries": [{",".join(entries)}], "next": {following}}}'
+    return web.Response(text=text, content_type="application/json")
+
+
+def position(column: str, value: str) -> dict[str, Any]:
+    bracket = {"rank": 12345, "low": 12301, "high": 12390, "exact": False, "method": "curve", "total": 343000}
+    return {"column": column, "value": int(value), "percentile": 96.401, "as_of": "2026-11-20T10:00:00Z"} | bracket
+
+
+def answer(body: object, *, status: int = 200) -> web.Response:
+    return web.json_response(body, status=status)
+
+
+def problem(status: int, code: str, detail: str = "as asked", headers: dict[str, str] | None = None) -> web.Response:
+    body = {"type": "about:blank", "title": code, "status": status, "detail": detail, "code": code, "errors": []}
+    return web.json_response(body, status=status, headers=headers, content_type="application/problem+json")
+
+
+@contextmanager
+def running_fake() -> Iterator[FakeService]:
+    """A fake service on a free loopback port, in a thread of its own: a command brings its own event loop."""
+    fake = FakeService()
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    async def start() -> web.AppRunner:
+        application = web.Application()
+        application.router.add_route("*", "/{tail:.*}", fake.handle)
+        runner = web.AppRunner(application)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        return runner
+
+    runner = asyncio.run_coroutine_threadsafe(start(), loop).result(10)
+    host, port = runner.addresses[0][:2]
+    fake.url = f"http://{host}:{port}"
+    try:
+        yield fake
+    finally:
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+def run(*arguments: str, fake: FakeService | None = None, stdin: str | None = None) -> Result:
+    """`rankcurve …` in this process, against `fake` where one is given."""
+    environ = {"RANKCURVE_URL": fake.url if fake else "", "RANKCURVE_KEY": "", "COLUMNS": "200"}
+    return CliRunner().invoke(cli_app, list(arguments), input=stdin, env=environ)

@@ -1,0 +1,122 @@
+"""The demo's season: the same players from the same seed, posted once, behind a port that was free."""
+
+from __future__ import annotations
+
+import random
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from service.demo import (
+    BOARD,
+    SPEC,
+    last_line,
+    lines_to_try,
+    owner_name,
+    require_free_port,
+    season_batches,
+    season_posts,
+    set_up,
+)
+from tests.service.cli_fake_service import FakeService, running_fake
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeService]:
+    with running_fake() as service:
+        yield service
+
+
+@pytest.fixture
+def alive() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that stands in for the service: alive until its standard input closes."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    yield process
+    process.communicate()
+
+
+@pytest.fixture
+def dead() -> subprocess.Popen[bytes]:
+    process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+    process.wait()
+    return process
+
+
+def test_the_season_is_the_same_every_time_and_full_of_ties() -> None:
+    posts = list(season_posts(3000, random.Random(7)))
+    assert posts == list(season_posts(3000, random.Random(7)))
+    stats = [post["stats"] for post in posts]
+    assert all(isinstance(each, dict) for each in stats)
+    kills = [each["kills"] for each in stats if isinstance(each, dict)]
+    laps = [each["best_lap"] for each in stats if isinstance(each, dict) and "best_lap" in each]
+    assert len(set(kills)) < len(kills) / 10
+    assert 2500 < len(laps) < 2900
+
+
+def test_batches_hold_every_player_once() -> None:
+    batches = list(season_batches(2500))
+    assert [len(batch.posts) for batch in batches] == [1000, 1000, 500]
+    assert len({str(post["owner"]) for batch in batches for post in batch.posts}) == 2500
+    assert batches[-1].end.line == 2500
+
+
+async def test_a_second_run_finds_the_season_there(
+    fake: FakeService, alive: subprocess.Popen[bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await set_up(fake.url, 1200, alive, tmp_path / "log")
+    assert fake.boards[BOARD].spec == SPEC
+    assert len(fake.boards[BOARD].stats) == 1200
+    assert "1,200 players posted: 1,200 applied" in capsys.readouterr().out
+    fake.batches = []
+    await set_up(fake.url, 1200, alive, tmp_path / "log")
+    assert not fake.batches
+    printed = capsys.readouterr().out
+    assert "already has 1,200 players" in printed
+    assert [column for column in ("xp", "best_lap", "kills", "wins") if f"curve of {column}:" in printed] == [
+        "xp", "best_lap", "kills", "wins",
+    ]  # fmt: skip
+
+
+async def test_a_broken_off_run_goes_on_without_counting_twice(
+    fake: FakeService, alive: subprocess.Popen[bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await set_up(fake.url, 1000, alive, tmp_path / "log")
+    await set_up(fake.url, 2000, alive, tmp_path / "log")
+    assert "1,000 applied, 1,000 were there before" in capsys.readouterr().out
+    assert len(fake.boards[BOARD].stats) == 2000
+
+
+async def test_a_service_that_dies_is_told_with_its_last_line(
+    dead: subprocess.Popen[bytes], unused_tcp_port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    log.write_text("starting\nerror: another process owns this store\n\n")
+    with pytest.raises(typer.Exit):
+        await set_up(f"http://127.0.0.1:{unused_tcp_port}", 10, dead, log)
+    assert "exited with code 3: error: another process owns this store" in capsys.readouterr().err
+
+
+def test_a_taken_port_is_told_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        with pytest.raises(typer.Exit):
+            require_free_port(port)
+    assert f"port {port} is taken" in capsys.readouterr().err
+    require_free_port(port)
+
+
+def test_the_lines_to_try_name_a_player_of_the_season() -> None:
+    lines = lines_to_try("http://127.0.0.1:8080", 3)
+    assert len(lines) == 3
+    assert f"/v1/leaderboards/{BOARD}/entries/{owner_name(1)}/positions?" in lines[0]
+
+
+def test_a_log_that_is_not_there_has_no_last_line(tmp_path: Path) -> None:
+    assert last_line(tmp_path / "none") == "-"

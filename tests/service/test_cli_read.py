@@ -1,0 +1,112 @@
+"""`rankcurve top`, `rank`, `refresh` and `export` over HTTP."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.service.cli_fake_service import FakeService, run, running_fake
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeService]:
+    """Board b: p0 … p24 with xp 0 … 24; `[red]x` and a text column with a comma."""
+    with running_fake() as service:
+        board = service.add_board(
+            "b", {"name": "shots", "sorted": False}, {"name": "xp"}, {"name": "tag", "sorted": False, "type": "text"}
+        )
+        board.stats = {f"p{i}": {"xp": i, "tag": "a,b"} for i in range(25)} | {"[red]x": {"xp": 99, "shots": 3}}
+        yield service
+
+
+def rows_of(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_top_shows_the_best_of_the_first_ranked_column(fake: FakeService) -> None:
+    result = run("top", "b", "-n", "3", fake=fake)
+    assert result.exit_code == 0, result.output
+    assert [row[:3] for row in rows_of(result.stdout)] == [
+        ["rank", "owner", "xp"], ["1", "[red]x", "99"], ["2", "p24", "24"], ["3", "p23", "23"],
+    ]  # fmt: skip
+
+
+def test_top_starts_at_any_rank_and_speaks_json(fake: FakeService) -> None:
+    page = json.loads(run("top", "b", "xp", "--from-rank", "25", "--json", fake=fake).stdout)
+    assert [(entry["rank"], entry["owner"]) for entry in page["entries"]] == [(25, "p1"), (26, "p0")]
+
+
+def test_rank_shows_the_bracket_of_an_estimate(fake: FakeService) -> None:
+    result = run("rank", "b", "p1", "-c", "xp", fake=fake)
+    assert result.exit_code == 0, result.output
+    assert "12345" in result.stdout and "12301..12390" in result.stdout and "96.401" in result.stdout
+
+
+def test_rank_of_a_value_asks_for_no_owner(fake: FakeService) -> None:
+    positions = json.loads(run("rank", "b", "--value", "600", "--value", "700", "--json", fake=fake).stdout)
+    assert [each["value"] for each in positions] == [600, 700]
+    assert fake.requests[-1][1].endswith("/rankings/xp/positions?values=600%2C700&rank=auto")
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["p1", "--value", "6"], ["p1", "-c", "xp,tag"], ["--value", "1", "-c", "a", "-c", "b"]]
+)
+def test_rank_asked_wrongly_exits_2(fake: FakeService, arguments: list[str]) -> None:
+    assert run("rank", "b", *arguments, fake=fake).exit_code == 2
+
+
+def test_refresh_does_every_ranked_column_unless_some_are_named(fake: FakeService) -> None:
+    result = run("refresh", "b", fake=fake)
+    assert [row[:4] for row in rows_of(result.stdout)[1:]] == [["xp", "skip", "26", "16"]]
+    assert run("refresh", "b", "one", "two", fake=fake).exit_code == 0
+    assert [path.split("/")[5] for method, path in fake.requests if method == "POST"] == ["xp", "one", "two"]
+
+
+def test_refresh_without_a_job_process_says_what_to_start(fake: FakeService) -> None:
+    fake.failures = [(503, {}, "no_job_process")]
+    result = run("refresh", "b", "xp", fake=fake)
+    assert result.exit_code == 1 and "--jobs embedded" in result.stderr
+
+
+def test_export_walks_the_whole_ranking_as_csv(fake: FakeService) -> None:
+    result = run("export", "b", "--page", "7", fake=fake)
+    assert result.exit_code == 0, result.output
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert list(rows[0]) == ["rank", "owner", "shots", "xp", "tag", "updated_at"]
+    assert [row["owner"] for row in rows] == ["[red]x", *(f"p{i}" for i in reversed(range(25)))]
+    assert (rows[0]["shots"], rows[1]["shots"], rows[1]["tag"]) == ("3", "", "a,b")
+    assert "26 entries of b, ranked by xp" in result.stderr
+
+
+def test_export_writes_ndjson_to_a_file(fake: FakeService, tmp_path: Path) -> None:
+    path = tmp_path / "out.ndjson"
+    assert run("export", "b", "--format", "ndjson", "-o", str(path), fake=fake).exit_code == 0
+    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [entry["rank"] for entry in entries] == list(range(1, 27))
+
+
+def test_export_to_a_place_that_cannot_be_written_is_one_line(fake: FakeService, tmp_path: Path) -> None:
+    result = run("export", "b", "-o", str(tmp_path / "none" / "out.csv"), fake=fake)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: cannot write") and result.stderr.count("\n") == 1
+
+
+def test_a_board_without_a_ranked_column_says_so(fake: FakeService) -> None:
+    fake.add_board("plain", {"name": "shots", "sorted": False})
+    for command in ("top", "export", "refresh"):
+        result = run(command, "plain", fake=fake)
+        assert (result.exit_code, result.stderr) == (1, "error: plain has no ranked column\n")
+
+
+def test_help_names_every_command() -> None:
+    text = run("--help").stdout
+    assert all(
+        name in text for name in ("serve", "config", "keys", "board", "import", "export", "refresh", "top", "rank")
+    )
+    for command in ("serve", "config", "keys", "board", "import", "export", "refresh", "top", "rank"):
+        assert run(command, "--help").exit_code == 0
