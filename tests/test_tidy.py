@@ -1,0 +1,210 @@
+"""Why here: the style is kept by a test, so that no review has to.
+
+The one rule: every check lists all offenders with file and line, and none can be switched off in the file it checks.
+"""
+
+import ast
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("config", "querybuilder", "predictor", "storage", "jobs", "service")
+PYTHON_FOLDERS = (*PACKAGES, "benchmarks", "tests")
+FUNCTION_LINES_MAX = 60
+FILE_LINES_MAX = 400
+BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "misc", "manager", "managers"}
+# DDL included. PRAGMA and BEGIN are no queries: a connection's set-up has them.
+SQL = re.compile(
+    r"\s*(select\b.*\bfrom\b|with\b.*\bas\s*\(|insert\s+(or\s+\w+\s+)?into\b|replace\s+into\b|update\b.*\bset\b"
+    r"|delete\s+from\b|(create|drop|alter)\s+(unique\s+)?(table|index|trigger|view)\b)",
+    re.IGNORECASE | re.DOTALL,
+)
+# Put together here, because this file is searched too.
+LEFTOVERS = re.compile(
+    "|".join(("TO" + "DO", "FIX" + "ME", "NotImplemented" + "Error", r"pytest\.(mark\.)?(skip|x" + "fail)"))
+)
+WORKPLACE = re.compile(
+    "|".join(
+        (
+            "/wo" + "rk/",
+            r"\.\./sha" + "red",
+            "/tmp/" + "w/",
+            "/tmp/" + "brief",
+            "farm-" + "(studio|bench)",
+            "before-" + "stop",
+            "(extra-)?index-" + "url",
+            "find-" + "links",
+            "/sim" + "ple/" + '?[" ]',
+            "py" + r"pi\.org",
+            "pythonhosted" + r"\.org",
+        )
+    )
+)
+
+
+@cache
+def _sources() -> dict[Path, str]:
+    """Every Python file of the project by its path from the root."""
+    paths = (path for folder in PYTHON_FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))
+    return {path.relative_to(ROOT): path.read_text(encoding="utf-8") for path in paths}
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(_sources()[path])
+
+
+def _texts() -> Iterator[tuple[Path, str]]:
+    """Every text file that belongs to the project, without what its tools and runs made."""
+    for folder, folders, files in os.walk(ROOT):
+        made = {"data", "build", "dist", "__pycache__"}
+        folders[:] = [name for name in folders if name == ".ci" or not (name.startswith(".") or name in made)]
+        for name in files:
+            path = Path(folder, name)
+            content = path.read_bytes()
+            if b"\x00" not in content:
+                yield path.relative_to(ROOT), content.decode("utf-8", errors="replace")
+
+
+def _module(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imported(path: Path) -> Iterator[str]:
+    """Yield the full names of modules, and perhaps of things in modules, that a file imports."""
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = path.parent.parts[: len(path.parent.parts) - node.level + 1] if node.level else ()
+            base = ".".join((*package, *([node.module] if node.module else [])))
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def test_every_function_fits_a_screen() -> None:
+    long = [
+        f"{path}:{node.lineno} {node.name}"
+        for path in _sources()
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES_MAX
+    ]
+    assert long == []
+
+
+def test_every_file_holds_one_thing_only() -> None:
+    counts = {path: text.count("\n") for path, text in _sources().items()}
+    assert [f"{path}: {count} lines" for path, count in counts.items() if count > FILE_LINES_MAX] == []
+
+
+def test_every_name_of_a_file_or_folder_says_something() -> None:
+    assert [str(path) for path in _sources() if BANNED_NAMES & set(path.with_suffix("").parts)] == []
+
+
+def test_every_module_says_why_it_exists() -> None:
+    assert [str(path) for path in _sources() if not (ast.get_docstring(_tree(path)) or "").strip()] == []
+
+
+def _started(path: Path) -> bool:
+    """Whether a file is started by its name: a test, a script, or `python -m`."""
+    if path.parts[0] == "tests":
+        return path.name.startswith("test_") or path.name == "conftest.py"
+    return path.name == "__main__.py" or '__name__ == "__main__"' in _sources()[path]
+
+
+def test_every_module_is_imported_by_another_or_started_by_name() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    used = {target.partition(":")[0] for target in scripts.values()}
+    used_by_tests: set[str] = set()
+    for path in _sources():
+        # A test that imports a module does not make it part of the product.
+        importers = used_by_tests if path.parts[0] == "tests" else used
+        importers.update(name for name in _imported(path) if name != _module(path))
+    dead = [
+        str(path)
+        for path in _sources()
+        if not (path.name == "__init__.py" or _started(path))
+        and _module(path) not in (used_by_tests if path.parts[0] == "tests" else used)
+    ]
+    assert dead == []
+
+
+def _strings(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and text of every string that is no docstring; the fields of an f-string read as `?`."""
+    docstrings = {
+        id(node.value)
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.lineno, node.value
+        elif isinstance(node, ast.JoinedStr):
+            parts = (str(part.value) if isinstance(part, ast.Constant) else "?" for part in node.values)
+            yield node.lineno, "".join(parts)
+
+
+def test_sql_is_written_by_the_querybuilder_and_the_migrations_only() -> None:
+    allowed = Path("storage", "migrate.py")
+    found = [
+        f"{path}:{line} {text[:60]!r}"
+        for path in _sources()
+        if path.parts[0] in PACKAGES and path.parts[0] != "querybuilder" and path != allowed
+        for line, text in _strings(path)
+        if SQL.match(text)
+    ]
+    assert found == []
+
+
+def test_tests_are_no_packages_and_wait_on_events_never_on_the_clock() -> None:
+    tests = [path for path in _sources() if path.parts[0] == "tests"]
+    assert [str(path) for path in tests if path.name == "__init__.py"] == []
+    sleeps = [
+        f"{path}:{node.lineno}"
+        for path in tests
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Call)
+        and (getattr(node.func, "attr", None) or getattr(node.func, "id", None)) == "sleep"
+        # sleep(0) waits for nothing: it lets the other tasks run.
+        and not (node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0)
+    ]
+    assert sleeps == []
+
+
+def test_nothing_is_left_for_later() -> None:
+    found = [
+        f"{path}:{number} {line.strip()}"
+        for path, text in _sources().items()
+        for number, line in enumerate(text.splitlines(), start=1)
+        if LEFTOVERS.search(line)
+    ]
+    assert found == []
+
+
+def test_no_file_speaks_of_the_machine_it_was_written_on() -> None:
+    found = [
+        f"{path}:{number} {line.strip()[:100]}"
+        for path, text in _texts()
+        for number, line in enumerate(text.splitlines(), start=1)
+        if WORKPLACE.search(line)
+    ]
+    assert found == []
+
+
+def test_the_lock_pins_every_package_with_hashes_and_names_no_place_to_get_it_from() -> None:
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    logical = [
+        line for line in lock.replace("\\\n", " ").splitlines() if line.strip() and not line.lstrip().startswith("#")
+    ]
+    assert [line for line in logical if not re.match(r"[a-z0-9.-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", line)] == []
+    assert "://" not in lock
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = [*declared["project"]["dependencies"], *declared["dependency-groups"]["dev"]]
+    locked = {line.partition("==")[0] for line in logical}
+    assert {re.split(r"[><=;\[ ]", want)[0] for want in wanted} - locked == set()
