@@ -178,7 +178,8 @@ class ServiceClient:
                 content = await response.read()
                 status, retry_after = response.status, response.headers.get("Retry-After")
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as cause:
-            reason = one_line(str(cause)) or type(cause).__name__
+            reported = cause.os_error.strerror if isinstance(cause, aiohttp.ClientConnectorError) else str(cause)
+            reason = one_line(reported or "") or type(cause).__name__
             failure = Unreachable(f"no answer from {self.url}: {reason} (is `rankcurve serve` running there?)")
             failure.__cause__ = cause
             return failure, reconnect_s

@@ -1,7 +1,7 @@
 """The answers of a service as the command line reads them: looser than `service.answers`, on purpose.
 
-The rule: only what a command uses is named and anything else is passed over, so that an older command line keeps working
-against a newer service. Untyped decimals arrive as `decimal.Decimal`, every digit kept.
+The rule: only what a command uses is named and anything else is passed over, so that an older command line keeps
+working against a newer service. Untyped decimals arrive as `decimal.Decimal`, every digit kept.
 """
 
 from __future__ import annotations
