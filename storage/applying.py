@@ -1,0 +1,193 @@
+"""One group of posts as one transaction: read the rows, merge in memory in order, write on condition that nothing changed meanwhile.
+
+A post is all or nothing over its boards. A row whose version is no longer the one read means a lost race: the program raises
+`LostRace`, the transaction is rolled back, and the writer runs the group again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from querybuilder import Built
+
+from .entries import Entries, add_totals, live_epochs
+from .errors import LostRace, PostError, PostIdConflict, PostRejected, UnknownBoard
+from .leaderboards import ALL_ENTRIES
+from .merging import Cell, Merger
+from .post_ids import PostIds, Remembered
+from .records import BoardPost, Entry, PartOutcome, Post, Status
+from .store import Program
+
+
+@dataclass(slots=True)
+class _Row:
+    """An entry as the group will leave it."""
+
+    entry: Entry
+    expected: int | None  # the version that was read; None: absent
+    changed: set[int] = field(default_factory=set)
+    first_values: set[int] = field(default_factory=set)  # ranked columns that had no value before
+
+
+@dataclass(slots=True)
+class _BoardState:
+    """One board within a group."""
+
+    entries: Entries
+    merger: Merger
+    alive: bool = True
+    rows: dict[str, _Row] = field(default_factory=dict)
+    seen: dict[str, Remembered] = field(default_factory=dict)
+    fresh: dict[str, tuple[str, PartOutcome]] = field(default_factory=dict)  # post hash -> fingerprint, outcome
+
+
+@dataclass(slots=True)
+class GroupResult:
+    """Outcomes in the order of the posts, and the rows written."""
+
+    outcomes: list[list[PartOutcome]]
+    rows_written: int
+
+
+class Group:
+    """The state of one group while its program runs."""
+
+    def __init__(self, boards: Iterable[tuple[Entries, Merger]], post_ids: PostIds, now_us: int) -> None:
+        self._boards = {entries.board.key: _BoardState(entries, merger) for entries, merger in boards}
+        self._post_ids = post_ids
+        self._now_us = now_us
+
+    def run(self, posts: Sequence[Post]) -> Program[GroupResult]:
+        """Apply the posts in order."""
+        yield from self._read(posts)
+        outcomes = [self._apply(post) for post in posts]
+        rows_written = yield from self._write()
+        return GroupResult(outcomes, rows_written)
+
+    def _read(self, posts: Sequence[Post]) -> Program[None]:
+        owners: dict[int, dict[str, None]] = defaultdict(dict)
+        hashes: dict[int, dict[str, None]] = defaultdict(dict)
+        for post in posts:
+            for part in post.parts:
+                owners[part.board.key][post.owner] = None
+                if post.post_hash is not None:
+                    hashes[part.board.key][post.post_hash] = None
+        dialect = next(iter(self._boards.values())).entries.dialect
+        alive = yield from live_epochs(dialect, list(owners))
+        for key, state in self._boards.items():
+            state.alive = key in alive
+            if not state.alive:
+                continue
+            found = yield from state.entries.by_owners(list(owners[key]))
+            state.rows = {owner: _Row(entry, entry.updated_at_us) for owner, entry in found.items()}
+            if hashes[key]:
+                state.seen = yield from self._post_ids.find(key, hashes[key])
+
+    def _apply(self, post: Post) -> list[PartOutcome]:
+        at_us = self._now_us if post.at_us is None else post.at_us
+        plans: list[tuple[_BoardState, PartOutcome | None, dict[int, Cell]]] = []
+        errors: dict[int, PostError] = {}
+        for index, part in enumerate(post.parts):
+            state = self._boards[part.board.key]
+            try:
+                known, changed = self._plan(state, post, part, at_us)
+            except PostError as error:
+                errors[index] = error
+                known, changed = None, {}
+            plans.append((state, known, changed))
+        if errors:
+            refused = PostRejected()
+            return [
+                known if known is not None else PartOutcome(Status.REJECTED, error=errors.get(index, refused))
+                for index, (_, known, _) in enumerate(plans)
+            ]
+        return [known if known is not None else self._take(state, post, changed) for state, known, changed in plans]
+
+    def _plan(
+        self, state: _BoardState, post: Post, part: BoardPost, at_us: int
+    ) -> tuple[PartOutcome | None, dict[int, Cell]]:
+        if not state.alive:
+            raise UnknownBoard(f"no leaderboard {part.board.id!r}")
+        known = self._known(state, post)
+        if known is not None:
+            return known, {}
+        row = state.rows.get(post.owner)
+        return None, state.merger.merge(row.entry.cells if row else None, part.changes, at_us)
+
+    def _known(self, state: _BoardState, post: Post) -> PartOutcome | None:
+        if post.post_hash is None:
+            return None
+        if post.post_hash in state.fresh:
+            fingerprint, first = state.fresh[post.post_hash]
+            found = PartOutcome(Status.DUPLICATE, first.updated_at_us, first.stats)
+        elif post.post_hash in state.seen:
+            remembered = state.seen[post.post_hash]
+            fingerprint = remembered.fingerprint
+            found = PartOutcome(Status.DUPLICATE, remembered.updated_at_us, remembered.stats)
+        else:
+            return None
+        if fingerprint != post.fingerprint:
+            raise PostIdConflict(pointer="/post_id")
+        return found
+
+    def _take(self, state: _BoardState, post: Post, changed: dict[int, Cell]) -> PartOutcome:
+        row = state.rows.get(post.owner)
+        if row is None:
+            cells: list[Cell] = [None] * len(state.entries.board.spec.columns)
+            row = state.rows[post.owner] = _Row(Entry(post.owner, self._now_us, cells), None)
+            status = Status.APPLIED
+        else:
+            status = Status.APPLIED if changed else Status.UNCHANGED
+        if changed:
+            if row.expected is not None and not row.changed:
+                row.entry.updated_at_us = max(self._now_us, row.expected + 1)
+            row.changed.update(changed)
+            for index, cell in changed.items():
+                if row.entry.cells[index] is None and index in state.entries.rankings:
+                    row.first_values.add(index)
+                row.entry.cells[index] = cell
+        outcome = PartOutcome(status, row.entry.updated_at_us, state.merger.stats(row.entry.cells))
+        if post.post_hash is not None:
+            state.fresh[post.post_hash] = (post.fingerprint, outcome)
+        return outcome
+
+    def _write(self) -> Program[int]:
+        written = 0
+        totals: dict[int, dict[int, int]] = {}
+        remembered: list[tuple[int, str, str, PartOutcome]] = []
+        for key, state in self._boards.items():
+            written += yield from self._write_board(state, totals.setdefault(key, defaultdict(int)))
+            remembered += [(key, post_hash, *fresh) for post_hash, fresh in state.fresh.items()]
+        if any(count for by_index in totals.values() for count in by_index.values()):
+            dialect = next(iter(self._boards.values())).entries.dialect
+            yield add_totals(dialect, totals)
+        if remembered:
+            yield self._post_ids.remember(remembered, self._now_us)
+        return written
+
+    def _write_board(self, state: _BoardState, totals: dict[int, int]) -> Program[int]:
+        new: list[Entry] = []
+        updates: dict[tuple[int, ...], list[tuple[Entry, int]]] = defaultdict(list)
+        for row in state.rows.values():
+            if row.expected is None:
+                new.append(row.entry)
+                totals[ALL_ENTRIES] += 1
+                for index in state.entries.rankings:
+                    totals[index] += row.entry.cells[index] is not None
+            elif row.changed:
+                updates[tuple(sorted(row.changed))].append((row.entry, row.expected))
+                for index in row.first_values:
+                    totals[index] += 1
+        for indexes, changed in updates.items():
+            yield from _all_or_lost(state.entries.update_changed(indexes, changed), len(changed))
+        if new:
+            yield from _all_or_lost(state.entries.insert_new(new), len(new))
+        return len(new) + sum(len(changed) for changed in updates.values())
+
+
+def _all_or_lost(query: Built, expected: int) -> Program[None]:
+    rows = yield query
+    if rows[0][0] != expected:
+        raise LostRace(f"{expected - rows[0][0]} of {expected} rows changed between their read and their write")

@@ -1,0 +1,125 @@
+"""The statements of one board's rows by owner: reads, conditional writes, erasure, totals. Compiled once a board and bound per call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from querybuilder import INTEGER, TEXT, Built, Dialect, Statement, col, delete, excluded, insert, param, plus, select, update
+
+from .leaderboards import ALL_ENTRIES, entries_table, physical
+from .migrate import BOARDS, TOTALS
+from .rankings import Ranking, entry_of
+from .records import Board, Entry, Kind
+from .store import Program
+
+_ROW_ALIAS = "v"
+UPDATE_STATEMENTS_MAX = 256  # sets of changed columns whose statement is kept, a board
+
+
+class Entries:
+    """Reading and writing programs over one board's rows, and a `Ranking` for each sorted column."""
+
+    def __init__(self, dialect: Dialect, board: Board) -> None:
+        self.board = board
+        self.rankings = {index: Ranking(dialect, board, index) for index in board.sorted_indexes}
+        self.dialect = dialect
+        self._table = entries_table(board.key)
+        self._types: dict[str, Any] = {
+            physical(index): TEXT if column.sorted or column.kind is Kind.TEXT else INTEGER
+            for index, column in enumerate(board.spec.columns)
+        }
+        self._row = (col("owner"), col("updated_at"), *(col(name) for name in self._types))
+        rows = select(*self._row).from_(self._table)
+        self._by_owners = rows.where(col("owner").in_(param("owners"))).packed().compile(dialect)
+        self._erase = delete(self._table).where(col("owner").eq(param("owner"))).compile(dialect)
+        self._insert = (
+            insert(self._table)
+            .rows(param("rows"), owner=TEXT, updated_at=INTEGER, **self._types)
+            .on_conflict("owner")
+            .do_nothing()
+            .compile(dialect)
+        )
+        self._updates: dict[tuple[int, ...], Statement] = {}
+
+    def by_owners(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
+        """The entries of those owners that have one, in one statement."""
+        rows = yield self._by_owners.bind(owners=owners)
+        return {row[0]: entry_of(row) for row in rows}
+
+    def insert_new(self, entries: Iterable[Entry]) -> Built:
+        """Insert rows where the owner is still absent; answers how many were."""
+        return self._insert.bind(rows=[(entry.owner, entry.updated_at_us, *entry.cells) for entry in entries])
+
+    def update_changed(self, indexes: tuple[int, ...], changed: Iterable[tuple[Entry, int]]) -> Built:
+        """Write those columns of entries whose version is still the expected one; answers how many were.
+
+        Only changed columns are named: an unchanged indexed column in SET costs twice and more.
+        """
+        statement = self._updates.get(indexes)
+        if statement is None:
+            if len(self._updates) >= UPDATE_STATEMENTS_MAX:
+                self._updates.clear()
+            statement = self._updates[indexes] = self._compile_update(indexes)
+        rows = [
+            (entry.owner, expected, entry.updated_at_us, *(entry.cells[index] for index in indexes))
+            for entry, expected in changed
+        ]
+        return statement.bind(rows=rows)
+
+    def _compile_update(self, indexes: tuple[int, ...]) -> Statement:
+        names = [physical(index) for index in indexes]
+        cells = {name: col(name, _ROW_ALIAS) for name in names}
+        return (
+            update(self._table)
+            .set(updated_at=col("next", _ROW_ALIAS), **cells)
+            .from_rows(
+                _ROW_ALIAS,
+                param("rows"),
+                owner=TEXT,
+                expected=INTEGER,
+                next=INTEGER,
+                **{name: self._types[name] for name in names},
+            )
+            .where(
+                col("owner", self._table).eq(col("owner", _ROW_ALIAS)),
+                col("updated_at", self._table).eq(col("expected", _ROW_ALIAS)),
+            )
+            .compile(self.dialect)
+        )
+
+    def erase(self, owner: str) -> Program[bool]:
+        """Remove an owner's row and take it out of the totals; False where there was none."""
+        found = yield from self.by_owners([owner])
+        if owner not in found:
+            return False
+        yield self._erase.bind(owner=owner)
+        gone = {ALL_ENTRIES: -1}
+        gone.update({index: -1 for index in self.rankings if found[owner].cells[index] is not None})
+        yield add_totals(self.dialect, {self.board.key: gone})
+        return True
+
+
+def add_totals(dialect: Dialect, changes: dict[int, dict[int, int]]) -> Built:
+    """Add to the counted entries by board key and column index, in the transaction that changes the rows."""
+    rows = [(key, index, count) for key, by_index in changes.items() for index, count in by_index.items() if count]
+    return _add_totals(dialect).bind(rows=rows)
+
+
+@lru_cache
+def _add_totals(dialect: Dialect) -> Statement:
+    return (
+        insert(TOTALS)
+        .rows(param("rows"), board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
+        .on_conflict("board_key", "column_index")
+        .do_update(entries=plus(col("entries", TOTALS), excluded("entries")))
+        .compile(dialect)
+    )
+
+
+def live_epochs(dialect: Dialect, board_keys: Iterable[int]) -> Program[dict[int, int]]:
+    """The boards of these keys that still exist, with their epochs."""
+    query = select(col("board_key"), col("epoch")).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed()
+    rows = yield query.build(dialect, keys=list(board_keys))
+    return {key: epoch for key, epoch in rows}

@@ -1,0 +1,118 @@
+"""What storage can refuse, as one tree whose class docstrings are the messages.
+
+    StorageError
+    ├── PostError (one post, nothing of it applied)
+    │   ├── UnknownBoard · UnknownColumn · ValueOutOfRange · PostIdConflict · AtInFuture · NotASortedColumn
+    ├── SpecConflict · SpecInvalid · TooManyBoards
+    ├── UnknownOwner · NotRanked · NoCurve · BadCursor
+    ├── QueueFull · StoreBusy · WaitTooLong      (try again later)
+    ├── LostRace                                 (internal: the group is read again)
+    └── StoreLocked · StoreUnsupported · SchemaTooNew   (at start)
+"""
+
+from __future__ import annotations
+
+
+class StorageError(Exception):
+    """the store refused"""
+
+    def __init__(self, detail: str | None = None, *, pointer: str | None = None) -> None:
+        super().__init__(detail or self.__class__.__doc__ or "")
+        self.pointer = pointer
+
+    @property
+    def detail(self) -> str:
+        """The sentence for a person."""
+        return str(self.args[0])
+
+
+class PostError(StorageError):
+    """the post was not applied"""
+
+
+class UnknownBoard(PostError):
+    """no such leaderboard"""
+
+
+class UnknownColumn(PostError):
+    """no such column in this leaderboard"""
+
+
+class NotASortedColumn(PostError):
+    """the column is not ranked"""
+
+
+class ValueOutOfRange(PostError):
+    """the value is outside the column's range"""
+
+
+class PostIdConflict(PostError):
+    """the post id was used before with another owner, stats or time"""
+
+
+class AtInFuture(PostError):
+    """the time of the post is too far ahead"""
+
+
+class PostRejected(PostError):
+    """another board of this post refused it, and a post is all or nothing"""
+
+
+class SpecConflict(StorageError):
+    """the change would reinterpret stored values"""
+
+
+class SpecInvalid(StorageError):
+    """the leaderboard's specification is not valid"""
+
+
+class TooManyBoards(StorageError):
+    """the store holds as many leaderboards as its setting allows"""
+
+
+class UnknownOwner(StorageError):
+    """the owner has no entry in this leaderboard"""
+
+
+class NotRanked(StorageError):
+    """the owner has no value in any of the columns asked for"""
+
+
+class NoCurve(StorageError):
+    """no curve has been fitted for this column yet"""
+
+
+class BadCursor(StorageError):
+    """the cursor is not one of this board and column"""
+
+
+class QueueFull(StorageError):
+    """the queue of posts is full"""
+
+
+class StoreBusy(StorageError):
+    """the store could not keep up"""
+
+
+class WaitTooLong(StorageError):
+    """the outcome was not known in time: send the same post_id again"""
+
+
+class LostRace(StorageError):
+    """a row changed between its read and its conditional write"""
+
+
+class StoreLocked(StorageError):
+    """another process owns this store"""
+
+
+class StoreUnsupported(StorageError):
+    """this store cannot be opened"""
+
+
+class SchemaTooNew(StorageError):
+    """the store was written by a newer version"""
+
+
+class UnknownKey(StorageError):
+    """no such API key"""

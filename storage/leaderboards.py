@@ -1,0 +1,243 @@
+"""The catalog: which boards there are and what their columns mean. Every process holds a copy and re-reads it before it calls a board unknown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+
+from querybuilder import INTEGER, TEXT, Query, Dialect, add_column, asc, col, create_index, create_table, delete, desc, drop_table
+from querybuilder import Kind as SqlKind
+from querybuilder import insert, param, plus, select, update
+
+from .errors import SpecConflict, TooManyBoards, UnknownBoard
+from .migrate import BOARDS, CURVES, POST_IDS, TOTALS, next_in
+from .records import Best, Board, BoardSpec, ColumnSpec, Kind
+from .store import Program, Row, Store
+
+ALL_ENTRIES = -1  # the column_index under which the number of rows is counted
+
+
+def entries_table(board_key: int) -> str:
+    """The table that holds a board's rows."""
+    return f"entries_{board_key}"
+
+
+def physical(index: int) -> str:
+    """The physical name of a spec's column."""
+    return f"c{index + 1}"
+
+
+def _spec_text(spec: BoardSpec) -> str:
+    return msgspec.json.encode(spec).decode()
+
+
+def _board(row: Row) -> Board:
+    key, board_id, spec, created_at, epoch = row
+    return Board(key=key, id=board_id, spec=msgspec.json.decode(spec, type=BoardSpec), created_at_us=created_at, epoch=epoch)
+
+
+_COLUMNS = tuple(col(name) for name in ("board_key", "id", "spec", "created_at", "epoch"))
+
+
+def _sql_type(column: ColumnSpec) -> tuple[SqlKind, bool]:
+    if column.sorted:
+        return TEXT, True
+    return (TEXT if column.kind is Kind.TEXT else INTEGER), False
+
+
+def _column_index(board_key: int, index: int, column: ColumnSpec) -> Query:
+    """The ranking index of a column: best first, owners ascending within a tie both ways; rows without a value are not in it."""
+    cell = col(physical(index))
+    order = desc(cell) if column.best is Best.HIGH else asc(cell)
+    return create_index(
+        f"{entries_table(board_key)}_{physical(index)}",
+        entries_table(board_key),
+        order,
+        asc(col("owner")),
+        where=cell.not_null(),
+    )
+
+
+def _create_entries(board_key: int, spec: BoardSpec) -> list[Query]:
+    table = (
+        create_table(entries_table(board_key)).column("owner", TEXT, sortable=True).column("updated_at", INTEGER)
+    )
+    for index, column in enumerate(spec.columns):
+        sql_type, sortable = _sql_type(column)
+        table = table.column(physical(index), sql_type, null=True, sortable=sortable)
+    queries: list[Query] = [table.primary_key("owner").clustered()]
+    queries += [_column_index(board_key, index, column) for index, column in enumerate(spec.columns) if column.sorted]
+    return queries
+
+
+def create_board(dialect: Dialect, *, board_id: str, spec: BoardSpec, now_us: int, boards_max: int) -> Program[Board]:
+    """Add a board, its table and its indexes in one transaction."""
+    rows = yield select(*_COLUMNS).from_(BOARDS).where(col("id").eq(param("id"))).build(dialect, id=board_id)
+    if rows:
+        return _board(rows[0])
+    counted = yield select(col("board_key")).from_(BOARDS).order_by(asc(col("board_key"))).limit(boards_max).build(dialect)
+    if len(counted) >= boards_max:
+        raise TooManyBoards(f"this store holds {boards_max} leaderboards, as many as catalog_boards_max allows")
+    board_key = yield from next_in(dialect, "board_key")
+    yield (
+        insert(BOARDS)
+        .values(board_key=board_key, id=board_id, spec=_spec_text(spec), created_at=now_us, epoch=1)
+        .build(dialect)
+    )
+    for query in _create_entries(board_key, spec):
+        yield query.build(dialect)
+    return Board(key=board_key, id=board_id, spec=spec, created_at_us=now_us, epoch=1)
+
+
+def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec) -> Program[Board]:
+    """Add the wanted columns that are new and take over the predictor; the stored columns must be as wanted.
+
+    Raises:
+        UnknownBoard: deleted meanwhile.
+        SpecConflict: the change would reinterpret or drop stored values.
+    """
+    rows = yield select(*_COLUMNS).from_(BOARDS).where(col("id").eq(param("id"))).build(dialect, id=board_id)
+    if not rows:
+        raise UnknownBoard(f"no leaderboard {board_id!r}")
+    board = _board(rows[0])
+    added = _added_columns(board.spec, wanted)
+    spec = replace(board.spec, columns=board.spec.columns + added, predictor=wanted.predictor)
+    if spec == board.spec:
+        return board
+    for index, column in enumerate(added, start=len(board.spec.columns)):
+        sql_type, sortable = _sql_type(column)
+        yield add_column(entries_table(board.key), physical(index), sql_type, null=True, sortable=sortable).build(dialect)
+        if column.sorted:
+            yield _column_index(board.key, index, column).build(dialect)
+    yield update(BOARDS).set(spec=_spec_text(spec)).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+    return replace(board, spec=spec)
+
+
+def _added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec, ...]:
+    if wanted.ties is not stored.ties:
+        raise SpecConflict(f"ties is {stored.ties.value!r} and can't be changed: it is part of every stored value", pointer="/ties")
+    by_name = {column.name: (index, column) for index, column in enumerate(wanted.columns)}
+    for column in stored.columns:
+        if column.name not in by_name:
+            raise SpecConflict(f"column {column.name!r} exists and can't be removed", pointer="/columns")
+        index, found = by_name[column.name]
+        if found != column:
+            raise SpecConflict(
+                f"column {column.name!r} exists with other attributes, and its stored values can't be reinterpreted",
+                pointer=f"/columns/{index}",
+            )
+    names = {column.name for column in stored.columns}
+    return tuple(column for column in wanted.columns if column.name not in names)
+
+
+def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
+    """Drop a board with its rows, totals, curves and remembered post ids.
+
+    Raises:
+        UnknownBoard: there is none.
+    """
+    board = yield from _existing(dialect, board_id)
+    yield drop_table(entries_table(board.key)).build(dialect)
+    for table in (BOARDS, TOTALS, CURVES, POST_IDS):
+        yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+    return board
+
+
+def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
+    """Empty a board and keep its spec: rows, totals, curves and post ids go, and what was fitted before is void.
+
+    Raises:
+        UnknownBoard: there is none.
+    """
+    board = yield from _existing(dialect, board_id)
+    yield delete(entries_table(board.key)).everything().build(dialect)
+    for table in (TOTALS, CURVES, POST_IDS):
+        yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+    yield (
+        update(BOARDS).set(epoch=plus(col("epoch"), 1)).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+    )
+    return replace(board, epoch=board.epoch + 1)
+
+
+def _existing(dialect: Dialect, board_id: str) -> Program[Board]:
+    rows = yield select(*_COLUMNS).from_(BOARDS).where(col("id").eq(param("id"))).build(dialect, id=board_id)
+    if not rows:
+        raise UnknownBoard(f"no leaderboard {board_id!r}")
+    return _board(rows[0])
+
+
+def list_boards(dialect: Dialect, *, prefix: str, after: str, limit: int) -> Program[list[Board]]:
+    """Boards whose id starts with `prefix`, past `after`, by id."""
+    conditions = [col("id").ge(prefix), col("id").gt(after)]
+    if prefix:
+        conditions.append(col("id").lt(prefix + "\x7f"))  # ids are printable ASCII
+    rows = yield select(*_COLUMNS).from_(BOARDS).where(*conditions).order_by(asc(col("id"))).limit(limit).build(dialect)
+    return [_board(row) for row in rows]
+
+
+def count_entries(dialect: Dialect, board_keys: list[int]) -> Program[dict[int, dict[int, int]]]:
+    """Entries of boards by column index (`ALL_ENTRIES`: rows), by board key."""
+    query = (
+        select(col("board_key"), col("column_index"), col("entries"))
+        .from_(TOTALS)
+        .where(col("board_key").in_(param("keys")))
+        .packed()
+    )
+    rows = yield query.build(dialect, keys=board_keys)
+    totals: dict[int, dict[int, int]] = {key: {} for key in board_keys}
+    for board_key, column_index, entries in rows:
+        totals[board_key][column_index] = entries
+    return totals
+
+
+class Catalog:
+    """A process's copy of the boards. `find` re-reads before it calls one unknown."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._by_id: dict[str, Board] = {}
+
+    async def load(self, *, boards_max: int) -> None:
+        """Read every board."""
+        boards = await self._store.read(lambda: list_boards(self._store.dialect, prefix="", after="", limit=boards_max))
+        self._by_id = {board.id: board for board in boards}
+
+    def known(self, board_id: str) -> Board | None:
+        """The board as this process last saw it."""
+        return self._by_id.get(board_id)
+
+    def boards(self) -> list[Board]:
+        """All boards that this process knows."""
+        return list(self._by_id.values())
+
+    async def find(self, board_id: str) -> Board:
+        """The board of that id.
+
+        Raises:
+            UnknownBoard: the store has none either.
+        """
+        board = self._by_id.get(board_id)
+        return board if board is not None else await self.reread(board_id)
+
+    async def reread(self, board_id: str) -> Board:
+        """The board as the store has it now.
+
+        Raises:
+            UnknownBoard: there is none.
+        """
+        try:
+            board = await self._store.read(lambda: _existing(self._store.dialect, board_id))
+        except UnknownBoard:
+            self._by_id.pop(board_id, None)
+            raise
+        self._by_id[board_id] = board
+        return board
+
+    def put(self, board: Board) -> None:
+        """Take over a board that this process has just written."""
+        self._by_id[board.id] = board
+
+    def drop(self, board_id: str) -> None:
+        """Forget a board that this process has just deleted."""
+        self._by_id.pop(board_id, None)

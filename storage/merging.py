@@ -1,0 +1,77 @@
+"""How a post changes a row: pure, on stored cells. A row is only touched where something changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .errors import ValueOutOfRange
+from .padding import Padding
+from .records import Board, Change, ColumnSpec, Kind, Merge, StatValue
+
+Cell = str | int | None
+
+
+class Merger:
+    """Merges posts into the rows of one board."""
+
+    def __init__(self, board: Board) -> None:
+        self._columns = board.spec.columns
+        self._paddings = [Padding.of(board.spec, column) if column.sorted else None for column in board.spec.columns]
+
+    def stats(self, cells: Sequence[Cell]) -> list[StatValue | None]:
+        """The values of a row in column order: scaled integers, text, or None."""
+        return [
+            padding.value(cell) if padding is not None and isinstance(cell, str) else cell
+            for padding, cell in zip(self._paddings, cells, strict=True)
+        ]
+
+    def value(self, index: int, cell: Cell) -> StatValue | None:
+        """The value of one cell."""
+        padding = self._paddings[index]
+        return padding.value(cell) if padding is not None and isinstance(cell, str) else cell
+
+    def merge(self, cells: list[Cell] | None, changes: Sequence[Change], at_us: int) -> dict[int, Cell]:
+        """The cells that a post changes, by column index; nothing is written to `cells`.
+
+        Raises:
+            ValueOutOfRange: a result leaves its column's range.
+        """
+        changed: dict[int, Cell] = {}
+        for change in changes:
+            index = change.index
+            stored = changed.get(index, cells[index] if cells is not None else None)
+            before = self.value(index, stored)
+            after = self._merged(self._columns[index], before, change)
+            if after == before:
+                continue  # an equal value never changes the time it was reached
+            padding = self._paddings[index]
+            changed[index] = padding.pad(after, at_us) if padding is not None and isinstance(after, int) else after
+        return changed
+
+    def _merged(self, column: ColumnSpec, before: StatValue | None, change: Change) -> StatValue:
+        value = change.value
+        if column.kind is Kind.TEXT or isinstance(value, str):
+            return value
+        if column.merge is Merge.SUM and not change.overwrite:
+            value += before if isinstance(before, int) else 0
+        if not column.min_scaled <= value <= column.max_scaled:
+            raise ValueOutOfRange(
+                f"{column.name} would leave its range: {scaled_text(value, column.scale)} is not between "
+                f"{scaled_text(column.min_scaled, column.scale)} and {scaled_text(column.max_scaled, column.scale)}",
+                pointer=f"/{'set' if change.overwrite else 'stats'}/{column.name}",
+            )
+        if change.overwrite or not isinstance(before, int):
+            return value
+        if column.merge is Merge.MAX:
+            return max(before, value)
+        if column.merge is Merge.MIN:
+            return min(before, value)
+        return value
+
+
+def scaled_text(scaled: int, scale: int) -> str:
+    """A scaled integer as the decimal that it stands for."""
+    if scale == 0:
+        return str(scaled)
+    digits = str(abs(scaled)).zfill(scale + 1)
+    return f"{'-' if scaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"

@@ -1,0 +1,105 @@
+"""Brings a store's own tables to this version's schema. A step, once released, is never edited: a change is a new step."""
+
+from __future__ import annotations
+
+import secrets
+
+from querybuilder import INTEGER, TEXT, BLOB, Query, Dialect, asc, col, create_index, create_table, insert, param, plus, select, update
+
+from .errors import SchemaTooNew
+from .store import Program
+
+META = "meta"
+BOARDS = "boards"
+SEQUENCES = "sequences"
+TOTALS = "totals"
+POST_IDS = "post_ids"
+CURVES = "curves"
+KEYS = "api_keys"
+
+
+def _first() -> list[Query]:
+    return [
+        create_table(BOARDS)
+        .column("board_key", INTEGER)
+        .column("id", TEXT, sortable=True)
+        .column("spec", TEXT)
+        .column("created_at", INTEGER)
+        .column("epoch", INTEGER)
+        .primary_key("board_key"),
+        create_index("boards_id", BOARDS, asc(col("id")), unique=True),
+        create_table(SEQUENCES).column("name", TEXT).column("next", INTEGER).primary_key("name").clustered(),
+        create_table(TOTALS)
+        .column("board_key", INTEGER)
+        .column("column_index", INTEGER)
+        .column("entries", INTEGER)
+        .primary_key("board_key", "column_index")
+        .clustered(),
+        # Post ids are kept as keyed hashes: short, and nobody's data.
+        create_table(POST_IDS)
+        .column("board_key", INTEGER)
+        .column("post_hash", TEXT)
+        .column("fingerprint", TEXT)
+        .column("outcome", TEXT)
+        .column("remembered_at", INTEGER)
+        .primary_key("board_key", "post_hash")
+        .clustered(),
+        create_index("post_ids_remembered_at", POST_IDS, asc(col("remembered_at"))),
+        create_table(CURVES)
+        .column("board_key", INTEGER)
+        .column("column_index", INTEGER)
+        .column("epoch", INTEGER)
+        .column("version", INTEGER)
+        .column("as_of", INTEGER)
+        .column("document", BLOB)
+        .primary_key("board_key", "column_index"),
+        create_index("curves_version", CURVES, asc(col("version"))),
+        create_table(KEYS)
+        .column("id", TEXT)
+        .column("name", TEXT)
+        .column("role", TEXT)
+        .column("hash", TEXT)
+        .column("created_at", INTEGER)
+        .column("revoked_at", INTEGER, null=True)
+        .primary_key("id"),
+    ]
+
+
+STEPS = (_first,)
+
+
+def migrate(dialect: Dialect) -> Program[str]:
+    """Run the missing steps and return the store's secret salt (hex), made at the first run.
+
+    Raises:
+        SchemaTooNew: a newer version of the service wrote this store.
+    """
+    yield create_table(META).column("name", TEXT).column("content", TEXT).primary_key("name").if_not_exists().build(dialect)
+    rows = yield select(col("name"), col("content")).from_(META).build(dialect)
+    meta: dict[str, str] = {name: content for name, content in rows}
+    version = int(meta.get("schema_version", 0))
+    if version > len(STEPS):
+        raise SchemaTooNew(f"the store has schema {version}, this version knows {len(STEPS)}")
+    for step in STEPS[version:]:
+        for query in step():
+            yield query.build(dialect)
+    if not meta:
+        meta["salt"] = secrets.token_hex(16)
+        for name, content in (("schema_version", str(len(STEPS))), ("salt", meta["salt"])):
+            yield insert(META).values(name=name, content=content).build(dialect)
+    elif version < len(STEPS):
+        yield update(META).set(content=str(len(STEPS))).where(col("name").eq("schema_version")).build(dialect)
+    return meta["salt"]
+
+
+def next_in(dialect: Dialect, name: str) -> Program[int]:
+    """The next number of a sequence; a number is never given twice, whatever is deleted."""
+    upsert = (
+        insert(SEQUENCES)
+        .values(name=param("name"), next=1)
+        .on_conflict("name")
+        .do_update(next=plus(col("next", SEQUENCES), 1))
+        .returning(col("next"))
+    )
+    rows = yield upsert.build(dialect, name=name)
+    return int(rows[0][0])

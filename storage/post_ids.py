@@ -1,0 +1,90 @@
+"""Post ids and what became of them, remembered in the transaction of their effect, so that a retry settles an unknown outcome.
+
+Ids are stored as keyed hashes of 128 bits: rows stay short and hold nobody's data in the clear.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from querybuilder import INTEGER, TEXT, Built, Dialect, asc, col, delete, insert, param, select
+
+from .migrate import POST_IDS
+from .records import PartOutcome, Status, StatValue
+from .store import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A post id that a board has seen."""
+
+    fingerprint: str
+    status: Status
+    updated_at_us: int
+    stats: list[StatValue | None]
+
+
+class PostIds:
+    """Programs over the remembered post ids of a store."""
+
+    def __init__(self, dialect: Dialect, salt: str) -> None:
+        self._salt = bytes.fromhex(salt)
+        self._find = (
+            select(col("post_hash"), col("fingerprint"), col("outcome"))
+            .from_(POST_IDS)
+            .where(col("board_key").eq(param("board_key")), col("post_hash").in_(param("hashes")))
+            .packed()
+            .compile(dialect)
+        )
+        self._remember = (
+            insert(POST_IDS)
+            .rows(
+                param("rows"), board_key=INTEGER, post_hash=TEXT, fingerprint=TEXT, outcome=TEXT, remembered_at=INTEGER
+            )
+            .compile(dialect)
+        )
+        old = select(col("remembered_at")).from_(POST_IDS).where(col("remembered_at").lt(param("before_us")))
+        self._horizon = (
+            old.order_by(asc(col("remembered_at"))).limit(1).offset(param("rows_max")).compile(dialect)
+        )
+        self._prune = delete(POST_IDS).where(col("remembered_at").lt(param("before_us"))).compile(dialect)
+
+    def hash(self, post_id: str) -> str:
+        """The stored form of a post id."""
+        return hashlib.blake2b(post_id.encode(), digest_size=16, key=self._salt).hexdigest()
+
+    def find(self, board_key: int, hashes: Iterable[str]) -> Program[dict[str, Remembered]]:
+        """Those of the hashes that the board has seen."""
+        rows = yield self._find.bind(board_key=board_key, hashes=list(hashes))
+        found = {}
+        for post_hash, fingerprint, outcome in rows:
+            status, updated_at_us, stats = msgspec.json.decode(outcome)
+            found[post_hash] = Remembered(fingerprint, Status(status), updated_at_us, stats)
+        return found
+
+    def remember(self, rows: Iterable[tuple[int, str, str, PartOutcome]], now_us: int) -> Built:
+        """Insert (board key, hash, fingerprint, outcome)."""
+        return self._remember.bind(
+            rows=[
+                (
+                    board_key,
+                    post_hash,
+                    fingerprint,
+                    msgspec.json.encode((outcome.status, outcome.updated_at_us, outcome.stats)).decode(),
+                    now_us,
+                )
+                for board_key, post_hash, fingerprint, outcome in rows
+            ]
+        )
+
+    def prune(self, *, before_us: int, rows_max: int) -> Program[int]:
+        """Forget ids older than `before_us`, about `rows_max` at a time; answers how many."""
+        horizon = yield self._horizon.bind(before_us=before_us, rows_max=rows_max)
+        # A group's ids share one time, so a step ends after the whole group that the bound falls into.
+        limit_us = horizon[0][0] + 1 if horizon else before_us
+        rows = yield self._prune.bind(before_us=limit_us)
+        return int(rows[0][0])

@@ -1,0 +1,161 @@
+"""The ranking statements of one sorted column, compiled once and bound per call. `better` means nearer to rank 1, on high and low boards alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from querybuilder import Condition, Dialect, Select, asc, col, count, count_if, desc, lit, param, select, union_all
+
+from .leaderboards import entries_table, physical
+from .padding import Padding
+from .records import Best, Board, Entry
+from .store import Program, Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a cell stands: entries strictly better, and equal ones."""
+
+    better_count: int
+    ties: int
+
+
+def entry_of(row: Sequence[Any]) -> Entry:
+    """A row `owner, updated_at, cells…` as an entry."""
+    return Entry(owner=row[0], updated_at_us=row[1], cells=list(row[2:]))
+
+
+class Ranking:
+    """Reading programs over one ranked column of one board."""
+
+    def __init__(self, dialect: Dialect, board: Board, index: int) -> None:
+        spec = board.spec.columns[index]
+        high = spec.best is Best.HIGH
+        self.index = index
+        self.timed = Padding.of(board.spec, spec).timed
+        self.padding = Padding.of(board.spec, spec)
+        self._table = entries_table(board.key)
+        self._cell = col(physical(index))
+        self._owner = col("owner")
+        self._row = (self._owner, col("updated_at"), *(col(physical(i)) for i in range(len(board.spec.columns))))
+        self._best_first = (desc if high else asc)(self._cell), asc(self._owner)
+        self._worst_first = (asc if high else desc)(self._cell), desc(self._owner)
+        cell, owner, limit = param("cell"), param("owner"), param("limit")
+        ranked, tied = self._cell.not_null(), self._cell.eq(cell)
+        better = self._cell.gt if high else self._cell.lt
+        worse = self._cell.lt if high else self._cell.gt
+        counted = select(count()).from_(self._table)
+        landing = select(self._cell, self._owner).from_(self._table)
+
+        def compiled(query: Any) -> Any:
+            return query.compile(dialect)
+
+        self._count_ranked = compiled(counted.where(ranked))
+        self._count_better = compiled(counted.where(better(cell)))
+        self._count_better_up_to = compiled(
+            select(count()).from_(select(lit(1).as_("one")).from_(self._table).where(better(cell)).limit(limit))
+        )
+        self._count_between = compiled(counted.where(worse(param("above")), better(param("below"))))
+        self._count_tied = compiled(
+            select(count(), count_if(self._owner.lt(owner))).from_(self._table).where(tied)
+        )
+        at = landing.order_by(*self._best_first).limit(1).offset(param("offset"))
+        self._landing_from_top = compiled(at.where(ranked))
+        self._landing_below = compiled(at.where(worse(cell)))
+        self._worst = compiled(landing.where(ranked).order_by(*self._worst_first).limit(1))
+        self._first_rows = compiled(self._down(0, limit, ranked).packed())
+        # The keyset is split: the rest of a tie run, then what is worse. A row-value comparison tests every row again.
+        after = self._down(0, limit, tied, self._owner.gt(owner)), self._down(1, limit, worse(cell))
+        before = self._up(0, limit, tied, self._owner.lt(owner)), self._up(1, limit, better(cell))
+        self._rows_after = compiled(union_all(*after).packed())
+        self._rows_before = compiled(union_all(*before).packed())
+        self._rows_around = compiled(
+            union_all(
+                self._up(0, param("better_rows"), tied, self._owner.lt(owner)),
+                self._up(1, param("better_rows"), better(cell)),
+                self._down(2, param("worse_rows"), tied, self._owner.ge(owner)),
+                self._down(3, param("worse_rows"), worse(cell)),
+            ).packed()
+        )
+
+    def _down(self, arm: int, limit: Any, *where: Condition) -> Select:
+        query = select(lit(arm).as_("arm"), *self._row).from_(self._table)
+        return query.where(*where).order_by(*self._best_first).limit(limit)
+
+    def _up(self, arm: int, limit: Any, *where: Condition) -> Select:
+        query = select(lit(arm).as_("arm"), *self._row).from_(self._table)
+        return query.where(*where).order_by(*self._worst_first).limit(limit)
+
+    def count_ranked(self) -> Program[int]:
+        """Entries with a value in the column, counted."""
+        rows = yield self._count_ranked.bind()
+        return int(rows[0][0])
+
+    def count_better(self, cell: str) -> Program[int]:
+        """Entries strictly better than a cell, however many: costs their number."""
+        rows = yield self._count_better.bind(cell=cell)
+        return int(rows[0][0])
+
+    def count_better_up_to(self, cell: str, limit: int) -> Program[int]:
+        """Entries strictly better than a cell, or `limit` where there are more: costs at most `limit` rows."""
+        rows = yield self._count_better_up_to.bind(cell=cell, limit=limit)
+        return int(rows[0][0])
+
+    def count_between(self, *, above: str, below: str) -> Program[int]:
+        """Entries strictly worse than `above` and strictly better than `below`."""
+        rows = yield self._count_between.bind(above=above, below=below)
+        return int(rows[0][0])
+
+    def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
+        """Entries with this cell, and how many of them stand before `owner`."""
+        rows = yield self._count_tied.bind(cell=cell, owner=owner)
+        return int(rows[0][0]), int(rows[0][1])
+
+    def landing(self, skip_rows: int, below: str | None = None) -> Program[tuple[str, str] | None]:
+        """The cell and owner found after skipping rows from the top, or below a cell; None past the end."""
+        if below is None:
+            rows = yield self._landing_from_top.bind(offset=skip_rows)
+        else:
+            rows = yield self._landing_below.bind(cell=below, offset=skip_rows)
+        return (rows[0][0], rows[0][1]) if rows else None
+
+    def worst(self) -> Program[tuple[str, str] | None]:
+        """The cell and owner of the last row; None on an empty board."""
+        rows = yield self._worst.bind()
+        return (rows[0][0], rows[0][1]) if rows else None
+
+    def first_rows(self, limit: int) -> Program[list[Entry]]:
+        """The best rows."""
+        rows = yield self._first_rows.bind(limit=limit)
+        return [entry_of(row[1:]) for row in rows]
+
+    def rows_after(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
+        """The rows that follow a place in the order, best first. The place itself need not be taken."""
+        rows = yield self._rows_after.bind(cell=cell, owner=owner, limit=limit)
+        return _in_arms(rows)[:limit]
+
+    def rows_before(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
+        """The rows that precede a place in the order, best first."""
+        rows = yield self._rows_before.bind(cell=cell, owner=owner, limit=limit)
+        return _in_arms(rows)[:limit][::-1]
+
+    def rows_around(
+        self, cell: str, owner: str, *, better_rows: int, worse_rows: int
+    ) -> Program[tuple[list[Entry], list[Entry]]]:
+        """The rows before a place (best first), and those from it on, the place itself included where it is taken."""
+        rows = yield self._rows_around.bind(cell=cell, owner=owner, better_rows=better_rows, worse_rows=worse_rows)
+        before = _in_arms([row for row in rows if row[0] < 2])[:better_rows][::-1]
+        return before, _in_arms([row for row in rows if row[0] >= 2])[:worse_rows]
+
+    def place(self, cell: str) -> Program[Place]:
+        """The exact place of a cell by counting from the top: costs its rank."""
+        better_count = yield from self.count_better(cell)
+        ties, _ = yield from self.count_tied(cell)
+        return Place(better_count, ties)
+
+
+def _in_arms(rows: Rows) -> list[Entry]:
+    # A union promises no order between its arms.
+    return [entry_of(row[1:]) for row in sorted(rows, key=lambda row: row[0])]

@@ -1,0 +1,222 @@
+"""The embedded store: one SQLite file, one writing connection, readers of their own, each on a thread by aiosqlite.
+
+A program runs in one hop to its connection's thread. Rows come back packed in one JSON text wherever there may be many: with a busy
+event loop every step of a statement may wait for the interpreter lock, so fewer steps are faster threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aiosqlite
+import msgspec
+
+from querybuilder import SQLITE, Built
+
+from .errors import StoreBusy, StoreUnsupported, UnknownBoard
+from .lock import FileLock
+from .store import Program, Rows
+
+T = TypeVar("T")
+
+VERSION_MIN = (3, 37, 0)  # STRICT tables, RETURNING, UPDATE … FROM
+_decode_rows: Callable[[str], Any] = msgspec.json.Decoder(list[list[Any]]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteLimits:
+    """The store's bounds; each is a setting of the same name."""
+
+    reader_connections: int
+    heavy_reader_connections: int
+    reads_waiting_max: int
+    sqlite_cache_mib: int
+    checkpoint_pages: int
+    checkpoint_idle_s: float
+    statement_cache: int
+
+
+class _Connection(aiosqlite.Connection):
+    """A connection whose thread runs a whole function, not a statement, a hop."""
+
+    async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Run on the connection's thread."""
+        return await self._execute(function, self._conn)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def _execute(connection: sqlite3.Connection, query: Built) -> Rows:
+    cursor = connection.execute(query.sql, query.arguments)
+    if query.packed:
+        packed: Rows = _decode_rows(cursor.fetchone()[0])
+        return packed
+    if cursor.description is None:
+        return [(cursor.rowcount,)]
+    return cursor.fetchall()
+
+
+def _drive(connection: sqlite3.Connection, program: Program[T]) -> T:
+    try:
+        query = next(program)
+        while True:
+            query = program.send(_execute(connection, query))
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    finally:
+        program.close()
+
+
+def _in_transaction(connection: sqlite3.Connection, begin: str, make: Callable[[], Program[T]]) -> T:
+    connection.execute(begin)
+    try:
+        result = _drive(connection, make())
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return result
+
+
+class SqliteStore:
+    """A `Store` on one file. Open it with `SqliteStore.open`."""
+
+    dialect = SQLITE
+
+    def __init__(self, path: Path, limits: SqliteLimits, lock: FileLock) -> None:
+        self._path, self._limits, self._lock = path, limits, lock
+        self._writer: _Connection
+        self._light: asyncio.Queue[_Connection] = asyncio.Queue()
+        self._heavy: asyncio.Queue[_Connection] = asyncio.Queue()
+        self._readers: list[_Connection] = []
+        self._waiting = 0
+        self._writes = 0
+        self._idle_checkpoint: asyncio.TimerHandle | None = None
+        self._checkpoints: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    async def open(cls, path: Path, limits: SqliteLimits) -> SqliteStore:
+        """Open or create the file and take its lock.
+
+        Raises:
+            StoreLocked: another process owns the file.
+            StoreUnsupported: the SQLite library is too old, or the file is not a database.
+        """
+        if sqlite3.sqlite_version_info < VERSION_MIN:
+            raise StoreUnsupported(f"SQLite {sqlite3.sqlite_version} is older than {'.'.join(map(str, VERSION_MIN))}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+        lock.acquire()
+        store = cls(path, limits, lock)
+        try:
+            await store._connect()
+        except sqlite3.Error as error:
+            await store.close()
+            raise StoreUnsupported(f"{path}: {error}") from error
+        return store
+
+    async def _connect(self) -> None:
+        uri = self._path.absolute().as_uri()
+        self._writer = await self._open_connection(uri)
+        await self._writer.run(self._prepare_writer)
+        for queue, connections in (
+            (self._light, self._limits.reader_connections),
+            (self._heavy, self._limits.heavy_reader_connections),
+        ):
+            for _ in range(connections):
+                # mode=ro: an ordinary reader that closes last would checkpoint beside the writer.
+                reader = await self._open_connection(uri + "?mode=ro")
+                await reader.run(self._prepare_reader)
+                self._readers.append(reader)
+                queue.put_nowait(reader)
+
+    async def _open_connection(self, uri: str) -> _Connection:
+        def connect() -> sqlite3.Connection:
+            return sqlite3.connect(
+                uri, uri=True, isolation_level=None, cached_statements=self._limits.statement_cache
+            )
+
+        connection = _Connection(connect, iter_chunk_size=1)
+        await connection
+        return connection
+
+    def _prepare_writer(self, connection: sqlite3.Connection) -> None:
+        for pragma in (
+            "PRAGMA journal_mode=WAL",
+            "PRAGMA synchronous=FULL",
+            f"PRAGMA wal_autocheckpoint={self._limits.checkpoint_pages}",
+            f"PRAGMA cache_size={-1024 * self._limits.sqlite_cache_mib}",
+            "PRAGMA temp_store=MEMORY",
+        ):
+            connection.execute(pragma)
+
+    def _prepare_reader(self, connection: sqlite3.Connection) -> None:
+        for pragma in (
+            "PRAGMA query_only=1",
+            "PRAGMA wal_autocheckpoint=0",  # only the writer checkpoints: two connections that reset a WAL at once can corrupt it
+            f"PRAGMA cache_size={-1024 * self._limits.sqlite_cache_mib}",
+            "PRAGMA temp_store=MEMORY",
+        ):
+            connection.execute(pragma)
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        """See `Store.read`."""
+        if self._waiting >= self._limits.reads_waiting_max:
+            raise StoreBusy(f"{self._waiting} reads are waiting")
+        queue = self._heavy if heavy else self._light
+        self._waiting += 1
+        try:
+            connection = await queue.get()
+        finally:
+            self._waiting -= 1
+        try:
+            return await connection.run(lambda raw: _in_transaction(raw, "BEGIN", program))
+        except sqlite3.Error as error:
+            raise _translated(error) from error
+        finally:
+            queue.put_nowait(connection)
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        """See `Store.write`. Writers never meet: transactions run one after the other on the writer's thread."""
+        self._writes += 1
+        try:
+            return await self._writer.run(lambda raw: _in_transaction(raw, "BEGIN IMMEDIATE", program))
+        except sqlite3.Error as error:
+            raise _translated(error) from error
+        finally:
+            self._writes -= 1
+            self._checkpoint_when_idle()
+
+    def _checkpoint_when_idle(self) -> None:
+        # Checkpoints between bursts keep the automatic one, which a post would wait for, rare.
+        if self._idle_checkpoint is not None:
+            self._idle_checkpoint.cancel()
+        loop = asyncio.get_running_loop()
+        self._idle_checkpoint = loop.call_later(self._limits.checkpoint_idle_s, self._start_checkpoint)
+
+    def _start_checkpoint(self) -> None:
+        if self._writes == 0:
+            task = asyncio.create_task(self._checkpoint(), name="checkpoint")
+            self._checkpoints.add(task)
+            task.add_done_callback(self._checkpoints.discard)
+
+    async def _checkpoint(self) -> None:
+        await self._writer.run(lambda raw: raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall())
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        if self._idle_checkpoint is not None:
+            self._idle_checkpoint.cancel()
+        for connection in (*self._readers, *([self._writer] if hasattr(self, "_writer") else [])):
+            await connection.close()
+        self._lock.release()
+
+
+def _translated(error: sqlite3.Error) -> Exception:
+    if isinstance(error, sqlite3.OperationalError) and "no such table: entries_" in str(error):
+        return UnknownBoard("the leaderboard was deleted meanwhile")
+    return StoreBusy(f"the store failed: {error}")

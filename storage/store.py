@@ -1,0 +1,47 @@
+"""The port that every store implements. Logic above it is written once, as programs: generators that yield built queries and get rows.
+
+A program runs against one snapshot (`read`) or in one transaction (`write`). On SQLite a whole program costs one thread hop; on
+PostgreSQL it runs on one connection. A program may be run again after a lost race, so it is passed as a function that makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Protocol, TypeVar
+
+from querybuilder import Built, Dialect
+
+T = TypeVar("T")
+
+Row = Sequence[Any]
+Rows = list[Row]
+# Yields a query and is sent its rows. A write without RETURNING answers one row: the number of rows it touched.
+Program = Generator[Built, Rows, T]
+
+
+class Store(Protocol):
+    """Executes programs; the only way to the data."""
+
+    dialect: Dialect
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        """Run against one snapshot that holds every write acknowledged before the call.
+
+        `heavy` programs (long scans) have connections of their own, so that they never stand before point reads.
+
+        Raises:
+            StoreBusy: the store did not answer within its bounds.
+        """
+        ...
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        """Run in one transaction, durable when this returns; any exception of the program rolls it back.
+
+        Raises:
+            StoreBusy: the store did not answer within its bounds.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Finish what runs and let the store go."""
+        ...

@@ -1,0 +1,204 @@
+"""Posts in, durable outcomes out. Whatever is queued when a commit ends goes into the next transaction: grouping without a timer.
+
+    submit ──> queue (bounded: QueueFull) ──> group ──> one transaction ──> outcomes
+                                               ^                │
+                                               └── LostRace: read again after a jittered pause, a bounded number of times
+
+A caller that waits too long gets `WaitTooLong`; where its posts were not taken yet they never will be, otherwise their outcome is
+settled by sending the same post ids again. A group that fails for another reason is run again request by request, so that one
+poisonous request does not fail its neighbours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from .applying import Group, GroupResult
+from .boards import OpenBoards
+from .entries import Entries
+from .errors import LostRace, QueueFull, StorageError, StoreBusy, WaitTooLong
+from .merging import Merger
+from .post_ids import PostIds
+from .records import Board, PartOutcome, Post
+from .store import Program, Store
+
+
+@dataclass(frozen=True, slots=True)
+class WriterLimits:
+    """The writer's bounds; each is a setting of the same name."""
+
+    queue_posts_max: int
+    group_posts_max: int
+    write_attempts_max: int
+    write_backoff_base_s: float
+    write_backoff_s_max: float
+    post_wait_s_max: float
+    grouping: bool  # False: one request a transaction
+
+
+class WriterObserver(Protocol):
+    """What the writer tells its operators."""
+
+    def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
+        """A transaction was committed."""
+
+    def race_lost(self) -> None:
+        """A conditional write found another version."""
+
+    def queue_depth(self, posts: int) -> None:
+        """Posts waiting, after a change."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    posts: Sequence[Post]
+    done: asyncio.Future[list[list[PartOutcome]]]
+
+
+class Writer:
+    """Groups posts and applies them through the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        boards: OpenBoards,
+        post_ids: PostIds,
+        limits: WriterLimits,
+        observer: WriterObserver,
+        *,
+        now_us: Callable[[], int],
+        monotonic: Callable[[], float],
+        rng: random.Random,
+    ) -> None:
+        self._store, self._boards, self._post_ids = store, boards, post_ids
+        self._limits, self._observer = limits, observer
+        self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
+        self._queue: deque[_Waiting] = deque()
+        self._queued_posts = 0
+        self._wake = asyncio.Event()
+        self._closing = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to take from the queue."""
+        self._task = asyncio.create_task(self._run(), name="writer")
+
+    async def close(self) -> None:
+        """Apply what was accepted, then stop."""
+        self._closing = True
+        self._wake.set()
+        if self._task is not None:
+            await self._task
+
+    async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
+        """Apply posts in order; answers, once durable, an outcome a part of each post.
+
+        Raises:
+            QueueFull: nothing was taken.
+            WaitTooLong: the outcome is not known yet, or nothing was taken.
+            StoreBusy: nothing was applied.
+        """
+        if self._closing or self._queued_posts + len(posts) > max(self._limits.queue_posts_max, len(posts)):
+            raise QueueFull("shutting down" if self._closing else f"{self._queued_posts} posts are waiting")
+        waiting = _Waiting(posts, asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        self._count(len(posts))
+        self._wake.set()
+        try:
+            async with asyncio.timeout(self._limits.post_wait_s_max):
+                return await asyncio.shield(waiting.done)
+        except TimeoutError:
+            self._withdraw(waiting)
+            raise WaitTooLong from None
+        except asyncio.CancelledError:
+            self._withdraw(waiting)
+            raise
+
+    def _withdraw(self, waiting: _Waiting) -> None:
+        if waiting in self._queue:
+            self._queue.remove(waiting)
+            self._count(-len(waiting.posts))
+        # Taken already: nobody listens any more, and an error must not be reported as forgotten.
+        waiting.done.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _count(self, posts: int) -> None:
+        self._queued_posts += posts
+        self._observer.queue_depth(self._queued_posts)
+
+    async def _run(self) -> None:
+        while True:
+            if not self._queue:
+                if self._closing:
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            await self._settle(self._take_group())
+
+    def _take_group(self) -> list[_Waiting]:
+        group = [self._queue.popleft()]
+        posts = len(group[0].posts)
+        while self._limits.grouping and self._queue and posts + len(self._queue[0].posts) <= self._limits.group_posts_max:
+            group.append(self._queue.popleft())
+            posts += len(group[-1].posts)
+        self._count(-posts)
+        return group
+
+    async def _settle(self, group: list[_Waiting]) -> None:
+        try:
+            result = await self._apply([post for waiting in group for post in waiting.posts])
+        except Exception as error:
+            if len(group) > 1:
+                for waiting in group:
+                    await self._settle([waiting])
+                return
+            failure = error if isinstance(error, StorageError) else StoreBusy("the posts could not be applied")
+            failure.__cause__ = error if failure is not error else error.__cause__
+            if not group[0].done.done():
+                group[0].done.set_exception(failure)
+            return
+        start = 0
+        for waiting in group:
+            if not waiting.done.done():
+                waiting.done.set_result(result.outcomes[start : start + len(waiting.posts)])
+            start += len(waiting.posts)
+
+    async def _apply(self, posts: list[Post]) -> GroupResult:
+        started = self._monotonic()
+        opened = self._open_boards(posts)
+
+        def program() -> Program[GroupResult]:
+            return Group(opened, self._post_ids, self._now_us()).run(posts)
+
+        for attempt in range(self._limits.write_attempts_max):
+            try:
+                result = await self._store.write(program)
+            except LostRace:
+                self._observer.race_lost()
+                await asyncio.sleep(self._pause_s(attempt))
+                continue
+            self._observer.group_written(
+                posts=len(posts), rows=result.rows_written, seconds=self._monotonic() - started
+            )
+            return result
+        raise StoreBusy(f"rows kept changing during {self._limits.write_attempts_max} attempts")
+
+    def _open_boards(self, posts: list[Post]) -> list[tuple[Entries, Merger]]:
+        # Posts that were parsed before and after a column was added may meet in one group: the wider board serves both.
+        boards: dict[int, Board] = {}
+        for post in posts:
+            for part in post.parts:
+                known = boards.get(part.board.key)
+                if known is None or len(known.spec.columns) < len(part.board.spec.columns):
+                    boards[part.board.key] = part.board
+        return [self._boards.open(board) for board in boards.values()]
+
+    def _pause_s(self, attempt: int) -> float:
+        # Full jitter: losers of one race don't meet again at the same moment.
+        longest = min(self._limits.write_backoff_s_max, self._limits.write_backoff_base_s * 2**attempt)
+        return self._rng.uniform(0, longest)
