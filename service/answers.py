@@ -5,7 +5,7 @@ The rule: they hold what goes on the wire and nothing else; times are text alrea
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -17,8 +17,19 @@ from .wire import BestName, KindName, MergeName, MethodName, TiesName
 StatusName = Literal["applied", "unchanged", "duplicate", "rejected"]
 PositionMethod = Literal["count", "knot", "gap", "curve"]
 CurveMethod = Literal["skip", "scan"]
+REF_TEMPLATE = "#/components/schemas/{name}"
 Stats = dict[str, Number | str | None]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, description="ISO 8601 in UTC, microseconds")]
+
+
+ALTERNATIVES: list[type[msgspec.Struct]] = []  # what `_one_of` refers to; the OpenAPI document adds them
+
+
+def _one_of(*kinds: type[msgspec.Struct]) -> Any:
+    """msgspec describes no union of untagged structs, as it could not decode one; answers are only encoded."""
+    ALTERNATIVES.extend(kinds)
+    refs = [{"$ref": REF_TEMPLATE.format(name=kind.__name__)} for kind in kinds]
+    return Annotated[Any, Meta(extra_json_schema={"anyOf": refs})]
 
 
 class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +143,12 @@ class NoPosition(msgspec.Struct, kw_only=True):
     rank: None = None
 
 
+if TYPE_CHECKING:
+    OwnerPosition: TypeAlias = Position | NoPosition
+else:
+    OwnerPosition = _one_of(Position, NoPosition)
+
+
 class Positions(msgspec.Struct):
     """Positions of values, in the order asked for."""
 
@@ -142,7 +159,7 @@ class OwnerPositions(msgspec.Struct):
     """An owner's positions, in the order asked for."""
 
     owner: str
-    positions: list[Position | NoPosition]
+    positions: list[OwnerPosition]
 
 
 class BoardPosition(Position, kw_only=True):
@@ -157,11 +174,17 @@ class NoBoardPosition(NoPosition, kw_only=True):
     board: str
 
 
+if TYPE_CHECKING:
+    AnyBoardPosition: TypeAlias = BoardPosition | NoBoardPosition
+else:
+    AnyBoardPosition = _one_of(BoardPosition, NoBoardPosition)
+
+
 class BoardPositions(msgspec.Struct):
     """One owner's positions on many leaderboards, in the order asked for."""
 
     owner: str
-    positions: list[BoardPosition | NoBoardPosition]
+    positions: list[AnyBoardPosition]
 
 
 class LookupEntry(msgspec.Struct):
@@ -221,10 +244,16 @@ class PercentileValue(msgspec.Struct):
     exact: bool
 
 
+if TYPE_CHECKING:
+    ValueFor: TypeAlias = RankValue | PercentileValue
+else:
+    ValueFor = _one_of(RankValue, PercentileValue)
+
+
 class Values(msgspec.Struct):
     """Values for the ranks asked for, then for the percentiles."""
 
-    values: list[RankValue | PercentileValue]
+    values: list[ValueFor]
 
 
 class Bucket(msgspec.Struct, rename={"from_": "from"}):

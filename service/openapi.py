@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from .answers import ALTERNATIVES, REF_TEMPLATE
 from .post_bodies import NDJSON_TYPE
 from .problems import CODES, JSON_TYPE, PROBLEM_TYPE, ProblemDocument
 from .routes import Route
@@ -19,7 +20,6 @@ from .values import BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX
 
 Schema = dict[str, Any]
 
-_REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _PATH_SCHEMAS: dict[str, Schema] = {
     "board": {"type": "string", "pattern": BOARD_PATTERN},
@@ -53,8 +53,9 @@ def document_bytes(routes: Sequence[Route]) -> bytes:
 
 def document(routes: Sequence[Route]) -> Schema:
     """The document of exactly these routes."""
-    types = sorted({kind for route in routes for kind in _types(route)} | {ProblemDocument}, key=_name)
-    schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    used = {kind for route in routes for kind in _types(route)}
+    types: list[type[msgspec.Struct]] = sorted({*used, *ALTERNATIVES, ProblemDocument}, key=_name)
+    schemas, components = msgspec.json.schema_components(types, ref_template=REF_TEMPLATE)
     refs = dict(zip(types, schemas, strict=True))
     paths: dict[str, Schema] = {}
     for route in routes:

@@ -35,7 +35,6 @@ class Call:
 
     def __init__(
         self,
-        *,
         path: Mapping[str, str],
         query: Any,
         body: Any,

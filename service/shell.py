@@ -34,6 +34,7 @@ from .values import parse_board_id, parse_column, parse_owner
 X_REQUEST_ID = istr("X-Request-Id")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PARAMETER = re.compile(r"\{(\w+)\}")
+_CALLER_GONE = 499  # nginx' way to say it: never sent, only counted and logged
 _SAFE_METHODS = ("GET", "HEAD")
 _RETRIED_CODES = ("queue_full", "store_busy", "timeout")
 PATH_PARSERS: dict[str, Callable[[str], str]] = {
@@ -124,12 +125,14 @@ class Endpoint:
                 require(identity, self.route.role)
                 if self._changes:
                     refuse_foreign_page(identity, headers.get(hdrs.ORIGIN))
-            call = await self._parsed(request, identity, request_id)
+            body, media_type = (None, "") if self.route.body is None else await self._body(request)
+            call = self._call(request, body, media_type, identity, request_id)
             response = _response(await self._handler(self._context, call), request_id)
-        except ConnectionError:  # the caller is gone: there is nobody to answer
-            raise
         except Exception as error:
-            response, code = self._failed(error, request_id)
+            if request.transport is None:
+                response, code = web.Response(status=_CALLER_GONE), "caller_gone"
+            else:
+                response, code = self._failed(error, request_id)
         seconds = perf_counter() - started_s
         self._answered(response.status, seconds)
         self._context.request_log.answered(
@@ -143,7 +146,12 @@ class Endpoint:
         )
         return response
 
-    async def _parsed(self, request: web.Request, identity: Identity, request_id: str) -> Call:
+    async def _body(self, request: web.Request) -> tuple[Any, str]:
+        media_type = self._media_type(request)
+        body = await _read(request, self._context.settings.body_bytes_max)
+        return (body if self._decoder is None else decode(body, self._decoder)), media_type
+
+    def _call(self, request: web.Request, body: Any, media_type: str, identity: Identity, request_id: str) -> Call:
         raw = request.raw_path
         if "%" in raw:
             _check_utf8(raw.partition("?")[0])
@@ -155,22 +163,7 @@ class Endpoint:
             query = self._query(query_text)
         elif query_text:
             raise Problem("unknown_field", "this path takes no query parameters")
-        body: Any = None
-        media_type = ""
-        if self.route.body is not None:
-            media_type = self._media_type(request)
-            body = await _read(request, self._context.settings.body_bytes_max)
-            if self._decoder is not None:
-                body = decode(body, self._decoder)
-        return Call(
-            path=path,
-            query=query,
-            body=body,
-            media_type=media_type,
-            identity=identity,
-            request=request,
-            request_id=request_id,
-        )
+        return Call(path, query, body, media_type, identity, request, request_id)
 
     def _media_type(self, request: web.Request) -> str:
         media_type = bare_media_type(request.headers.get(hdrs.CONTENT_TYPE, JSON_TYPE))
@@ -241,6 +234,4 @@ async def _read(request: web.Request, bytes_max: int) -> bytes:
     except web.HTTPRequestEntityTooLarge as error:
         raise Problem("body_too_large", f"a body has at most {bytes_max} bytes") from error
     except (HttpProcessingError, ClientError, web.RequestPayloadError) as error:
-        if request.transport is None:
-            raise ConnectionResetError("the caller left while sending") from error
         raise Problem("bad_request", "the body could not be read as its headers announce it") from error
