@@ -112,6 +112,11 @@ class Curve:
         rank = low + (2 * (high - low) * (key - start) + run) // (2 * run)
         return Bracket(rank, low, high, "curve")
 
+    def ties_at(self, key: int) -> int:
+        """How many entries have this key, where it is a knot's; 0 where it is not."""
+        i = bisect_left(self._keys, key)
+        return self.knots[i].ties if i < len(self._keys) and self._keys[i] == key else 0
+
     def locate_many(self, keys: Iterable[int]) -> list[Bracket]:
         """`locate` for each key, in their order."""
         return list(map(self.locate, keys))

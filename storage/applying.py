@@ -14,7 +14,7 @@ from querybuilder import Built
 
 from .entries import Entries, add_totals, live_epochs
 from .errors import LostRace, PostError, PostIdConflict, PostRejected, UnknownBoard
-from .leaderboards import ALL_ENTRIES
+from .leaderboards import ALL_ENTRIES, CHANGES
 from .merging import Cell, Merger
 from .post_ids import PostIds, Remembered
 from .records import BoardPost, Entry, PartOutcome, Post, Status
@@ -184,7 +184,9 @@ class Group:
             yield from _all_or_lost(state.entries.update_changed(indexes, changed), len(changed))
         if new:
             yield from _all_or_lost(state.entries.insert_new(new), len(new))
-        return len(new) + sum(len(changed) for changed in updates.values())
+        written = len(new) + sum(len(changed) for changed in updates.values())
+        totals[CHANGES] += written
+        return written
 
 
 def _all_or_lost(query: Built, expected: int) -> Program[None]:

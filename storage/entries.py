@@ -8,7 +8,7 @@ from typing import Any
 
 from querybuilder import INTEGER, TEXT, Built, Dialect, Statement, col, delete, excluded, insert, param, plus, select, update
 
-from .leaderboards import ALL_ENTRIES, entries_table, physical
+from .leaderboards import ALL_ENTRIES, CHANGES, entries_table, physical
 from .migrate import BOARDS, TOTALS
 from .rankings import Ranking, entry_of
 from .records import Board, Entry, Kind
@@ -95,7 +95,7 @@ class Entries:
         if owner not in found:
             return False
         yield self._erase.bind(owner=owner)
-        gone = {ALL_ENTRIES: -1}
+        gone = {ALL_ENTRIES: -1, CHANGES: 1}
         gone.update({index: -1 for index in self.rankings if found[owner].cells[index] is not None})
         yield add_totals(self.dialect, {self.board.key: gone})
         return True

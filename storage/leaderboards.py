@@ -16,6 +16,7 @@ from .records import Best, Board, BoardSpec, ColumnSpec, Kind
 from .store import Program, Row, Store
 
 ALL_ENTRIES = -1  # the column_index under which the number of rows is counted
+CHANGES = -2  # … and the number of rows ever written or erased: an equal count means an unchanged board
 
 
 def entries_table(board_key: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from querybuilder import Condition, Dialect, Select, asc, col, count, count_if, desc, lit, param, select, union_all
@@ -12,14 +11,6 @@ from .leaderboards import entries_table, physical
 from .padding import Padding
 from .records import Best, Board, Entry
 from .store import Program, Rows
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a cell stands: entries strictly better, and equal ones."""
-
-    better_count: int
-    ties: int
 
 
 def entry_of(row: Sequence[Any]) -> Entry:
@@ -52,12 +43,11 @@ class Ranking:
         def compiled(query: Any) -> Any:
             return query.compile(dialect)
 
-        self._count_ranked = compiled(counted.where(ranked))
         self._count_better = compiled(counted.where(better(cell)))
         self._count_better_up_to = compiled(
             select(count()).from_(select(lit(1).as_("one")).from_(self._table).where(better(cell)).limit(limit))
         )
-        self._count_between = compiled(counted.where(worse(param("above")), better(param("below"))))
+        self._count_range = compiled(counted.where(self._cell.ge(param("least")), self._cell.lt(param("past"))))
         self._count_tied = compiled(
             select(count(), count_if(self._owner.lt(owner))).from_(self._table).where(tied)
         )
@@ -88,11 +78,6 @@ class Ranking:
         query = select(lit(arm).as_("arm"), *self._row).from_(self._table)
         return query.where(*where).order_by(*self._worst_first).limit(limit)
 
-    def count_ranked(self) -> Program[int]:
-        """Entries with a value in the column, counted."""
-        rows = yield self._count_ranked.bind()
-        return int(rows[0][0])
-
     def count_better(self, cell: str) -> Program[int]:
         """Entries strictly better than a cell, however many: costs their number."""
         rows = yield self._count_better.bind(cell=cell)
@@ -103,9 +88,9 @@ class Ranking:
         rows = yield self._count_better_up_to.bind(cell=cell, limit=limit)
         return int(rows[0][0])
 
-    def count_between(self, *, above: str, below: str) -> Program[int]:
-        """Entries strictly worse than `above` and strictly better than `below`."""
-        rows = yield self._count_between.bind(above=above, below=below)
+    def count_range(self, *, least: str, past: str) -> Program[int]:
+        """Entries whose cell's text is at least `least` and less than `past`, whichever end ranks first."""
+        rows = yield self._count_range.bind(least=least, past=past)
         return int(rows[0][0])
 
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
@@ -148,12 +133,6 @@ class Ranking:
         rows = yield self._rows_around.bind(cell=cell, owner=owner, better_rows=better_rows, worse_rows=worse_rows)
         before = _in_arms([row for row in rows if row[0] < 2])[:better_rows][::-1]
         return before, _in_arms([row for row in rows if row[0] >= 2])[:worse_rows]
-
-    def place(self, cell: str) -> Program[Place]:
-        """The exact place of a cell by counting from the top: costs its rank."""
-        better_count = yield from self.count_better(cell)
-        ties, _ = yield from self.count_tied(cell)
-        return Place(better_count, ties)
 
 
 def _in_arms(rows: Rows) -> list[Entry]:
