@@ -29,10 +29,21 @@ CACHED_QUERIES_MAX = 1024
 class QueryBounds(Protocol):
     """The settings that bound a query."""
 
-    page_entries_max: int
-    around_rows_max: int
-    buckets_max: int
-    query_values_max: int
+    @property
+    def page_entries_max(self) -> int:
+        """Rows of a page."""
+
+    @property
+    def around_rows_max(self) -> int:
+        """Rows on one side of an owner or a value."""
+
+    @property
+    def buckets_max(self) -> int:
+        """Parts of a distribution."""
+
+    @property
+    def query_values_max(self) -> int:
+        """Members of a list in a query."""
 
 
 class BoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -156,10 +167,11 @@ def query_parser(kind: type[Q], bounds: QueryBounds) -> Callable[[str], Q]:
 
 def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
     try:
+        raw.encode("utf-8")  # bytes that are none arrive as lone surrogates
         pairs = parse_qsl(
             raw, keep_blank_values=True, strict_parsing=bool(raw), errors="strict", max_num_fields=PARAMETERS_MAX
         )
-    except ValueError as error:  # UnicodeDecodeError is one too
+    except ValueError as error:  # the errors of Unicode are ValueErrors too
         raise Problem("bad_request", "the query string is not name=value pairs in UTF-8") from error
     found: dict[str, Any] = {}
     for name, value in pairs:

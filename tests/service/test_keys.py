@@ -1,0 +1,134 @@
+"""Who may do what, by keys that only their holders know."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+
+import pytest
+
+from service.keys import (
+    ANYONE,
+    Identity,
+    KeyRing,
+    NewKey,
+    OpenToOthers,
+    Role,
+    hash_of,
+    is_loopback,
+    new_key,
+    refuse_foreign_page,
+    require,
+)
+from service.problems import Problem
+
+
+@dataclass
+class Row:
+    """A key as the store keeps it."""
+
+    id: str
+    role: str
+    hash: str
+    revoked_at_us: int | None = None
+
+
+def row(key: NewKey, role: str, *, revoked_at_us: int | None = None) -> Row:
+    """The stored form of a key."""
+    return Row(key.id, role, key.hash, revoked_at_us)
+
+
+KEY = new_key()
+
+
+def test_a_key_names_its_public_part_and_hides_256_bits() -> None:
+    prefix, key_id, secret = KEY.text.split("_")
+    assert (prefix, key_id) == ("rk", KEY.id)
+    assert len(bytes.fromhex(secret)) == 32
+    assert KEY.hash == hash_of(KEY.text)
+    assert secret not in KEY.hash
+    assert new_key().text != KEY.text
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        f"Bearer {KEY.text}",
+        f"bearer  {KEY.text} ",
+        "Basic " + base64.b64encode(f"anyone:{KEY.text}".encode()).decode(),
+        "basic " + base64.b64encode(f":{KEY.text}".encode()).decode(),
+    ],
+)
+def test_a_key_is_taken_as_a_bearer_token_or_as_a_basic_password(header: str) -> None:
+    assert KeyRing([row(KEY, "writer")]).identify(header) == Identity(KEY.id, Role.WRITER)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer rk_x_y",
+        KEY.text,
+        f"Digest {KEY.text}",
+        "Basic !!!",
+        "Basic " + base64.b64encode(b"\xff\xfe").decode(),
+        "Basic " + base64.b64encode(KEY.text.encode()).decode(),
+        "Bearer \udcff",
+        "Bearer " + "x" * 5000,
+        f"Bearer {KEY.hash}",
+    ],
+)
+def test_no_key_or_an_unknown_one_is_401_and_says_how_to_send_one(header: str | None) -> None:
+    with pytest.raises(Problem) as caught:
+        KeyRing([row(KEY, "reader")]).identify(header)
+    assert caught.value.status == 401
+    assert caught.value.headers["WWW-Authenticate"].startswith("Bearer")
+
+
+def test_without_any_key_everyone_is_ops() -> None:
+    assert KeyRing().identify(None) is ANYONE
+
+
+def test_a_revoked_key_is_unknown_and_revoking_the_last_one_does_not_open_the_service() -> None:
+    ring = KeyRing([row(KEY, "ops")])
+    ring.replace([row(KEY, "ops", revoked_at_us=1)])
+    assert not ring.open
+    with pytest.raises(Problem):
+        ring.identify(f"Bearer {KEY.text}")
+
+
+def test_roles_nest() -> None:
+    for have in Role:
+        for need in Role:
+            if have >= need:
+                require(Identity("k", have), need)
+            else:
+                with pytest.raises(Problem) as caught:
+                    require(Identity("k", have), need)
+                assert caught.value.status == 403
+
+
+def test_an_open_service_binds_to_loopback_only() -> None:
+    for host in ("127.0.0.1", "127.9.9.9", "localhost", "::1", "[::1]"):
+        assert is_loopback(host)
+        KeyRing().check_binding(host)
+    for host in ("0.0.0.0", "::", "192.168.1.1", "example.org", ""):
+        assert not is_loopback(host)
+        with pytest.raises(OpenToOthers):
+            KeyRing().check_binding(host)
+
+
+def test_a_service_with_keys_binds_anywhere() -> None:
+    KeyRing([row(KEY, "ops")]).check_binding("0.0.0.0")
+
+
+def test_an_open_service_takes_no_changes_from_pages_of_other_sites() -> None:
+    for foreign in ("http://evil.example", "null", "http://[", "http://127.0.0.1.evil.example"):
+        with pytest.raises(Problem) as caught:
+            refuse_foreign_page(ANYONE, foreign)
+        assert caught.value.status == 403
+    for origin in (None, "http://127.0.0.1:8080", "http://localhost:3000"):
+        refuse_foreign_page(ANYONE, origin)
+    refuse_foreign_page(Identity("k", Role.OPS), "http://elsewhere.example")

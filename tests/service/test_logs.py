@@ -1,0 +1,133 @@
+"""Lines are JSON, few, without secrets, and nobody waits for them."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from service.logs import QUEUE_LINES_MAX, REQUEST_ID, LineWriter, RequestLog, configure
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    handlers, level = logging.root.handlers[:], logging.root.level
+    yield
+    structlog.reset_defaults()
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
+
+
+def lines(writer: LineWriter, stream: io.StringIO) -> list[dict[str, Any]]:
+    """All lines, once they are written."""
+    writer.close()
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def answered(log: RequestLog, *, status: int = 200, seconds: float = 0.001, path: str = "/v1/x?key=secret") -> None:
+    """Tell of one request."""
+    log.answered(view="page", method="GET", path=path, status=status, code="", seconds=seconds, key_id="k1")
+
+
+def test_failed_and_slow_requests_get_a_line_each_and_the_rest_a_sample() -> None:
+    stream = io.StringIO()
+    writer = configure(level="info", style="json", stream=stream)
+    chances = iter([0.5, 0.005, 0.5])
+    log = RequestLog(sample_ratio=0.01, slow_s=1.0, chance=lambda: next(chances))
+    answered(log)
+    answered(log)
+    answered(log, status=404)
+    answered(log, seconds=1.5)
+    answered(log)
+    found = lines(writer, stream)
+    assert [(line["status"], line["seconds"]) for line in found] == [(200, 0.001), (404, 0.001), (200, 1.5)]
+
+
+def test_a_line_holds_the_request_id_and_no_query() -> None:
+    stream = io.StringIO()
+    writer = configure(level="info", style="json", stream=stream)
+    REQUEST_ID.set("abc-1")
+    answered(RequestLog(sample_ratio=1, slow_s=1), status=500, path="/v1/\ud800?key=secret")
+    (line,) = lines(writer, stream)
+    assert line["request_id"] == "abc-1"
+    assert line["level"] == "error"
+    assert line["path"] == "/v1/\\ud800"
+    assert "secret" not in json.dumps(line)
+
+
+def test_a_traceback_shows_no_local_variables() -> None:
+    stream = io.StringIO()
+    writer = configure(level="info", style="json", stream=stream)
+    try:
+        header = "Bearer rk_" + "secret"
+        raise ZeroDivisionError(len(header))
+    except ZeroDivisionError as error:
+        RequestLog(sample_ratio=0, slow_s=1).failed(view="page", error=error)
+    (line,) = lines(writer, stream)
+    assert line["exception"][0]["exc_type"] == "ZeroDivisionError"
+    assert "rk_secret" not in json.dumps(line)
+
+
+def test_lines_of_libraries_take_the_same_form() -> None:
+    stream = io.StringIO()
+    writer = configure(level="info", style="json", stream=stream)
+    logging.getLogger("aiohttp.server").error("it %s", "broke")
+    (line,) = lines(writer, stream)
+    assert (line["event"], line["logger"], line["level"]) == ("it broke", "aiohttp.server", "error")
+
+
+def test_lines_below_the_level_are_not_written() -> None:
+    stream = io.StringIO()
+    writer = configure(level="error", style="console", stream=stream)
+    structlog.get_logger().info("quiet")
+    structlog.get_logger().error("loud")
+    writer.close()
+    assert "quiet" not in stream.getvalue()
+    assert "loud" in stream.getvalue()
+
+
+class StuckStream(io.StringIO):
+    """A disk that does not answer until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = threading.Event()
+        self.let_go = threading.Event()
+
+    def write(self, text: str) -> int:
+        """Blocks."""
+        self.reached.set()
+        self.let_go.wait(10)
+        return super().write(text)
+
+
+def test_a_stuck_disk_costs_lines_and_never_time() -> None:
+    stream = StuckStream()
+    dropped: list[int] = []
+    writer = LineWriter(stream, on_drop=lambda: dropped.append(1))
+    writer.write("first")
+    assert stream.reached.wait(10)
+    for _ in range(QUEUE_LINES_MAX):
+        assert writer.write("queued")
+    assert not writer.write("one too many")
+    assert len(dropped) == 1
+    stream.let_go.set()
+    writer.close()
+    assert len(stream.getvalue().splitlines()) == QUEUE_LINES_MAX + 1
+
+
+def test_a_closed_stream_does_not_end_the_writer() -> None:
+    stream = io.StringIO()
+    dropped = threading.Event()
+    writer = LineWriter(stream, on_drop=dropped.set)
+    stream.close()
+    writer.write("lost")
+    assert dropped.wait(10)
+    assert writer.write("still taken")
+    writer.close()

@@ -1,0 +1,115 @@
+"""The document says what the routes do, in valid OpenAPI 3.1."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from service.openapi import codes_of, document, document_bytes
+from service.operating import with_operating
+from service.problems import CODES
+from tests.service.toy import ROUTES
+
+ROUTE_TABLE = with_operating(ROUTES)
+DOCUMENT = document(ROUTE_TABLE)
+_SCHEMA_TYPES = {"string", "integer", "number", "boolean", "object", "array", "null"}
+
+
+def parts(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object inside a document."""
+    if isinstance(value, dict):
+        yield value
+        for member in value.values():
+            yield from parts(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from parts(member)
+
+
+def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Path, method and operation of all."""
+    for path, methods in DOCUMENT["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def test_the_document_is_json_and_names_its_version() -> None:
+    assert json.loads(document_bytes(ROUTE_TABLE)) == json.loads(json.dumps(DOCUMENT))
+    assert DOCUMENT["openapi"] == "3.1.0"
+    assert DOCUMENT["info"]["title"]
+
+
+def test_every_route_is_in_it_once() -> None:
+    described = sorted((path, method.upper()) for path, method, _ in operations())
+    assert described == sorted((route.path, route.method) for route in ROUTE_TABLE)
+
+
+def test_every_reference_leads_somewhere() -> None:
+    for part in parts(DOCUMENT):
+        reference = part.get("$ref")
+        if reference is not None:
+            assert reference.removeprefix("#/components/schemas/") in DOCUMENT["components"]["schemas"]
+
+
+def test_every_type_is_one_of_json_schema() -> None:
+    for part in parts(DOCUMENT["components"]["schemas"]):
+        kinds = part.get("type")
+        if isinstance(kinds, str):
+            kinds = [kinds]
+        if isinstance(kinds, list):
+            assert set(kinds) <= _SCHEMA_TYPES
+
+
+def test_every_pattern_compiles() -> None:
+    for part in parts(DOCUMENT):
+        if isinstance(part.get("pattern"), str):
+            re.compile(part["pattern"])
+
+
+def test_operations_have_what_openapi_asks_of_them() -> None:
+    ids = [operation["operationId"] for _, _, operation in operations()]
+    assert len(set(ids)) == len(ids)
+    for path, _, operation in operations():
+        parameters = operation.get("parameters", [])
+        in_path = [parameter["name"] for parameter in parameters if parameter["in"] == "path"]
+        assert in_path == re.findall(r"\{(\w+)\}", path)
+        assert all(parameter["required"] for parameter in parameters if parameter["in"] == "path")
+        assert all("schema" in parameter for parameter in parameters)
+        assert operation["responses"]
+        for status, response in operation["responses"].items():
+            assert re.fullmatch(r"[1-5]\d\d", status)
+            assert response["description"]
+
+
+def test_query_parameters_tell_their_defaults_and_bounds() -> None:
+    operation = DOCUMENT["paths"]["/v1/leaderboards/{board}/entries/{owner}/positions"]["get"]
+    columns, rank = operation["parameters"][2:]
+    assert (columns["schema"]["type"], columns["explode"]) == ("array", False)
+    assert rank["schema"] == {"enum": ["auto", "estimate", "exact"], "default": "auto"}
+    limit = DOCUMENT["paths"]["/v1/leaderboards/{board}/rankings/{column}"]["get"]["parameters"][2]
+    assert limit["schema"] == {"type": "integer", "minimum": 1}
+
+
+def test_a_204_has_no_content_and_lines_are_described_where_they_are_taken() -> None:
+    assert "content" not in DOCUMENT["paths"]["/v1/leaderboards/{board}/entries/{owner}"]["delete"]["responses"]["204"]
+    body = DOCUMENT["paths"]["/v1/leaderboards/{board}/posts"]["post"]["requestBody"]["content"]
+    assert set(body) == {"application/json", "application/x-ndjson"}
+    lookup = DOCUMENT["paths"]["/v1/leaderboards/{board}/entries/lookup"]["post"]["requestBody"]["content"]
+    assert set(lookup) == {"application/json"}
+
+
+def test_problems_are_described_by_their_codes() -> None:
+    for route in ROUTE_TABLE:
+        responses = DOCUMENT["paths"][route.path][route.method.lower()]["responses"]
+        for code in codes_of(route):
+            response = responses[str(CODES[code][0])]
+            assert f"`{code}`" in response["description"]
+            assert set(response["content"]) == {"application/problem+json"}
+
+
+def test_open_paths_ask_for_no_key_and_all_others_do() -> None:
+    for route in ROUTE_TABLE:
+        operation = DOCUMENT["paths"][route.path][route.method.lower()]
+        assert bool(operation["security"]) == (route.role is not None)
