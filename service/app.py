@@ -18,7 +18,6 @@ from .problems import Problem, shown
 from .routes import Route
 from .shell import X_REQUEST_ID, Endpoint, RequestIds, ShellContext, problem_response
 
-CONTEXT = web.AppKey("context", object)
 _UNROUTED_VIEW = "none"
 
 
@@ -33,7 +32,6 @@ def make_app(routes: Sequence[Route], context: ShellContext) -> web.Application:
         middlewares=[_unrouted(context, ids)],
         handler_args={"auto_decompress": False},  # the limit is then one of what is sent, and no body can be a bomb
     )
-    app[CONTEXT] = context
     resources: dict[str, web.Resource] = {}
     for route in with_operating(routes):
         resource = resources.get(route.path)

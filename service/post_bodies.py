@@ -10,8 +10,8 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from .problems import Problem
-from .strict_json import colons_after_keys_max, guarded, refuse_duplicates
-from .values import micros, parse_owner, parse_post_id
+from .strict_json import colons_after_keys_max, guarded, refuse_duplicates, token
+from .values import OWNER_CHARS_MAX, micros, parse_owner, parse_post_id
 from .wire import FanPostBody, FanPostList, PostBody, PostList
 
 NDJSON_TYPE = "application/x-ndjson"
@@ -123,7 +123,8 @@ def _checked(decoded: list[PostBody], limits: PostLimits, *, single: bool, may_s
 def _checked_post(post: PostBody, limits: PostLimits, *, may_set: bool) -> tuple[PostIn, int]:
     owner, stats, overwrite, post_id, at, boards = post.owner, post.stats, post.set, post.post_id, post.at, None
     keys = 2
-    if not (owner.isascii() and owner.isprintable() and 0 < len(owner) < 129):
+    # What `parse_owner` tests first, without the call: nearly every owner passes here.
+    if not (owner.isascii() and owner.isprintable() and 0 < len(owner) <= OWNER_CHARS_MAX):
         owner = parse_owner(owner, pointer="/owner")
     if stats is UNSET:
         stats = _NOTHING
@@ -159,7 +160,7 @@ def _check_apart(stats: dict[str, Raw], overwrite: dict[str, Raw]) -> None:
     both = stats.keys() & overwrite.keys()
     if both:
         column = min(both)
-        raise Problem("bad_request", 'a column is either in "stats" or in "set"', pointer=f"/set/{column}")
+        raise Problem("bad_request", 'a column is either in "stats" or in "set"', pointer=f"/set/{token(column)}")
 
 
 def _check_boards(boards: list[str], limits: PostLimits) -> None:

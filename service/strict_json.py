@@ -66,6 +66,11 @@ def pointer_of(path: str) -> str:
     return re.sub(r"\.|\[(\d+|\.\.\.)\]", lambda found: "/" + (found[1] or ""), path).replace("/...", "/*")
 
 
+def token(key: str) -> str:
+    """A caller's key as a part of a JSON pointer (RFC 6901), cut where it is long."""
+    return shown(key).replace("~", "~0").replace("/", "~1")
+
+
 def _misshapen(message: str, prefix: str, where: str) -> Problem:
     found = _AT.match(message)
     what, path = (found["what"], found["path"] or "$") if found else (message, "$")
@@ -73,7 +78,7 @@ def _misshapen(message: str, prefix: str, where: str) -> Problem:
     pointer = prefix + pointer_of(path)
     code = "bad_request"
     if unknown:
-        code, pointer = "unknown_field", f"{pointer}/{shown(unknown[1])}"
+        code, pointer = "unknown_field", f"{pointer}/{token(unknown[1])}"
     what = shown(what)
     return Problem(code, f"{where}{what} at {pointer or 'the top'}", errors=[FieldError(pointer, what)])
 
@@ -114,7 +119,7 @@ def _found_twice(tree: Any) -> Iterator[tuple[str, str]]:
         pointer, value = waiting.pop()
         if isinstance(value, _Twice):
             if value.key:
-                yield f"{pointer}/{shown(value.key)}", value.key
-            waiting.extend((f"{pointer}/{shown(key)}", member) for key, member in value.items())
+                yield f"{pointer}/{token(value.key)}", value.key
+            waiting.extend((f"{pointer}/{token(key)}", member) for key, member in value.items())
         elif isinstance(value, list):
             waiting.extend((f"{pointer}/{index}", member) for index, member in enumerate(value))

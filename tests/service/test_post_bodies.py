@@ -120,6 +120,7 @@ def test_a_post_to_many_boards_names_them() -> None:
         (b'{"owner":"x","stats":{"xp":1,"x\\u0070":2}}', "duplicate_field", "/stats/xp"),
         (b'{"owner":"x","stats":{"xp":{"a":1,"a":2}}}', "duplicate_field", "/stats/xp/a"),
         (b'{"owner":"x","stats":{"xp":' + b"9" * 5000 + b',"xp":1}}', "duplicate_field", "/stats/xp"),
+        (b'{"owner":"x","stats":{"a/~b":1,"a/~b":2}}', "duplicate_field", "/stats/a~1~0b"),
         (b'{"posts":[],"posts":[{"owner":"x","stats":{"xp":1}}]}', "duplicate_field", "/posts"),
         (json.dumps({"posts": [{"owner": "x", "stats": {"xp": 1}}] * 21}).encode(), "too_many_posts", "/posts"),
     ],
