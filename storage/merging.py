@@ -44,6 +44,9 @@ class Merger:
             after = self._merged(self._columns[index], before, change)
             if after == before:
                 continue  # an equal value never changes the time it was reached
+            if index in changed and cells is not None and after == self.value(index, cells[index]):
+                del changed[index]  # a merge and a `set` that cancel out
+                continue
             padding = self._paddings[index]
             changed[index] = padding.pad(after, at_us) if padding is not None and isinstance(after, int) else after
         return changed

@@ -1,0 +1,48 @@
+"""One fixture for each way to need a store, so that every test of the port runs on every backend.
+
+The rule it keeps: each test has a place of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.store import Store
+from tests.storage.backends import BACKENDS, Backend, OpenStore
+from tests.storage.deployment import Deployment, Session
+
+
+@pytest.fixture(params=sorted(BACKENDS))
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """Each backend in turn."""
+    return BACKENDS[request.param]
+
+
+@pytest.fixture
+async def open_store(backend: Backend, tmp_path: Path) -> AsyncIterator[OpenStore]:
+    """Opens the store of an empty place."""
+    async with backend(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def store(open_store: OpenStore) -> Store:
+    """An open store without a schema yet."""
+    return await open_store()
+
+
+@pytest.fixture
+async def deployment(store: Store) -> Deployment:
+    """A migrated store and what is needed to work with it."""
+    return await Deployment.on(store)
+
+
+@pytest.fixture
+def session(backend: Backend, tmp_path: Path) -> Iterator[Session]:
+    """A deployment for tests that hypothesis drives."""
+    opened = Session(backend, tmp_path)
+    yield opened
+    opened.close()

@@ -1,0 +1,240 @@
+"""A migrated store with what a process keeps around it, so that a test says only what it is about.
+
+The rule it keeps: only public names of storage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from storage.applying import Group
+from storage.boards import OpenBoards
+from storage.entries import Entries
+from storage.leaderboards import Catalog, count_entries, create_board
+from storage.merging import Merger
+from storage.migrate import migrate
+from storage.post_ids import PostIds
+from storage.records import (
+    INT64_MAX,
+    Best,
+    Board,
+    BoardPost,
+    BoardSpec,
+    Change,
+    ColumnSpec,
+    Entry,
+    Kind,
+    Merge,
+    Method,
+    PartOutcome,
+    Post,
+    PredictorSpec,
+    StatValue,
+    Ties,
+)
+from storage.store import Store
+from storage.writer import Writer, WriterLimits
+from tests.storage.backends import Backend
+
+T = TypeVar("T")
+
+NOW_US = 1_700_000_000_000_000
+BOARDS_MAX = 1_000
+PREDICTOR = PredictorSpec(samples=100, exact_top=10, refresh_seconds=60, method=Method.AUTO)
+LIMITS = WriterLimits(
+    queue_posts_max=1_000,
+    group_posts_max=100,
+    write_attempts_max=4,
+    write_backoff_base_s=0.0001,
+    write_backoff_s_max=0.001,
+    post_wait_s_max=10,
+    grouping=True,
+)
+
+
+def ranked(
+    name: str,
+    *,
+    merge: Merge = Merge.SUM,
+    best: Best = Best.HIGH,
+    scale: int = 0,
+    min_scaled: int = -(10**15),
+    max_scaled: int = 10**15,
+) -> ColumnSpec:
+    """A sorted column."""
+    return ColumnSpec(name, True, merge, best, Kind.NUMBER, scale, min_scaled, max_scaled)
+
+
+def counter(name: str, *, merge: Merge = Merge.SUM) -> ColumnSpec:
+    """An unsorted column of numbers, as wide as 64 bits are."""
+    return ColumnSpec(name, False, merge, Best.HIGH, Kind.NUMBER, 0, -INT64_MAX - 1, INT64_MAX)
+
+
+def label(name: str) -> ColumnSpec:
+    """An unsorted column of text."""
+    return ColumnSpec(name, False, Merge.LAST, Best.HIGH, Kind.TEXT, 0, 0, 0)
+
+
+def spec(*columns: ColumnSpec, ties: Ties = Ties.SHARED, predictor: PredictorSpec = PREDICTOR) -> BoardSpec:
+    """A board of these columns."""
+    return BoardSpec(columns, ties, predictor)
+
+
+def part(board: Board, stats: Mapping[str, StatValue], overwrite: Mapping[str, StatValue] | None = None) -> BoardPost:
+    """What a post says to one board."""
+    changes = [Change(board.column_index[name], value, False) for name, value in stats.items()]
+    changes += [Change(board.column_index[name], value, True) for name, value in (overwrite or {}).items()]
+    return BoardPost(board, changes)
+
+
+@dataclass
+class Clock:
+    """The time as the test says it is."""
+
+    now_us: int = NOW_US
+
+    def __call__(self) -> int:
+        return self.now_us
+
+
+@dataclass
+class Observed:
+    """What a writer told its operators."""
+
+    groups: list[int] = field(default_factory=list)  # posts of each committed transaction
+    rows: list[int] = field(default_factory=list)
+    races: int = 0
+    depth: int = 0
+
+    def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
+        """See `WriterObserver`."""
+        assert seconds >= 0
+        self.groups.append(posts)
+        self.rows.append(rows)
+
+    def race_lost(self) -> None:
+        """See `WriterObserver`."""
+        self.races += 1
+
+    def queue_depth(self, posts: int) -> None:
+        """See `WriterObserver`."""
+        self.depth = posts
+
+
+class Deployment:
+    """One process's view of one store."""
+
+    def __init__(self, store: Store, salt: str) -> None:
+        self.store, self.dialect = store, store.dialect
+        self.post_ids = PostIds(store.dialect, salt)
+        self.boards = OpenBoards(store.dialect, open_boards_max=BOARDS_MAX)
+        self.catalog = Catalog(store)
+        self.clock = Clock()
+
+    @classmethod
+    async def on(cls, store: Store) -> Self:
+        """Bring the store to the schema first."""
+        return cls(store, await store.write(lambda: migrate(store.dialect)))
+
+    async def create(self, board_id: str, *columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Board:
+        """A new board."""
+        wanted = spec(*columns, ties=ties)
+        return await self.store.write(
+            lambda: create_board(
+                self.dialect, board_id=board_id, spec=wanted, now_us=self.clock(), boards_max=BOARDS_MAX
+            )
+        )
+
+    def entries(self, board: Board) -> Entries:
+        """The statements of a board."""
+        return self.boards.open(board)[0]
+
+    def merger(self, board: Board) -> Merger:
+        """The merge rules of a board."""
+        return self.boards.open(board)[1]
+
+    def post(self, owner: str, *parts: BoardPost, post_id: str | None = None, at_us: int | None = None) -> Post:
+        """A post as the edge hands it over."""
+        said = [
+            (one.board.id, [(change.index, change.value, change.overwrite) for change in one.changes]) for one in parts
+        ]
+        post_hash = None if post_id is None else self.post_ids.hash(post_id)
+        return Post(owner, parts, post_hash, at_us, fingerprint=repr((owner, said, at_us)))
+
+    async def apply(self, *posts: Post) -> list[list[PartOutcome]]:
+        """All in one group, in one transaction."""
+        boards = {one.board.key: one.board for post in posts for one in post.parts}
+
+        def group() -> Group:
+            return Group([self.boards.open(board) for board in boards.values()], self.post_ids, self.clock())
+
+        return (await self.store.write(lambda: group().run(posts))).outcomes
+
+    async def apply_one(self, post: Post) -> PartOutcome:
+        """A post to one board, alone."""
+        [[outcome]] = await self.apply(post)
+        return outcome
+
+    async def rows(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
+        """Entries as stored, by owner."""
+        return await self.store.read(lambda: self.entries(board).by_owners(owners))
+
+    async def stats(self, board: Board, owner: str) -> dict[str, StatValue | None] | None:
+        """An owner's values by column name, None without an entry."""
+        found = await self.rows(board, [owner])
+        if owner not in found:
+            return None
+        values = self.merger(board).stats(found[owner].cells)
+        return dict(zip((column.name for column in board.spec.columns), values, strict=True))
+
+    async def totals(self, board: Board) -> dict[int, int]:
+        """Counted entries by column index, zeros left out."""
+        counted = await self.store.read(lambda: count_entries(self.dialect, [board.key]))
+        return {index: count for index, count in counted[board.key].items() if count}
+
+    def writer(self, observer: Observed, *, store: Store | None = None, limits: WriterLimits = LIMITS) -> Writer:
+        """A writer that is not started yet."""
+        return Writer(
+            store or self.store,
+            self.boards,
+            self.post_ids,
+            limits,
+            observer,
+            now_us=self.clock,
+            monotonic=asyncio.get_running_loop().time,
+            rng=random.Random(7),
+        )
+
+
+class Session:
+    """A deployment on a loop of its own, for tests whose examples are made by hypothesis, which knows no coroutines."""
+
+    def __init__(self, backend: Backend, directory: Path) -> None:
+        self._runner = asyncio.Runner()
+        self._opened = AsyncExitStack()
+        self.deployment = self._runner.run(self._open(backend, directory))
+        self._boards = 0
+
+    async def _open(self, backend: Backend, directory: Path) -> Deployment:
+        open_store = await self._opened.enter_async_context(backend(directory))
+        return await Deployment.on(await open_store())
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run to the end."""
+        return self._runner.run(coroutine)
+
+    def create(self, *columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Board:
+        """A new board for one example."""
+        self._boards += 1
+        return self.run(self.deployment.create(f"board-{self._boards}", *columns, ties=ties))
+
+    def close(self) -> None:
+        """Close the store, then the loop."""
+        self._runner.run(self._opened.aclose())
+        self._runner.close()

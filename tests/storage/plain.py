@@ -1,0 +1,75 @@
+"""Boards in plain Python dicts, to compare a store with: written for clarity, not speed.
+
+The rule it keeps: it shares no code with storage but the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from storage.records import Best, BoardSpec, Change, ColumnSpec, Kind, Merge, StatValue, Ties
+
+Reached = tuple[StatValue, int]  # a value and when it was reached
+
+
+class OutOfRange(Exception):
+    """A value would leave its column's range."""
+
+
+def merged(column: ColumnSpec, before: StatValue | None, change: Change) -> StatValue:
+    """What a change makes of a value."""
+    if column.kind is Kind.TEXT:
+        return change.value
+    assert isinstance(change.value, int)
+    if change.overwrite or not isinstance(before, int):
+        after = change.value
+    else:
+        after = {
+            Merge.SUM: before + change.value,
+            Merge.MAX: max(before, change.value),
+            Merge.MIN: min(before, change.value),
+            Merge.LAST: change.value,
+        }[column.merge]
+    out = change.value if column.merge is not Merge.SUM else after
+    if not column.min_scaled <= out <= column.max_scaled:
+        raise OutOfRange(column.name)
+    return after
+
+
+def merged_row(
+    columns: Sequence[ColumnSpec], row: Sequence[Reached | None], changes: Sequence[Change], at_us: int
+) -> list[Reached | None]:
+    """A row after a post: a value that ends as it was keeps the time at which it was reached."""
+    values: list[StatValue | None] = [held[0] if held is not None else None for held in row]
+    for change in changes:
+        values[change.index] = merged(columns[change.index], values[change.index], change)
+    after: list[Reached | None] = []
+    for held, value in zip(row, values, strict=True):
+        after.append(held if value is None or (held is not None and held[0] == value) else (value, at_us))
+    return after
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """Where a row stands in a ranking: smaller is better."""
+
+    key: tuple[int, int]  # value and time, so signed that smaller is better; time 0 where ties are shared
+    owner: str
+
+
+def place(spec: BoardSpec, index: int, value: int, reached_us: int, owner: str) -> Place:
+    """The place of a value."""
+    sign = -1 if spec.columns[index].best is Best.HIGH else 1
+    return Place((sign * value, reached_us if spec.ties is Ties.EARLIEST else 0), owner)
+
+
+def ranking(spec: BoardSpec, index: int, rows: dict[str, Sequence[Reached | None]]) -> list[Place]:
+    """Everyone with a value in a column, best first."""
+    places = []
+    for owner, row in rows.items():
+        held = row[index]
+        if held is not None:
+            assert isinstance(held[0], int)
+            places.append(place(spec, index, held[0], held[1], owner))
+    return sorted(places)
