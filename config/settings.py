@@ -81,6 +81,10 @@ class Settings(BaseModel):
     heavy_reader_connections: int = _number(1, 1, 64, "connections", "Connections for counts, walks and refreshes")
     point_reads_per_batch_max: int = _number(512, 1, 10_000, "reads", "Point reads joined into one statement")
     reads_waiting_max: int = _number(20_000, 1, 1_000_000, "reads", "Reads waiting for a connection; past it 503")
+    light_read_rows_max: int = _number(
+        100_000, 0, 100_000_000, "rows", "Reads that pass more rows than this use the connections for counts and walks"
+    )
+    open_boards_max: int = _number(1_000, 1, 1_000_000, "boards", "Boards whose compiled statements are kept")
     statement_cache: int = _number(512, 0, 100_000, "statements", "Prepared statements kept for each connection")
 
     # SQLite
@@ -90,6 +94,7 @@ class Settings(BaseModel):
 
     # Background jobs
     curve_poll_s: float = _number(2, 0.05, 2, "s", "How often new curves and requested refreshes are looked for")
+    curve_poll_rows_max: int = _number(100, 1, 100_000, "curves", "Curves read in one step of a look for new ones")
     refresh_jitter_ratio: float = _number(0.1, 0, 1, "ratio", "Part of the refresh interval that is random")
     refresh_concurrency: int = _number(1, 1, 64, "refreshes", "Curves refreshed at the same time")
     refresh_wait_s_max: float = _number(30, 0.1, 3_600, "s", "Longest wait of an operator's refresh for its new curve")

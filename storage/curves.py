@@ -88,8 +88,13 @@ class CurveBook:
 
     def find(self, board: Board, column_index: int) -> Curve | None:
         """The newest curve of the board's epoch, None before the first."""
+        served = self.served(board, column_index)
+        return None if served is None else served.curve
+
+    def served(self, board: Board, column_index: int) -> Served | None:
+        """`find`, with its version."""
         served = self._served.get((board.key, column_index))
-        return served.curve if served is not None and served.epoch == board.epoch else None
+        return served if served is not None and served.epoch == board.epoch else None
 
     def serve(self, served: Served) -> None:
         """Answer from this curve from now on, unless a newer one serves already."""

@@ -114,5 +114,9 @@ class SchemaTooNew(StorageError):
     """the store was written by a newer version"""
 
 
+class TooManyKeys(StorageError):
+    """the store holds as many keys as its setting allows"""
+
+
 class UnknownKey(StorageError):
     """no such API key"""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from querybuilder import Dialect, asc, col, insert, param, select, update
 
-from .errors import UnknownKey
+from .errors import TooManyKeys, UnknownKey
 from .migrate import KEYS
 from .store import Program
 
@@ -30,8 +30,14 @@ def list_keys(dialect: Dialect, *, keys_max: int) -> Program[list[StoredKey]]:
     return [StoredKey(*row) for row in rows]
 
 
-def add_key(dialect: Dialect, key: StoredKey) -> Program[None]:
-    """Store a new key."""
+def add_key(dialect: Dialect, key: StoredKey, *, keys_max: int) -> Program[None]:
+    """Store a new key.
+
+    Raises:
+        TooManyKeys: the store holds `keys_max` already.
+    """
+    if len((yield from list_keys(dialect, keys_max=keys_max))) >= keys_max:
+        raise TooManyKeys(f"the store holds {keys_max} keys, as many as keys_max allows")
     yield (
         insert(KEYS)
         .values(

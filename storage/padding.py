@@ -52,6 +52,12 @@ class Padding:
         """The worst cell with this value: where an arrival in the far future would stand."""
         return self.pad(scaled, TIME_LIMIT_US)
 
+    def text_start(self, scaled: int) -> str:
+        """The text before which every cell of a smaller value stands, and no cell of this or a larger one."""
+        if scaled > self.max_scaled:
+            return ":"  # follows every digit
+        return str(scaled + self.offset).zfill(self.width)
+
     def value(self, cell: str) -> int:
         """The scaled value of a cell."""
         return int(cell[: self.width]) - self.offset

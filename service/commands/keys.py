@@ -16,6 +16,8 @@ from typing import Annotated, Protocol
 
 import typer
 
+from config import Settings
+
 from service.commands.settings import ConfigOption, StoreOption, settings_from
 from service.commands.tables import show_table
 from service.commands.target import fail
@@ -62,11 +64,11 @@ class KeyStore(Protocol):
         """Make a key useless. Raises UnknownKey."""
 
 
-def open_store(store_url: str) -> AbstractAsyncContextManager[KeyStore]:
-    """The keys of the store at `store_url`. Entering raises StoreLocked while a service owns the store."""
-    from storage.keys import open_keys  # here, because the other commands need no driver
+def open_store(settings: Settings) -> AbstractAsyncContextManager[KeyStore]:
+    """The keys of the settings' store. Entering raises StoreLocked while a service owns the store."""
+    from service.key_store import open_keys  # here, because the other commands need no driver
 
-    return open_keys(store_url)
+    return open_keys(settings)
 
 
 def with_keys(store: str | None, config: Path | None, action: Callable[[KeyStore], Awaitable[None]]) -> None:
@@ -74,7 +76,7 @@ def with_keys(store: str | None, config: Path | None, action: Callable[[KeyStore
     settings = settings_from({"store": store}, None, config)
 
     async def session() -> None:
-        async with open_store(settings.store) as keys:
+        async with open_store(settings) as keys:
             await action(keys)
 
     try:

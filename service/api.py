@@ -1,0 +1,163 @@
+"""The route table: every request of the wire contract, hottest first, because that is the order in which paths are tried."""
+
+from __future__ import annotations
+
+from . import boards, owner_views, posts, ranking_views
+from .answers import (
+    BoardAnswer,
+    BoardList,
+    BoardPositions,
+    Buckets,
+    CurveAnswer,
+    EntryAnswer,
+    LookupAnswer,
+    OwnerPositions,
+    Page,
+    Positions,
+    PostResults,
+    RefreshAnswer,
+    Values,
+)
+from .keys import Role
+from .queries import (
+    AroundOwnerQuery,
+    AroundValueQuery,
+    BoardsQuery,
+    BucketsQuery,
+    PageQuery,
+    PositionsQuery,
+    ValuePositionsQuery,
+    ValuesQuery,
+)
+from .routes import Route
+from .wire import FanPostBody, FanPostList, Lookup, ManyBoards, PostBody, PostList, PutBoard
+
+_BOARD = "/v1/leaderboards/{board}"
+_OWNER = _BOARD + "/entries/{owner}"
+_RANKING = _BOARD + "/rankings/{column}"
+_POST_CODES = (
+    "unknown_board", "unknown_column", "bad_value", "value_out_of_range", "at_in_future", "post_id_conflict",
+    "too_many_posts", "too_many_boards", "queue_full", "store_busy", "timeout",
+)  # fmt: skip
+_COLUMN_CODES = ("unknown_board", "unknown_column")
+
+_READS = [
+    Route(
+        method="GET", path=_OWNER + "/positions", handler=owner_views.positions, role=Role.READER, view="positions",
+        summary="An owner's positions", tag="Owners", query=PositionsQuery, response=OwnerPositions,
+        description="Without `columns`: every ranked column. `rank=auto` counts near the top and wherever no curve is.",
+        problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked"),
+    ),
+    Route(
+        method="GET", path=_OWNER + "/around", handler=owner_views.around_owner, role=Role.READER, view="around",
+        summary="The rows around an owner", tag="Owners", query=AroundOwnerQuery, response=Page,
+        description="Ranks agree with each other: all follow from the owner's by counting along the rows.",
+        problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries"),
+    ),
+    Route(
+        method="GET", path=_OWNER, handler=owner_views.entry, role=Role.READER, view="entry",
+        summary="An owner's entry", tag="Owners", response=EntryAnswer, problems=("unknown_board", "unknown_owner"),
+    ),
+    Route(
+        method="GET", path=_RANKING, handler=ranking_views.page, role=Role.READER, view="page",
+        summary="A page of a ranking", tag="Rankings", query=PageQuery, response=Page,
+        problems=(*_COLUMN_CODES, "bad_cursor", "bad_rank", "too_many_entries"),
+    ),
+    Route(
+        method="GET", path=_RANKING + "/positions", handler=ranking_views.value_positions, role=Role.READER,
+        view="value_positions", summary="Positions of values", tag="Rankings", query=ValuePositionsQuery,
+        response=Positions, description="A value that no one has takes the rank that a new arrival with it would get.",
+        problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_values"),
+    ),
+    Route(
+        method="GET", path=_RANKING + "/around", handler=ranking_views.around_value, role=Role.READER,
+        view="value_around", summary="The rows around a value", tag="Rankings", query=AroundValueQuery, response=Page,
+        problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_entries"),
+    ),
+    Route(
+        method="GET", path=_RANKING + "/values", handler=ranking_views.values, role=Role.READER, view="values",
+        summary="Values for ranks and percentiles", tag="Rankings", query=ValuesQuery, response=Values,
+        description="The worst value that still has the rank or better; past the end the worst value.",
+        problems=(*_COLUMN_CODES, "bad_rank", "too_many_values"),
+    ),
+    Route(
+        method="GET", path=_RANKING + "/curve", handler=ranking_views.curve, role=Role.READER, view="curve",
+        summary="The curve that ranks are read off", tag="Rankings", response=CurveAnswer, statuses=(200, 304),
+        problems=(*_COLUMN_CODES, "no_curve"), response_headers=("ETag",),
+    ),
+    Route(
+        method="GET", path=_RANKING + "/buckets", handler=ranking_views.buckets, role=Role.READER, view="buckets",
+        summary="The distribution of values, counted", tag="Rankings", query=BucketsQuery, response=Buckets,
+        description="Parts of equal width; each holds its `from` and not its `to`, the last holds both.",
+        problems=(*_COLUMN_CODES, "too_many_buckets"),
+    ),
+    Route(
+        method="POST", path=_BOARD + "/entries/lookup", handler=owner_views.lookup, role=Role.READER, view="lookup",
+        summary="Entries of many owners", tag="Owners", body=Lookup, response=LookupAnswer,
+        problems=(*_COLUMN_CODES, "too_many_owners"),
+    ),
+    Route(
+        method="POST", path="/v1/owners/{owner}/positions", handler=owner_views.many_boards, role=Role.READER,
+        view="many_boards", summary="One owner on many leaderboards", tag="Owners", body=ManyBoards,
+        response=BoardPositions, problems=(*_COLUMN_CODES, "too_many_boards"),
+    ),
+]  # fmt: skip
+
+_POSTS = [
+    Route(
+        method="POST", path=_BOARD + "/posts", handler=posts.post_to_board, role=Role.WRITER, view="post",
+        summary="Post stats to a leaderboard", tag="Posting", body=(PostBody, PostList), raw_body=True,
+        response=PostResults, problems=_POST_CODES,
+        description="One post, a list, or NDJSON; answered once everything in it is durable. `set` needs the role ops.",
+    ),
+    Route(
+        method="POST", path="/v1/posts", handler=posts.post_to_boards, role=Role.WRITER, view="post_many",
+        summary="Post stats to several leaderboards at once", tag="Posting", body=(FanPostBody, FanPostList),
+        raw_body=True, response=PostResults, problems=_POST_CODES,
+        description="Each post names its leaderboards and is applied to all of them or to none.",
+    ),
+]  # fmt: skip
+
+_OPERATORS = [
+    Route(
+        method="GET", path="/v1/leaderboards", handler=boards.get_boards, role=Role.READER, view="boards",
+        summary="Leaderboards by id", tag="Leaderboards", query=BoardsQuery, response=BoardList,
+        problems=("bad_cursor", "too_many_entries"),
+    ),
+    Route(
+        method="PUT", path=_BOARD, handler=boards.put_board, role=Role.OPS, view="put_board",
+        summary="Create or confirm a leaderboard", tag="Leaderboards", body=PutBoard, response=BoardAnswer,
+        statuses=(200, 201), problems=("spec_conflict", "bad_spec", "unsupported", "catalog_full"),
+        description="New columns and another predictor are taken over; what would reinterpret stored values is 409.",
+    ),
+    Route(
+        method="GET", path=_BOARD, handler=boards.get_board, role=Role.READER, view="board",
+        summary="A leaderboard's specification and the state of its curves", tag="Leaderboards",
+        response=BoardAnswer, problems=("unknown_board",),
+    ),
+    Route(
+        method="DELETE", path=_BOARD, handler=boards.remove_board, role=Role.OPS, view="delete_board",
+        summary="Delete a leaderboard", tag="Leaderboards", statuses=(204,), problems=("unknown_board",),
+    ),
+    Route(
+        method="POST", path=_BOARD + "/reset", handler=boards.reset, role=Role.OPS, view="reset",
+        summary="Empty a leaderboard and keep its specification", tag="Leaderboards", response=BoardAnswer,
+        problems=("unknown_board",), description="Remembered post ids are forgotten too.",
+    ),
+    Route(
+        method="DELETE", path=_OWNER, handler=boards.erase_entry, role=Role.OPS, view="erase_entry",
+        summary="Erase an owner's entry", tag="Owners", statuses=(204,), problems=("unknown_board", "unknown_owner"),
+    ),
+    Route(
+        method="DELETE", path="/v1/owners/{owner}", handler=boards.erase_owner, role=Role.OPS, view="erase_owner",
+        summary="Erase an owner on every leaderboard", tag="Owners", statuses=(204,),
+    ),
+    Route(
+        method="POST", path=_RANKING + "/refresh", handler=ranking_views.refresh, role=Role.OPS, view="refresh",
+        summary="Refresh a curve now", tag="Rankings", response=RefreshAnswer,
+        problems=(*_COLUMN_CODES, "no_job_process", "timeout"),
+        description="A job process does it; answers when the new curve serves.",
+    ),
+]  # fmt: skip
+
+ROUTES = [*_READS, *_POSTS, *_OPERATORS]

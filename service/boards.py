@@ -1,0 +1,224 @@
+"""The catalog over HTTP: create, confirm, change, list, empty and delete leaderboards, and erase owners.
+
+The rule: a specification is checked here once; what the store holds always fits the contract.
+"""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+
+from predictor import Curve
+from storage.entries import Entries
+from storage.errors import SpecInvalid, UnknownOwner
+from storage.leaderboards import ALL_ENTRIES, change_board, count_entries, create_board, delete_board, list_boards, reset_board
+from storage.records import INT64_MAX, Best, Board, BoardSpec, ColumnSpec, Kind, Merge, Method, PredictorSpec, Ties
+from storage.store import Program
+
+from .answers import BoardAnswer, BoardList, ColumnAnswer, CurveState, PredictorAnswer
+from .context import Context
+from .cursors import BoardsPlace
+from .problems import Problem
+from .queries import BoardsQuery
+from .routes import Call, Reply
+from .values import format_us, number, parse_decimal
+from .wire import ColumnBody, PutBoard
+
+DEFAULT_LIMIT_UNITS = 10**15  # default min and max of a column, shrunk where 64 bits hold less
+ERASE_BOARDS_A_STEP = 500
+
+
+async def put_board(context: Context, call: Call) -> Reply:
+    """`PUT /v1/leaderboards/{board}`."""
+    board_id = call.path["board"]
+    spec = spec_of(call.body, context)
+    dialect = context.store.dialect
+    boards_max = context.settings.catalog_boards_max
+    created = False
+
+    def program() -> Program[Board]:
+        nonlocal created
+        now_us = context.now_us()
+        board = yield from create_board(dialect, board_id=board_id, spec=spec, now_us=now_us, boards_max=boards_max)
+        created = board.spec is spec
+        return board if created else (yield from change_board(dialect, board_id=board_id, wanted=spec))
+
+    board = await context.store.write(program)
+    context.catalog.put(board)
+    return Reply(await _answer(context, board), status=201 if created else 200)
+
+
+def spec_of(body: PutBoard, context: Context) -> BoardSpec:
+    """The specification with every default filled in.
+
+    Raises:
+        SpecInvalid: it does not hold together.
+        Problem: `unsupported` for what comes with a later version.
+    """
+    if body.table == "shared":
+        raise Problem("unsupported", "shared tables come with families", pointer="/table")
+    names = [column.name for column in body.columns]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise SpecInvalid(f"column {name!r} is there twice", pointer=f"/columns/{index}/name")
+    columns = tuple(_column(column, index) for index, column in enumerate(body.columns))
+    predictor = body.predictor
+    settings = context.settings
+    if predictor.method == "scan":
+        raise Problem("unsupported", "certified scans come in a later version; use auto or skip", pointer="/predictor/method")
+    return BoardSpec(
+        columns=columns,
+        ties=Ties(body.ties),
+        predictor=PredictorSpec(
+            samples=settings.default_samples if predictor.samples is UNSET else predictor.samples,
+            exact_top=settings.default_exact_top if predictor.exact_top is UNSET else predictor.exact_top,
+            refresh_seconds=int(settings.default_refresh_seconds)
+            if predictor.refresh_seconds is UNSET
+            else predictor.refresh_seconds,
+            method=Method.AUTO if predictor.method is UNSET else Method(predictor.method),
+        ),
+    )
+
+
+def _column(body: ColumnBody, index: int) -> ColumnSpec:
+    at = f"/columns/{index}"
+    kind = Kind(body.type)
+    if kind is Kind.TEXT:
+        if body.sorted or body.merge != "last":
+            raise SpecInvalid("a text column is not sorted and merges by last", pointer=at)
+        if body.scale or body.min is not UNSET or body.max is not UNSET:
+            raise SpecInvalid("a text column has no scale, min or max", pointer=at)
+        return ColumnSpec(body.name, False, Merge.LAST, Best(body.best), kind, 0, 0, 0)
+    limit = min(DEFAULT_LIMIT_UNITS * 10**body.scale, INT64_MAX)
+    least = -limit if body.min is UNSET else parse_decimal(body.min, body.scale)
+    most = limit if body.max is UNSET else parse_decimal(body.max, body.scale)
+    if not -INT64_MAX <= least < most <= INT64_MAX:
+        raise SpecInvalid("min is less than max, and both times 10^scale lie within ±(2^63 - 1)", pointer=f"{at}/min")
+    return ColumnSpec(body.name, body.sorted, Merge(body.merge), Best(body.best), kind, body.scale, least, most)
+
+
+async def get_board(context: Context, call: Call) -> BoardAnswer:
+    """`GET /v1/leaderboards/{board}`."""
+    return await _answer(context, await context.catalog.reread(call.path["board"]))
+
+
+async def get_boards(context: Context, call: Call) -> BoardList:
+    """`GET /v1/leaderboards`."""
+    query: BoardsQuery = call.query
+    limit = query.limit or context.settings.page_entries_default
+    after = ""
+    if query.cursor is not None:
+        place = context.cursors.boards_place(query.cursor)
+        if place.prefix != query.prefix:
+            raise Problem("bad_cursor", "the cursor is of a list with another prefix", pointer="cursor")
+        after = place.after
+    dialect = context.store.dialect
+
+    def program() -> Program[tuple[list[Board], dict[int, dict[int, int]]]]:
+        boards = yield from list_boards(dialect, prefix=query.prefix, after=after, limit=limit + 1)
+        totals = yield from count_entries(dialect, [board.key for board in boards])
+        return boards, totals
+
+    boards, totals = await context.store.read(program)
+    shown = boards[:limit]
+    more = len(boards) > limit
+    return BoardList(
+        [board_answer(board, totals[board.key].get(ALL_ENTRIES, 0)) for board in shown],
+        context.cursors.write(BoardsPlace(shown[-1].id, query.prefix)) if more else None,
+    )
+
+
+async def remove_board(context: Context, call: Call) -> Reply:
+    """`DELETE /v1/leaderboards/{board}`."""
+    board_id = call.path["board"]
+    board = await context.store.write(lambda: delete_board(context.store.dialect, board_id=board_id))
+    context.catalog.drop(board_id)
+    context.book.forget(board.key)
+    return Reply(None, status=204)
+
+
+async def reset(context: Context, call: Call) -> BoardAnswer:
+    """`POST /v1/leaderboards/{board}/reset`."""
+    board_id = call.path["board"]
+    board = await context.store.write(lambda: reset_board(context.store.dialect, board_id=board_id))
+    context.catalog.put(board)
+    return await _answer(context, board)
+
+
+async def erase_entry(context: Context, call: Call) -> Reply:
+    """`DELETE /v1/leaderboards/{board}/entries/{owner}`."""
+    board = await context.catalog.find(call.path["board"])
+    owner = call.path["owner"]
+    entries = context.boards.open(board)[0]
+    if not await context.store.write(lambda: entries.erase(owner)):
+        raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
+    return Reply(None, status=204)
+
+
+async def erase_owner(context: Context, call: Call) -> Reply:
+    """`DELETE /v1/owners/{owner}`: every leaderboard, in transactions of a bounded number of boards."""
+    owner = call.path["owner"]
+    await context.catalog.load(boards_max=context.settings.catalog_boards_max)
+    boards = context.catalog.boards()
+    for start in range(0, len(boards), ERASE_BOARDS_A_STEP):
+        step = [context.boards.open(board)[0] for board in boards[start : start + ERASE_BOARDS_A_STEP]]
+        await context.store.write(lambda step=step: _erase_all(step, owner))  # type: ignore[misc]
+    return Reply(None, status=204)
+
+
+def _erase_all(boards: list[Entries], owner: str) -> Program[None]:
+    for entries in boards:
+        yield from entries.erase(owner)
+
+
+async def _answer(context: Context, board: Board) -> BoardAnswer:
+    totals = await context.store.read(lambda: count_entries(context.store.dialect, [board.key]))
+    curves: dict[str, CurveState | None] = {}
+    for index in board.sorted_indexes:
+        found = context.book.find(board, index)
+        curves[board.spec.columns[index].name] = None if found is None else _curve_state(found, context.now_us())
+    return board_answer(board, totals[board.key].get(ALL_ENTRIES, 0), curves)
+
+
+def _curve_state(curve: Curve, now_us: int) -> CurveState:
+    return CurveState(
+        method=curve.method,
+        total=curve.total,
+        knots=len(curve.knots),
+        as_of=format_us(curve.as_of_us),
+        age_seconds=max(0.0, (now_us - curve.as_of_us) / 1e6),
+        certificate=curve.certificate,
+    )
+
+
+def board_answer(board: Board, entries: int, curves: dict[str, CurveState | None] | None = None) -> BoardAnswer:
+    """A board's full specification, as it travels."""
+    predictor = board.spec.predictor
+    return BoardAnswer(
+        id=board.id,
+        columns=[_column_answer(column) for column in board.spec.columns],
+        ties=board.spec.ties.value,
+        table="own",
+        predictor=PredictorAnswer(
+            samples=predictor.samples,
+            exact_top=predictor.exact_top,
+            refresh_seconds=predictor.refresh_seconds,
+            method=predictor.method.value,
+        ),
+        entries=entries,
+        created_at=format_us(board.created_at_us),
+        curves=UNSET if curves is None else curves,
+    )
+
+
+def _column_answer(column: ColumnSpec) -> ColumnAnswer:
+    text = column.kind is Kind.TEXT
+    return ColumnAnswer(
+        name=column.name,
+        sorted=column.sorted,
+        merge=column.merge.value,
+        best=column.best.value,
+        scale=column.scale,
+        min=None if text else number(column.min_scaled, column.scale),
+        max=None if text else number(column.max_scaled, column.scale),
+        type=column.kind.value,
+    )

@@ -1,0 +1,50 @@
+"""What handlers work with: everything that one process of the service holds, made in `serve` and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from config import Settings
+from jobs.refresh import RefreshDesk
+from storage.boards import OpenBoards
+from storage.curves import CurveBook
+from storage.entry_reads import EntryReads
+from storage.leaderboards import Catalog
+from storage.post_ids import PostIds
+from storage.store import Program, Store
+from storage.writer import Writer
+
+from .cursors import Cursors
+from .keys import KeyRing
+from .logs import RequestLog
+from .metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One process of the service."""
+
+    settings: Settings
+    metrics: Metrics
+    keyring: KeyRing
+    request_log: RequestLog
+    store: Store
+    catalog: Catalog
+    boards: OpenBoards
+    reads: EntryReads
+    writer: Writer
+    post_ids: PostIds
+    book: CurveBook
+    desk: RefreshDesk
+    cursors: Cursors
+    now_us: Callable[[], int]
+
+    async def ready(self) -> None:
+        """Return when the store answers."""
+        await self.store.read(_nothing)
+
+
+def _nothing() -> Program[None]:
+    return
+    yield

@@ -1,0 +1,251 @@
+"""What clients ask about owners: an entry, its positions, the rows around it, many owners at once, one owner on many boards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storage.entries import Entries
+from storage.entry_reads import EntryRead
+from storage.errors import NotRanked, UnknownColumn, UnknownOwner
+from storage.records import Board, Entry
+from storage.store import Program
+
+from .answers import (
+    BoardPosition,
+    BoardPositions,
+    EntryAnswer,
+    LookupAnswer,
+    LookupEntry,
+    NoBoardPosition,
+    NoPosition,
+    OwnerPositions,
+    Page,
+    Position,
+)
+from .context import Context
+from .pages import Pager, Window, cell_of
+from .positions import Located, Locator, Wanted, board_totals
+from .posts import stats_of
+from .problems import Problem
+from .queries import AroundOwnerQuery, PositionsQuery
+from .routes import Call
+from .values import format_us, parse_owner
+from .wire import Lookup, ManyBoards
+
+
+async def find_column(context: Context, board_id: str, name: str) -> tuple[Board, int]:
+    """A board and the position of one of its ranked columns; the store is asked before either is called unknown.
+
+    Raises:
+        UnknownBoard, UnknownColumn: there is none, or the column is not ranked.
+    """
+    board = await context.catalog.find(board_id)
+    index = board.column_index.get(name)
+    if index is None:
+        board = await context.catalog.reread(board_id)
+        index = board.column_index.get(name)
+    if index is None:
+        raise UnknownColumn(f"no column {name!r} in {board_id!r}", pointer="column")
+    if not board.spec.columns[index].sorted:
+        raise UnknownColumn(f"column {name!r} of {board_id!r} is not ranked", pointer="column")
+    return board, index
+
+
+async def entry(context: Context, call: Call) -> EntryAnswer:
+    """`GET …/entries/{owner}`."""
+    board = await context.catalog.find(call.path["board"])
+    read = await _existing(context, board, call.path["owner"])
+    found = read.entry
+    assert found is not None
+    merger = context.boards.open(board)[1]
+    context.metrics.read("entry", "row")
+    return EntryAnswer(found.owner, format_us(found.updated_at_us), stats_of(board, merger.stats(found.cells)))
+
+
+async def _existing(context: Context, board: Board, owner: str) -> EntryRead:
+    read = await context.reads.read(board, owner)
+    if read.entry is None:
+        raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
+    return read
+
+
+async def positions(context: Context, call: Call) -> OwnerPositions:
+    """`GET …/entries/{owner}/positions`."""
+    query: PositionsQuery = call.query
+    owner = call.path["owner"]
+    board = await context.catalog.find(call.path["board"])
+    indexes: Sequence[int] = board.sorted_indexes
+    if query.columns:
+        found = [await find_column(context, board.id, name) for name in query.columns]
+        board = found[-1][0]
+        indexes = [index for _, index in found]
+    read = await _existing(context, board, owner)
+    answers = await _owner_positions(context, board, read, indexes, call)
+    if not any(isinstance(answer, Position) for answer in answers):
+        raise NotRanked(f"{owner!r} has no value in the columns asked for")
+    return OwnerPositions(owner, answers)
+
+
+async def _owner_positions(
+    context: Context, board: Board, read: EntryRead, indexes: Sequence[int], call: Call
+) -> list[Position | NoPosition]:
+    assert read.entry is not None
+    locator = Locator(context, board)
+    wanted = _wanted(read.entry, indexes)
+    located, totals = await locator.locate(wanted, call.query.rank, read.totals)
+    by_index: dict[int, Position] = {}
+    for each, at in zip(wanted, located, strict=True):
+        context.metrics.read("positions", at.method)
+        by_index[each.index] = locator.position(each, at, totals)
+    return [by_index.get(index) or NoPosition(column=board.spec.columns[index].name) for index in indexes]
+
+
+def _wanted(entry: Entry, indexes: Sequence[int]) -> list[Wanted]:
+    return [
+        Wanted(index, cell, entry.owner)
+        for index in dict.fromkeys(indexes)
+        if isinstance(cell := entry.cells[index], str)
+    ]
+
+
+async def around_owner(context: Context, call: Call) -> Page:
+    """`GET …/entries/{owner}/around`."""
+    query: AroundOwnerQuery = call.query
+    owner = call.path["owner"]
+    board, index = await find_column(context, call.path["board"], query.column)
+    locator = Locator(context, board)
+    pager = Pager(context, board, index)
+    far = locator.curve(index) is None
+    window, located, row_index = await context.store.read(
+        lambda: _around(context, locator, pager, owner, query), heavy=far
+    )
+    context.metrics.read("around", located.method)
+    own_cell = cell_of(pager.ranking, window.rows[row_index])
+    exact = [window.exact or (located.exact and cell_of(pager.ranking, row) == own_cell) for row in window.rows]
+    return replace_entries(pager, window, exact)
+
+
+def replace_entries(pager: Pager, window: Window, exact: list[bool]) -> Page:
+    """A page of these rows, each with its own say of whether its rank is known."""
+    page = pager.page(window)
+    page.entries = pager.ranked_entries(window, exact)
+    return page
+
+
+def _around(
+    context: Context, locator: Locator, pager: Pager, owner: str, query: AroundOwnerQuery
+) -> Program[tuple[Window, Located, int]]:
+    found = yield from locator.entries.by_owners([owner])
+    if owner not in found:
+        raise UnknownOwner(f"{owner!r} has no entry in {locator.board.id!r}")
+    cell = found[owner].cells[pager.ranking.index]
+    if not isinstance(cell, str):
+        raise NotRanked(f"{owner!r} has no value in {query.column!r}")
+    wanted = Wanted(pager.ranking.index, cell, owner)
+    window, located, row_index = yield from rows_around(
+        context, locator, pager, wanted, better=query.better, worse=query.worse + 1
+    )
+    return window, located, row_index
+
+
+def rows_around(
+    context: Context, locator: Locator, pager: Pager, wanted: Wanted, *, better: int, worse: int
+) -> Program[tuple[Window, Located, int]]:
+    """The rows before a place and those from it on, the rank of the place, and the index of its row in the window.
+
+    All ranks of the window follow from that of the place by counting along the rows, so they agree with each other.
+    """
+    ranking, owner = pager.ranking, wanted.owner or ""
+    located = locator.at_once(wanted, "auto")
+    if located is None:
+        (located,) = yield from locator.counted([wanted], "auto")
+    before, after = yield from ranking.rows_around(
+        wanted.cell, owner, better_rows=better + 1, worse_rows=worse + 1
+    )
+    more_before, more_after = len(before) > better, len(after) > worse
+    before, after = before[len(before) - min(better, len(before)) :], after[:worse]
+    rows = before + after
+    ties_before = 0
+    if not ranking.timed:
+        _, ties_before = yield from ranking.count_tied(wanted.cell, owner)
+    place_number = located.rank + ties_before
+    # An estimate can be too small for the rows that stand there before it.
+    first_row_number = max(1, place_number - len(before))
+    first_rank = first_row_number
+    if rows and not ranking.timed:
+        _, tied = yield from ranking.count_tied(cell_of(ranking, rows[0]), rows[0].owner)
+        first_rank = max(1, first_row_number - tied)
+    totals = yield from board_totals(context.store.dialect, locator.board)
+    window = Window(
+        rows, first_row_number, first_rank, located.method == "count", totals, more_before, more_after
+    )
+    return window, located, len(before)
+
+
+async def lookup(context: Context, call: Call) -> LookupAnswer:
+    """`POST …/entries/lookup`."""
+    body: Lookup = call.body
+    _bound(len(body.owners), context.settings.lookup_owners_max, "too_many_owners", "/owners")
+    owners = [parse_owner(owner, pointer=f"/owners/{i}") for i, owner in enumerate(body.owners)]
+    board = await context.catalog.find(call.path["board"])
+    index = None
+    if body.column is not None:
+        board, index = await find_column(context, board.id, body.column)
+    entries, merger = context.boards.open(board)
+    found, totals = await context.store.read(lambda: _entries_with_totals(context, entries, owners))
+    located: dict[str, Position] = {}
+    if index is not None:
+        locator = Locator(context, board)
+        wanted = [each for owner in dict.fromkeys(owners) if owner in found for each in _wanted(found[owner], [index])]
+        places, totals = await locator.locate(wanted, "auto", totals)
+        for each, at in zip(wanted, places, strict=True):
+            context.metrics.read("lookup", at.method)
+            located[each.owner or ""] = locator.position(each, at, totals)
+    else:
+        context.metrics.read("lookup", "row", len(found))
+    answers = []
+    for owner in owners:
+        if owner in found:
+            row = found[owner]
+            answer = LookupEntry(owner, format_us(row.updated_at_us), stats_of(board, merger.stats(row.cells)))
+            if index is not None:
+                answer.position = located.get(owner)
+            answers.append(answer)
+    return LookupAnswer(answers, [owner for owner in dict.fromkeys(owners) if owner not in found])
+
+
+def _entries_with_totals(
+    context: Context, entries: Entries, owners: Sequence[str]
+) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
+    found = yield from entries.by_owners(list(dict.fromkeys(owners)))
+    totals = yield from board_totals(context.store.dialect, entries.board)
+    return found, totals
+
+
+def _bound(count: int, most: int, code: str, pointer: str) -> None:
+    if count > most:
+        raise Problem(code, f"{count} is more than {most}", pointer=pointer)
+
+
+async def many_boards(context: Context, call: Call) -> BoardPositions:
+    """`POST /v1/owners/{owner}/positions`."""
+    body: ManyBoards = call.body
+    _bound(len(body.boards), context.settings.query_values_max, "too_many_boards", "/boards")
+    owner = call.path["owner"]
+    answers: list[BoardPosition | NoBoardPosition] = []
+    for board_id in body.boards:
+        board, index = await find_column(context, board_id, body.column)
+        read = await context.reads.read(board, owner)
+        wanted = _wanted(read.entry, [index]) if read.entry is not None else []
+        if not wanted:
+            context.metrics.read("many_boards", "row")
+            answers.append(NoBoardPosition(board=board_id, column=body.column))
+            continue
+        locator = Locator(context, board)
+        (located,), totals = await locator.locate(wanted, "auto", read.totals)
+        context.metrics.read("many_boards", located.method)
+        position = locator.position(wanted[0], located, totals)
+        answers.append(BoardPosition(board=board_id, **{name: getattr(position, name) for name in position.__struct_fields__}))
+    return BoardPositions(owner, answers)
+
+

@@ -1,0 +1,166 @@
+"""Ranks: from the curve where it is good, by counting where it is not, and always with the bracket and the method said.
+
+`auto` counts near the top and wherever there is no curve; `exact` always counts; `estimate` never counts where a curve exists. A
+count near the top costs at most a bounded number of rows, however stale the curve is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from predictor import Curve
+from querybuilder import Dialect
+from storage.entries import Entries
+from storage.leaderboards import count_entries
+from storage.rankings import Ranking
+from storage.records import Board
+from storage.store import Program
+
+from .answers import Position
+from .context import Context
+from .queries import RankMode
+from .values import format_us, number
+
+COUNT_SLACK = 2  # near the top as many times `exact_top` rows are counted before the curve is believed after all
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A cell whose rank is asked for: an owner's, or the one that an arrival with a value would have (`owner` None)."""
+
+    index: int
+    cell: str
+    owner: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A rank with its bracket."""
+
+    rank: int
+    low: int
+    high: int
+    method: Literal["count", "knot", "curve"]
+    as_of_us: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether the rank is known, not estimated."""
+        return self.low == self.high
+
+
+def located_by_curve(curve: Curve, ranking: Ranking, wanted: Wanted) -> Located:
+    """The rank that the curve gives."""
+    key = ranking.padding.key(wanted.cell)
+    bracket = curve.locate(key)
+    high = bracket.high
+    if ranking.timed and wanted.owner is not None and bracket.method == "knot":
+        # Of equal values reached in the same microsecond the owner's code points decide, and a curve does not know them.
+        high += max(0, curve.ties_at(key) - 1)
+    return Located(bracket.rank, bracket.low, high, "knot" if bracket.low == high else "curve", curve.as_of_us)
+
+
+class Locator:
+    """Finds ranks on one board."""
+
+    def __init__(self, context: Context, board: Board) -> None:
+        self.board = board
+        self.entries: Entries = context.boards.open(board)[0]
+        self._context = context
+        self._exact_top = board.spec.predictor.exact_top
+
+    def curve(self, index: int) -> Curve | None:
+        """The curve that serves a column."""
+        return self._context.book.find(self.board, index)
+
+    def at_once(self, wanted: Wanted, mode: RankMode) -> Located | None:
+        """The rank where no count is needed, else None."""
+        if mode == "exact":
+            return None
+        curve = self.curve(wanted.index)
+        if curve is None:
+            return None
+        located = located_by_curve(curve, self.entries.rankings[wanted.index], wanted)
+        return located if mode == "estimate" or located.low > self._exact_top else None
+
+    def counts_far(self, wanted: Sequence[Wanted], mode: RankMode) -> bool:
+        """Whether counting these may read many rows."""
+        return mode == "exact" or any(self.curve(each.index) is None for each in wanted)
+
+    def counted(self, wanted: Sequence[Wanted], mode: RankMode) -> Program[list[Located]]:
+        """The ranks that need a count."""
+        found = []
+        for each in wanted:
+            found.append((yield from self._counted(each, mode)))
+        return found
+
+    def _counted(self, wanted: Wanted, mode: RankMode) -> Program[Located]:
+        ranking = self.entries.rankings[wanted.index]
+        now_us = self._context.now_us()
+        curve = None if mode == "exact" else self.curve(wanted.index)
+        if curve is None:
+            better_count = yield from ranking.count_better(wanted.cell)
+        else:
+            rows_max = max(1, self._exact_top) * COUNT_SLACK
+            better_count = yield from ranking.count_better_up_to(wanted.cell, rows_max)
+            if better_count >= rows_max:
+                return located_by_curve(curve, ranking, wanted)
+        if ranking.timed and wanted.owner is not None:
+            _, before = yield from ranking.count_tied(wanted.cell, wanted.owner)
+            better_count += before
+        rank = 1 + better_count
+        return Located(rank, rank, rank, "count", now_us)
+
+    async def locate(
+        self, wanted: Sequence[Wanted], mode: RankMode, totals: dict[int, int] | None = None
+    ) -> tuple[list[Located], dict[int, int]]:
+        """Ranks in the order asked for, and the board's totals (of the same snapshot as the counts, where any)."""
+        found = [self.at_once(each, mode) for each in wanted]
+        missing = [each for each, located in zip(wanted, found, strict=True) if located is None]
+        if missing or totals is None:
+            counted, totals = await self._context.store.read(
+                lambda: self._counted_with_totals(missing, mode), heavy=self.counts_far(missing, mode)
+            )
+            rest = iter(counted)
+            return [located or next(rest) for located in found], totals
+        return [located for located in found if located is not None], totals
+
+    def _counted_with_totals(
+        self, wanted: Sequence[Wanted], mode: RankMode
+    ) -> Program[tuple[list[Located], dict[int, int]]]:
+        counted = yield from self.counted(wanted, mode)
+        totals = yield from board_totals(self._context.store.dialect, self.board)
+        return counted, totals
+
+    def position(self, wanted: Wanted, located: Located, totals: dict[int, int]) -> Position:
+        """The answer for a rank."""
+        column = self.board.spec.columns[wanted.index]
+        total = totals.get(wanted.index, 0)
+        value = self.entries.rankings[wanted.index].padding.value(wanted.cell)
+        return Position(
+            column=column.name,
+            value=number(value, column.scale),
+            rank=located.rank,
+            low=located.low,
+            high=located.high,
+            exact=located.low == located.high,
+            method=located.method,
+            total=total,
+            percentile=percentile(located.rank, total),
+            as_of=format_us(located.as_of_us),
+        )
+
+
+def percentile(rank: int, total: int) -> float:
+    """100 * (total - rank) / (total - 1), clipped to 0 … 100, to three digits; 100 where there is nobody else."""
+    if total <= 1:
+        return 100.0
+    return round(min(100.0, max(0.0, 100 * (total - rank) / (total - 1))), 3)
+
+
+def board_totals(dialect: Dialect, board: Board) -> Program[dict[int, int]]:
+    """Entries of a board by column index."""
+    totals = yield from count_entries(dialect, [board.key])
+    return totals[board.key]

@@ -1,0 +1,208 @@
+"""Posting: from parsed posts to durable outcomes and their answers.
+
+The rule: what concerns one post becomes that post's `rejected` result and never reaches the writer; everything else is settled in
+the writer's transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+
+import msgspec
+from msgspec import Raw
+
+from storage.errors import AtInFuture, PostError, PostRejected, UnknownColumn, ValueOutOfRange
+from storage.records import Board, BoardPost, Change, ColumnSpec, Kind, Merge, PartOutcome, Post, Status, StatValue
+
+from .answers import BoardResult, PostResult, PostResults, Stats
+from .context import Context
+from .keys import Role
+from .post_bodies import PostIn, PostLimits, parse_posts
+from .problems import Problem, post_problem_of
+from .routes import Call
+from .values import format_us, number, parse_decimal, parse_text
+
+FINGERPRINT_BYTES = 16
+_BEST_FIRST = tuple(Status)
+
+
+async def post_to_board(context: Context, call: Call) -> PostResults:
+    """`POST /v1/leaderboards/{board}/posts`."""
+    board_id = call.path["board"]
+    await context.catalog.find(board_id)
+    posts, single = _parse(context, call, multi_board=False)
+    return await _settle(context, posts, single=single, only_board=board_id)
+
+
+async def post_to_boards(context: Context, call: Call) -> PostResults:
+    """`POST /v1/posts`."""
+    posts, single = _parse(context, call, multi_board=True)
+    return await _settle(context, posts, single=single, only_board=None)
+
+
+def _parse(context: Context, call: Call, *, multi_board: bool) -> tuple[list[PostIn], bool]:
+    settings = context.settings
+    limits = PostLimits(posts_max=settings.posts_per_request_max, boards_max=settings.boards_per_post_max)
+    may_set = call.identity.role >= Role.OPS
+    return parse_posts(call.body, call.media_type, limits, multi_board=multi_board, may_set=may_set)
+
+
+async def _settle(context: Context, posts: list[PostIn], *, single: bool, only_board: str | None) -> PostResults:
+    started = perf_counter()
+    resolved = [await _resolved(context, post, only_board) for post in posts]
+    accepted = [post for post in resolved if isinstance(post, Post)]
+    outcomes = iter(await context.writer.submit(accepted)) if accepted else iter(())
+    results = []
+    counts = dict.fromkeys(Status, 0)
+    for post, found in zip(posts, resolved, strict=True):
+        if isinstance(found, Post):
+            result, status = _result(found, next(outcomes), named=only_board is None, single=single)
+        else:
+            result, status = _refused(post, found, named=only_board is None, single=single), Status.REJECTED
+        counts[status] += 1
+        results.append(result)
+    for status, count in counts.items():
+        if count:
+            context.metrics.posts_settled(status.value, count)
+    context.metrics.post_seconds.observe(perf_counter() - started)
+    return PostResults(results)
+
+
+async def _resolved(context: Context, post: PostIn, only_board: str | None) -> Post | dict[str, Exception]:
+    """The post in its boards' own units, or the error of each board that can't take it."""
+    errors: dict[str, Exception] = {}
+    parts: list[BoardPost] = []
+    if post.at_us is not None and post.at_us > context.now_us() + context.settings.at_ahead_s_max * 1e6:
+        error = AtInFuture(f"at is more than {context.settings.at_ahead_s_max:g} s ahead", pointer="/at")
+        return dict.fromkeys([only_board] if only_board is not None else post.boards or [], error)
+    for board_id in (only_board,) if only_board is not None else post.boards or ():
+        try:
+            board = context.catalog.known(board_id) or await context.catalog.find(board_id)
+            try:
+                changes = changes_of(board, post.stats, post.overwrite)
+            except UnknownColumn:
+                board = await context.catalog.reread(board_id)  # another process may have added the column
+                changes = changes_of(board, post.stats, post.overwrite)
+            parts.append(BoardPost(board, changes))
+        except (PostError, Problem) as error:
+            errors[board_id] = error
+    if errors:
+        return errors
+    if post.post_id is None:
+        return Post(post.owner, parts, None, post.at_us, "")
+    fingerprint = _fingerprint(post, parts)
+    return Post(post.owner, parts, context.post_ids.hash(post.post_id), post.at_us, fingerprint)
+
+
+def changes_of(board: Board, stats: Mapping[str, Raw], overwrite: Mapping[str, Raw]) -> list[Change]:
+    """The columns that a post names, in the board's units.
+
+    Raises:
+        UnknownColumn, ValueOutOfRange, BadValue: the post can't be taken.
+    """
+    changes = [_change(board, name, raw, overwrite=False) for name, raw in stats.items()]
+    if overwrite:
+        changes += [_change(board, name, raw, overwrite=True) for name, raw in overwrite.items()]
+    return changes
+
+
+def _change(board: Board, name: str, raw: Raw, *, overwrite: bool) -> Change:
+    index = board.column_index.get(name)
+    if index is None:
+        raise UnknownColumn(f"no column {name!r} in {board.id!r}", pointer=f"/{_member(overwrite)}/{name}")
+    column = board.spec.columns[index]
+    try:
+        if column.kind is Kind.TEXT:
+            return Change(index, parse_text(raw), overwrite)
+        value = parse_decimal(raw, column.scale)
+    except Problem as problem:
+        raise Problem(problem.code, problem.detail, pointer=f"/{_member(overwrite)}/{name}") from None
+    if column.merge is not Merge.SUM and not column.min_scaled <= value <= column.max_scaled:
+        raise ValueOutOfRange(
+            f"{name} is outside {_bounds(column)}", pointer=f"/{_member(overwrite)}/{name}"
+        )
+    return Change(index, value, overwrite)
+
+
+def _member(overwrite: bool) -> str:
+    return "set" if overwrite else "stats"
+
+
+def _bounds(column: ColumnSpec) -> str:
+    return f"{column.min_scaled / 10**column.scale:g} to {column.max_scaled / 10**column.scale:g}"
+
+
+def _fingerprint(post: PostIn, parts: Sequence[BoardPost]) -> str:
+    """Tells a retry from another post under the same id: owner, values (not their spelling) and `at`."""
+    values = [
+        sorted((part.board.spec.columns[change.index].name, str(change.value), change.overwrite) for change in part.changes)
+        for part in parts[:1]
+    ]
+    text = msgspec.json.encode((post.owner, values, post.at_us))
+    return hashlib.blake2b(text, digest_size=FINGERPRINT_BYTES).hexdigest()
+
+
+def stats_of(board: Board, values: Sequence[StatValue | None]) -> Stats:
+    """Stored values by column name, as they travel."""
+    return {
+        column.name: number(value, column.scale) if isinstance(value, int) else value
+        for column, value in zip(board.spec.columns, values, strict=False)
+    }
+
+
+def _result(
+    post: Post, parts: list[PartOutcome], *, named: bool, single: bool
+) -> tuple[PostResult, Status]:
+    if not named:
+        part = parts[0]
+        if part.error is not None and single:
+            raise post_problem_of(part.error)
+        if part.error is not None:
+            return PostResult(owner=post.owner, status="rejected", error=post_problem_of(part.error).document()), part.status
+        return (
+            PostResult(
+                owner=post.owner,
+                status=part.status.value,
+                updated_at=format_us(part.updated_at_us or 0),
+                stats=stats_of(post.parts[0].board, part.stats or ()),
+            ),
+            part.status,
+        )
+    status = min((part.status for part in parts), key=_BEST_FIRST.index)
+    if single and status is Status.REJECTED:
+        raise post_problem_of(_first_cause([part.error for part in parts if part.error is not None]))
+    boards = [_board_result(target.board, part) for target, part in zip(post.parts, parts, strict=True)]
+    return PostResult(owner=post.owner, status=status.value, boards=boards), status
+
+
+def _board_result(board: Board, part: PartOutcome) -> BoardResult:
+    if part.error is not None:
+        return BoardResult(board=board.id, status="rejected", error=post_problem_of(part.error).document())
+    return BoardResult(
+        board=board.id,
+        status=part.status.value,
+        updated_at=format_us(part.updated_at_us or 0),
+        stats=stats_of(board, part.stats or ()),
+    )
+
+
+def _first_cause(errors: Sequence[Exception]) -> Exception:
+    return next((error for error in errors if not isinstance(error, PostRejected)), errors[0])
+
+
+def _refused(post: PostIn, errors: Mapping[str, Exception], *, named: bool, single: bool) -> PostResult:
+    if single:
+        raise post_problem_of(_first_cause(list(errors.values())))
+    if not named:
+        return PostResult(
+            owner=post.owner, status="rejected", error=post_problem_of(next(iter(errors.values()))).document()
+        )
+    boards = [
+        BoardResult(
+            board=board_id, status="rejected", error=post_problem_of(errors.get(board_id, PostRejected())).document()
+        )
+        for board_id in post.boards or ()
+    ]
+    return PostResult(owner=post.owner, status="rejected", boards=boards)

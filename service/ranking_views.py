@@ -1,0 +1,240 @@
+"""What clients ask about a ranking: pages, values and ranks of each other, the curve, the distribution, and a refresh of the curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import floor
+
+from predictor import Curve
+from storage.errors import NoCurve
+from storage.padding import Padding
+from storage.rankings import Ranking
+from storage.records import Board
+from storage.store import Program
+
+from .answers import (
+    Bucket,
+    Buckets,
+    CurveAnswer,
+    KnotAnswer,
+    Page,
+    PercentileValue,
+    Positions,
+    RankValue,
+    RefreshAnswer,
+    Values,
+)
+from .context import Context
+from .owner_views import find_column, replace_entries, rows_around
+from .pages import Pager
+from .positions import Locator, Wanted, board_totals
+from .problems import Problem
+from .queries import AroundValueQuery, BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery
+from .routes import Answer, Call, Reply
+from .values import format_us, number, parse_decimal
+
+
+async def page(context: Context, call: Call) -> Page:
+    """`GET …/rankings/{column}`."""
+    query: PageQuery = call.query
+    board, index = await find_column(context, call.path["board"], call.path["column"])
+    limit = query.limit or context.settings.page_entries_default
+    pager = Pager(context, board, index)
+    light = context.settings.light_read_rows_max
+    if query.cursor is not None:
+        place = pager.place(query.cursor)
+        window = await context.store.read(lambda: pager.at(place, limit), heavy=place.row_number > light)
+    elif query.from_rank is not None:
+        rank = query.from_rank
+        window = await context.store.read(lambda: pager.from_rank(rank, limit), heavy=rank > light)
+    else:
+        window = await context.store.read(lambda: pager.first(limit))
+    context.metrics.read("page", "count", len(window.rows))
+    return pager.page(window)
+
+
+async def value_positions(context: Context, call: Call) -> Positions:
+    """`GET …/rankings/{column}/positions`."""
+    query: ValuePositionsQuery = call.query
+    board, index = await find_column(context, call.path["board"], call.path["column"])
+    locator = Locator(context, board)
+    wanted = [_wanted_value(locator, index, text, f"values/{i}") for i, text in enumerate(query.values)]
+    located, totals = await locator.locate(wanted, query.rank)
+    for at in located:
+        context.metrics.read("value_positions", at.method)
+    return Positions([locator.position(each, at, totals) for each, at in zip(wanted, located, strict=True)])
+
+
+def _wanted_value(locator: Locator, index: int, text: str, pointer: str) -> Wanted:
+    column = locator.board.spec.columns[index]
+    try:
+        value = parse_decimal(text, column.scale)
+    except Problem as problem:
+        raise Problem(problem.code, problem.detail, pointer=pointer) from None
+    if not column.min_scaled <= value <= column.max_scaled:
+        raise Problem("value_out_of_range", f"{text} is outside the range of {column.name!r}", pointer=pointer)
+    return Wanted(index, locator.entries.rankings[index].padding.pad_arrival(value), None)
+
+
+async def around_value(context: Context, call: Call) -> Page:
+    """`GET …/rankings/{column}/around`."""
+    query: AroundValueQuery = call.query
+    board, index = await find_column(context, call.path["board"], call.path["column"])
+    locator = Locator(context, board)
+    pager = Pager(context, board, index)
+    wanted = _wanted_value(locator, index, query.value, "value")
+    far = locator.curve(index) is None
+    window, located, _ = await context.store.read(
+        lambda: rows_around(context, locator, pager, wanted, better=query.better, worse=query.worse), heavy=far
+    )
+    context.metrics.read("value_around", located.method)
+    return replace_entries(pager, window, [window.exact] * len(window.rows))
+
+
+async def values(context: Context, call: Call) -> Values:
+    """`GET …/rankings/{column}/values`."""
+    query: ValuesQuery = call.query
+    board, index = await find_column(context, call.path["board"], call.path["column"])
+    count = len(query.ranks) + len(query.percentiles)
+    if count > context.settings.query_values_max:
+        raise Problem("too_many_values", f"{count} is more than {context.settings.query_values_max}", pointer="ranks")
+    finder = _ValueFinder(context, board, index)
+    ranks, percentiles = await context.store.read(
+        lambda: finder.run(query.ranks, query.percentiles), heavy=finder.curve is None
+    )
+    context.metrics.read("values", "count" if finder.curve is None else "curve", count)
+    return Values([*ranks, *percentiles])
+
+
+class _ValueFinder:
+    """Values for ranks: read off the board near the top and where there is no curve, off the curve elsewhere."""
+
+    def __init__(self, context: Context, board: Board, index: int) -> None:
+        self.curve: Curve | None = context.book.find(board, index)
+        self._context, self._board, self._index = context, board, index
+        self._ranking: Ranking = context.boards.open(board)[0].rankings[index]
+        self._scale = board.spec.columns[index].scale
+
+    def run(
+        self, ranks: Sequence[int], percentiles: Sequence[float]
+    ) -> Program[tuple[list[RankValue], list[PercentileValue]]]:
+        totals = yield from board_totals(self._context.store.dialect, self._board)
+        total = totals.get(self._index, 0)
+        for_ranks, for_percentiles = [], []
+        for rank in ranks:
+            value, low, high = yield from self._value(rank, total)
+            for_ranks.append(RankValue(rank, value, low, high, low == high))
+        for percentile in percentiles:
+            value, low, high = yield from self._value(rank_of_percentile(percentile, total), total)
+            for_percentiles.append(PercentileValue(percentile, value, low, high, low == high))
+        return for_ranks, for_percentiles
+
+    def _value(self, rank: int, total: int) -> Program[tuple[object, object, object]]:
+        if total == 0:
+            return None, None, None
+        rank = min(rank, total)
+        padding = self._ranking.padding
+        if self.curve is not None and self.curve.total and rank > self._board.spec.predictor.exact_top:
+            bracket = self.curve.key_at(rank)
+            assert bracket is not None
+            value, one, other = (padding.value(padding.cell_of_key(key)) for key in bracket)
+            low, high = sorted((one, other))
+        else:
+            landed = yield from self._ranking.landing(rank - 1)
+            if landed is None:
+                landed = yield from self._ranking.worst()
+            assert landed is not None
+            value = low = high = padding.value(landed[0])
+        return number(value, self._scale), number(low, self._scale), number(high, self._scale)
+
+
+def rank_of_percentile(percentile: float, total: int) -> int:
+    """The worst rank whose percentile, 100 * (total - rank) / (total - 1), is at least this one."""
+    if total <= 1:
+        return 1
+    return max(1, floor(total - Fraction(str(percentile)) * (total - 1) / 100))
+
+
+async def curve(context: Context, call: Call) -> Answer:
+    """`GET …/rankings/{column}/curve`."""
+    board, index = await find_column(context, call.path["board"], call.path["column"])
+    served = context.book.served(board, index)
+    if served is None:
+        raise NoCurve(f"{call.path['column']!r} of {board.id!r} has no curve yet")
+    etag = f'"{board.key}-{index}-{served.version}"'
+    headers = {"ETag": etag, "Cache-Control": "no-cache"}
+    if call.request.headers.get("If-None-Match") in (etag, f"W/{etag}", "*"):
+        return Reply(None, status=304, headers=headers)
+    column = board.spec.columns[index]
+    padding = Padding.of(board.spec, column)
+    found = served.curve
+    answer = CurveAnswer(
+        column=column.name,
+        method=found.method,
+        total=found.total,
+        as_of=format_us(found.as_of_us),
+        certificate=found.certificate,
+        knots=[
+            KnotAnswer(
+                value=number(padding.value(padding.cell_of_key(knot.key)), column.scale),
+                rank=1 + knot.better_count,
+                ties=knot.ties,
+            )
+            for knot in found.knots
+        ],
+    )
+    context.metrics.read("curve", "curve")
+    return Reply(answer, headers=headers)
+
+
+async def refresh(context: Context, call: Call) -> RefreshAnswer:
+    """`POST …/rankings/{column}/refresh`."""
+    board, index = await find_column(context, call.path["board"], call.path["column"])
+    done = await context.desk.refresh_now(board, index)
+    return RefreshAnswer(
+        column=board.spec.columns[index].name,
+        method=done.curve.method,
+        total=done.curve.total,
+        as_of=format_us(done.curve.as_of_us),
+        certificate=done.curve.certificate,
+        seconds=done.seconds,
+    )
+
+
+async def buckets(context: Context, call: Call) -> Buckets:
+    """`GET …/rankings/{column}/buckets`."""
+    query: BucketsQuery = call.query
+    board, index = await find_column(context, call.path["board"], call.path["column"])
+    ranking = context.boards.open(board)[0].rankings[index]
+    scale = board.spec.columns[index].scale
+    found = await context.store.read(lambda: count_buckets(ranking, query.buckets), heavy=True)
+    context.metrics.read("buckets", "count", len(found))
+    return Buckets(
+        [Bucket(from_=number(least, scale), to=number(past, scale), entries=entries) for least, past, entries in found]
+    )
+
+
+def count_buckets(ranking: Ranking, buckets: int) -> Program[list[tuple[int, int, int]]]:
+    """(from, to, entries) of parts of equal width between the smallest and the largest value; `to` is in the last part only.
+
+    Fewer parts than asked for where there are fewer values that differ.
+    """
+    best = yield from ranking.landing(0)
+    worst = yield from ranking.worst()
+    if best is None or worst is None:
+        return []
+    padding = ranking.padding
+    least, most = sorted((padding.value(best[0]), padding.value(worst[0])))
+    span = most - least
+    edges = sorted({least + span * part // buckets for part in range(buckets + 1)})
+    if len(edges) == 1:
+        edges.append(edges[0])
+    found = []
+    for start, end in zip(edges, edges[1:], strict=False):
+        last = end == edges[-1]
+        entries = yield from ranking.count_range(
+            least=padding.text_start(start), past=padding.text_start(end + 1 if last else end)
+        )
+        found.append((start, end, entries))
+    return found
