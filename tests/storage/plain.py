@@ -5,7 +5,7 @@ The rule it keeps: it shares no code with storage but the records.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from storage.records import Best, BoardSpec, Change, ColumnSpec, Kind, Merge, StatValue, Ties
@@ -64,7 +64,7 @@ def place(spec: BoardSpec, index: int, value: int, reached_us: int, owner: str) 
     return Place((sign * value, reached_us if spec.ties is Ties.EARLIEST else 0), owner)
 
 
-def ranking(spec: BoardSpec, index: int, rows: dict[str, Sequence[Reached | None]]) -> list[Place]:
+def ranking(spec: BoardSpec, index: int, rows: Mapping[str, Sequence[Reached | None]]) -> list[Place]:
     """Everyone with a value in a column, best first."""
     places = []
     for owner, row in rows.items():
