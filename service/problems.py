@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from jobs import errors as job_errors
 from storage import errors as storage_errors
 
 JSON_TYPE = "application/json"
@@ -61,7 +62,7 @@ CODES: dict[str, tuple[int, str]] = {
     "timeout": (503, "The answer took too long"),
 }
 
-# What storage refuses -> the code that says so on the wire; the nearest class in an error's line of descent counts.
+# What storage and jobs refuse -> the code that says so on the wire; the nearest class in a line of descent counts.
 STORAGE_CODES: dict[type[BaseException], str] = {
     storage_errors.UnknownBoard: "unknown_board",
     storage_errors.UnknownColumn: "unknown_column",
@@ -82,6 +83,9 @@ STORAGE_CODES: dict[type[BaseException], str] = {
     storage_errors.StoreBusy: "store_busy",
     storage_errors.WaitTooLong: "timeout",
     storage_errors.LostRace: "store_busy",
+    job_errors.NoJobProcess: "no_job_process",
+    job_errors.TooManyDemands: "store_busy",
+    job_errors.MethodUnsupported: "unsupported",
     TimeoutError: "timeout",
 }
 

@@ -1,0 +1,4 @@
+"""What runs by itself beside the requests: refreshing curves, noticing those of other processes, forgetting post ids.
+
+Reading order: runner, desk, refresh, watch, prune, wiring. No reading request ever starts a job or waits for one.
+"""

@@ -1,0 +1,68 @@
+"""Forgets post ids that are older than their retention, a step at a time.
+
+The one rule: posts come first. A step is one bounded transaction, and after each the job pauses for as long as the step
+took, so that pruning never has the writer for more than half of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from storage.post_ids import PostIds
+from storage.store import Store
+
+from .runner import Sleep
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PruneLimits:
+    """The job's bounds; each is a setting of the same name."""
+
+    post_id_retention_s: float
+    prune_interval_s: float
+    prune_rows_max: int  # a step
+    prune_steps_max: int  # a run
+
+
+class PruneJob:
+    """Prunes remembered post ids."""
+
+    def __init__(
+        self,
+        store: Store,
+        post_ids: PostIds,
+        limits: PruneLimits,
+        *,
+        now_us: Callable[[], int],
+        monotonic: Callable[[], float],
+        sleep: Sleep,
+    ) -> None:
+        self._store, self._post_ids, self._limits = store, post_ids, limits
+        self._now_us, self._monotonic, self._sleep = now_us, monotonic, sleep
+
+    async def run(self) -> None:
+        """Prune at every interval, for ever."""
+        while True:
+            await self._sleep(self._limits.prune_interval_s)
+            forgotten = await self.prune()
+            if forgotten:
+                log.info("post_ids_forgotten", rows=forgotten)
+
+    async def prune(self) -> int:
+        """Forget what is past its retention now, in up to `prune_steps_max` steps; answers how many rows."""
+        before_us = self._now_us() - round(self._limits.post_id_retention_s * 1e6)
+        rows_max = self._limits.prune_rows_max
+        forgotten = 0
+        for _ in range(self._limits.prune_steps_max):
+            started = self._monotonic()
+            rows = await self._store.write(lambda: self._post_ids.prune(before_us=before_us, rows_max=rows_max))
+            forgotten += rows
+            if rows <= rows_max:  # a step that leaves something behind takes more
+                break
+            await self._sleep(self._monotonic() - started)
+        return forgotten

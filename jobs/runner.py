@@ -1,0 +1,97 @@
+"""Keeps the jobs of this process running: one that raises is logged and goes on after a bounded pause.
+
+The one rule: stopping never hangs. Everything is cancellable, and what does not end within the bound is named in the
+log and left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+Job = Callable[[], Awaitable[None]]
+Sleep = Callable[[float], Awaitable[None]]
+
+_DOUBLINGS_MAX = 30  # past this a doubled pause is longer than any bound
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerLimits:
+    """The runner's bounds; each is a setting of the same name."""
+
+    job_backoff_base_s: float
+    job_backoff_s_max: float
+    job_stop_s_max: float
+
+
+class Runner:
+    """Supervises async jobs."""
+
+    def __init__(
+        self, limits: RunnerLimits, *, monotonic: Callable[[], float], sleep: Sleep, rng: random.Random
+    ) -> None:
+        self._limits = limits
+        self._monotonic, self._sleep, self._rng = monotonic, sleep, rng
+        self._tasks: dict[asyncio.Task[None], str] = {}
+        self._stopping = False
+
+    def start(self, name: str, job: Job) -> None:
+        """Run `job` until it returns or `stop`; it is called again after it raised."""
+        if self._stopping:
+            raise RuntimeError(f"job {name!r} starts after the stop")
+        task = asyncio.create_task(self._keep_running(name, job), name=f"job {name}")
+        self._tasks[task] = name
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    @property
+    def running(self) -> list[str]:
+        """The names of the jobs that have not ended."""
+        return list(self._tasks.values())
+
+    async def stop(self) -> list[str]:
+        """Cancel every job and wait up to `job_stop_s_max`; answers the names of those that would not end."""
+        self._stopping = True
+        if not self._tasks:
+            return []
+        names = dict(self._tasks)
+        for task in names:
+            task.cancel()
+        _, left = await asyncio.wait(names, timeout=self._limits.job_stop_s_max)
+        stuck = sorted(names[task] for task in left)
+        if stuck:
+            log.error("jobs_did_not_stop", jobs=stuck, waited_s=self._limits.job_stop_s_max)
+        return stuck
+
+    async def _keep_running(self, name: str, job: Job) -> None:
+        failures = 0
+        while True:
+            started = self._monotonic()
+            try:
+                await job()
+            except (Exception, asyncio.CancelledError) as error:
+                # What the job awaited may be cancelled without the job being: that is a failure like any other.
+                if isinstance(error, asyncio.CancelledError) and (self._stopping or _cancelled()):
+                    raise
+                if self._monotonic() - started > self._limits.job_backoff_s_max:
+                    failures = 0
+                pause_s = self._pause_s(failures)
+                failures = min(failures + 1, _DOUBLINGS_MAX)
+                log.exception("job_failed", job=name, pause_s=round(pause_s, 3))
+            else:
+                return
+            await self._sleep(pause_s)
+
+    def _pause_s(self, failures: int) -> float:
+        longest = min(self._limits.job_backoff_s_max, self._limits.job_backoff_base_s * 2.0**failures)
+        return longest * self._rng.uniform(0.5, 1)
+
+
+def _cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
