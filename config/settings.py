@@ -35,7 +35,11 @@ def _choice(default: str | bool, description: str) -> Any:
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 
 # The first of each pair should not be greater than the second.
-_ORDERED_PAIRS = (("page_entries_default", "page_entries_max"), ("write_backoff_base_s", "write_backoff_s_max"))
+_ORDERED_PAIRS = (
+    ("page_entries_default", "page_entries_max"),
+    ("write_backoff_base_s", "write_backoff_s_max"),
+    ("job_backoff_base_s", "job_backoff_s_max"),
+)
 
 
 class Settings(BaseModel):
@@ -98,8 +102,16 @@ class Settings(BaseModel):
     refresh_jitter_ratio: float = _number(0.1, 0, 1, "ratio", "Part of the refresh interval that is random")
     refresh_concurrency: int = _number(1, 1, 64, "refreshes", "Curves refreshed at the same time")
     refresh_wait_s_max: float = _number(30, 0.1, 3_600, "s", "Longest wait of an operator's refresh for its new curve")
+    refresh_tick_s: float = _number(0.25, 0.01, 60, "s", "How often due refreshes are looked for")
+    refresh_tick_boards_max: int = _number(2_000, 1, 1_000_000, "boards", "Boards looked at in one tick")
+    refresh_queue_max: int = _number(1_000, 1, 1_000_000, "refreshes", "Due refreshes that wait for a worker")
+    refresh_demands_max: int = _number(1_000, 1, 1_000_000, "refreshes", "Operators' refreshes that wait; past it 503")
+    job_backoff_base_s: float = _number(0.5, 0.001, 60, "s", "First pause of a job that failed; doubles, with jitter")
+    job_backoff_s_max: float = _number(30, 0.001, 3_600, "s", "Longest pause of a job that failed")
+    job_stop_s_max: float = _number(5, 0.1, 600, "s", "Longest wait for jobs to end at the stop")
     prune_interval_s: float = _number(60, 1, 86_400, "s", "How often forgotten post ids are removed")
     prune_rows_max: int = _number(10_000, 1, 10_000_000, "rows", "Rows removed in one transaction")
+    prune_steps_max: int = _number(100, 1, 100_000, "steps", "Transactions in one run of the pruning")
 
     # Boards
     catalog_boards_max: int = _number(100_000, 1, 10_000_000, "boards", "Boards in the catalog")

@@ -151,6 +151,7 @@ async def erase_entry(context: Context, call: Call) -> Reply:
     entries = context.boards.open(board)[0]
     if not await context.store.write(lambda: entries.erase(owner)):
         raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
+    context.change_counts.add(board.key, 1)
     return Reply(None, status=204)
 
 
@@ -161,13 +162,17 @@ async def erase_owner(context: Context, call: Call) -> Reply:
     boards = context.catalog.boards()
     for start in range(0, len(boards), ERASE_BOARDS_A_STEP):
         step = [context.boards.open(board)[0] for board in boards[start : start + ERASE_BOARDS_A_STEP]]
-        await context.store.write(lambda step=step: _erase_all(step, owner))  # type: ignore[misc]
+        for key in await context.store.write(lambda step=step: _erase_all(step, owner)):  # type: ignore[misc]
+            context.change_counts.add(key, 1)
     return Reply(None, status=204)
 
 
-def _erase_all(boards: list[Entries], owner: str) -> Program[None]:
+def _erase_all(boards: list[Entries], owner: str) -> Program[list[int]]:
+    erased = []
     for entries in boards:
-        yield from entries.erase(owner)
+        if (yield from entries.erase(owner)):
+            erased.append(entries.board.key)
+    return erased
 
 
 async def _answer(context: Context, board: Board) -> BoardAnswer:

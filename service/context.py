@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from config import Settings
-from jobs.refresh import RefreshDesk
-from storage.boards import OpenBoards
+from jobs.desk import RefreshDesk
+from storage.boards import ChangeCounts, OpenBoards
 from storage.curves import CurveBook
 from storage.entry_reads import EntryReads
 from storage.leaderboards import Catalog
@@ -37,6 +37,7 @@ class Context:
     post_ids: PostIds
     book: CurveBook
     desk: RefreshDesk
+    change_counts: ChangeCounts
     cursors: Cursors
     now_us: Callable[[], int]
 

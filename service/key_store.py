@@ -12,7 +12,7 @@ from storage.sqlite import SqliteStore
 from storage.store import Store
 
 from .keys import Role, new_key
-from .serve import now_us, sqlite_limits, sqlite_path
+from .wiring import now_us, sqlite_limits, sqlite_path
 
 
 class StoreKeys:

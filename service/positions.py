@@ -120,11 +120,11 @@ class Locator:
         found = [self.at_once(each, mode) for each in wanted]
         missing = [each for each, located in zip(wanted, found, strict=True) if located is None]
         if missing or totals is None:
-            counted, totals = await self._context.store.read(
+            counted, now = await self._context.store.read(
                 lambda: self._counted_with_totals(missing, mode), heavy=self.counts_far(missing, mode)
             )
             rest = iter(counted)
-            return [located or next(rest) for located in found], totals
+            return [located or next(rest) for located in found], now
         return [located for located in found if located is not None], totals
 
     def _counted_with_totals(

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from jobs import errors as job_errors
+from jobs import errors as job_errors
 from storage import errors as storage_errors
 
 JSON_TYPE = "application/json"
@@ -86,6 +87,10 @@ STORAGE_CODES: dict[type[BaseException], str] = {
     job_errors.NoJobProcess: "no_job_process",
     job_errors.TooManyDemands: "store_busy",
     job_errors.MethodUnsupported: "unsupported",
+    job_errors.NoJobProcess: "no_job_process",
+    job_errors.TooManyDemands: "queue_full",
+    job_errors.MethodUnsupported: "unsupported",
+    storage_errors.TooManyKeys: "catalog_full",
     TimeoutError: "timeout",
 }
 

@@ -32,7 +32,7 @@ from .positions import Locator, Wanted, board_totals
 from .problems import Problem
 from .queries import AroundValueQuery, BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery
 from .routes import Answer, Call, Reply
-from .values import format_us, number, parse_decimal
+from .values import Number, format_us, number, parse_decimal
 
 
 async def page(context: Context, call: Call) -> Page:
@@ -130,7 +130,7 @@ class _ValueFinder:
             for_percentiles.append(PercentileValue(percentile, value, low, high, low == high))
         return for_ranks, for_percentiles
 
-    def _value(self, rank: int, total: int) -> Program[tuple[object, object, object]]:
+    def _value(self, rank: int, total: int) -> Program[tuple[Number | None, Number | None, Number | None]]:
         if total == 0:
             return None, None, None
         rank = min(rank, total)

@@ -45,10 +45,10 @@ class _BoardState:
 
 @dataclass(slots=True)
 class GroupResult:
-    """Outcomes in the order of the posts, and the rows written."""
+    """Outcomes in the order of the posts, and how many rows were written."""
 
     outcomes: list[list[PartOutcome]]
-    rows_written: int
+    rows_written: dict[int, int]  # by board key
 
 
 class Group:
@@ -153,12 +153,12 @@ class Group:
             state.fresh[post.post_hash] = (post.fingerprint, outcome)
         return outcome
 
-    def _write(self) -> Program[int]:
-        written = 0
+    def _write(self) -> Program[dict[int, int]]:
+        written: dict[int, int] = {}
         totals: dict[int, dict[int, int]] = {}
         remembered: list[tuple[int, str, str, PartOutcome]] = []
         for key, state in self._boards.items():
-            written += yield from self._write_board(state, totals.setdefault(key, defaultdict(int)))
+            written[key] = yield from self._write_board(state, totals.setdefault(key, defaultdict(int)))
             remembered += [(key, post_hash, *fresh) for post_hash, fresh in state.fresh.items()]
         if any(count for by_index in totals.values() for count in by_index.values()):
             dialect = next(iter(self._boards.values())).entries.dialect

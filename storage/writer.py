@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .applying import Group, GroupResult
-from .boards import OpenBoards
+from .boards import ChangeCounts, OpenBoards
 from .entries import Entries
 from .errors import LostRace, QueueFull, StorageError, StoreBusy, WaitTooLong
 from .merging import Merger
@@ -70,6 +70,7 @@ class Writer:
         post_ids: PostIds,
         limits: WriterLimits,
         observer: WriterObserver,
+        change_counts: ChangeCounts,
         *,
         now_us: Callable[[], int],
         monotonic: Callable[[], float],
@@ -77,6 +78,7 @@ class Writer:
     ) -> None:
         self._store, self._boards, self._post_ids = store, boards, post_ids
         self._limits, self._observer = limits, observer
+        self._change_counts = change_counts
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
         self._queue: deque[_Waiting] = deque()
         self._queued_posts = 0
@@ -182,8 +184,10 @@ class Writer:
                 self._observer.race_lost()
                 await asyncio.sleep(self._pause_s(attempt))
                 continue
+            for board_key, rows in result.rows_written.items():
+                self._change_counts.add(board_key, rows)
             self._observer.group_written(
-                posts=len(posts), rows=result.rows_written, seconds=self._monotonic() - started
+                posts=len(posts), rows=sum(result.rows_written.values()), seconds=self._monotonic() - started
             )
             return result
         raise StoreBusy(f"rows kept changing during {self._limits.write_attempts_max} attempts")

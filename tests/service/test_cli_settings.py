@@ -130,7 +130,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Keys:
 def test_a_new_key_is_the_only_thing_on_standard_output(keys: Keys) -> None:
     result = run("keys", "create", "me", "--role", "ops", "--store", "sqlite:///x.db")
     assert (result.exit_code, result.stdout) == (0, "rk_k0_secret\n")
-    assert keys.url == "sqlite:///x.db"
+    assert keys.settings is not None and keys.settings.store == "sqlite:///x.db"
     assert (keys.held[0].name, keys.held[0].role) == ("me", "ops")
 
 

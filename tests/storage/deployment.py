@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from storage.applying import Group
-from storage.boards import OpenBoards
+from storage.boards import ChangeCounts, OpenBoards
 from storage.entries import Entries
 from storage.leaderboards import Catalog, count_entries, create_board
 from storage.merging import Merger
@@ -206,6 +206,7 @@ class Deployment:
             self.post_ids,
             limits,
             observer,
+            ChangeCounts(),
             now_us=self.clock,
             monotonic=asyncio.get_running_loop().time,
             rng=random.Random(7),

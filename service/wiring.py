@@ -1,0 +1,176 @@
+"""Where a process is wired: store, catalog, writer, curves and jobs, started in order and stopped in reverse.
+
+The rule: clocks and chance enter here; everything below gets them as arguments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from config import Settings
+from jobs.desk import RefreshDesk
+from jobs.prune import PruneLimits
+from jobs.refresh import RefreshLimits
+from jobs.runner import RunnerLimits
+from jobs.wiring import JobLimits, JobParts, start_jobs
+from storage.boards import ChangeCounts, OpenBoards
+from storage.curves import CurveBook
+from storage.entry_reads import EntryReads
+from storage.keys import list_keys
+from storage.leaderboards import Catalog
+from storage.migrate import migrate
+from storage.post_ids import PostIds
+from storage.sqlite import SqliteLimits, SqliteStore
+from storage.writer import Writer, WriterLimits
+
+from .context import Context
+from .cursors import Cursors
+from .keys import KeyRing
+from .logs import RequestLog
+from .metrics import CurveFigures, Metrics
+
+SQLITE_PREFIX = "sqlite:///"
+
+
+def now_us() -> int:
+    """The service's clock: microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+def sqlite_path(store_url: str) -> Path:
+    """The file of a `sqlite:///PATH` store."""
+    return Path(store_url.removeprefix(SQLITE_PREFIX))
+
+
+@asynccontextmanager
+async def context_of(settings: Settings, metrics: Metrics) -> AsyncIterator[Context]:
+    """Everything that handlers and jobs work with, started; stopped at the end, what was accepted first.
+
+    Raises:
+        StoreLocked, StoreUnsupported, SchemaTooNew: the store can't be opened.
+    """
+    async with AsyncExitStack() as stack:
+        store = await SqliteStore.open(sqlite_path(settings.store), sqlite_limits(settings))
+        stack.push_async_callback(store.close)
+        salt = await store.write(lambda: migrate(store.dialect))
+        catalog = Catalog(store)
+        await catalog.load(boards_max=settings.catalog_boards_max)
+        boards = OpenBoards(store.dialect, open_boards_max=settings.open_boards_max)
+        change_counts = ChangeCounts()
+        post_ids = PostIds(store.dialect, salt)
+        book = CurveBook(store, catalog, poll_rows_max=settings.curve_poll_rows_max, on_corrupt=metrics.curve_corrupt)
+        await book.poll()
+        metrics.watch_curves(
+            lambda: [CurveFigures(served.curve.as_of_us, len(served.curve.knots)) for served in book.all()]
+        )
+        writer = Writer(
+            store,
+            boards,
+            post_ids,
+            writer_limits(settings),
+            metrics,
+            change_counts,
+            now_us=now_us,
+            monotonic=time.monotonic,
+            rng=random.Random(),
+        )
+        writer.start()
+        stack.push_async_callback(writer.close)
+        keys = await store.read(lambda: list_keys(store.dialect, keys_max=settings.keys_max))
+        desk = RefreshDesk(demands_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
+        parts = JobParts(
+            store=store,
+            catalog=catalog,
+            open_boards=boards,
+            book=book,
+            post_ids=post_ids,
+            desk=desk,
+            limits=job_limits(settings),
+            observer=metrics,
+            changes=change_counts.of,
+            now_us=now_us,
+            monotonic=time.monotonic,
+            sleep=asyncio.sleep,
+            rng=random.Random(),
+        )
+        if settings.jobs == "embedded":
+            stack.push_async_callback(start_jobs(parts).stop)
+        yield Context(
+            settings=settings,
+            metrics=metrics,
+            keyring=KeyRing(keys),
+            request_log=RequestLog(sample_ratio=settings.log_sample_ratio, slow_s=settings.slow_request_s),
+            store=store,
+            catalog=catalog,
+            boards=boards,
+            reads=EntryReads(
+                store,
+                boards,
+                point_reads_per_batch_max=settings.point_reads_per_batch_max,
+                reads_waiting_max=settings.reads_waiting_max,
+                lanes=settings.reader_connections,
+            ),
+            writer=writer,
+            post_ids=post_ids,
+            book=book,
+            desk=desk,
+            change_counts=change_counts,
+            cursors=Cursors(salt),
+            now_us=now_us,
+        )
+
+
+def sqlite_limits(settings: Settings) -> SqliteLimits:
+    """The store's part of the settings."""
+    return SqliteLimits(
+        reader_connections=settings.reader_connections,
+        heavy_reader_connections=settings.heavy_reader_connections,
+        reads_waiting_max=settings.reads_waiting_max,
+        sqlite_cache_mib=settings.sqlite_cache_mib,
+        checkpoint_pages=settings.checkpoint_pages,
+        checkpoint_idle_s=settings.checkpoint_idle_s,
+        statement_cache=settings.statement_cache,
+    )
+
+
+def writer_limits(settings: Settings) -> WriterLimits:
+    """The writer's part of the settings."""
+    return WriterLimits(
+        queue_posts_max=settings.queue_posts_max,
+        group_posts_max=settings.group_posts_max,
+        write_attempts_max=settings.write_attempts_max,
+        write_backoff_base_s=settings.write_backoff_base_s,
+        write_backoff_s_max=settings.write_backoff_s_max,
+        post_wait_s_max=settings.post_wait_s_max,
+        grouping=settings.grouping,
+    )
+
+
+def job_limits(settings: Settings) -> JobLimits:
+    """The jobs' part of the settings."""
+    return JobLimits(
+        runner=RunnerLimits(
+            job_backoff_base_s=settings.job_backoff_base_s,
+            job_backoff_s_max=settings.job_backoff_s_max,
+            job_stop_s_max=settings.job_stop_s_max,
+        ),
+        refresh=RefreshLimits(
+            refresh_jitter_ratio=settings.refresh_jitter_ratio,
+            refresh_concurrency=settings.refresh_concurrency,
+            refresh_tick_s=settings.refresh_tick_s,
+            refresh_tick_boards_max=settings.refresh_tick_boards_max,
+            refresh_queue_max=settings.refresh_queue_max,
+        ),
+        prune=PruneLimits(
+            post_id_retention_s=settings.post_id_retention_s,
+            prune_interval_s=settings.prune_interval_s,
+            prune_rows_max=settings.prune_rows_max,
+            prune_steps_max=settings.prune_steps_max,
+        ),
+        curve_poll_s=settings.curve_poll_s,
+    )
