@@ -96,7 +96,7 @@ class Keys:
     def __init__(self) -> None:
         self.held: list[Key] = []
         self.locked = False
-        self.url = ""
+        self.settings: Settings | None = None
 
     async def list(self) -> list[Key]:
         return self.held
@@ -117,8 +117,8 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Keys:
     store = Keys()
 
     @asynccontextmanager
-    async def opened(store_url: str) -> AsyncIterator[Keys]:
-        store.url = store_url
+    async def opened(settings: Settings) -> AsyncIterator[Keys]:
+        store.settings = settings
         if store.locked:
             raise StoreLocked("a service owns this store")
         yield store
