@@ -5,9 +5,9 @@
 
 The one rule: two refreshes of one column never overlap, since the later version could then hold the earlier snapshot.
 
-A column is settled while its board's count of changes, which the store keeps with the rows, is the one that its last
-sampling saw. What a process has not sampled itself is not settled: each column is refreshed once after a start. An empty
-column that has no curve gets none until it is asked for.
+A column is settled while its board's count of written rows is the one from before its last sampling. Counts start with
+the process, so what was written before is unknown: each column is refreshed once after a start. An empty column that
+has no curve gets none.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from storage.boards import OpenBoards
 from storage.curves import CurveBook, Served, store_curve
 from storage.entries import Entries
 from storage.errors import UnknownBoard
-from storage.leaderboards import CHANGES, Catalog, count_entries
+from storage.leaderboards import Catalog
 from storage.records import Board, Method
 from storage.sampling import sample_curve
 from storage.store import Program, Store
@@ -66,7 +66,7 @@ class RefreshLimits:
     refresh_concurrency: int
     refresh_tick_s: float
     refresh_tick_boards_max: int  # looked at in one tick; the next goes on from there
-    refresh_queue_max: int  # due boards a tick, and due columns that wait; others are found due again by a later tick
+    refresh_queue_max: int  # due columns that wait for a worker; others are found due again by a later tick
 
 
 class RefreshObserver(Protocol):
@@ -83,7 +83,7 @@ class RefreshObserver(Protocol):
 class _Schedule:
     board: Board
     due_s: float  # on the monotonic clock
-    settled: dict[int, int] = field(default_factory=dict)  # column index -> changes that its last sampling saw
+    settled: dict[int, int] = field(default_factory=dict)  # column index -> count of written rows before its sampling
 
 
 class RefreshJob:
@@ -99,6 +99,7 @@ class RefreshJob:
         limits: RefreshLimits,
         observer: RefreshObserver,
         *,
+        changes: Callable[[int], int],
         now_us: Callable[[], int],
         monotonic: Callable[[], float],
         sleep: Sleep,
@@ -107,58 +108,45 @@ class RefreshJob:
         self._store, self._catalog, self._open_boards = store, catalog, open_boards
         self._book, self._desk = book, desk
         self._limits, self._observer = limits, observer
+        self._changes = changes
         self._now_us, self._monotonic, self._sleep, self._rng = now_us, monotonic, sleep, rng
-        self._schedules: dict[int, _Schedule] = {}  # by board key
+        self._schedules: dict[int, _Schedule] = {}
         self._position = 0  # in the catalog, of the next tick's first board
-        self._due: deque[tuple[_Schedule, int, int]] = deque()  # schedule, column index, changes when found due
-        self._busy: set[tuple[int, int]] = set()  # board key, column index
-        self._work = asyncio.Event()
+        self._due: deque[tuple[_Schedule, int]] = deque()
+        self._busy: set[tuple[int, int]] = set()
+        self._wake = asyncio.Event()
 
-    def wake(self) -> None:
-        """There is something to do."""
-        self._work.set()
+    def open(self) -> None:
+        """Attend the desk. A demand may come before the workers run: it waits for them."""
+        self._desk.attend(self._wake.set)
+
+    def close(self) -> None:
+        """Leave the desk."""
+        self._desk.leave()
 
     async def schedule(self) -> None:
         """Find due columns, tick after tick, for ever."""
         while True:
-            await self.tick()
+            self.tick()
             await self._sleep(self._limits.refresh_tick_s)
 
-    async def tick(self) -> None:
-        """Hand the changed columns of boards that are due to the workers.
-
-        A board that is not due costs a look-up; all that are cost one read of their counts.
-        """
-        due = self._take_due()
-        if not due:
-            return
-        keys = [schedule.board.key for schedule in due]
-        totals = await self._store.read(lambda: count_entries(self._store.dialect, keys))
-        for schedule in due:
-            self._list_changed(schedule, totals[schedule.board.key])
-
-    def _take_due(self) -> list[_Schedule]:
+    def tick(self) -> None:
+        """Hand the changed columns of boards that are due to the workers. Idle boards cost a look-up each."""
         boards = self._catalog.boards()
         start = self._position if self._position < len(boards) else 0
-        self._position = min(start + self._limits.refresh_tick_boards_max, len(boards))
+        end = min(start + self._limits.refresh_tick_boards_max, len(boards))
         now_s = self._monotonic()
         schedules = self._schedules
-        due = []
-        for board in islice(boards, start, self._position):
+        for board in islice(boards, start, end):
             schedule = schedules.get(board.key)
             if schedule is None or schedule.board is not board:
                 self._plan(board, schedule, now_s)
             elif schedule.due_s <= now_s:
-                due.append(schedule)
+                self._list_due(schedule, now_s)
+        self._position = end
         if len(schedules) > len(boards):
             known = {board.key for board in boards}
             self._schedules = {key: schedule for key, schedule in schedules.items() if key in known}
-        room = max(0, self._limits.refresh_queue_max - len(self._due))
-        for schedule in due[:room]:
-            # Jitter only shortens, so that refresh_seconds is the longest that a change waits for its turn.
-            jitter = self._limits.refresh_jitter_ratio * self._rng.random()
-            schedule.due_s = now_s + schedule.board.spec.predictor.refresh_seconds * (1 - jitter)
-        return due[:room]
 
     def _plan(self, board: Board, known: _Schedule | None, now_s: float) -> None:
         """Begin a board's schedule, or go on with what the catalog says now."""
@@ -166,19 +154,24 @@ class RefreshJob:
         if known is None or known.board.epoch != board.epoch:
             # A random phase: boards that were loaded together don't come due together.
             self._schedules[board.key] = _Schedule(board, now_s + refresh_s * self._rng.random())
-            return
-        if known.board.spec.predictor != board.spec.predictor:
-            known.settled.clear()  # its curves were made by other rules
-        known.board = board
-        known.due_s = min(known.due_s, now_s + refresh_s)
+        else:
+            if known.board.spec.predictor != board.spec.predictor:
+                known.settled.clear()  # the curve was made by other rules
+            known.board = board
+            known.due_s = min(known.due_s, now_s + refresh_s)
 
-    def _list_changed(self, schedule: _Schedule, totals: dict[int, int]) -> None:
-        changes = totals.get(CHANGES, 0)
-        for index in schedule.board.sorted_indexes:
-            empty = not totals.get(index) and self._book.find(schedule.board, index) is None
-            if not empty and schedule.settled.get(index) != changes:
-                self._due.append((schedule, index, changes))
-                self.wake()
+    def _list_due(self, schedule: _Schedule, now_s: float) -> None:
+        if len(self._due) >= self._limits.refresh_queue_max:
+            return
+        board = schedule.board
+        # Jitter only shortens, so that refresh_seconds is the longest that a change waits for its turn.
+        jitter = self._limits.refresh_jitter_ratio * self._rng.random()
+        schedule.due_s = now_s + board.spec.predictor.refresh_seconds * (1 - jitter)
+        changes = self._changes(board.key)
+        for index in board.sorted_indexes:
+            if schedule.settled.get(index) != changes:
+                self._due.append((schedule, index))
+                self._wake.set()
 
     async def work(self) -> None:
         """Refresh what is demanded, then what is due, one column at a time, for ever."""
@@ -189,12 +182,14 @@ class RefreshJob:
             elif self._due:
                 await self._refresh_due(*self._due.popleft())
             else:
-                self._work.clear()
-                await self._work.wait()
+                self._wake.clear()
+                await self._wake.wait()
 
     async def _answer(self, demand: Demand) -> None:
         try:
-            demand.settle(await self._refresh(demand.board, demand.column_index))
+            refreshed = await self._refresh(demand.board, demand.column_index, demanded=True)
+            assert refreshed is not None
+            demand.settle(refreshed)
         except asyncio.CancelledError:
             demand.settle(NoJobProcess("the job process stopped"))
             raise
@@ -202,13 +197,14 @@ class RefreshJob:
             self._report(demand.board, demand.column_index, error)
             demand.settle(error)
 
-    async def _refresh_due(self, schedule: _Schedule, column_index: int, changes: int) -> None:
-        if (schedule.board.key, column_index) in self._busy or schedule.settled.get(column_index, -1) >= changes:
+    async def _refresh_due(self, schedule: _Schedule, column_index: int) -> None:
+        board = schedule.board
+        if (board.key, column_index) in self._busy or schedule.settled.get(column_index) == self._changes(board.key):
             return  # an operator asked meanwhile
         try:
-            await self._refresh(schedule.board, column_index)
+            await self._refresh(board, column_index, demanded=False)
         except Exception as error:
-            self._report(schedule.board, column_index, error)
+            self._report(board, column_index, error)
 
     def _report(self, board: Board, column_index: int, error: Exception) -> None:
         if isinstance(error, UnknownBoard):
@@ -216,36 +212,33 @@ class RefreshJob:
         self._observer.refresh_failed()
         log.error("refresh_failed", board=board.id, column_index=column_index, exc_info=error)
 
-    async def _refresh(self, board: Board, column_index: int) -> Refreshed:
-        """Fit, store and serve one column's curve."""
+    async def _refresh(self, board: Board, column_index: int, *, demanded: bool) -> Refreshed | None:
+        """Fit, store and serve one column's curve; None where it is empty, has no curve and nobody asked for one."""
         slot = (board.key, column_index)
         self._busy.add(slot)
         try:
+            changes = self._changes(board.key)  # before the snapshot: what comes between is refreshed again
             started = self._monotonic()
-            curve, changes = await self._fit(board, column_index)
-            version = await self._store.write(lambda: store_curve(self._store.dialect, board, column_index, curve))
-            self._book.serve(Served(board.key, column_index, board.epoch, version, curve))
-            refreshed = Refreshed(curve, self._monotonic() - started, version)
+            curve = await self._fit(board, column_index)
+            if demanded or curve.total > 0 or self._book.find(board, column_index) is not None:
+                version = await self._store.write(lambda: store_curve(self._store.dialect, board, column_index, curve))
+                self._book.serve(Served(board.key, column_index, board.epoch, version, curve))
+                refreshed = Refreshed(curve, self._monotonic() - started, version)
+                self._observer.refreshed(refreshed.seconds)
+            else:
+                refreshed = None
             schedule = self._schedules.get(board.key)
             if schedule is not None and schedule.board.epoch == board.epoch:
                 schedule.settled[column_index] = changes
-            self._observer.refreshed(refreshed.seconds)
             return refreshed
         finally:
             self._busy.discard(slot)
-            self.wake()  # a demand may have waited for this column
+            self._wake.set()  # a demand may have waited for this column
 
-    async def _fit(self, board: Board, column_index: int) -> tuple[Curve, int]:
-        """The curve of a snapshot and the board's changes by then."""
+    async def _fit(self, board: Board, column_index: int) -> Curve:
         fit = fitter(board.spec.predictor.method)
         entries, _ = self._open_boards.open(board)
-        dialect = self._store.dialect
-
-        def program() -> Program[tuple[Curve, int]]:
-            # Made when its snapshot begins: no write acknowledged before the curve's `as_of` is missing from it.
-            now_us = self._now_us()
-            totals = yield from count_entries(dialect, [board.key])
-            curve = yield from fit(dialect, entries, column_index, now_us=now_us)
-            return curve, totals[board.key].get(CHANGES, 0)
-
-        return await self._store.read(program, heavy=True)
+        # The program is made when its snapshot begins: no write acknowledged before `as_of` is missing from the curve.
+        return await self._store.read(
+            lambda: fit(self._store.dialect, entries, column_index, now_us=self._now_us()), heavy=True
+        )

@@ -27,7 +27,7 @@ class RunnerLimits:
 
     job_backoff_base_s: float
     job_backoff_s_max: float
-    shutdown_s: float
+    job_stop_s_max: float
 
 
 class Runner:
@@ -55,17 +55,17 @@ class Runner:
         return list(self._tasks.values())
 
     async def stop(self) -> list[str]:
-        """Cancel every job and wait up to `shutdown_s`; answers the names of those that would not end."""
+        """Cancel every job and wait up to `job_stop_s_max`; answers the names of those that would not end."""
         self._stopping = True
         if not self._tasks:
             return []
         names = dict(self._tasks)
         for task in names:
             task.cancel()
-        _, left = await asyncio.wait(names, timeout=self._limits.shutdown_s)
+        _, left = await asyncio.wait(names, timeout=self._limits.job_stop_s_max)
         stuck = sorted(names[task] for task in left)
         if stuck:
-            log.error("jobs_did_not_stop", jobs=stuck, waited_s=self._limits.shutdown_s)
+            log.error("jobs_did_not_stop", jobs=stuck, waited_s=self._limits.job_stop_s_max)
         return stuck
 
     async def _keep_running(self, name: str, job: Job) -> None:

@@ -1,0 +1,105 @@
+"""Puts the jobs of one process together and starts them, so that a caller holds one thing: the desk and how to stop.
+
+The one rule: time, sleep and chance come in here and nowhere below.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from storage.boards import OpenBoards
+from storage.curves import CurveBook
+from storage.leaderboards import Catalog
+from storage.post_ids import PostIds
+from storage.store import Store
+
+from .desk import RefreshDesk
+from .prune import PruneJob, PruneLimits
+from .refresh import RefreshJob, RefreshLimits, RefreshObserver
+from .runner import Runner, RunnerLimits, Sleep
+from .watch import WatchJob
+
+
+@dataclass(frozen=True, slots=True)
+class JobLimits:
+    """The bounds of all jobs."""
+
+    runner: RunnerLimits
+    refresh: RefreshLimits
+    prune: PruneLimits
+    curve_poll_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobParts:
+    """What jobs work with."""
+
+    store: Store
+    catalog: Catalog
+    open_boards: OpenBoards
+    book: CurveBook
+    post_ids: PostIds
+    desk: RefreshDesk
+    limits: JobLimits
+    observer: RefreshObserver
+    changes: Callable[[int], int]  # board key -> rows of it that this process has written, erased ones included
+    now_us: Callable[[], int]
+    monotonic: Callable[[], float]
+    sleep: Sleep
+    rng: random.Random
+
+
+class Jobs:
+    """The running jobs of this process."""
+
+    def __init__(self, runner: Runner, refresh: RefreshJob, desk: RefreshDesk) -> None:
+        self._runner, self._refresh = runner, refresh
+        self.desk = desk
+
+    @property
+    def running(self) -> list[str]:
+        """Names of the jobs that have not ended."""
+        return self._runner.running
+
+    async def stop(self) -> list[str]:
+        """Refuse demands, then end every job within the runner's bound; answers the names of those that would not."""
+        self._refresh.close()
+        return await self._runner.stop()
+
+
+def start_jobs(parts: JobParts) -> Jobs:
+    """Run every job. The desk takes demands from now on."""
+    limits = parts.limits
+    refresh = RefreshJob(
+        parts.store,
+        parts.catalog,
+        parts.open_boards,
+        parts.book,
+        parts.desk,
+        limits.refresh,
+        parts.observer,
+        changes=parts.changes,
+        now_us=parts.now_us,
+        monotonic=parts.monotonic,
+        sleep=parts.sleep,
+        rng=parts.rng,
+    )
+    prune = PruneJob(
+        parts.store,
+        parts.post_ids,
+        limits.prune,
+        now_us=parts.now_us,
+        monotonic=parts.monotonic,
+        sleep=parts.sleep,
+    )
+    watch = WatchJob(parts.book, curve_poll_s=limits.curve_poll_s, sleep=parts.sleep)
+    runner = Runner(limits.runner, monotonic=parts.monotonic, sleep=parts.sleep, rng=parts.rng)
+    refresh.open()
+    runner.start("watch", watch.run)
+    runner.start("refresh schedule", refresh.schedule)
+    for number in range(limits.refresh.refresh_concurrency):
+        runner.start(f"refresh worker {number + 1}", refresh.work)
+    runner.start("prune", prune.run)
+    return Jobs(runner, refresh, parts.desk)
