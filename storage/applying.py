@@ -74,6 +74,8 @@ class Group:
                 owners[part.board.key][post.owner] = None
                 if post.post_hash is not None:
                     hashes[part.board.key][post.post_hash] = None
+        if not owners:
+            return
         dialect = next(iter(self._boards.values())).entries.dialect
         alive = yield from live_epochs(dialect, list(owners))
         for key, state in self._boards.items():

@@ -135,6 +135,7 @@ class Deployment:
         self.post_ids = PostIds(store.dialect, salt)
         self.boards = OpenBoards(store.dialect, open_boards_max=BOARDS_MAX)
         self.catalog = Catalog(store)
+        self.change_counts = ChangeCounts()
         self.clock = Clock()
 
     @classmethod
@@ -181,6 +182,10 @@ class Deployment:
         [[outcome]] = await self.apply(post)
         return outcome
 
+    async def erase(self, board: Board, owner: str) -> bool:
+        """Erase an owner from a board; whether there was an entry."""
+        return await self.store.write(lambda: self.entries(board).erase(owner))
+
     async def rows(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
         """Entries as stored, by owner."""
         return await self.store.read(lambda: self.entries(board).by_owners(owners))
@@ -206,7 +211,7 @@ class Deployment:
             self.post_ids,
             limits,
             observer,
-            ChangeCounts(),
+            self.change_counts,
             now_us=self.clock,
             monotonic=asyncio.get_running_loop().time,
             rng=random.Random(7),

@@ -1,0 +1,73 @@
+"""A store that lets a test in between the statements of a program, where another writer would come between.
+
+The rule it keeps: what it runs is in the program's own transaction, so every backend answers the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from querybuilder import Built, Dialect, col, plus, update
+from storage.leaderboards import entries_table
+from storage.records import Board
+from storage.store import Program, Store
+
+T = TypeVar("T")
+
+READS_OF_A_GROUP = 2  # which boards live, and the rows; what follows are conditional writes
+
+
+def version_moved(store: Store, board: Board, owner: str) -> Built:
+    """Another writer's change to a row."""
+    moved = update(entries_table(board.key)).set(updated_at=plus(col("updated_at"), 1))
+    return moved.where(col("owner").eq(owner)).build(store.dialect)
+
+
+class MeddlingStore:
+    """Runs the queries of `meddle`, one a transaction, before the statement of that number."""
+
+    def __init__(
+        self, store: Store, meddle: list[Built | Exception], *, before_statement: int = READS_OF_A_GROUP
+    ) -> None:
+        self._store, self.meddle, self._before_statement = store, meddle, before_statement
+        self.writes = 0
+
+    @property
+    def dialect(self) -> Dialect:
+        """See `Store`."""
+        return self._store.dialect
+
+    @dialect.setter
+    def dialect(self, dialect: Dialect) -> None:
+        raise AttributeError("a store speaks one dialect")
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        """See `Store`."""
+        return await self._store.read(program, heavy=heavy)
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        """See `Store`."""
+        self.writes += 1
+        what = self.meddle.pop(0) if self.meddle else None
+        return await self._store.write(lambda: self._meddled(program(), what))
+
+    async def close(self) -> None:
+        """See `Store`."""
+        await self._store.close()
+
+    def _meddled(self, program: Program[T], what: Built | Exception | None) -> Program[T]:
+        statement = 0
+        try:
+            query = next(program)
+            while True:
+                if statement == self._before_statement:
+                    if isinstance(what, Exception):
+                        raise what
+                    if what is not None:
+                        yield what
+                rows = yield query
+                statement += 1
+                query = program.send(rows)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
