@@ -178,11 +178,12 @@ class Writer:
             return Group(opened, self._post_ids, self._now_us()).run(posts)
 
         for attempt in range(self._limits.write_attempts_max):
+            if attempt > 0:
+                await asyncio.sleep(self._pause_s(attempt - 1))
             try:
                 result = await self._store.write(program)
             except LostRace:
                 self._observer.race_lost()
-                await asyncio.sleep(self._pause_s(attempt))
                 continue
             for board_key, rows in result.rows_written.items():
                 self._change_counts.add(board_key, rows)
@@ -202,7 +203,7 @@ class Writer:
                     boards[part.board.key] = part.board
         return [self._boards.open(board) for board in boards.values()]
 
-    def _pause_s(self, attempt: int) -> float:
+    def _pause_s(self, pauses_before: int) -> float:
         # Full jitter: losers of one race don't meet again at the same moment.
-        longest = min(self._limits.write_backoff_s_max, self._limits.write_backoff_base_s * 2**attempt)
+        longest = min(self._limits.write_backoff_s_max, self._limits.write_backoff_base_s * 2**pauses_before)
         return self._rng.uniform(0, longest)

@@ -203,7 +203,14 @@ class Deployment:
         counted = await self.store.read(lambda: count_entries(self.dialect, [board.key]))
         return {index: count for index, count in counted[board.key].items() if count}
 
-    def writer(self, observer: Observed, *, store: Store | None = None, limits: WriterLimits = LIMITS) -> Writer:
+    def writer(
+        self,
+        observer: Observed,
+        *,
+        store: Store | None = None,
+        limits: WriterLimits = LIMITS,
+        rng: random.Random | None = None,
+    ) -> Writer:
         """A writer that is not started yet."""
         return Writer(
             store or self.store,
@@ -214,7 +221,7 @@ class Deployment:
             self.change_counts,
             now_us=self.clock,
             monotonic=asyncio.get_running_loop().time,
-            rng=random.Random(7),
+            rng=rng or random.Random(7),
         )
 
 

@@ -5,6 +5,7 @@ The rule it keeps: what it runs is in the program's own transaction, so every ba
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -25,13 +26,31 @@ def version_moved(store: Store, board: Board, owner: str) -> Built:
 
 
 class MeddlingStore:
-    """Runs the queries of `meddle`, one a transaction, before the statement of that number."""
+    """Runs the queries of `meddle`, one a transaction, before the statement of that number.
+
+    While it is held, no write begins.
+    """
 
     def __init__(
-        self, store: Store, meddle: list[Built | Exception], *, before_statement: int = READS_OF_A_GROUP
+        self, store: Store, meddle: list[Built | Exception] | None = None, *, before_statement: int = READS_OF_A_GROUP
     ) -> None:
-        self._store, self.meddle, self._before_statement = store, meddle, before_statement
+        self._store, self.meddle, self._before_statement = store, meddle or [], before_statement
+        self._free, self._begun = asyncio.Event(), asyncio.Event()
+        self._free.set()
         self.writes = 0
+
+    def hold(self) -> None:
+        """Let no write begin from now on."""
+        self._free.clear()
+        self._begun.clear()
+
+    async def a_write_waits(self) -> None:
+        """Return once a write stands before the hold."""
+        await self._begun.wait()
+
+    def release(self) -> None:
+        """Let writes begin again."""
+        self._free.set()
 
     @property
     def dialect(self) -> Dialect:
@@ -50,6 +69,8 @@ class MeddlingStore:
         """See `Store`."""
         self.writes += 1
         what = self.meddle.pop(0) if self.meddle else None
+        self._begun.set()
+        await self._free.wait()
         return await self._store.write(lambda: self._meddled(program(), what))
 
     async def close(self) -> None:
