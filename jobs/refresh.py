@@ -116,6 +116,11 @@ class RefreshJob:
         self._busy: set[tuple[int, int]] = set()
         self._wake = asyncio.Event()
 
+    @property
+    def waiting(self) -> int:
+        """Due columns that wait for a worker."""
+        return len(self._due)
+
     def open(self) -> None:
         """Attend the desk. A demand may come before the workers run: it waits for them."""
         self._desk.attend(self._wake.set)

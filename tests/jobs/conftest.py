@@ -1,0 +1,22 @@
+"""A world for each test: a real store in a place of its own.
+
+The rule it keeps: the refresh jobs run on every store that the storage tests know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.world import World
+from tests.storage.backends import BACKENDS
+from tests.storage.deployment import Deployment
+
+
+@pytest.fixture(params=sorted(BACKENDS))
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+    """A migrated store with a catalog, a curve book and a desk."""
+    async with BACKENDS[request.param](tmp_path) as open_store:
+        yield World(await Deployment.on(await open_store()))

@@ -1,0 +1,76 @@
+"""Why here: post ids must outlive every retry, then go, without a long transaction before anyone's post."""
+
+from __future__ import annotations
+
+import asyncio
+
+from jobs.prune import PruneJob
+from storage.records import Board, Status
+from tests.jobs.world import LIMITS, World
+from tests.storage.deployment import part
+
+RETENTION_US = round(LIMITS.prune.post_id_retention_s * 1e6)
+
+
+def prune_job(world: World) -> PruneJob:
+    return PruneJob(
+        world.store,
+        world.deployment.post_ids,
+        LIMITS.prune,
+        now_us=world.deployment.clock,
+        monotonic=world.time.monotonic,
+        sleep=world.time.sleep,
+    )
+
+
+async def status(world: World, board: Board, post_id: str) -> Status:
+    """What becomes of a post with this id."""
+    post = world.deployment.post("a", part(board, {"xp0": 1}), post_id=post_id)
+    return (await world.deployment.apply_one(post)).status
+
+
+async def test_a_post_id_is_forgotten_after_its_retention_and_not_before(world: World) -> None:
+    board = await world.create("b")
+    assert await status(world, board, "old") is Status.APPLIED
+    world.deployment.clock.now_us += RETENTION_US
+    assert await prune_job(world).prune() == 0
+    assert await status(world, board, "old") is Status.DUPLICATE
+    assert await status(world, board, "new") is Status.APPLIED
+    world.deployment.clock.now_us += 1
+    assert await prune_job(world).prune() == 1
+    assert await status(world, board, "old") is Status.APPLIED
+    assert await status(world, board, "new") is Status.DUPLICATE
+
+
+async def test_many_go_in_bounded_steps_with_a_pause_after_each_as_long_as_the_step(world: World) -> None:
+    board = await world.create("b")
+    for number in range(25):
+        world.deployment.clock.now_us += 1
+        await status(world, board, f"p{number}")
+    world.deployment.clock.now_us += 2 * RETENTION_US
+    pruning = asyncio.create_task(prune_job(world).prune())
+    for _ in range(2):
+        await world.time.asleep(0)  # the clock stands still, so a step takes no time
+        world.time.advance(0)
+    assert await pruning == 25
+
+
+async def test_one_run_is_bounded_and_the_next_goes_on(world: World) -> None:
+    board = await world.create("b")
+    for number in range(70):
+        world.deployment.clock.now_us += 1
+        await status(world, board, f"p{number}")
+    world.deployment.clock.now_us += 2 * RETENTION_US
+    job = asyncio.create_task(prune_job(world).run())
+    await world.time.asleep(LIMITS.prune.prune_interval_s)
+    world.time.advance(LIMITS.prune.prune_interval_s)
+    for _ in range(LIMITS.prune.prune_steps_max):
+        await world.time.asleep(0)
+        world.time.advance(0)
+    await world.time.asleep(LIMITS.prune.prune_interval_s)
+    job.cancel()
+    await asyncio.gather(job, return_exceptions=True)
+    rest = asyncio.create_task(prune_job(world).prune())
+    await world.time.asleep(0)
+    world.time.advance(0)
+    assert await rest == 70 - 11 * LIMITS.prune.prune_steps_max

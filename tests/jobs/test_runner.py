@@ -1,0 +1,126 @@
+"""Why here: a job that dies silently is a curve that grows old, and one that won't stop is a service that hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from jobs.runner import Runner, RunnerLimits
+from tests.jobs.world import ManualTime, within
+
+LIMITS = RunnerLimits(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=5)
+
+
+@pytest.fixture
+async def time() -> ManualTime:
+    """A clock that stands still."""
+    return ManualTime()
+
+
+def runner_on(time: ManualTime, limits: RunnerLimits = LIMITS) -> Runner:
+    return Runner(limits, monotonic=time.monotonic, sleep=time.sleep, rng=random.Random(1))
+
+
+async def test_a_job_that_raises_goes_on_after_pauses_that_grow_up_to_a_bound(time: ManualTime) -> None:
+    runs: asyncio.Queue[None] = asyncio.Queue()
+
+    async def broken() -> None:
+        runs.put_nowait(None)
+        raise ValueError("broken")
+
+    runner = runner_on(time)
+    runner.start("broken", broken)
+    pauses = []
+    for _ in range(8):
+        await within(runs.get())
+        pauses.append(await time.asleep())
+        time.advance(pauses[-1])
+    assert all(longest / 2 <= pause <= longest for pause, longest in zip(pauses, [1, 2, 4, 8, 8, 8, 8, 8], strict=True))
+    assert await runner.stop() == []
+
+
+async def test_a_job_that_ran_well_for_long_starts_its_pauses_anew(time: ManualTime) -> None:
+    async def broken() -> None:
+        await time.sleep(100)
+        raise ValueError("broken")
+
+    runner = runner_on(time)
+    runner.start("broken", broken)
+    for _ in range(4):
+        await time.asleep(100)
+        time.advance(100)
+        pause = await time.asleep()
+        assert pause <= 1
+        time.advance(pause)
+    assert await runner.stop() == []
+
+
+async def test_what_a_job_awaits_may_be_cancelled_without_the_job_ending(time: ManualTime) -> None:
+    runs: asyncio.Queue[None] = asyncio.Queue()
+
+    async def awaits_something_cancelled() -> None:
+        runs.put_nowait(None)
+        gone = asyncio.get_running_loop().create_future()
+        gone.cancel()
+        await gone
+
+    runner = runner_on(time)
+    runner.start("awaits", awaits_something_cancelled)
+    await within(runs.get())
+    time.advance(await time.asleep())
+    await within(runs.get())
+    assert await runner.stop() == []
+
+
+async def test_a_job_that_returns_has_ended_and_the_others_run_on(time: ManualTime) -> None:
+    ended = asyncio.Event()
+
+    async def short() -> None:
+        ended.set()
+
+    runner = runner_on(time)
+    runner.start("long", lambda: time.sleep(1))
+    runner.start("short", short)
+    assert runner.running == ["long", "short"]
+    await within(ended.wait())
+    await asyncio.sleep(0)
+    assert runner.running == ["long"]
+    assert await runner.stop() == []
+    assert runner.running == []
+
+
+async def test_stopping_cancels_a_pause_as_well_as_a_run(time: ManualTime) -> None:
+    async def broken() -> None:
+        raise ValueError("broken")
+
+    runner = runner_on(time)
+    runner.start("broken", broken)
+    await time.asleep()
+    assert await within(runner.stop()) == []
+    with pytest.raises(RuntimeError):
+        runner.start("late", broken)
+
+
+async def test_stopping_leaves_behind_what_does_not_end_within_the_bound(time: ManualTime) -> None:
+    let_go, started = asyncio.Event(), asyncio.Event()
+
+    async def stubborn() -> None:
+        started.set()
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                continue
+
+    runner = runner_on(time, RunnerLimits(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=0.01))
+    runner.start("stubborn", stubborn)
+    runner.start("willing", lambda: time.sleep(1))
+    await within(started.wait())
+    assert await within(runner.stop()) == ["stubborn"]
+    let_go.set()
+
+
+async def test_stopping_what_never_started_is_done_at_once(time: ManualTime) -> None:
+    assert await within(runner_on(time).stop()) == []

@@ -1,0 +1,236 @@
+"""One process with a real store and a clock that stands still until a test moves it.
+
+The rule it keeps: a test waits for what happened (a sleeper, a refresh, a call of the store), never for time to pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from jobs.desk import RefreshDesk
+from jobs.prune import PruneLimits
+from jobs.refresh import RefreshJob, RefreshLimits
+from jobs.runner import RunnerLimits
+from jobs.wiring import JobLimits, JobParts, Jobs, start_jobs
+from storage.curves import CurveBook
+from storage.leaderboards import create_board
+from storage.records import Board, Method, PredictorSpec
+from storage.store import Program, Store
+from tests.storage.deployment import BOARDS_MAX, Deployment, counter, part, ranked, spec
+
+T = TypeVar("T")
+
+WAIT_S = 10  # a test that waits this long has failed
+REFRESH_S = 60
+TICK_S = 1.0
+PREDICTOR = PredictorSpec(samples=20, exact_top=10, refresh_seconds=REFRESH_S, method=Method.AUTO)
+LIMITS = JobLimits(
+    runner=RunnerLimits(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=5),
+    refresh=RefreshLimits(
+        refresh_jitter_ratio=0.1,
+        refresh_concurrency=1,
+        refresh_tick_s=TICK_S,
+        refresh_tick_boards_max=1_000,
+        refresh_queue_max=100,
+    ),
+    prune=PruneLimits(post_id_retention_s=1_000, prune_interval_s=60, prune_rows_max=10, prune_steps_max=5),
+    curve_poll_s=2,
+)
+
+
+class ManualTime:
+    """A monotonic clock, and sleepers that wake when it is moved past their time."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+        self._sleepers: list[tuple[float, float, asyncio.Event]] = []  # wakes at, duration, woken
+        self._changed = asyncio.Event()
+
+    def monotonic(self) -> float:
+        """The clock."""
+        return self.now_s
+
+    async def sleep(self, seconds: float) -> None:
+        """Until `advance` reaches the end of it."""
+        sleeper = (self.now_s + seconds, seconds, asyncio.Event())
+        self._sleepers.append(sleeper)
+        self._changed.set()
+        try:
+            await sleeper[2].wait()
+        finally:
+            self._sleepers.remove(sleeper)
+
+    async def asleep(self, seconds: float | None = None) -> float:
+        """Wait until someone sleeps, for this long if given; answers for how long."""
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                for _, duration, woken in self._sleepers:
+                    if not woken.is_set() and seconds in (None, duration):
+                        return duration
+                self._changed.clear()
+                await self._changed.wait()
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock and wake who slept until then."""
+        self.now_s += seconds
+        for wakes_at, _, woken in self._sleepers:
+            if wakes_at <= self.now_s:
+                woken.set()
+
+
+@dataclass
+class Observed:
+    """What the refresh job told its operators."""
+
+    refreshes: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
+    failures: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
+
+    def refreshed(self, seconds: float) -> None:
+        """See `RefreshObserver`."""
+        assert seconds >= 0
+        self.refreshes.put_nowait(seconds)
+
+    def refresh_failed(self) -> None:
+        """See `RefreshObserver`."""
+        self.failures.put_nowait(None)
+
+
+class HeldStore:
+    """A store whose heavy reads wait for `release` once `hold` was called, and that fails as often as it is told to."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.dialect = store.dialect
+        self.heavy_reads = 0
+        self._read = asyncio.Condition()
+        self.failures: list[Exception] = []
+        self.entered = asyncio.Event()
+        self._free = asyncio.Event()
+        self._free.set()
+
+    def hold(self) -> None:
+        """Heavy reads wait from now on."""
+        self.entered.clear()
+        self._free.clear()
+
+    async def entered_by(self, count: int) -> None:
+        """Wait until so many heavy reads have begun."""
+        async with self._read:
+            await self._read.wait_for(lambda: self.heavy_reads >= count)
+
+    def release(self) -> None:
+        """They go on."""
+        self._free.set()
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        """See `Store.read`."""
+        if heavy:
+            async with self._read:
+                self.heavy_reads += 1
+                self._read.notify_all()
+            self.entered.set()
+            await self._free.wait()
+        if self.failures:
+            raise self.failures.pop()
+        return await self._store.read(program, heavy=heavy)
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        """See `Store.write`."""
+        return await self._store.write(program)
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        await self._store.close()
+
+
+class World:
+    """A deployment with what jobs need around it."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self.store = HeldStore(deployment.store)
+        self.time = ManualTime()
+        self.observed = Observed()
+        self.changes: Counter[int] = Counter()
+        self.catalog = deployment.catalog
+        self.book = CurveBook(self.store, self.catalog, poll_rows_max=100, on_corrupt=lambda: None)
+        self.desk = RefreshDesk(demands_max=3, wait_s_max=WAIT_S)
+
+    def refresh_job(self, **limits: float) -> RefreshJob:
+        """A job that is not started and whose desk nobody attends; keywords are limits."""
+        return RefreshJob(
+            self.store,
+            self.catalog,
+            self.deployment.boards,
+            self.book,
+            self.desk,
+            replace(LIMITS.refresh, **limits),  # type: ignore[arg-type]  # counts are ints where they are given
+            self.observed,
+            changes=lambda board_key: self.changes[board_key],
+            now_us=self.deployment.clock,
+            monotonic=self.time.monotonic,
+            sleep=self.time.sleep,
+            rng=random.Random(3),
+        )
+
+    def start(self, limits: JobLimits = LIMITS) -> Jobs:
+        """Start every job."""
+        return start_jobs(
+            JobParts(
+                store=self.store,
+                catalog=self.catalog,
+                open_boards=self.deployment.boards,
+                book=self.book,
+                post_ids=self.deployment.post_ids,
+                desk=self.desk,
+                limits=limits,
+                observer=self.observed,
+                changes=lambda board_key: self.changes[board_key],
+                now_us=self.deployment.clock,
+                monotonic=self.time.monotonic,
+                sleep=self.time.sleep,
+                rng=random.Random(3),
+            )
+        )
+
+    async def create(self, board_id: str, *, columns: int = 1, predictor: PredictorSpec = PREDICTOR) -> Board:
+        """A board in store and catalog: `xp0`… are ranked, `shots` is not."""
+        wanted = spec(*(ranked(f"xp{index}") for index in range(columns)), counter("shots"), predictor=predictor)
+        board = await self.store.write(
+            lambda: create_board(
+                self.deployment.dialect, board_id=board_id, spec=wanted, now_us=1, boards_max=BOARDS_MAX
+            )
+        )
+        self.catalog.put(board)
+        return board
+
+    async def post(self, board: Board, values: dict[str, int], column: str = "xp0") -> None:
+        """Add these values by owner."""
+        posts = [self.deployment.post(owner, part(board, {column: value})) for owner, value in values.items()]
+        await self.deployment.apply(*posts)
+        self.changes[board.key] += len(values)
+
+    async def refreshed(self, count: int = 1) -> None:
+        """Wait for so many refreshes."""
+        for _ in range(count):
+            await within(self.observed.refreshes.get())
+
+    async def idle(self, job: RefreshJob) -> None:
+        """Wait until a job with one worker has worked off all that was due, by a demand that comes after it."""
+        fence = await self.create("fence")
+        self.catalog.drop(fence.id)
+        while job.waiting:
+            await self.desk.refresh_now(fence, 0)
+            self.observed.refreshes.get_nowait()
+        await self.desk.refresh_now(fence, 0)
+
+
+async def within(awaitable: Awaitable[T]) -> T:
+    """The awaitable's result; TimeoutError for one that hangs."""
+    async with asyncio.timeout(WAIT_S):
+        return await awaitable
