@@ -19,7 +19,7 @@ def prune_job(world: World) -> PruneJob:
         LIMITS.prune,
         now_us=world.deployment.clock,
         monotonic=world.time.monotonic,
-        sleep=world.time.sleep,
+        sleep=world.time.elapse,
     )
 
 

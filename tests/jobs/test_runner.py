@@ -20,7 +20,7 @@ async def time() -> ManualTime:
 
 
 def runner_on(time: ManualTime, limits: RunnerLimits = LIMITS) -> Runner:
-    return Runner(limits, monotonic=time.monotonic, sleep=time.sleep, rng=random.Random(1))
+    return Runner(limits, monotonic=time.monotonic, sleep=time.elapse, rng=random.Random(1))
 
 
 async def test_a_job_that_raises_goes_on_after_pauses_that_grow_up_to_a_bound(time: ManualTime) -> None:
@@ -43,7 +43,7 @@ async def test_a_job_that_raises_goes_on_after_pauses_that_grow_up_to_a_bound(ti
 
 async def test_a_job_that_ran_well_for_long_starts_its_pauses_anew(time: ManualTime) -> None:
     async def broken() -> None:
-        await time.sleep(100)
+        await time.elapse(100)
         raise ValueError("broken")
 
     runner = runner_on(time)
@@ -81,7 +81,7 @@ async def test_a_job_that_returns_has_ended_and_the_others_run_on(time: ManualTi
         ended.set()
 
     runner = runner_on(time)
-    runner.start("long", lambda: time.sleep(1))
+    runner.start("long", lambda: time.elapse(1))
     runner.start("short", short)
     assert runner.running == ["long", "short"]
     await within(ended.wait())
@@ -116,7 +116,7 @@ async def test_stopping_leaves_behind_what_does_not_end_within_the_bound(time: M
 
     runner = runner_on(time, RunnerLimits(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=0.01))
     runner.start("stubborn", stubborn)
-    runner.start("willing", lambda: time.sleep(1))
+    runner.start("willing", lambda: time.elapse(1))
     await within(started.wait())
     assert await within(runner.stop()) == ["stubborn"]
     let_go.set()

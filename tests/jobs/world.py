@@ -17,10 +17,11 @@ from jobs.prune import PruneLimits
 from jobs.refresh import RefreshJob, RefreshLimits
 from jobs.runner import RunnerLimits
 from jobs.wiring import JobLimits, JobParts, Jobs, start_jobs
+from querybuilder import Built
 from storage.curves import CurveBook
 from storage.leaderboards import create_board
 from storage.records import Board, Method, PredictorSpec
-from storage.store import Program, Store
+from storage.store import Program, Rows, Store
 from tests.storage.deployment import BOARDS_MAX, Deployment, counter, part, ranked, spec
 
 T = TypeVar("T")
@@ -55,7 +56,7 @@ class ManualTime:
         """The clock."""
         return self.now_s
 
-    async def sleep(self, seconds: float) -> None:
+    async def elapse(self, seconds: float) -> None:
         """Until `advance` reaches the end of it."""
         sleeper = (self.now_s + seconds, seconds, asyncio.Event())
         self._sleepers.append(sleeper)
@@ -139,6 +140,10 @@ class HeldStore:
             raise self.failures.pop()
         return await self._store.read(program, heavy=heavy)
 
+    async def read_one(self, query: Built) -> Rows:
+        """See `Store.read_one`."""
+        return await self._store.read_one(query)
+
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """See `Store.write`."""
         return await self._store.write(program)
@@ -174,7 +179,7 @@ class World:
             changes=lambda board_key: self.changes[board_key],
             now_us=self.deployment.clock,
             monotonic=self.time.monotonic,
-            sleep=self.time.sleep,
+            sleep=self.time.elapse,
             rng=random.Random(3),
         )
 
@@ -193,7 +198,7 @@ class World:
                 changes=lambda board_key: self.changes[board_key],
                 now_us=self.deployment.clock,
                 monotonic=self.time.monotonic,
-                sleep=self.time.sleep,
+                sleep=self.time.elapse,
                 rng=random.Random(3),
             )
         )
