@@ -231,12 +231,12 @@ class Session:
     def __init__(self, backend: Backend, directory: Path) -> None:
         self._runner = asyncio.Runner()
         self._opened = AsyncExitStack()
-        self.deployment = self._runner.run(self._open(backend, directory))
+        self._open_store = self._runner.run(self._opened.enter_async_context(backend(directory)))
+        self.deployment = self._runner.run(self._deploy())
         self._boards = 0
 
-    async def _open(self, backend: Backend, directory: Path) -> Deployment:
-        open_store = await self._opened.enter_async_context(backend(directory))
-        return await Deployment.on(await open_store())
+    async def _deploy(self) -> Deployment:
+        return await Deployment.on(await self._open_store())
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run to the end."""
@@ -246,6 +246,13 @@ class Session:
         """A new board for one example."""
         self._boards += 1
         return self.run(self.deployment.create(f"board-{self._boards}", *columns, ties=ties))
+
+    def reopen(self) -> None:
+        """Close the store and open it again, as another process would; only the clock goes on."""
+        clock = self.deployment.clock
+        self.run(self.deployment.store.close())
+        self.deployment = self.run(self._deploy())
+        self.deployment.clock = clock
 
     def close(self) -> None:
         """Close the store, then the loop."""

@@ -12,7 +12,7 @@ from typing import TypeVar
 from querybuilder import Built, Dialect, col, plus, update
 from storage.leaderboards import entries_table
 from storage.records import Board
-from storage.store import Program, Store
+from storage.store import Program, Rows, Store
 
 T = TypeVar("T")
 
@@ -64,6 +64,10 @@ class MeddlingStore:
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         """See `Store`."""
         return await self._store.read(program, heavy=heavy)
+
+    async def read_one(self, query: Built) -> Rows:
+        """See `Store`."""
+        return await self._store.read_one(query)
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """See `Store`."""
