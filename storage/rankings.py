@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from querybuilder import Condition, Dialect, Select, asc, col, count, count_if, desc, lit, param, select, union_all
@@ -11,6 +12,15 @@ from .leaderboards import entries_table, physical
 from .padding import Padding
 from .records import Best, Board, Entry
 from .store import Program, Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A cell that some row holds: rows with it that stand before that row, and rows with it in all."""
+
+    cell: str
+    ties_before: int
+    ties: int
 
 
 def entry_of(row: Sequence[Any]) -> Entry:
@@ -28,7 +38,8 @@ class Ranking:
         self.timed = Padding.of(board.spec, spec).timed
         self.padding = Padding.of(board.spec, spec)
         self._table = entries_table(board.key)
-        self._cell = col(physical(index))
+        self._name = physical(index)
+        self._cell = col(self._name)
         self._owner = col("owner")
         self._row = (self._owner, col("updated_at"), *(col(physical(i)) for i in range(len(board.spec.columns))))
         self._best_first = (desc if high else asc)(self._cell), asc(self._owner)
@@ -54,7 +65,11 @@ class Ranking:
         at = landing.order_by(*self._best_first).limit(1).offset(param("offset"))
         self._landing_from_top = compiled(at.where(ranked))
         self._landing_below = compiled(at.where(worse(cell)))
-        self._worst = compiled(landing.where(ranked).order_by(*self._worst_first).limit(1))
+        worst = landing.where(ranked).order_by(*self._worst_first).limit(1)
+        self._worst = compiled(worst)
+        self._sample_from_top = compiled(self._with_ties(at.where(ranked)))
+        self._sample_below = compiled(self._with_ties(at.where(worse(cell))))
+        self._sample_worst = compiled(self._with_ties(worst))
         self._first_rows = compiled(self._down(0, limit, ranked).packed())
         # The keyset is split: the rest of a tie run, then what is worse. A row-value comparison tests every row again.
         after = self._down(0, limit, tied, self._owner.gt(owner)), self._down(1, limit, worse(cell))
@@ -69,6 +84,17 @@ class Ranking:
                 self._down(3, param("worse_rows"), worse(cell)),
             ).packed()
         )
+
+    def _with_ties(self, one_row: Select) -> Select:
+        # Two counts that share the run between them: one over all of it and a filter would read it twice.
+        found = "s"
+        tied = select(count()).from_(self._table, "t").where(col(self._name, "t").eq(col(self._name, found)))
+        owner, found_owner = col("owner", "t"), col("owner", found)
+        return select(
+            col(self._name, found),
+            tied.where(owner.lt(found_owner)).scalar(),
+            tied.where(owner.ge(found_owner)).scalar(),
+        ).from_(one_row, found)
 
     def _down(self, arm: int, limit: Any, *where: Condition) -> Select:
         query = select(lit(arm).as_("arm"), *self._row).from_(self._table)
@@ -106,6 +132,19 @@ class Ranking:
             rows = yield self._landing_below.bind(cell=below, offset=skip_rows)
         return (rows[0][0], rows[0][1]) if rows else None
 
+    def sample(self, skip_rows: int, below: str | None = None) -> Program[Sample | None]:
+        """`landing`, with its ties, in one statement: a walk asks a thousand times."""
+        if below is None:
+            rows = yield self._sample_from_top.bind(offset=skip_rows)
+        else:
+            rows = yield self._sample_below.bind(cell=below, offset=skip_rows)
+        return _sample(rows)
+
+    def sample_worst(self) -> Program[Sample | None]:
+        """`worst`, with its ties."""
+        rows = yield self._sample_worst.bind()
+        return _sample(rows)
+
     def worst(self) -> Program[tuple[str, str] | None]:
         """The cell and owner of the last row; None on an empty board."""
         rows = yield self._worst.bind()
@@ -133,6 +172,13 @@ class Ranking:
         rows = yield self._rows_around.bind(cell=cell, owner=owner, better_rows=better_rows, worse_rows=worse_rows)
         before = _in_arms([row for row in rows if row[0] < 2])[:better_rows][::-1]
         return before, _in_arms([row for row in rows if row[0] >= 2])[:worse_rows]
+
+
+def _sample(rows: Rows) -> Sample | None:
+    if not rows:
+        return None
+    cell, before, from_it_on = rows[0]
+    return Sample(cell, ties_before=before, ties=before + from_it_on)
 
 
 def _in_arms(rows: Rows) -> list[Entry]:

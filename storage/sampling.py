@@ -31,15 +31,13 @@ def _walk(entries: Entries, column_index: int, total: int) -> Program[list[Knot]
         question = next(plan)
         while True:
             if isinstance(question, Last):
-                found = yield from ranking.worst()
+                found = yield from ranking.sample_worst()
             else:
                 below = None if question.after_key is None else padding.cell_of_key(question.after_key)
-                found = yield from ranking.landing(question.rows, below)
+                found = yield from ranking.sample(question.rows, below)
             answer = None
             if found is not None:
-                cell, owner = found
-                ties, ties_before = yield from ranking.count_tied(cell, owner)
-                answer = Landing(key=padding.key(cell), ties_before=ties_before, ties=ties)
+                answer = Landing(padding.key(found.cell), found.ties_before, found.ties)
             question = plan.send(answer)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
