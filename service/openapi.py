@@ -158,7 +158,7 @@ def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
     responses: Schema = {}
     for status in route.statuses:
         answer: Schema = {"description": route.summary, "headers": headers}
-        if status != 204:
+        if status not in (204, 304):
             schema = _one_of(route.response, refs) if route.response is not None else {}
             answer["content"] = {route.media_type: {"schema": schema}}
         responses[str(status)] = answer

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from service.api import ROUTES
 from service.operating import with_operating
 from service.routes import Route
 
@@ -24,10 +25,14 @@ def _endpoint_rows() -> dict[tuple[str, str], str]:
     return rows
 
 
-@pytest.mark.parametrize("route", with_operating([]), ids=lambda route: f"{route.method} {route.path}")
+@pytest.mark.parametrize("route", with_operating(ROUTES), ids=lambda route: f"{route.method} {route.path}")
 def test_every_route_is_in_the_readme_with_its_role(route: Route) -> None:
     role = route.role.name.lower() if route.role is not None else "open"
     assert _endpoint_rows().get((route.method, route.path)) == role
+
+
+def test_the_readme_lists_no_endpoint_that_is_not_there() -> None:
+    assert _endpoint_rows().keys() == {(route.method, route.path) for route in with_operating(ROUTES)}
 
 
 def test_every_make_target_that_the_readme_shows_exists() -> None:

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from service.openapi import codes_of, document, document_bytes
-from service.operating import with_operating
-from service.problems import CODES
-from tests.service.toy import ROUTES
+import pytest
 
-ROUTE_TABLE = with_operating(ROUTES)
-DOCUMENT = document(ROUTE_TABLE)
+from service.openapi import codes_of, document_bytes
+from service.problems import CODES
+from tests.service.described import DOCUMENT, ROUTE_TABLE, faults_of
+from tests.service.real_service import Service
+
 _SCHEMA_TYPES = {"string", "integer", "number", "boolean", "object", "array", "null"}
 
 
@@ -113,3 +113,58 @@ def test_open_paths_ask_for_no_key_and_all_others_do() -> None:
     for route in ROUTE_TABLE:
         operation = DOCUMENT["paths"][route.path][route.method.lower()]
         assert bool(operation["security"]) == (route.role is not None)
+
+
+def test_every_answer_in_json_has_a_schema() -> None:
+    for route in ROUTE_TABLE:
+        for status, response in DOCUMENT["paths"][route.path][route.method.lower()]["responses"].items():
+            schema = response.get("content", {}).get("application/json", {}).get("schema")
+            assert schema or "application/json" not in response.get("content", {}) or route.view == "openapi"
+            assert status != "304" or "content" not in response, "a 304 has no content"
+
+
+_CHECKED = {"$ref", "anyOf", "oneOf", "type", "enum", "format"}
+_CHECKED |= {"required", "properties", "items", "additionalProperties"}
+_OF_REQUESTS = {"pattern", "minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum"}
+_FOR_PEOPLE = {"title", "description", "default"}
+
+
+def keywords(schema: Any) -> Iterator[str]:
+    """Every keyword of a schema; the names of properties are none."""
+    if isinstance(schema, dict):
+        for keyword, value in schema.items():
+            yield keyword
+            for inner in value.values() if keyword == "properties" else [value]:
+                yield from keywords(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from keywords(inner)
+
+
+def test_answers_are_held_against_every_keyword_that_the_schemas_use() -> None:
+    used = {keyword for schema in DOCUMENT["components"]["schemas"].values() for keyword in keywords(schema)}
+    assert used <= _CHECKED | _OF_REQUESTS | _FOR_PEOPLE
+
+
+@pytest.mark.parametrize(
+    ("value", "schema"),
+    [
+        (1.5, {"type": "integer"}),
+        (True, {"type": "integer"}),
+        (None, {"type": "string"}),
+        ("x", {"enum": ["y"]}),
+        ({}, {"type": "object", "required": ["a"]}),
+        ({"b": 1}, {"type": "object", "properties": {"a": {}}}),
+        ({"a": "x"}, {"additionalProperties": {"type": "number"}}),
+        ([1, "x"], {"items": {"type": "integer"}}),
+        ("2026-01-01", {"type": "string", "format": "date-time"}),
+        ({"column": "xp"}, {"$ref": "#/components/schemas/OwnerPositions"}),
+        ([], {"anyOf": [{"type": "string"}, {"type": "null"}]}),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_noticed(value: Any, schema: dict[str, Any]) -> None:
+    assert list(faults_of(value, schema))
+
+
+async def test_the_service_serves_this_very_document(service: Service) -> None:
+    assert (await service.call("GET", "/openapi.json")).body == json.loads(json.dumps(DOCUMENT))

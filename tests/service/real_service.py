@@ -1,0 +1,225 @@
+"""A real service for tests: in this process over a real SQLite file, or as `rankcurve serve` in a process of its own.
+
+The rule: nothing is replaced. Requests go over HTTP, and every answer is held against the OpenAPI document.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from aiohttp import ClientSession, ClientTimeout, web
+from yarl import URL
+
+from config import load
+from service.api import ROUTES
+from service.app import make_app
+from service.context import Context
+from service.metrics import Metrics
+from service.wiring import context_of
+from tests.service.described import check_answer
+
+ROOT = Path(__file__).parents[2]
+WAIT_S = 30.0
+RARELY = {"refresh_seconds": 86_400}  # a predictor whose schedule no test lives to see: curves come when asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back; decimals of the body are `Decimal`s."""
+
+    status: int
+    body: Any
+    headers: Mapping[str, str]
+
+
+class Caller:
+    """Talks to a service. Paths are sent as they are, percent escapes included."""
+
+    def __init__(self, base: str, key: str | None = None) -> None:
+        self.base = base
+        self.headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._session: ClientSession | None = None
+
+    async def __aenter__(self) -> Caller:
+        self._session = ClientSession(timeout=ClientTimeout(WAIT_S))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._session is not None
+        await self._session.close()
+
+    async def call(
+        self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """One request; `body` is sent as it is where it is bytes, as JSON otherwise."""
+        assert self._session is not None
+        sent = {**self.headers, **(headers or {})}
+        if body is not None:
+            sent.setdefault("Content-Type", "application/json")
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        url = URL(self.base + path, encoded=True)
+        async with self._session.request(method, url, data=data, headers=sent) as response:
+            content = await response.read()
+        media_type = response.headers.get("Content-Type", "")
+        parsed = json.loads(content, parse_float=Decimal) if content and "json" in media_type else content or None
+        if "json" in media_type or not content:
+            check_answer(method, path.partition("?")[0], response.status, media_type, parsed)
+        return Answer(response.status, parsed, response.headers)
+
+    async def must(self, method: str, path: str, body: object = None) -> Any:
+        """The body of an answer that is a success."""
+        answer = await self.call(method, path, body)
+        assert answer.status < 300, f"{method} {path}: {answer.status} {answer.body}"
+        return answer.body
+
+    async def refused(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, str]:
+        """Status and code of an answer that is a problem."""
+        answer = await self.call(method, path, body, headers)
+        assert answer.status >= 400, f"{method} {path}: {answer.status} {answer.body}"
+        assert answer.headers["Content-Type"] == "application/problem+json"
+        assert answer.body["status"] == answer.status
+        return answer.status, answer.body["code"]
+
+    async def get(self, path: str) -> Any:
+        """The body of a successful GET."""
+        return await self.must("GET", path)
+
+    async def post(self, board: str, *posts: object) -> list[dict[str, Any]]:
+        """The results of a list of posts to a board."""
+        body = await self.must("POST", f"/v1/leaderboards/{board}/posts", {"posts": posts})
+        results: list[dict[str, Any]] = body["results"]
+        assert len(results) == len(posts)
+        return results
+
+    async def board(self, board: str, *columns: dict[str, Any], **spec: Any) -> Any:
+        """Create a leaderboard whose curves come only when asked for."""
+        predictor = {**RARELY, **spec.pop("predictor", {})}
+        body = {"columns": [{"sorted": True, "merge": "last", **column} for column in columns], **spec}
+        return await self.must("PUT", f"/v1/leaderboards/{board}", {**body, "predictor": predictor})
+
+    async def refresh(self, board: str, *columns: str) -> None:
+        """Fit the curves of these columns now."""
+        for column in columns:
+            await self.must("POST", f"/v1/leaderboards/{board}/rankings/{column}/refresh")
+
+
+def escaped(text: str) -> str:
+    """A name as a part of a path."""
+    return quote(text, safe="")
+
+
+class Service(Caller):
+    """The service in this process, on a file below a folder; it can be stopped and started again on the same file."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        super().__init__("")
+        self.folder = folder
+        self.store = f"sqlite:///{folder}/rankcurve.db"
+        self.settings = {"store": self.store, "sqlite_cache_mib": 8, "checkpoint_idle_s": 60, **settings}
+        self.context: Context
+        self._stack = AsyncExitStack()
+
+    async def start(self) -> None:
+        """Serve on a free port."""
+        settings = load(self.settings, {}, None)
+        self.context = await self._stack.enter_async_context(context_of(settings, Metrics()))
+        # Not aiohttp's own test server: that cancels handlers, `serve` does not.
+        runner = web.AppRunner(make_app(ROUTES, self.context), access_log=None)
+        await runner.setup()
+        self._stack.push_async_callback(runner.cleanup)
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.base = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        await self._stack.enter_async_context(self)
+
+    async def stop(self) -> None:
+        """Finish what was accepted and let the file go."""
+        await self._stack.aclose()
+
+    async def restart(self, **settings: object) -> None:
+        """Stop, and start on the same file, with other settings where given."""
+        await self.stop()
+        self._stack = AsyncExitStack()
+        self.settings.update(settings)
+        await self.start()
+
+
+class Process:
+    """`rankcurve serve` on a free port; what it logs is kept as dicts in `lines`."""
+
+    def __init__(self, folder: Path, *arguments: str, store: str = "rankcurve.db") -> None:
+        self.folder = folder
+        self.store = f"sqlite:///{folder / store}"
+        self.lines: list[dict[str, Any]] = []
+        self.port = 0
+        self._logged: queue.Queue[dict[str, Any]] = queue.Queue()
+        command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--store", self.store, *arguments]
+        self.process = subprocess.Popen(
+            command, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as stream:
+            for line in stream:
+                found = json.loads(line) if line.startswith("{") else {"event": line.strip()}
+                self.lines.append(found)
+                self._logged.put(found)
+        self._logged.put({"event": "the log ended"})
+
+    def await_line(self, event: str) -> dict[str, Any]:
+        """The next line that tells of `event`; fails where the process ends before it."""
+        while True:
+            line = self._logged.get(timeout=WAIT_S)
+            if line["event"] == event:
+                return line
+            assert line["event"] != "the log ended", f"it ended before {event!r}: {self.lines[-3:]}"
+
+    def ready(self) -> Process:
+        """Return once it serves."""
+        self.port = int(self.await_line("serving")["addresses"][0].rpartition(":")[2])
+        return self
+
+    @property
+    def url(self) -> str:
+        """The address that it serves on."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal, wait, and return the exit code."""
+        self.process.send_signal(number)
+        code = self.process.wait(WAIT_S)
+        self._reader.join(WAIT_S)
+        return code
+
+    def discard(self) -> None:
+        """Make sure that it is gone."""
+        if self.process.poll() is None:
+            self.end(signal.SIGKILL)
+
+
+def environment() -> dict[str, str]:
+    """This process's environment without settings of a service, able to import the project from anywhere."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RANKCURVE_")}
+    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}
+
+
+def command_line(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The outcome of a `rankcurve` command in a process of its own."""
+    command = [sys.executable, "-m", "service.cli", *arguments]
+    return subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=WAIT_S)
