@@ -72,7 +72,7 @@ def _unrouted(context: ShellContext, ids: RequestIds) -> Middleware:
         context.request_log.answered(
             view=_UNROUTED_VIEW,
             method=shown(request.method),
-            path=request.path_qs,
+            path=request.path,
             status=problem.status,
             code=problem.code,
             seconds=seconds,

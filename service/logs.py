@@ -141,12 +141,14 @@ class RequestLog:
         self._chance = chance
         self._logger = structlog.get_logger()
 
+    def wanted(self, status: int, seconds: float) -> bool:
+        """Whether an answered request gets a line: it failed, was slow, or is in the sample."""
+        return status >= _FAILED_STATUS or seconds >= self._slow_s or self._chance() < self._sample_ratio
+
     def answered(
         self, *, view: str, method: str, path: str, status: int, code: str, seconds: float, key_id: str
     ) -> None:
-        """One line where the request failed or was slow, and for a sample of the rest; `code` is a problem's or ""."""
-        if status < _FAILED_STATUS and seconds < self._slow_s and self._chance() >= self._sample_ratio:
-            return
+        """One line; `code` is a problem's or ""."""
         write = self._logger.error if status >= 500 else self._logger.info
         write(
             "request",

@@ -66,13 +66,8 @@ class Metrics:
         self._races = Counter(
             "rankcurve_write_conflicts", "Conditional writes that found another version", registry=self.registry
         )
-        self._reads = Counter(
-            "rankcurve_reads",
-            "Answers by view and by how the rank was found",
-            ["view", "method"],
-            registry=self.registry,
-        )
-        self._reads_bound: dict[tuple[str, str], Counter] = {}
+        self._reads = _ReadCollector()
+        self.registry.register(self._reads)
         self.refresh_seconds = Histogram(
             "rankcurve_refresh_seconds",
             "Time to refresh the curve of a column",
@@ -115,10 +110,8 @@ class Metrics:
 
     def read(self, view: str, method: str, count: int = 1) -> None:
         """`count` ranks or rows were answered for a view (names of the code, never of a caller)."""
-        child = self._reads_bound.get((view, method))
-        if child is None:
-            child = self._reads_bound[view, method] = self._reads.labels(view, method)
-        child.inc(count)
+        counts = self._reads.counts
+        counts[view, method] = counts.get((view, method), 0) + count
 
     def refreshed(self, seconds: float) -> None:
         """A curve was refreshed."""
@@ -149,6 +142,21 @@ class Metrics:
     def text(self) -> bytes:
         """The exposition, of media type METRICS_TYPE."""
         return generate_latest(self.registry)
+
+
+class _ReadCollector(Collector):
+    """Answers by view and method, counted on the event loop alone and therefore without the library's locks."""
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[str, str], int] = {}
+
+    def collect(self) -> Iterator[Metric]:
+        reads = CounterMetricFamily(
+            "rankcurve_reads", "Answers by view and by how the rank was found", labels=["view", "method"]
+        )
+        for (view, method), count in self.counts.items():
+            reads.add_metric([view, method], count)
+        yield reads
 
 
 class _RouteFigures:

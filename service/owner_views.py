@@ -73,31 +73,33 @@ async def positions(context: Context, call: Call) -> OwnerPositions:
     """`GET …/entries/{owner}/positions`."""
     query: PositionsQuery = call.query
     owner = call.path["owner"]
-    board = await context.catalog.find(call.path["board"])
+    board = context.catalog.known(call.path["board"]) or await context.catalog.find(call.path["board"])
     indexes: Sequence[int] = board.sorted_indexes
     if query.columns:
-        found = [await find_column(context, board.id, name) for name in query.columns]
-        board = found[-1][0]
-        indexes = [index for _, index in found]
-    read = await _existing(context, board, owner)
-    answers = await _owner_positions(context, board, read, indexes, call)
-    if not any(isinstance(answer, Position) for answer in answers):
-        raise NotRanked(f"{owner!r} has no value in the columns asked for")
-    return OwnerPositions(owner, answers)
-
-
-async def _owner_positions(
-    context: Context, board: Board, read: EntryRead, indexes: Sequence[int], call: Call
-) -> list[Position | NoPosition]:
-    assert read.entry is not None
+        board, indexes = await _columns(context, board, query.columns)
+    read = await context.reads.read(board, owner)
+    if read.entry is None:
+        raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
     locator = Locator(context, board)
     wanted = _wanted(read.entry, indexes)
-    located, totals = await locator.locate(wanted, call.query.rank, read.totals)
+    if not wanted:
+        raise NotRanked(f"{owner!r} has no value in the columns asked for")
+    located, totals = await locator.locate(wanted, query.rank, read.totals)
     by_index: dict[int, Position] = {}
     for each, at in zip(wanted, located, strict=True):
         context.metrics.read("positions", at.method)
-        by_index[each.index] = locator.position(each, at, totals)
-    return [by_index.get(index) or NoPosition(column=board.spec.columns[index].name) for index in indexes]
+        by_index[each.column_index] = locator.position(each, at, totals)
+    return OwnerPositions(
+        owner, [by_index.get(index) or NoPosition(column=board.spec.columns[index].name) for index in indexes]
+    )
+
+
+async def _columns(context: Context, board: Board, names: Sequence[str]) -> tuple[Board, list[int]]:
+    indexes = [board.column_index.get(name, -1) for name in names]
+    if all(index >= 0 and board.spec.columns[index].sorted for index in indexes):
+        return board, indexes
+    found = [await find_column(context, board.id, name) for name in names]
+    return found[-1][0], [index for _, index in found]
 
 
 def _wanted(entry: Entry, indexes: Sequence[int]) -> list[Wanted]:

@@ -7,8 +7,8 @@ count near the top costs at most a bounded number of rows, however stale the cur
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, NamedTuple
 
 from predictor import Curve
 from querybuilder import Dialect
@@ -26,17 +26,15 @@ from .values import format_us, number
 COUNT_SLACK = 2  # near the top as many times `exact_top` rows are counted before the curve is believed after all
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """A cell whose rank is asked for: an owner's, or the one that an arrival with a value would have (`owner` None)."""
 
-    index: int
+    column_index: int
     cell: str
     owner: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(NamedTuple):
     """A rank with its bracket."""
 
     rank: int
@@ -54,12 +52,11 @@ class Located:
 def located_by_curve(curve: Curve, ranking: Ranking, wanted: Wanted) -> Located:
     """The rank that the curve gives."""
     key = ranking.padding.key(wanted.cell)
-    bracket = curve.locate(key)
-    high = bracket.high
-    if ranking.timed and wanted.owner is not None and bracket.method == "knot":
-        # Of equal values reached in the same microsecond the owner's code points decide, and a curve does not know them.
+    rank, low, high, method = curve.locate(key)
+    if ranking.timed and wanted.owner is not None and method == "knot":
+        # Of equal values reached in the same microsecond the owner's code points decide: a curve doesn't know them.
         high += max(0, curve.ties_at(key) - 1)
-    return Located(bracket.rank, bracket.low, high, "knot" if bracket.low == high else "curve", curve.as_of_us)
+    return Located(rank, low, high, "knot" if low == high else "curve", curve.as_of_us)
 
 
 class Locator:
@@ -79,15 +76,15 @@ class Locator:
         """The rank where no count is needed, else None."""
         if mode == "exact":
             return None
-        curve = self.curve(wanted.index)
+        curve = self.curve(wanted.column_index)
         if curve is None:
             return None
-        located = located_by_curve(curve, self.entries.rankings[wanted.index], wanted)
+        located = located_by_curve(curve, self.entries.rankings[wanted.column_index], wanted)
         return located if mode == "estimate" or located.low > self._exact_top else None
 
     def counts_far(self, wanted: Sequence[Wanted], mode: RankMode) -> bool:
         """Whether counting these may read many rows."""
-        return mode == "exact" or any(self.curve(each.index) is None for each in wanted)
+        return mode == "exact" or any(self.curve(each.column_index) is None for each in wanted)
 
     def counted(self, wanted: Sequence[Wanted], mode: RankMode) -> Program[list[Located]]:
         """The ranks that need a count."""
@@ -97,9 +94,9 @@ class Locator:
         return found
 
     def _counted(self, wanted: Wanted, mode: RankMode) -> Program[Located]:
-        ranking = self.entries.rankings[wanted.index]
+        ranking = self.entries.rankings[wanted.column_index]
         now_us = self._context.now_us()
-        curve = None if mode == "exact" else self.curve(wanted.index)
+        curve = None if mode == "exact" else self.curve(wanted.column_index)
         if curve is None:
             better_count = yield from ranking.count_better(wanted.cell)
         else:
@@ -118,8 +115,8 @@ class Locator:
     ) -> tuple[list[Located], dict[int, int]]:
         """Ranks in the order asked for, and the board's totals (of the same snapshot as the counts, where any)."""
         found = [self.at_once(each, mode) for each in wanted]
-        missing = [each for each, located in zip(wanted, found, strict=True) if located is None]
-        if missing or totals is None:
+        if None in found or totals is None:
+            missing = [each for each, located in zip(wanted, found, strict=True) if located is None]
             counted, now = await self._context.store.read(
                 lambda: self._counted_with_totals(missing, mode), heavy=self.counts_far(missing, mode)
             )
@@ -136,9 +133,9 @@ class Locator:
 
     def position(self, wanted: Wanted, located: Located, totals: dict[int, int]) -> Position:
         """The answer for a rank."""
-        column = self.board.spec.columns[wanted.index]
-        total = totals.get(wanted.index, 0)
-        value = self.entries.rankings[wanted.index].padding.value(wanted.cell)
+        column = self.board.spec.columns[wanted.column_index]
+        total = totals.get(wanted.column_index, 0)
+        value = self.entries.rankings[wanted.column_index].padding.value(wanted.cell)
         return Position(
             column=column.name,
             value=number(value, column.scale),
@@ -149,8 +146,11 @@ class Locator:
             method=located.method,
             total=total,
             percentile=percentile(located.rank, total),
-            as_of=format_us(located.as_of_us),
+            as_of=_as_of(located.as_of_us),
         )
+
+
+_as_of = lru_cache(maxsize=1024)(format_us)  # a curve's time is shown with every rank read off it
 
 
 def percentile(rank: int, total: int) -> float:

@@ -102,6 +102,7 @@ class Endpoint:
         self._handler = route.handler
         self._ids = ids
         self._identify = context.keyring.identify
+        self._logged = context.request_log.wanted
         self._answered = context.metrics.request_timer(route.view)
         self._path = tuple((name, PATH_PARSERS[name]) for name in _PARAMETER.findall(route.path))
         self._changes = route.method not in _SAFE_METHODS
@@ -135,15 +136,16 @@ class Endpoint:
                 response, code = self._failed(error, request_id)
         seconds = perf_counter() - started_s
         self._answered(response.status, seconds)
-        self._context.request_log.answered(
-            view=self.route.view,
-            method=request.method,
-            path=request.path_qs,
-            status=response.status,
-            code=code,
-            seconds=seconds,
-            key_id=identity.key_id,
-        )
+        if self._logged(response.status, seconds):
+            self._context.request_log.answered(
+                view=self.route.view,
+                method=request.method,
+                path=request.path,
+                status=response.status,
+                code=code,
+                seconds=seconds,
+                key_id=identity.key_id,
+            )
         return response
 
     async def _body(self, request: web.Request) -> tuple[Any, str]:

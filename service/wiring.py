@@ -113,7 +113,7 @@ async def context_of(settings: Settings, metrics: Metrics) -> AsyncIterator[Cont
                 boards,
                 point_reads_per_batch_max=settings.point_reads_per_batch_max,
                 reads_waiting_max=settings.reads_waiting_max,
-                lanes=settings.reader_connections,
+                lanes=settings.point_read_lanes,
             ),
             writer=writer,
             post_ids=post_ids,

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from querybuilder import INTEGER, TEXT, Built, Dialect, Statement, col, delete, excluded, insert, param, plus, select, update
+from querybuilder import INTEGER, TEXT, Built, Dialect, Statement, col, delete, excluded, insert, lit, param, plus, select, union_all, update
 
 from .leaderboards import ALL_ENTRIES, CHANGES, entries_table, physical
 from .migrate import BOARDS, TOTALS
 from .rankings import Ranking, entry_of
 from .records import Board, Entry, Kind
-from .store import Program
+from .store import Program, Rows
 
 _ROW_ALIAS = "v"
+_ENTRY_ROW = -10  # no column index
 UPDATE_STATEMENTS_MAX = 256  # sets of changed columns whose statement is kept, a board
 
 
@@ -33,6 +34,16 @@ class Entries:
         self._row = (col("owner"), col("updated_at"), *(col(name) for name in self._types))
         rows = select(*self._row).from_(self._table)
         self._by_owners = rows.where(col("owner").in_(param("owners"))).packed().compile(dialect)
+        # An owner's rows and the board's totals in one statement: a point read is one step of the store.
+        totals = select(col("column_index"), lit(""), col("entries"), *(lit(None) for _ in self._types)).from_(TOTALS)
+        self._by_owners_with_totals = (
+            union_all(
+                select(lit(_ENTRY_ROW), *self._row).from_(self._table).where(col("owner").in_(param("owners"))),
+                totals.where(col("board_key").eq(board.key)),
+            )
+            .packed()
+            .compile(dialect)
+        )
         self._erase = delete(self._table).where(col("owner").eq(param("owner"))).compile(dialect)
         self._insert = (
             insert(self._table)
@@ -47,6 +58,10 @@ class Entries:
         """The entries of those owners that have one, in one statement."""
         rows = yield self._by_owners.bind(owners=owners)
         return {row[0]: entry_of(row) for row in rows}
+
+    def with_totals(self, owners: Sequence[str]) -> Built:
+        """One query for the entries of owners and the totals of the board; `read_with_totals` reads its rows."""
+        return self._by_owners_with_totals.bind(owners=owners)
 
     def insert_new(self, entries: Iterable[Entry]) -> Built:
         """Insert rows where the owner is still absent; answers how many were."""
@@ -99,6 +114,12 @@ class Entries:
         gone.update({index: -1 for index in self.rankings if found[owner].cells[index] is not None})
         yield add_totals(self.dialect, {self.board.key: gone})
         return True
+
+
+def read_with_totals(rows: Rows) -> tuple[dict[str, Entry], dict[int, int]]:
+    """Entries by owner and totals by column index, from the rows of `with_totals`."""
+    entries = {row[1]: entry_of(row[1:]) for row in rows if row[0] == _ENTRY_ROW}
+    return entries, {row[0]: row[2] for row in rows if row[0] != _ENTRY_ROW}
 
 
 def add_totals(dialect: Dialect, changes: dict[int, dict[int, int]]) -> Built:

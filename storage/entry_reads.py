@@ -7,28 +7,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
-
-from querybuilder import Dialect
+from typing import NamedTuple
 
 from .boards import OpenBoards
-from .entries import Entries
+from .entries import read_with_totals
 from .errors import StoreBusy
-from .leaderboards import count_entries
 from .records import Board, Entry
-from .store import Program, Store
+from .store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class EntryRead:
+class EntryRead(NamedTuple):
     """An owner's entry and the totals of its board, of one snapshot."""
 
     entry: Entry | None
     totals: dict[int, int]  # entries by column index
 
 
-@dataclass(slots=True, eq=False)
-class _Asked:
+class _Asked(NamedTuple):
     board: Board
     owner: str
     answer: asyncio.Future[EntryRead]
@@ -44,6 +39,7 @@ class EntryReads:
         self._batch_max, self._waiting_max = point_reads_per_batch_max, reads_waiting_max
         self._asked: deque[_Asked] = deque()
         self._idle_lanes = lanes
+        self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def read(self, board: Board, owner: str) -> asyncio.Future[EntryRead]:
@@ -54,7 +50,7 @@ class EntryReads:
         """
         if len(self._asked) >= self._waiting_max:
             raise StoreBusy(f"{len(self._asked)} reads are waiting")
-        answer: asyncio.Future[EntryRead] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[EntryRead] = self._loop.create_future()
         self._asked.append(_Asked(board, owner, answer))
         if self._idle_lanes:
             self._idle_lanes -= 1
@@ -67,32 +63,24 @@ class EntryReads:
         try:
             while self._asked:
                 batch = [self._asked.popleft() for _ in range(min(len(self._asked), self._batch_max))]
-                await self._answer(batch)
+                by_board: dict[int, list[_Asked]] = {}
+                for asked in batch:
+                    by_board.setdefault(asked.board.key, []).append(asked)
+                for same_board in by_board.values():
+                    await self._answer(same_board)
         finally:
             self._idle_lanes += 1
 
-    async def _answer(self, batch: list[_Asked]) -> None:
-        by_board: dict[int, list[_Asked]] = {}
-        for asked in batch:
-            by_board.setdefault(asked.board.key, []).append(asked)
-        for same_board in by_board.values():
-            entries, _ = self._boards.open(same_board[0].board)
-            owners = list({asked.owner: None for asked in same_board})
-            try:
-                found, totals = await self._store.read(lambda e=entries, o=owners: _entries_and_totals(self._store.dialect, e, o))  # type: ignore[misc]
-            except Exception as error:
-                for asked in same_board:
-                    if not asked.answer.done():
-                        asked.answer.set_exception(error)
-                continue
-            for asked in same_board:
-                if not asked.answer.done():
-                    asked.answer.set_result(EntryRead(found.get(asked.owner), totals))
-
-
-def _entries_and_totals(
-    dialect: Dialect, entries: Entries, owners: list[str]
-) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
-    found = yield from entries.by_owners(owners)
-    totals = yield from count_entries(dialect, [entries.board.key])
-    return found, totals[entries.board.key]
+    async def _answer(self, asked: list[_Asked]) -> None:
+        entries, _ = self._boards.open(asked[0].board)
+        owners = list({owner for _, owner, _ in asked})
+        try:
+            found, totals = read_with_totals(await self._store.read_one(entries.with_totals(owners)))
+        except Exception as error:
+            for _, _, answer in asked:
+                if not answer.done():
+                    answer.set_exception(error)
+            return
+        for _, owner, answer in asked:
+            if not answer.done():
+                answer.set_result(EntryRead(found.get(owner), totals))

@@ -165,16 +165,24 @@ class SqliteStore:
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         """See `Store.read`."""
+        return await self._reading(
+            lambda raw: _in_transaction(raw, "BEGIN", program), self._heavy if heavy else self._light
+        )
+
+    async def read_one(self, query: Built) -> Rows:
+        """See `Store.read_one`. A statement is a snapshot of its own: no BEGIN and COMMIT, which are steps too."""
+        return await self._reading(lambda raw: _execute(raw, query), self._light)
+
+    async def _reading(self, work: Callable[[sqlite3.Connection], T], queue: asyncio.Queue[_Connection]) -> T:
         if self._waiting >= self._limits.reads_waiting_max:
             raise StoreBusy(f"{self._waiting} reads are waiting")
-        queue = self._heavy if heavy else self._light
         self._waiting += 1
         try:
             connection = await queue.get()
         finally:
             self._waiting -= 1
         try:
-            return await connection.run(lambda raw: _in_transaction(raw, "BEGIN", program))
+            return await connection.run(work)
         except sqlite3.Error as error:
             raise _translated(error) from error
         finally:

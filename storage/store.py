@@ -34,6 +34,14 @@ class Store(Protocol):
         """
         ...
 
+    async def read_one(self, query: Built) -> Rows:
+        """The rows of one query: `read` without what only several queries need.
+
+        Raises:
+            StoreBusy: the store did not answer within its bounds.
+        """
+        ...
+
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """Run in one transaction, durable when this returns; any exception of the program rolls it back.
 
