@@ -1,9 +1,10 @@
-"""What clients ask about a ranking: pages, values and ranks of each other, the curve, the distribution, and a refresh of the curve."""
+"""What clients ask about a ranking: pages, values and ranks of each other, the distribution, the curve and its refresh."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 from math import floor
 
 from predictor import Curve
@@ -164,7 +165,7 @@ async def curve(context: Context, call: Call) -> Answer:
         raise NoCurve(f"{call.path['column']!r} of {board.id!r} has no curve yet")
     etag = f'"{board.key}-{index}-{served.version}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
-    if call.request.headers.get("If-None-Match") in (etag, f"W/{etag}", "*"):
+    if _holds(call.request.headers.get("If-None-Match", ""), etag):
         return Reply(None, status=304, headers=headers)
     column = board.spec.columns[index]
     padding = Padding.of(board.spec, column)
@@ -186,6 +187,12 @@ async def curve(context: Context, call: Call) -> Answer:
     )
     context.metrics.read("curve", "curve")
     return Reply(answer, headers=headers)
+
+
+def _holds(if_none_match: str, etag: str) -> bool:
+    """Whether the header, a list of entity tags or `*`, has this one; weak ones count (RFC 9110, 13.1.2)."""
+    tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
+    return etag in tags or tags == ["*"]
 
 
 async def refresh(context: Context, call: Call) -> RefreshAnswer:
@@ -216,9 +223,9 @@ async def buckets(context: Context, call: Call) -> Buckets:
 
 
 def count_buckets(ranking: Ranking, buckets: int) -> Program[list[tuple[int, int, int]]]:
-    """(from, to, entries) of parts of equal width between the smallest and the largest value; `to` is in the last part only.
+    """(from, to, entries) of parts of equal width between the smallest and the largest value.
 
-    Fewer parts than asked for where there are fewer values that differ.
+    A part holds its `from`, only the last its `to`; fewer parts than asked for where fewer values differ.
     """
     best = yield from ranking.landing(0)
     worst = yield from ranking.worst()
@@ -231,7 +238,7 @@ def count_buckets(ranking: Ranking, buckets: int) -> Program[list[tuple[int, int
     if len(edges) == 1:
         edges.append(edges[0])
     found = []
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         last = end == edges[-1]
         entries = yield from ranking.count_range(
             least=padding.text_start(start), past=padding.text_start(end + 1 if last else end)

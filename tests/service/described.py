@@ -1,4 +1,4 @@
-"""Whether an answer is one that the OpenAPI document describes: each that a real service gives a test is looked up here.
+"""Whether an answer is one that the OpenAPI document describes: each one that a real service gives is looked up here.
 
 The rule: the document alone decides; nothing here knows what a route should answer.
 """

@@ -1,0 +1,212 @@
+"""Pages and cursors of a real service: every entry once, exact ranks true, whatever happens between two pages."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tests.service.plain_board import EPOCH_US, PlainBoard, PlainColumn
+from tests.service.real_service import Service, escaped
+
+XP = "/v1/leaderboards/b/rankings/xp"
+COLUMN = PlainColumn("xp", "last", "high", 0, -20, 20)
+AT = "2026-01-01T00:00:00Z"
+
+
+async def full_board(service: Service, ties: str, best: str = "high", owners: int = 90) -> PlainBoard:
+    """A board `b` with a column full of ties, and some entries that are not ranked."""
+    board = PlainBoard([PlainColumn("xp", "last", best, 0, -20, 20), PlainColumn("more", least=0)], ties)
+    await service.board("b", *(column.body() for column in board.columns), ties=ties)
+    rng = random.Random(5)
+    await post(service, board, {f"p{index}": rng.randint(-6, 6) for index in rng.sample(range(owners), owners)})
+    await service.post("b", {"owner": "unranked", "stats": {"more": 1}})
+    return board
+
+
+async def post(service: Service, board: PlainBoard, values: dict[str, int]) -> None:
+    """Set values on both, all at the same time."""
+    for owner, value in values.items():
+        board.post(owner, {"xp": value}, EPOCH_US)
+    await service.post("b", *({"owner": owner, "stats": {"xp": value}, "at": AT} for owner, value in values.items()))
+
+
+def check_page(board: PlainBoard, page: Any) -> None:
+    """What a page says holds at this moment; every rank of a page is counted."""
+    ranks = board.ranks("xp")
+    assert (page["column"], page["total"]) == ("xp", len(ranks))
+    for row in page["entries"]:
+        assert (row["rank"], row["exact"]) == (ranks[row["owner"]], True)
+        assert row["value"] == board.value("xp", row["owner"])
+
+
+def owners(page: Any) -> list[str]:
+    """The owners of a page, best first."""
+    return [row["owner"] for row in page["entries"]]
+
+
+async def walk(service: Service, board: PlainBoard, page: Any, limits: random.Random, to: str = "next") -> list[str]:
+    """The owners of this page and all that follow it in one direction, best first."""
+    met = [owners(page)]
+    while page[to] is not None:
+        page = await service.get(f"{XP}?limit={limits.randint(1, 17)}&cursor={page[to]}")
+        check_page(board, page)
+        assert page["entries"], "a cursor that is given leads to entries"
+        met.append(owners(page))
+    return [owner for part in (met if to == "next" else reversed(met)) for owner in part]
+
+
+@pytest.mark.parametrize("best", ["high", "low"])
+@pytest.mark.parametrize("ties", ["shared", "earliest"])
+async def test_a_walk_meets_every_entry_once_in_order_and_back_again(service: Service, ties: str, best: str) -> None:
+    board = await full_board(service, ties, best)
+    order = board.order("xp")
+    for limit in (1, 2, 7, 89, 90, 91):
+        page = await service.get(f"{XP}?limit={limit}")
+        check_page(board, page)
+        assert page["prev"] is None
+        assert await walk(service, board, page, random.Random(limit)) == order
+    last = await service.get(f"{XP}?limit=1&from_rank={len(order)}")
+    assert last["next"] is None
+    assert await walk(service, board, last, random.Random(7), to="prev") == order
+
+
+async def test_a_page_without_a_limit_holds_a_hundred_and_the_whole_board_fits_on_one(service: Service) -> None:
+    await service.board("b", {"name": "xp"})
+    await service.post("b", *({"owner": f"p{index}", "stats": {"xp": index}} for index in range(130)))
+    assert len((await service.get(XP))["entries"]) == 100
+    whole = await service.get(f"{XP}?limit=1000")
+    assert (len(whole["entries"]), whole["next"], whole["prev"]) == (130, None, None)
+    assert await service.refused("GET", f"{XP}?limit=1001") == (400, "too_many_entries")
+    for limit in ("0", "-1", "x", "1.5", ""):
+        assert await service.refused("GET", f"{XP}?limit={limit}") == (400, "bad_request")
+
+
+@pytest.mark.parametrize("ties", ["shared", "earliest"])
+async def test_from_rank_starts_at_that_row_even_inside_a_tie(service: Service, ties: str) -> None:
+    board = await full_board(service, ties)
+    order = board.order("xp")
+    for rank in range(1, len(order) + 1, 4):
+        page = await service.get(f"{XP}?from_rank={rank}&limit=5")
+        check_page(board, page)
+        assert owners(page) == order[rank - 1 : rank + 4]
+        assert (page["prev"] is None) == (rank == 1)
+        if page["prev"] is not None:
+            before = await service.get(f"{XP}?limit=1000&cursor={page['prev']}")
+            check_page(board, before)
+            assert owners(before) == order[: rank - 1]
+        if page["next"] is not None:
+            after = await service.get(f"{XP}?limit=1000&cursor={page['next']}")
+            check_page(board, after)
+            assert owners(after) == order[rank + 4 :]
+
+
+async def test_past_the_end_is_an_empty_page_and_a_rank_that_is_none_is_refused(service: Service) -> None:
+    board = await full_board(service, "shared")
+    for rank in (91, 92, 10**6, 2**63 - 1):
+        page = await service.get(f"{XP}?from_rank={rank}")
+        assert (page["entries"], page["next"], page["total"]) == ([], None, 90)
+        check_page(board, page)
+    for rank in (0, -1, 2**63):
+        assert await service.refused("GET", f"{XP}?from_rank={rank}") == (422, "bad_rank")
+    assert await service.refused("GET", f"{XP}?from_rank=x") == (400, "bad_request")
+    cursor = (await service.get(f"{XP}?limit=5"))["next"]
+    assert await service.refused("GET", f"{XP}?from_rank=1&cursor={cursor}") == (400, "bad_request")
+
+
+async def test_an_empty_board_has_one_empty_page(service: Service) -> None:
+    await service.board("b", {"name": "xp"})
+    page = await service.get(XP)
+    assert page == {"column": "xp", "total": 0, "entries": [], "next": None, "prev": None}
+
+
+async def test_a_cursor_belongs_to_its_ranking_and_cannot_be_made_up(service: Service) -> None:
+    await full_board(service, "shared")
+    await service.board("other", {"name": "xp"})
+    cursor = (await service.get(f"{XP}?limit=5"))["next"]
+    listed = (await service.get("/v1/leaderboards?limit=1"))["next"]
+    others = ("/v1/leaderboards/other/rankings/xp", "/v1/leaderboards/b/rankings/more", "/v1/leaderboards")
+    for path in others:
+        assert await service.refused("GET", f"{path}?cursor={cursor}") == (400, "bad_cursor")
+    other = "A" if cursor[9] != "A" else "B"
+    tampered = [cursor[:9] + other + cursor[10:], cursor[:-1], cursor + "A", cursor[1:]]
+    for wrong in [*tampered, listed, "", "AAAA", "*", "%C3%A9", "A" * 4000]:
+        assert await service.refused("GET", f"{XP}?cursor={wrong}") == (400, "bad_cursor")
+    assert (await service.get(f"{XP}?limit=5&cursor={cursor}"))["entries"]
+
+
+async def test_cursors_survive_a_restart_and_not_a_reset(service: Service) -> None:
+    board = await full_board(service, "shared")
+    page = await service.get(f"{XP}?limit=10")
+    await service.restart()
+    assert await walk(service, board, page, random.Random(1)) == board.order("xp")
+    await service.must("POST", "/v1/leaderboards/b/reset")
+    assert await service.refused("GET", f"{XP}?cursor={page['next']}") == (400, "bad_cursor")
+
+
+@pytest.mark.parametrize("best", ["high", "low"])
+@pytest.mark.parametrize("ties", ["shared", "earliest"])
+@pytest.mark.parametrize("to", ["next", "prev"])
+async def test_a_walk_while_others_post_meets_everyone_who_did_not_move_once(
+    service: Service, ties: str, best: str, to: str
+) -> None:
+    board = await full_board(service, ties, best)
+    rng = random.Random(f"{ties}{best}{to}")
+    still = set(rng.sample(board.order("xp"), 45))
+    start = 1 if to == "next" else 90
+    page = await service.get(f"{XP}?limit=3&from_rank={start}")
+    met = Counter(owners(page))
+    while page[to] is not None:
+        await stir(service, board, rng, still, owners(page))
+        page = await service.get(f"{XP}?limit={rng.randint(1, 9)}&cursor={page[to]}")
+        check_page(board, page)
+        met.update(owners(page))
+    assert {owner: met[owner] for owner in still} == dict.fromkeys(still, 1)
+
+
+async def stir(service: Service, board: PlainBoard, rng: random.Random, still: set[str], shown: list[str]) -> None:
+    """Move some, let newcomers in, and erase some: those on the page that was just read first of all."""
+    moving = [owner for owner in board.rows if owner not in still]
+    leaving = [owner for owner in shown if owner not in still][-1:]
+    await post(service, board, {owner: rng.randint(-6, 6) for owner in rng.sample(moving, min(5, len(moving)))})
+    await post(service, board, {f"new{rng.randrange(10**6)}": rng.randint(-6, 6)})
+    for owner in leaving:
+        await service.must("DELETE", f"/v1/leaderboards/b/entries/{escaped(owner)}")
+        del board.rows[owner]
+
+
+@pytest.mark.parametrize("has_curve", [False, True])
+async def test_pages_around_an_owner_lead_on_to_the_rest_of_the_board(service: Service, has_curve: bool) -> None:
+    board = await full_board(service, "shared")
+    order = board.order("xp")
+    await service.board("b", *(column.body() for column in board.columns), predictor={"samples": 4, "exact_top": 3})
+    if has_curve:
+        await service.refresh("b", "xp")
+    for at in (0, 1, 44, 88, 89):
+        page = await service.get(f"/v1/leaderboards/b/entries/{order[at]}/around?column=xp&better=2&worse=2")
+        assert owners(page) == order[max(0, at - 2) : at + 3]
+        assert (page["prev"] is None, page["next"] is None) == (at <= 2, at >= 87)
+        before = await walk(service, board, page, random.Random(at), to="prev")
+        after = await walk(service, board, page, random.Random(at))
+        assert [*before, *after[len(page["entries"]) :]] == order
+
+
+async def test_around_takes_its_sizes_and_bounds_them(service: Service) -> None:
+    board = await full_board(service, "shared")
+    order, ranks = board.order("xp"), board.ranks("xp")
+    around = f"/v1/leaderboards/b/entries/{order[40]}/around?column=xp"
+    assert owners(await service.get(around)) == order[35:46]
+    assert owners(await service.get(f"{around}&better=0&worse=0")) == [order[40]]
+    assert owners(await service.get(f"{around}&better=500&worse=500")) == order
+    assert await service.refused("GET", f"{around}&better=501") == (400, "too_many_entries")
+    assert await service.refused("GET", f"{around}&worse=-1") == (400, "bad_request")
+    assert await service.refused("GET", around.replace("=xp", "=none")) == (404, "unknown_column")
+    assert await service.refused("GET", around.replace(order[40], "nobody")) == (404, "unknown_owner")
+    assert await service.refused("GET", around.replace(order[40], "unranked")) == (404, "not_ranked")
+    assert await service.refused("GET", around.replace("column=xp", "")) == (400, "bad_request")
+    rows = (await service.get(around))["entries"]
+    assert all(row["rank"] == ranks[row["owner"]] for row in rows)
+    assert all(before["rank"] <= after["rank"] for before, after in pairwise(rows))
