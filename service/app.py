@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from time import perf_counter
 
 from aiohttp import hdrs, web
-from aiohttp.typedefs import Handler, Middleware
 
 from .logs import REQUEST_ID
 from .operating import with_operating
@@ -29,19 +28,24 @@ def make_app(routes: Sequence[Route], context: ShellContext) -> web.Application:
     ids = RequestIds()
     app = web.Application(
         client_max_size=context.settings.body_bytes_max,
-        middlewares=[_unrouted(context, ids)],
         handler_args={"auto_decompress": False},  # the limit is then one of what is sent, and no body can be a bomb
     )
+    table = with_operating(routes)
     resources: dict[str, web.Resource] = {}
-    for route in with_operating(routes):
+    for route in table:
         resource = resources.get(route.path)
         if resource is None:
             resource = resources[route.path] = app.router.add_resource(_aiohttp_path(route.path))
         endpoint = Endpoint(route, context, ids)
-        resource.add_route(route.method, endpoint.serve)
-        if route.method == hdrs.METH_GET:
-            resource.add_route(hdrs.METH_HEAD, endpoint.serve)
+        for method in _methods(route):
+            resource.add_route(method, endpoint.serve)
+    # A last resource that takes everything, not a middleware: that would cost every request.
+    app.router.add_route("*", "/{anything:.*}", _Unrouted(table, context, ids).serve)
     return app
+
+
+def _methods(route: Route) -> tuple[str, ...]:
+    return (hdrs.METH_GET, hdrs.METH_HEAD) if route.method == hdrs.METH_GET else (route.method,)
 
 
 def _aiohttp_path(path: str) -> str:
@@ -49,27 +53,30 @@ def _aiohttp_path(path: str) -> str:
     return re.sub(r"\{(\w+)\}", r"{\1:[^/]+}", path)
 
 
-def _unrouted(context: ShellContext, ids: RequestIds) -> Middleware:
-    """Problems for requests that no route takes; all others go straight to their endpoint."""
-    answered = context.metrics.request_timer(_UNROUTED_VIEW)
+class _Unrouted:
+    """Problems for requests that no route takes."""
 
-    @web.middleware
-    async def unrouted(request: web.Request, handler: Handler) -> web.StreamResponse:
-        refusal = request.match_info.http_exception
-        if refusal is None:
-            return await handler(request)
+    def __init__(self, routes: Sequence[Route], context: ShellContext, ids: RequestIds) -> None:
+        self._answered = context.metrics.request_timer(_UNROUTED_VIEW)
+        self._log = context.request_log
+        self._ids = ids
+        self._paths = [(re.compile(re.sub(r"\{\w+\}", "[^/]+", route.path)), _methods(route)) for route in routes]
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """The problem: the path is unknown, or takes other methods."""
         started_s = perf_counter()
-        request_id = ids.of(request.headers.get(X_REQUEST_ID))
+        request_id = self._ids.of(request.headers.get(X_REQUEST_ID))
         REQUEST_ID.set(request_id)
-        if isinstance(refusal, web.HTTPMethodNotAllowed):
-            allow = ", ".join(sorted(refusal.allowed_methods))
-            detail = f"the path takes {allow}, not {shown(request.method)}"
-            problem = Problem("method_not_allowed", detail, headers={hdrs.ALLOW: allow})
+        path = request.rel_url.raw_path
+        allowed = sorted({method for pattern, methods in self._paths if pattern.fullmatch(path) for method in methods})
+        if allowed:
+            detail = f"the path takes {', '.join(allowed)}, not {shown(request.method)}"
+            problem = Problem("method_not_allowed", detail, headers={hdrs.ALLOW: ", ".join(allowed)})
         else:
             problem = Problem("not_found", f"nothing is at {shown(request.path)}")
         seconds = perf_counter() - started_s
-        answered(problem.status, seconds)
-        context.request_log.answered(
+        self._answered(problem.status, seconds)
+        self._log.answered(
             view=_UNROUTED_VIEW,
             method=shown(request.method),
             path=request.path,
@@ -79,5 +86,3 @@ def _unrouted(context: ShellContext, ids: RequestIds) -> Middleware:
             key_id="-",
         )
         return problem_response(problem, request_id)
-
-    return unrouted

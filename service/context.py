@@ -19,6 +19,7 @@ from .cursors import Cursors
 from .keys import KeyRing
 from .logs import RequestLog
 from .metrics import Metrics
+from .positions import Locators
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Context:
     desk: RefreshDesk
     change_counts: ChangeCounts
     cursors: Cursors
+    locators: Locators
     now_us: Callable[[], int]
 
     async def ready(self) -> None:

@@ -27,7 +27,7 @@ from .pages import Pager, Window, cell_of
 from .positions import Located, Locator, Wanted, board_totals
 from .posts import stats_of
 from .problems import Problem
-from .queries import AroundOwnerQuery, PositionsQuery
+from .queries import AroundOwnerQuery, PositionsQuery, RankMode
 from .routes import Call
 from .values import format_us, parse_owner
 from .wire import Lookup, ManyBoards
@@ -80,17 +80,35 @@ async def positions(context: Context, call: Call) -> OwnerPositions:
     read = await context.reads.read(board, owner)
     if read.entry is None:
         raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
-    locator = Locator(context, board)
+    locator = context.locators.of(board)
+    cells, totals, mode = read.entry.cells, read.totals, query.rank
+    answers: list[Position] = []
+    for index in indexes:
+        cell = cells[index]
+        position = locator.read_off(index, cell, mode, totals) if isinstance(cell, str) else None
+        if position is None:
+            return await _positions(context, locator, read, indexes, mode)
+        answers.append(position)
+    for position in answers:
+        context.metrics.read("positions", position.method)
+    return OwnerPositions(owner, [*answers])
+
+
+async def _positions(
+    context: Context, locator: Locator, read: EntryRead, indexes: Sequence[int], mode: RankMode
+) -> OwnerPositions:
+    assert read.entry is not None
     wanted = _wanted(read.entry, indexes)
     if not wanted:
-        raise NotRanked(f"{owner!r} has no value in the columns asked for")
-    located, totals = await locator.locate(wanted, query.rank, read.totals)
+        raise NotRanked(f"{read.entry.owner!r} has no value in the columns asked for")
+    located, totals = await locator.locate(wanted, mode, read.totals)
     by_index: dict[int, Position] = {}
     for each, at in zip(wanted, located, strict=True):
         context.metrics.read("positions", at.method)
         by_index[each.column_index] = locator.position(each, at, totals)
+    columns = locator.board.spec.columns
     return OwnerPositions(
-        owner, [by_index.get(index) or NoPosition(column=board.spec.columns[index].name) for index in indexes]
+        read.entry.owner, [by_index.get(index) or NoPosition(column=columns[index].name) for index in indexes]
     )
 
 
@@ -115,7 +133,7 @@ async def around_owner(context: Context, call: Call) -> Page:
     query: AroundOwnerQuery = call.query
     owner = call.path["owner"]
     board, index = await find_column(context, call.path["board"], query.column)
-    locator = Locator(context, board)
+    locator = context.locators.of(board)
     pager = Pager(context, board, index)
     far = locator.curve(index) is None
     window, located, row_index = await context.store.read(
@@ -197,7 +215,7 @@ async def lookup(context: Context, call: Call) -> LookupAnswer:
     found, totals = await context.store.read(lambda: _entries_with_totals(context, entries, owners))
     located: dict[str, Position] = {}
     if index is not None:
-        locator = Locator(context, board)
+        locator = context.locators.of(board)
         wanted = [each for owner in dict.fromkeys(owners) if owner in found for each in _wanted(found[owner], [index])]
         places, totals = await locator.locate(wanted, "auto", totals)
         for each, at in zip(wanted, places, strict=True):
@@ -243,7 +261,7 @@ async def many_boards(context: Context, call: Call) -> BoardPositions:
             context.metrics.read("many_boards", "row")
             answers.append(NoBoardPosition(board=board_id, column=body.column))
             continue
-        locator = Locator(context, board)
+        locator = context.locators.of(board)
         (located,), totals = await locator.locate(wanted, "auto", read.totals)
         context.metrics.read("many_boards", located.method)
         position = locator.position(wanted[0], located, totals)

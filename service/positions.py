@@ -6,20 +6,22 @@ count near the top costs at most a bounded number of rows, however stale the cur
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from predictor import Curve
 from querybuilder import Dialect
+from storage.boards import OpenBoards
+from storage.curves import CurveBook
 from storage.entries import Entries
 from storage.leaderboards import count_entries
 from storage.rankings import Ranking
 from storage.records import Board
-from storage.store import Program
+from storage.store import Program, Store
 
 from .answers import Position
-from .context import Context
 from .queries import RankMode
 from .values import format_us, number
 
@@ -59,18 +61,67 @@ def located_by_curve(curve: Curve, ranking: Ranking, wanted: Wanted) -> Located:
     return Located(rank, low, high, "knot" if low == high else "curve", curve.as_of_us)
 
 
+class _Column(NamedTuple):
+    """What an answer for one ranked column needs, looked up once."""
+
+    name: str
+    scale: int
+    offset: int
+    high: bool
+    timed: bool
+
+
 class Locator:
     """Finds ranks on one board."""
 
-    def __init__(self, context: Context, board: Board) -> None:
-        self.board = board
-        self.entries: Entries = context.boards.open(board)[0]
-        self._context = context
+    def __init__(
+        self, store: Store, entries: Entries, find: Callable[[Board, int], Curve | None], now_us: Callable[[], int]
+    ) -> None:
+        board = self.board = entries.board
+        self.entries = entries
+        self._store, self._find, self._now_us = store, find, now_us
         self._exact_top = board.spec.predictor.exact_top
+        self._columns = {
+            index: _Column(
+                board.spec.columns[index].name,
+                board.spec.columns[index].scale,
+                ranking.padding.offset,
+                ranking.padding.high,
+                ranking.timed,
+            )
+            for index, ranking in self.entries.rankings.items()
+        }
+
+    def read_off(self, column_index: int, cell: str, mode: RankMode, totals: dict[int, int]) -> Position | None:
+        """The position that the curve gives an owner's cell, None where the general way (`locate`) is needed.
+
+        It is the path of nearly every request, and so it is flat: `at_once` and `position` in one, for untimed columns.
+        """
+        column = self._columns[column_index]
+        curve = self._find(self.board, column_index)
+        if curve is None or column.timed or mode == "exact":
+            return None
+        text = int(cell)
+        rank, low, high, method = curve.locate(-text if column.high else text)
+        if low <= self._exact_top and mode == "auto":
+            return None
+        total = totals.get(column_index, 0)
+        return Position(
+            column=column.name,
+            value=number(text - column.offset, column.scale),
+            rank=rank,
+            low=low,
+            high=high,
+            exact=low == high,
+            method=method,
+            total=total,
+            percentile=percentile(rank, total),
+            as_of=_as_of(curve.as_of_us),
+        )
 
     def curve(self, index: int) -> Curve | None:
         """The curve that serves a column."""
-        return self._context.book.find(self.board, index)
+        return self._find(self.board, index)
 
     def at_once(self, wanted: Wanted, mode: RankMode) -> Located | None:
         """The rank where no count is needed, else None."""
@@ -95,7 +146,7 @@ class Locator:
 
     def _counted(self, wanted: Wanted, mode: RankMode) -> Program[Located]:
         ranking = self.entries.rankings[wanted.column_index]
-        now_us = self._context.now_us()
+        now_us = self._now_us()
         curve = None if mode == "exact" else self.curve(wanted.column_index)
         if curve is None:
             better_count = yield from ranking.count_better(wanted.cell)
@@ -117,7 +168,7 @@ class Locator:
         found = [self.at_once(each, mode) for each in wanted]
         if None in found or totals is None:
             missing = [each for each, located in zip(wanted, found, strict=True) if located is None]
-            counted, now = await self._context.store.read(
+            counted, now = await self._store.read(
                 lambda: self._counted_with_totals(missing, mode), heavy=self.counts_far(missing, mode)
             )
             rest = iter(counted)
@@ -128,7 +179,7 @@ class Locator:
         self, wanted: Sequence[Wanted], mode: RankMode
     ) -> Program[tuple[list[Located], dict[int, int]]]:
         counted = yield from self.counted(wanted, mode)
-        totals = yield from board_totals(self._context.store.dialect, self.board)
+        totals = yield from board_totals(self._store.dialect, self.board)
         return counted, totals
 
     def position(self, wanted: Wanted, located: Located, totals: dict[int, int]) -> Position:
@@ -148,6 +199,29 @@ class Locator:
             percentile=percentile(located.rank, total),
             as_of=_as_of(located.as_of_us),
         )
+
+
+class Locators:
+    """A `Locator` for each of the boards used last."""
+
+    def __init__(
+        self, store: Store, boards: OpenBoards, book: CurveBook, *, now_us: Callable[[], int], open_boards_max: int
+    ) -> None:
+        self._store, self._boards, self._book = store, boards, book
+        self._now_us, self._open_boards_max = now_us, open_boards_max
+        self._kept: OrderedDict[int, Locator] = OrderedDict()
+
+    def of(self, board: Board) -> Locator:
+        """The locator of a board as it is now."""
+        found = self._kept.get(board.key)
+        if found is not None and found.board is board:
+            return found
+        entries, _ = self._boards.open(board)
+        found = self._kept[board.key] = Locator(self._store, entries, self._book.find, self._now_us)
+        self._kept.move_to_end(board.key)
+        if len(self._kept) > self._open_boards_max:
+            self._kept.popitem(last=False)
+        return found
 
 
 _as_of = lru_cache(maxsize=1024)(format_us)  # a curve's time is shown with every rank read off it

@@ -59,7 +59,7 @@ async def value_positions(context: Context, call: Call) -> Positions:
     """`GET …/rankings/{column}/positions`."""
     query: ValuePositionsQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
-    locator = Locator(context, board)
+    locator = context.locators.of(board)
     wanted = [_wanted_value(locator, index, text, f"values/{i}") for i, text in enumerate(query.values)]
     located, totals = await locator.locate(wanted, query.rank)
     for at in located:
@@ -82,7 +82,7 @@ async def around_value(context: Context, call: Call) -> Page:
     """`GET …/rankings/{column}/around`."""
     query: AroundValueQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
-    locator = Locator(context, board)
+    locator = context.locators.of(board)
     pager = Pager(context, board, index)
     wanted = _wanted_value(locator, index, query.value, "value")
     far = locator.curve(index) is None

@@ -27,10 +27,12 @@ from .metrics import Metrics
 from .post_bodies import NDJSON_TYPE
 from .problems import JSON_TYPE, PROBLEM_TYPE, Problem, problem_of, shown
 from .queries import QueryBounds, query_parser
+from .quick import QuickJson
 from .routes import Answer, Call, Reply, Route
 from .strict_json import decode
 from .values import parse_board_id, parse_column, parse_owner
 
+_encode = msgspec.json.Encoder().encode
 X_REQUEST_ID = istr("X-Request-Id")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PARAMETER = re.compile(r"\{(\w+)\}")
@@ -38,8 +40,8 @@ _CALLER_GONE = 499  # nginx' way to say it: never sent, only counted and logged
 _SAFE_METHODS = ("GET", "HEAD")
 _RETRIED_CODES = ("queue_full", "store_busy", "timeout")
 PATH_PARSERS: dict[str, Callable[[str], str]] = {
-    "board": parse_board_id,
-    "column": parse_column,
+    "board": lru_cache(maxsize=1024)(parse_board_id),
+    "column": lru_cache(maxsize=1024)(parse_column),
     "owner": parse_owner,
 }
 
@@ -194,16 +196,14 @@ def problem_response(problem: Problem, request_id: str) -> web.Response:
 
 
 def _response(answer: Answer, request_id: str) -> web.Response:
-    if isinstance(answer, bytes):
-        return web.Response(body=answer, headers={hdrs.CONTENT_TYPE: JSON_TYPE, X_REQUEST_ID: request_id})
     if not isinstance(answer, Reply):
-        answer = Reply(answer)
+        return QuickJson(answer if isinstance(answer, bytes) else _encode(answer), request_id)
     headers = {X_REQUEST_ID: request_id, **(answer.headers or {})}
     body = answer.body
     if body is not None:
         headers[hdrs.CONTENT_TYPE] = answer.media_type
         if not isinstance(body, bytes):
-            body = msgspec.json.encode(body)
+            body = _encode(body)
     return web.Response(body=body, status=answer.status, headers=headers)
 
 

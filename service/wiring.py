@@ -33,6 +33,7 @@ from .cursors import Cursors
 from .keys import KeyRing
 from .logs import RequestLog
 from .metrics import CurveFigures, Metrics
+from .positions import Locators
 
 SQLITE_PREFIX = "sqlite:///"
 
@@ -121,6 +122,7 @@ async def context_of(settings: Settings, metrics: Metrics) -> AsyncIterator[Cont
             desk=desk,
             change_counts=change_counts,
             cursors=Cursors(salt),
+            locators=Locators(store, boards, book, now_us=now_us, open_boards_max=settings.open_boards_max),
             now_us=now_us,
         )
 

@@ -22,7 +22,7 @@ class OpenBoards:
     def open(self, board: Board) -> tuple[Entries, Merger]:
         """The statements and merge rules of a board as it is now."""
         found = self._open.get(board.key)
-        if found is None or found[0].board.spec is not board.spec:
+        if found is None or found[0].board is not board:
             found = self._open[board.key] = (Entries(self._dialect, board), Merger(board))
             if len(self._open) > self._open_boards_max:
                 self._open.popitem(last=False)

@@ -118,8 +118,14 @@ class Entries:
 
 def read_with_totals(rows: Rows) -> tuple[dict[str, Entry], dict[int, int]]:
     """Entries by owner and totals by column index, from the rows of `with_totals`."""
-    entries = {row[1]: entry_of(row[1:]) for row in rows if row[0] == _ENTRY_ROW}
-    return entries, {row[0]: row[2] for row in rows if row[0] != _ENTRY_ROW}
+    entries: dict[str, Entry] = {}
+    totals: dict[int, int] = {}
+    for row in rows:
+        if row[0] == _ENTRY_ROW:
+            entries[row[1]] = Entry(row[1], row[2], list(row[3:]))
+        else:
+            totals[row[0]] = row[2]
+    return entries, totals
 
 
 def add_totals(dialect: Dialect, changes: dict[int, dict[int, int]]) -> Built:

@@ -202,7 +202,7 @@ class Catalog:
     async def load(self, *, boards_max: int) -> None:
         """Read every board."""
         boards = await self._store.read(lambda: list_boards(self._store.dialect, prefix="", after="", limit=boards_max))
-        self._by_id = {board.id: board for board in boards}
+        self._by_id = {board.id: known if (known := self._by_id.get(board.id)) == board else board for board in boards}
 
     def known(self, board_id: str) -> Board | None:
         """The board as this process last saw it."""
@@ -232,12 +232,14 @@ class Catalog:
         except UnknownBoard:
             self._by_id.pop(board_id, None)
             raise
-        self._by_id[board_id] = board
-        return board
+        return self.put(board)
 
-    def put(self, board: Board) -> None:
-        """Take over a board that this process has just written."""
-        self._by_id[board.id] = board
+    def put(self, board: Board) -> Board:
+        """Take over a board as the store has it; one that has not changed stays the object it was, with what is kept for it."""
+        known = self._by_id.get(board.id)
+        if known is None or known != board:
+            self._by_id[board.id] = known = board
+        return known
 
     def drop(self, board_id: str) -> None:
         """Forget a board that this process has just deleted."""

@@ -90,8 +90,9 @@ class SqliteStore:
     def __init__(self, path: Path, limits: SqliteLimits, lock: FileLock) -> None:
         self._path, self._limits, self._lock = path, limits, lock
         self._writer: _Connection
-        self._light: asyncio.Queue[_Connection] = asyncio.Queue()
-        self._heavy: asyncio.Queue[_Connection] = asyncio.Queue()
+        # Last in, first out: a thread that has just run has its pages and statements at hand.
+        self._light: asyncio.Queue[_Connection] = asyncio.LifoQueue()
+        self._heavy: asyncio.Queue[_Connection] = asyncio.LifoQueue()
         self._readers: list[_Connection] = []
         self._waiting = 0
         self._writes = 0
