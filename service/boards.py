@@ -5,7 +5,7 @@ The rule: a specification is checked here once; what the store holds always fits
 
 from __future__ import annotations
 
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from predictor import Curve
 from storage.entries import Entries
@@ -89,11 +89,18 @@ def _column(body: ColumnBody, index: int) -> ColumnSpec:
             raise SpecInvalid("a text column has no scale, min or max", pointer=at)
         return ColumnSpec(body.name, False, Merge.LAST, Best(body.best), kind, 0, 0, 0)
     limit = min(DEFAULT_LIMIT_UNITS * 10**body.scale, INT64_MAX)
-    least = -limit if body.min is UNSET else parse_decimal(body.min, body.scale)
-    most = limit if body.max is UNSET else parse_decimal(body.max, body.scale)
-    if not -INT64_MAX <= least < most <= INT64_MAX:
-        raise SpecInvalid("min is less than max, and both times 10^scale lie within ±(2^63 - 1)", pointer=f"{at}/min")
+    least = -limit if body.min is UNSET else _bound(body.min, body.scale, f"{at}/min")
+    most = limit if body.max is UNSET else _bound(body.max, body.scale, f"{at}/max")
+    if not least < most:  # `parse_decimal` has seen to it that both fit 64 bits
+        raise SpecInvalid("min is less than max", pointer=f"{at}/min")
     return ColumnSpec(body.name, body.sorted, Merge(body.merge), Best(body.best), kind, body.scale, least, most)
+
+
+def _bound(raw: Raw, scale: int, pointer: str) -> int:
+    try:
+        return parse_decimal(raw, scale)
+    except Problem as problem:
+        raise Problem(problem.code, problem.detail, pointer=pointer) from None
 
 
 async def get_board(context: Context, call: Call) -> BoardAnswer:

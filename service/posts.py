@@ -22,7 +22,7 @@ from .keys import Role
 from .post_bodies import PostIn, PostLimits, parse_posts
 from .problems import Problem, post_problem_of
 from .routes import Call
-from .values import format_us, number, parse_decimal, parse_text
+from .values import format_decimal, format_us, number, parse_decimal, parse_text
 
 FINGERPRINT_BYTES = 16
 _BEST_FIRST = tuple(Status)
@@ -57,10 +57,14 @@ async def _settle(context: Context, posts: list[PostIn], *, single: bool, only_b
     results = []
     counts = dict.fromkeys(Status, 0)
     for post, found in zip(posts, resolved, strict=True):
-        if isinstance(found, Post):
-            result, status = _result(found, next(outcomes), named=only_board is None, single=single)
-        else:
-            result, status = _refused(post, found, named=only_board is None, single=single), Status.REJECTED
+        try:
+            if isinstance(found, Post):
+                result, status = _result(found, next(outcomes), named=only_board is None, single=single)
+            else:
+                result, status = _refused(post, found, named=only_board is None, single=single), Status.REJECTED
+        except Problem:  # a single post answers its problem itself
+            context.metrics.posts_settled(Status.REJECTED.value)
+            raise
         counts[status] += 1
         results.append(result)
     for status, count in counts.items():
@@ -135,13 +139,23 @@ def _bounds(column: ColumnSpec) -> str:
 
 
 def _fingerprint(post: PostIn, parts: Sequence[BoardPost]) -> str:
-    """Tells a retry from another post under the same id: owner, values (not their spelling) and `at`."""
-    values = [
-        sorted((part.board.spec.columns[change.index].name, str(change.value), change.overwrite) for change in part.changes)
-        for part in parts[:1]
-    ]
+    """Tells a retry from another post under the same id: owner, values and `at`.
+
+    Values count as the numbers that they are, whatever their spelling and the scale of the board that read them.
+    """
+    columns = parts[0].board.spec.columns
+    values = sorted(_compared(columns[change.index], change) for change in parts[0].changes)
     text = msgspec.json.encode((post.owner, values, post.at_us))
     return hashlib.blake2b(text, digest_size=FINGERPRINT_BYTES).hexdigest()
+
+
+def _compared(column: ColumnSpec, change: Change) -> tuple[str, str, bool]:
+    value = change.value
+    if isinstance(value, int):
+        value = format_decimal(value, column.scale)
+        if column.scale:
+            value = value.rstrip("0").rstrip(".")
+    return column.name, value, change.overwrite
 
 
 def stats_of(board: Board, values: Sequence[StatValue | None]) -> Stats:

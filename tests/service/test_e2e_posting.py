@@ -1,0 +1,327 @@
+"""Posting to a real service: one, a list, or lines; to one board or several; once or again; taken or refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.service.real_service import Service
+
+B = "/v1/leaderboards/b"
+POSTS = f"{B}/posts"
+COLUMNS: list[dict[str, Any]] = [
+    {"name": "xp", "merge": "sum", "min": -100, "max": 100},
+    {"name": "top", "merge": "max", "min": 0, "max": 1000},
+    {"name": "lap", "merge": "min", "best": "low", "scale": 3, "min": 0, "max": 86400},
+    {"name": "mood", "merge": "last", "min": -9, "max": 9},
+    {"name": "shots", "merge": "sum", "sorted": False},
+    {"name": "tag", "merge": "last", "sorted": False, "type": "text"},
+]
+
+
+@pytest.fixture
+async def b(service: Service) -> Service:
+    """A service with a board `b` of every merge."""
+    await service.board("b", *COLUMNS)
+    return service
+
+
+async def stats(service: Service, owner: str, board: str = "b") -> dict[str, Any]:
+    """An owner's stats, those that are null left out."""
+    found = (await service.get(f"/v1/leaderboards/{board}/entries/{owner}"))["stats"]
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def codes(results: list[dict[str, Any]]) -> list[str]:
+    """The status of each result, or the code of its error."""
+    return [result["error"]["code"] if "error" in result else result["status"] for result in results]
+
+
+async def test_every_merge_does_what_it_is_called(b: Service) -> None:
+    first = {"xp": 5, "top": 7, "lap": "60.250", "mood": -3, "shots": 2, "tag": "one"}
+    second = {"xp": -2, "top": 6, "lap": 60.5, "mood": -4, "shots": 1, "tag": "two"}
+    one, two, three = await b.post("b", *({"owner": "a", "stats": each} for each in (first, second, {"top": 7})))
+    assert [one["status"], two["status"], three["status"]] == ["applied", "applied", "unchanged"]
+    assert one["stats"] == {**first, "lap": Decimal("60.250")}
+    assert two["stats"] == {"xp": 3, "top": 7, "lap": Decimal("60.250"), "mood": -4, "shots": 3, "tag": "two"}
+    assert three["stats"] == two["stats"] == await stats(b, "a")
+    assert three["updated_at"] == (await b.get(f"{B}/entries/a"))["updated_at"]
+
+
+async def test_a_list_lines_and_single_posts_end_the_same(service: Service) -> None:
+    posts = [{"owner": f"p{i % 3}", "stats": {"xp": i, "lap": f"{i}.5"}, "post_id": f"id{i}"} for i in range(1, 9)]
+    for board in ("one", "list", "lines"):
+        await service.board(board, *COLUMNS)
+    singles = []
+    for post in posts:
+        body = await service.must("POST", "/v1/leaderboards/one/posts", post)
+        assert len(body["results"]) == 1
+        singles += body["results"]
+    listed = await service.post("list", *posts)
+    lines = "\n\n  \r\n".join(json.dumps(post) for post in posts).encode() + b"\n"
+    answer = await service.call("POST", "/v1/leaderboards/lines/posts", lines, {"Content-Type": "application/x-ndjson"})
+    for results in (listed, answer.body["results"]):
+        assert [(each["owner"], each["status"], each["stats"]) for each in results] == [
+            (each["owner"], each["status"], each["stats"]) for each in singles
+        ]
+
+
+async def test_one_line_of_ndjson_is_a_list_of_one(b: Service) -> None:
+    for line in (b'{"owner":"a","stats":{"nope":1}}', b'\n\n{"owner":"a","stats":{"nope":1}}\n'):
+        answer = await b.call("POST", POSTS, line, {"Content-Type": "application/x-ndjson"})
+        assert (answer.status, codes(answer.body["results"])) == (200, ["unknown_column"])
+    for nothing in (b"", b"\n \n"):
+        answer = await b.call("POST", POSTS, nothing, {"Content-Type": "application/x-ndjson"})
+        assert (answer.status, answer.body["code"]) == (400, "bad_request")
+
+
+async def test_a_post_goes_to_all_its_boards_or_to_none(service: Service) -> None:
+    for board in ("a", "b"):
+        await service.board(board, {"name": "xp", "merge": "sum", "max": 10 if board == "b" else 100})
+    posts = [
+        {"owner": "x", "stats": {"xp": 6}, "boards": ["a", "b"]},
+        {"owner": "x", "stats": {"xp": 6}, "boards": ["a", "b"]},
+        {"owner": "x", "stats": {"xp": 1}, "boards": ["a", "none", "b"]},
+        {"owner": "x", "stats": {"xp": 2}, "boards": ["b"]},
+    ]
+    results = (await service.must("POST", "/v1/posts", {"posts": posts}))["results"]
+    assert [result["status"] for result in results] == ["applied", "rejected", "rejected", "applied"]
+    assert [codes(result["boards"]) for result in results] == [
+        ["applied", "applied"], ["post_rejected", "value_out_of_range"],
+        ["post_rejected", "unknown_board", "post_rejected"], ["applied"],
+    ]  # fmt: skip
+    assert all("stats" not in result and "updated_at" not in result for result in results)
+    assert [part["stats"] for part in results[0]["boards"]] == [{"xp": 6}, {"xp": 6}]
+    assert (await stats(service, "x", "a"), await stats(service, "x", "b")) == ({"xp": 6}, {"xp": 8})
+
+
+async def test_a_single_post_that_no_board_takes_answers_the_problem_itself(service: Service) -> None:
+    for board in ("a", "b"):
+        await service.board(board, {"name": "xp", "max": 10 if board == "b" else 100})
+    post = {"owner": "x", "stats": {"xp": 50}, "boards": ["a", "b"]}
+    assert await service.refused("POST", "/v1/posts", post) == (422, "value_out_of_range")
+    assert await service.refused("POST", "/v1/posts", {**post, "boards": ["none", "b"]}) == (404, "unknown_board")
+    assert await service.refused("GET", "/v1/leaderboards/a/entries/x") == (404, "unknown_owner")
+
+
+async def test_the_status_of_a_post_to_several_boards_is_the_best_of_theirs(service: Service) -> None:
+    for board in ("a", "b"):
+        await service.board(board, {"name": "top", "merge": "max"}, ties="shared")
+
+    async def post(boards: list[str], top: int, post_id: str | None = None) -> tuple[str, list[str]]:
+        body = {"owner": "x", "stats": {"top": top}, "boards": boards, "post_id": post_id}
+        (result,) = (await service.must("POST", "/v1/posts", {"posts": [body]}))["results"]
+        return result["status"], codes(result["boards"])
+
+    assert await post(["a"], 5) == ("applied", ["applied"])
+    assert await post(["a", "b"], 5, "one") == ("applied", ["unchanged", "applied"])
+    assert await post(["a", "b"], 5, "one") == ("duplicate", ["duplicate", "duplicate"])
+    assert await post(["a", "b"], 4) == ("unchanged", ["unchanged", "unchanged"])
+    assert await post(["a"], 4, "two") == ("unchanged", ["unchanged"])
+    assert await post(["a", "b"], 4, "two") == ("unchanged", ["duplicate", "unchanged"])
+    assert await post(["b", "none"], 9) == ("rejected", ["post_rejected", "unknown_board"])
+
+
+async def test_the_same_post_id_answers_the_first_outcome_and_is_not_applied_again(b: Service) -> None:
+    post = {"owner": "a", "stats": {"xp": 5, "lap": "60.250"}, "post_id": "m/1", "at": "2026-01-01T00:00:00Z"}
+    (first,) = await b.post("b", post)
+    await b.post("b", {"owner": "a", "stats": {"xp": 7}})
+    spelled = {**post, "stats": {"lap": 60.25, "xp": "5"}, "at": "2026-01-01T01:00:00+01:00"}
+    other = {"owner": "b", "stats": {"xp": 1}, "post_id": "m/2"}
+    again, once_more, in_batch, twin = await b.post("b", post, spelled, other, other)
+    for duplicate in (again, once_more):
+        assert (duplicate["status"], duplicate["updated_at"]) == ("duplicate", first["updated_at"])
+        assert duplicate["stats"] == first["stats"]
+    assert (in_batch["status"], twin["status"]) == ("applied", "duplicate")
+    assert twin["stats"] == in_batch["stats"]
+    assert (await stats(b, "a"))["xp"] == 12
+    assert (await b.must("POST", POSTS, post))["results"][0]["status"] == "duplicate"
+
+
+async def test_a_post_id_is_remembered_unless_it_was_rejected_and_after_a_restart_too(b: Service) -> None:
+    await b.post("b", {"owner": "a", "stats": {"top": 5}})
+    worse = {"owner": "a", "stats": {"top": 4}, "post_id": "worse"}
+    too_much = {"owner": "a", "stats": {"xp": 101}, "post_id": "later"}
+    assert codes(await b.post("b", worse, too_much)) == ["unchanged", "value_out_of_range"]
+    await b.restart()
+    assert codes(await b.post("b", worse, {**too_much, "stats": {"xp": 1}})) == ["duplicate", "applied"]
+
+
+async def test_a_post_id_with_another_owner_stats_or_time_is_a_conflict(b: Service) -> None:
+    post = {"owner": "a", "stats": {"xp": 5}, "post_id": "id"}
+    await b.post("b", post)
+    others: list[dict[str, Any]] = [
+        {"owner": "b"}, {"stats": {"xp": 6}}, {"stats": {"xp": 5, "top": 1}}, {"stats": {"shots": 5}},
+        {"at": "2026-01-01T00:00:00Z"}, {"stats": {}, "set": {"xp": 5}},
+    ]  # fmt: skip
+    for other in others:
+        assert codes(await b.post("b", {**post, **other})) == ["post_id_conflict"]
+        assert await b.refused("POST", POSTS, {**post, **other}) == (409, "post_id_conflict")
+    assert await stats(b, "a") == {"xp": 5}
+
+
+async def test_a_retry_is_known_on_every_board_whatever_their_scales(service: Service) -> None:
+    await service.board("whole", {"name": "xp", "merge": "sum"})
+    await service.board("fine", {"name": "xp", "merge": "sum", "scale": 3})
+    post = {"owner": "a", "stats": {"xp": 5}, "post_id": "id"}
+    await service.must("POST", "/v1/posts", {**post, "boards": ["whole", "fine"]})
+    for boards in (["fine", "whole"], ["fine"], ["whole"]):
+        (result,) = (await service.must("POST", "/v1/posts", {**post, "boards": boards}))["results"]
+        assert (result["status"], codes(result["boards"])) == ("duplicate", ["duplicate"] * len(boards))
+    assert codes(await service.post("fine", post)) == ["duplicate"]
+
+
+async def test_set_overwrites_beside_or_instead_of_stats(b: Service) -> None:
+    await b.post("b", {"owner": "a", "stats": {"xp": 50, "top": 9, "lap": 10}})
+    (result,) = await b.post("b", {"owner": "a", "stats": {"top": 10}, "set": {"xp": -1, "lap": "99.5"}})
+    assert result["status"] == "applied"
+    assert await stats(b, "a") == {"xp": -1, "top": 10, "lap": Decimal("99.500")}
+    assert codes(await b.post("b", {"owner": "a", "set": {"xp": -1}}, {"owner": "a", "set": {"xp": 101}})) == [
+        "unchanged", "value_out_of_range",
+    ]  # fmt: skip
+    assert await b.refused("POST", POSTS, {"owner": "a", "stats": {"xp": 1}, "set": {"xp": 1}}) == (400, "bad_request")
+
+
+async def test_what_leaves_the_range_is_rejected_and_the_rest_of_the_list_stands(b: Service) -> None:
+    results = await b.post(
+        "b",
+        {"owner": "a", "stats": {"xp": 60}},
+        {"owner": "a", "stats": {"xp": 41, "top": 1}},
+        {"owner": "a", "stats": {"xp": 40}},
+        {"owner": "a", "stats": {"lap": "1.0005"}},
+        {"owner": "a", "stats": {"lap": "1.5000"}},
+        {"owner": "a", "stats": {"lap": 86400.001}},
+        {"owner": "a", "stats": {"xp": True}},
+        {"owner": "a", "stats": {"tag": 5}},
+        {"owner": "a", "stats": {"xp": "1e1"}},
+        {"owner": "a", "stats": {"mood": 1e0}},
+        {"owner": "a", "stats": {"none": 1, "xp": -1}},
+    )
+    assert codes(results) == [
+        "applied", "value_out_of_range", "applied", "bad_value", "applied", "value_out_of_range",
+        "bad_value", "bad_value", "bad_value", "applied", "unknown_column",
+    ]  # fmt: skip
+    assert [result["error"]["status"] for result in results if "error" in result] == [422] * 7
+    assert results[1]["error"]["errors"][0]["pointer"] == "/stats/xp"
+    assert await stats(b, "a") == {"xp": 100, "lap": Decimal("1.500"), "mood": 1}
+
+
+async def test_values_of_all_64_bits_are_kept_and_ranked(service: Service) -> None:
+    least, most = -(2**63), 2**63 - 1
+    for ties in ("shared", "earliest"):
+        for best in ("high", "low"):
+            board = f"{ties}-{best}"
+            xp = {"name": "xp", "best": best, "min": least, "max": most}
+            await service.board(board, xp, {**xp, "name": "plain", "sorted": False}, ties=ties)
+            values = [least, least + 1, -1, 0, 1, most - 1, most]
+            await service.post(
+                board, *({"owner": f"o{value}", "stats": {"xp": str(value), "plain": value}} for value in values)
+            )
+            await service.refresh(board, "xp")
+            page = await service.get(f"/v1/leaderboards/{board}/rankings/xp")
+            assert [row["value"] for row in page["entries"]] == sorted(values, reverse=best == "high")
+            assert all(row["stats"] == dict.fromkeys(("xp", "plain"), row["value"]) for row in page["entries"])
+            ends = f"values={least},{most}&rank=estimate"
+            found = await service.get(f"/v1/leaderboards/{board}/rankings/xp/positions?{ends}")
+            assert {each["value"] for each in found["positions"]} == {least, most}
+            too_much = [{"owner": "x", "stats": {name: most + 1}} for name in ("xp", "plain")]
+            assert codes(await service.post(board, *too_much)) == ["value_out_of_range"] * 2
+
+
+def in_s(seconds: float) -> str:
+    """A time so many seconds from now."""
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+
+
+async def test_a_time_far_ahead_is_rejected_and_one_a_little_ahead_is_not(b: Service) -> None:
+    late = {"owner": "a", "stats": {"xp": 1}, "at": in_s(310)}
+    assert codes(await b.post("b", {**late, "at": in_s(250)}, late)) == ["applied", "at_in_future"]
+    assert await b.refused("POST", POSTS, late) == (422, "at_in_future")
+    fan = (await b.must("POST", "/v1/posts", {"posts": [{**late, "boards": ["b"]}]}))["results"]
+    assert codes(fan[0]["boards"]) == ["at_in_future"]
+    await b.restart(at_ahead_s_max=1000)
+    assert codes(await b.post("b", late)) == ["applied"]
+    for at in ("yesterday", "2026-01-01", "2026-01-01T00:00:00", 5, "1969-12-31T23:59:59Z"):
+        assert await b.refused("POST", POSTS, {**late, "at": at}) == (400, "bad_request")
+
+
+async def test_of_equal_values_the_one_reached_first_is_better_whenever_it_arrived(service: Service) -> None:
+    await service.board("b", {"name": "xp", "merge": "max"}, ties="earliest")
+
+    async def post(owner: str, xp: int, second: int) -> None:
+        await service.post("b", {"owner": owner, "stats": {"xp": xp}, "at": f"2026-01-01T00:00:{second:02d}Z"})
+
+    for owner, second in (("late", 30), ("early", 10), ("b-mid", 20), ("a-mid", 20)):
+        await post(owner, 5, second)
+    rows = (await service.get(f"{B}/rankings/xp"))["entries"]
+    order = ["early", "a-mid", "b-mid", "late"]
+    assert [(row["owner"], row["rank"]) for row in rows] == list(zip(order, (1, 2, 3, 4), strict=True))
+    await post("late", 5, 1)  # an equal value never changes the time
+    await post("late", 4, 1)
+    assert [row["owner"] for row in (await service.get(f"{B}/rankings/xp"))["entries"]] == order
+    await post("late", 6, 50)
+    await service.post("b", {"owner": "late", "set": {"xp": 5}, "at": "2026-01-01T00:00:05Z"})
+    assert [row["owner"] for row in (await service.get(f"{B}/rankings/xp"))["entries"]] == ["late", *order[:3]]
+    for owner, rank in (("late", 1), ("early", 2), ("a-mid", 3), ("b-mid", 4)):
+        (found,) = (await service.get(f"{B}/entries/{owner}/positions"))["positions"]
+        assert (found["rank"], found["exact"]) == (rank, True)
+
+
+async def test_each_limit_has_its_code_and_nothing_of_the_request_is_applied(b: Service) -> None:
+    post = {"owner": "a", "stats": {"xp": 1}}
+    assert await b.refused("POST", POSTS, {"posts": [post] * 10_001}) == (400, "too_many_posts")
+    lines = b"\n".join([json.dumps(post).encode()] * 10_001)
+    assert await b.refused("POST", POSTS, lines, **{"Content-Type": "application/x-ndjson"}) == (400, "too_many_posts")
+    assert await b.refused("POST", "/v1/posts", {**post, "boards": ["b"] * 101}) == (400, "too_many_boards")
+    assert await b.refused("POST", POSTS, b" " * (8 * 2**20 + 1)) == (413, "body_too_large")
+    assert await b.refused("POST", POSTS, {"posts": []}) == (400, "bad_request")
+    for key in ("", "x" * 201):
+        assert await b.refused("POST", POSTS, {"posts": [post, {**post, "post_id": key}]}) == (400, "bad_request")
+    assert await b.refused("POST", POSTS, {"posts": [post, {**post, "zzz": 1}]}) == (400, "unknown_field")
+    assert await b.refused("POST", POSTS, b'{"posts":[{"owner":"a","owner":"b","stats":{"xp":1}}]}') == (
+        400, "duplicate_field",
+    )  # fmt: skip
+    assert await b.refused("POST", "/v1/posts", {**post, "boards": []}) == (400, "bad_request")
+    assert await b.refused("POST", "/v1/posts", post) == (400, "bad_request")
+    assert await b.refused("POST", POSTS, {**post, "boards": ["b"]}) == (400, "unknown_field")
+    assert await b.refused("POST", POSTS, post, **{"Content-Type": "text/plain"}) == (415, "unsupported_media_type")
+    assert await b.refused("POST", "/v1/leaderboards/none/posts", post) == (404, "unknown_board")
+    assert (await b.get(B))["entries"] == 0
+
+
+async def test_a_full_queue_is_429_with_a_time_to_retry_and_a_retry_settles_it(b: Service) -> None:
+    await b.restart(queue_posts_max=1, retry_after_s=3)
+    posts = [{"owner": "a", "stats": {"xp": 1}, "post_id": f"id{i}"} for i in range(40)]
+    answers = await asyncio.gather(*(b.call("POST", POSTS, post) for post in posts))
+    full = [answer for answer in answers if answer.status == 429]
+    assert full, "40 posts at once never waited"
+    assert {(answer.body["code"], answer.headers["Retry-After"]) for answer in full} == {("queue_full", "3")}
+    assert {answer.status for answer in answers} == {200, 429}
+    results = [(await b.must("POST", POSTS, post))["results"][0]["status"] for post in posts]
+    assert results.count("applied") == len(full)
+    assert await stats(b, "a") == {"xp": 40}
+
+
+async def test_a_store_that_takes_too_long_is_503_and_a_retry_settles_the_outcome(b: Service) -> None:
+    await b.restart(post_wait_s_max=0.01, retry_after_s=2)
+    posts = [{"owner": f"p{i}", "stats": {"xp": 1}} for i in range(5000)]
+    late = {"posts": [{**post, "post_id": post["owner"]} for post in posts]}
+    answer = await b.call("POST", POSTS, late)
+    assert (answer.status, answer.body["code"], answer.headers["Retry-After"]) == (503, "timeout", "2")
+    await b.restart(post_wait_s_max=10)
+    results = (await b.must("POST", POSTS, late))["results"]
+    assert {result["status"] for result in results} <= {"applied", "duplicate"}
+    assert {result["stats"]["xp"] for result in results} == {1}
+
+
+async def test_many_clients_on_one_owner_lose_nothing(b: Service) -> None:
+    posts = [{"owner": "a", "stats": {"xp": 1, "shots": i}} for i in range(60)]
+    answers = await asyncio.gather(*(b.call("POST", POSTS, post) for post in posts))
+    sums = sorted(answer.body["results"][0]["stats"]["xp"] for answer in answers)
+    assert sums == list(range(1, 61))
+    assert await stats(b, "a") == {"xp": 60, "shots": sum(range(60))}
