@@ -75,12 +75,17 @@ async def positions(context: Context, call: Call) -> OwnerPositions:
     owner = call.path["owner"]
     board = context.catalog.known(call.path["board"]) or await context.catalog.find(call.path["board"])
     indexes: Sequence[int] = board.sorted_indexes
+    locator = context.locators.of(board)
     if query.columns:
-        board, indexes = await _columns(context, board, query.columns)
+        named = locator.named(query.columns)
+        if named is None:
+            found = [await find_column(context, board.id, name) for name in query.columns]
+            board, named = found[-1][0], [index for _, index in found]
+            locator = context.locators.of(board)
+        indexes = named
     read = await context.reads.read(board, owner)
     if read.entry is None:
         raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
-    locator = context.locators.of(board)
     cells, totals, mode = read.entry.cells, read.totals, query.rank
     answers: list[Position] = []
     for index in indexes:
@@ -110,14 +115,6 @@ async def _positions(
     return OwnerPositions(
         read.entry.owner, [by_index.get(index) or NoPosition(column=columns[index].name) for index in indexes]
     )
-
-
-async def _columns(context: Context, board: Board, names: Sequence[str]) -> tuple[Board, list[int]]:
-    indexes = [board.column_index.get(name, -1) for name in names]
-    if all(index >= 0 and board.spec.columns[index].sorted for index in indexes):
-        return board, indexes
-    found = [await find_column(context, board.id, name) for name in names]
-    return found[-1][0], [index for _, index in found]
 
 
 def _wanted(entry: Entry, indexes: Sequence[int]) -> list[Wanted]:

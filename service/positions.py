@@ -25,6 +25,7 @@ from .answers import Position
 from .queries import RankMode
 from .values import format_us, number
 
+NAMED_MAX = 256  # lists of columns whose positions are kept, a board
 COUNT_SLACK = 2  # near the top as many times `exact_top` rows are counted before the curve is believed after all
 
 
@@ -91,6 +92,19 @@ class Locator:
             )
             for index, ranking in self.entries.rankings.items()
         }
+        self._named: dict[tuple[str, ...], list[int]] = {}
+
+    def named(self, names: tuple[str, ...]) -> list[int] | None:
+        """The positions of ranked columns, None where one is not known or not ranked."""
+        found = self._named.get(names)
+        if found is None:
+            by_name = {column.name: index for index, column in self._columns.items()}
+            if any(name not in by_name for name in names):
+                return None
+            found = [by_name[name] for name in names]
+            if len(self._named) < NAMED_MAX:
+                self._named[names] = found
+        return found
 
     def read_off(self, column_index: int, cell: str, mode: RankMode, totals: dict[int, int]) -> Position | None:
         """The position that the curve gives an owner's cell, None where the general way (`locate`) is needed.
