@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import aiosqlite
 import msgspec
+import structlog
 
 from querybuilder import SQLITE, Built
 
@@ -23,6 +24,7 @@ from .lock import FileLock
 from .store import Program, Rows
 
 T = TypeVar("T")
+log = structlog.get_logger(__name__)
 
 VERSION_MIN = (3, 37, 0)  # STRICT tables, RETURNING, UPDATE … FROM
 _decode_rows: Callable[[str], Any] = msgspec.json.Decoder(list[list[Any]]).decode
@@ -93,11 +95,12 @@ class SqliteStore:
         # Last in, first out: a thread that has just run has its pages and statements at hand.
         self._light: asyncio.Queue[_Connection] = asyncio.LifoQueue()
         self._heavy: asyncio.Queue[_Connection] = asyncio.LifoQueue()
-        self._readers: list[_Connection] = []
+        self._connections: list[_Connection] = []  # the writer's first
+        self._closed = False
         self._waiting = 0
         self._writes = 0
         self._idle_checkpoint: asyncio.TimerHandle | None = None
-        self._checkpoints: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def open(cls, path: Path, limits: SqliteLimits) -> SqliteStore:
@@ -105,37 +108,38 @@ class SqliteStore:
 
         Raises:
             StoreLocked: another process owns the file.
-            StoreUnsupported: the SQLite library is too old, or the file is not a database.
+            StoreUnsupported: the SQLite library is too old, or the file can't be opened or is not a database.
         """
         if sqlite3.sqlite_version_info < VERSION_MIN:
             raise StoreUnsupported(f"SQLite {sqlite3.sqlite_version} is older than {'.'.join(map(str, VERSION_MIN))}")
-        path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path)
-        lock.acquire()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except OSError as error:
+            raise StoreUnsupported(f"{path}: {error}") from error
         store = cls(path, limits, lock)
         try:
             await store._connect()
-        except sqlite3.Error as error:
+        except BaseException as error:
             await store.close()
-            raise StoreUnsupported(f"{path}: {error}") from error
+            if isinstance(error, sqlite3.Error):
+                raise StoreUnsupported(f"{path}: {error}") from error
+            raise
         return store
 
     async def _connect(self) -> None:
         uri = self._path.absolute().as_uri()
-        self._writer = await self._open_connection(uri)
-        await self._writer.run(self._prepare_writer)
+        self._writer = await self._open_connection(uri, self._prepare_writer)
         for queue, connections in (
             (self._light, self._limits.reader_connections),
             (self._heavy, self._limits.heavy_reader_connections),
         ):
             for _ in range(connections):
                 # mode=ro: an ordinary reader that closes last would checkpoint beside the writer.
-                reader = await self._open_connection(uri + "?mode=ro")
-                await reader.run(self._prepare_reader)
-                self._readers.append(reader)
-                queue.put_nowait(reader)
+                queue.put_nowait(await self._open_connection(uri + "?mode=ro", self._prepare_reader))
 
-    async def _open_connection(self, uri: str) -> _Connection:
+    async def _open_connection(self, uri: str, prepare: Callable[[sqlite3.Connection], None]) -> _Connection:
         def connect() -> sqlite3.Connection:
             return sqlite3.connect(
                 uri, uri=True, isolation_level=None, cached_statements=self._limits.statement_cache
@@ -143,11 +147,15 @@ class SqliteStore:
 
         connection = _Connection(connect, iter_chunk_size=1)
         await connection
+        self._connections.append(connection)  # first, so that one that fails to prepare is closed too
+        await connection.run(prepare)
         return connection
 
     def _prepare_writer(self, connection: sqlite3.Connection) -> None:
+        [mode] = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        if mode != "wal":  # SQLite answers the mode it stays in, where the file system or another opener forbids WAL
+            raise StoreUnsupported(f"{self._path}: the journal stays in mode {mode!r}, WAL is needed")
         for pragma in (
-            "PRAGMA journal_mode=WAL",
             "PRAGMA synchronous=FULL",
             f"PRAGMA wal_autocheckpoint={self._limits.checkpoint_pages}",
             f"PRAGMA cache_size={-1024 * self._limits.sqlite_cache_mib}",
@@ -182,15 +190,34 @@ class SqliteStore:
             connection = await queue.get()
         finally:
             self._waiting -= 1
+        idle = True
         try:
+            self._check_open()
             return await connection.run(work)
         except sqlite3.Error as error:
             raise _translated(error) from error
+        except asyncio.CancelledError:
+            idle = False  # its thread still runs what nobody waits for: the next reader would stand behind it
+            self._in_background(self._give_back(connection, queue))
+            raise
+        finally:
+            if idle:
+                queue.put_nowait(connection)
+
+    async def _give_back(self, connection: _Connection, queue: asyncio.Queue[_Connection]) -> None:
+        try:
+            await connection.run(lambda _: None)  # a thread runs in order: this ends when it is idle
         finally:
             queue.put_nowait(connection)
 
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """See `Store.write`. Writers never meet: transactions run one after the other on the writer's thread."""
+        self._check_open()
         self._writes += 1
         try:
             return await self._writer.run(lambda raw: _in_transaction(raw, "BEGIN IMMEDIATE", program))
@@ -200,29 +227,40 @@ class SqliteStore:
             self._writes -= 1
             self._checkpoint_when_idle()
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreBusy("the store is closed")
+
     def _checkpoint_when_idle(self) -> None:
         # Checkpoints between bursts keep the automatic one, which a post would wait for, rare.
         if self._idle_checkpoint is not None:
             self._idle_checkpoint.cancel()
+        if self._closed:
+            return  # the last connection to close checkpoints
         loop = asyncio.get_running_loop()
         self._idle_checkpoint = loop.call_later(self._limits.checkpoint_idle_s, self._start_checkpoint)
 
     def _start_checkpoint(self) -> None:
         if self._writes == 0:
-            task = asyncio.create_task(self._checkpoint(), name="checkpoint")
-            self._checkpoints.add(task)
-            task.add_done_callback(self._checkpoints.discard)
+            self._in_background(self._checkpoint())
 
     async def _checkpoint(self) -> None:
-        await self._writer.run(lambda raw: raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall())
+        try:
+            await self._writer.run(lambda raw: raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall())
+        except sqlite3.Error as error:
+            log.warning("checkpoint_failed", detail=str(error))  # nothing is lost: the log only stays longer
 
     async def close(self) -> None:
-        """See `Store.close`."""
+        """See `Store.close`. What runs or waits for the writer finishes; what waits for a reader is refused."""
+        self._closed = True
         if self._idle_checkpoint is not None:
             self._idle_checkpoint.cancel()
-        for connection in (*self._readers, *([self._writer] if hasattr(self, "_writer") else [])):
-            await connection.close()
-        self._lock.release()
+        await asyncio.gather(*self._background)
+        try:
+            for connection in reversed(self._connections):
+                await connection.close()
+        finally:
+            self._lock.release()
 
 
 def _translated(error: sqlite3.Error) -> Exception:
