@@ -127,7 +127,7 @@ _OPERATORS = [
     Route(
         method="PUT", path=_BOARD, handler=boards.put_board, role=Role.OPS, view="put_board",
         summary="Create or confirm a leaderboard", tag="Leaderboards", body=PutBoard, response=BoardAnswer,
-        statuses=(200, 201), problems=("spec_conflict", "bad_spec", "unsupported", "catalog_full"),
+        statuses=(200, 201), problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported", "catalog_full"),
         description="New columns and another predictor are taken over; what would reinterpret stored values is 409.",
     ),
     Route(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec import UNSET, Raw
 
 from predictor import Curve
-from storage.entries import Entries
+from storage.entries import Entries, live_epochs
 from storage.errors import SpecInvalid, UnknownOwner
 from storage.leaderboards import ALL_ENTRIES, change_board, count_entries, create_board, delete_board, list_boards, reset_board
 from storage.records import INT64_MAX, Best, Board, BoardSpec, ColumnSpec, Kind, Merge, Method, PredictorSpec, Ties
@@ -176,8 +176,10 @@ async def erase_owner(context: Context, call: Call) -> Reply:
 
 def _erase_all(boards: list[Entries], owner: str) -> Program[list[int]]:
     erased = []
+    alive = yield from live_epochs(boards[0].dialect, [entries.board.key for entries in boards])
     for entries in boards:
-        if (yield from entries.erase(owner)):
+        # A board may have been deleted since the catalog was read: there is nothing left to erase then.
+        if entries.board.key in alive and (yield from entries.erase(owner)):
             erased.append(entries.board.key)
     return erased
 

@@ -69,7 +69,7 @@ class Caller:
         sent = {**self.headers, **(headers or {})}
         if body is not None:
             sent.setdefault("Content-Type", "application/json")
-        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        data = body if isinstance(body, bytes | None) else json.dumps(body, default=str).encode()
         url = URL(self.base + path, encoded=True)
         async with self._session.request(method, url, data=data, headers=sent) as response:
             content = await response.read()

@@ -1,0 +1,244 @@
+"""The catalog of a real service: boards are created, confirmed, widened, emptied, deleted, and owners erased."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.service.real_service import RARELY, Service
+
+B = "/v1/leaderboards/b"
+XP: dict[str, Any] = {"name": "xp", "sorted": True, "merge": "sum"}
+LAP: dict[str, Any] = {"name": "lap", "sorted": True, "merge": "min", "best": "low", "scale": 3, "min": 0, "max": 86400}
+TAG: dict[str, Any] = {"name": "tag", "sorted": False, "merge": "last", "type": "text"}
+
+
+async def put(service: Service, *columns: dict[str, Any], **spec: Any) -> tuple[int, Any]:
+    """Status and body of a PUT of board `b`."""
+    answer = await service.call("PUT", B, {"columns": list(columns), **spec})
+    return answer.status, answer.body
+
+
+async def test_a_board_is_created_with_every_default_said_and_confirmed_by_the_same_spec(service: Service) -> None:
+    status, body = await put(service, XP, LAP, TAG)
+    assert status == 201
+    xp, lap, tag = body["columns"]
+    assert xp == {**XP, "best": "high", "scale": 0, "min": -(10**15), "max": 10**15, "type": "number"}
+    assert lap == {**LAP, "type": "number"}
+    assert tag == {**TAG, "best": "high", "scale": 0, "min": None, "max": None}
+    assert (body["id"], body["ties"], body["table"], body["entries"]) == ("b", "shared", "own", 0)
+    assert body["predictor"] == {"samples": 1000, "exact_top": 500, "refresh_seconds": 60, "method": "auto"}
+    assert body["curves"] == {"xp": None, "lap": None}
+    assert await put(service, XP, LAP, TAG) == (200, body)
+    assert (await service.get(B)) == body
+    spelled = {name: body[name] for name in ("ties", "table", "predictor")}
+    columns = [{k: v for k, v in column.items() if v is not None} for column in body["columns"]]
+    assert await put(service, *columns, **spelled) == (200, body)
+    await service.restart()
+    assert await service.get(B) == body
+
+
+async def test_defaults_shrink_to_what_fits_64_bits(service: Service) -> None:
+    _, body = await put(service, {**XP, "scale": 3}, {**XP, "name": "fine", "scale": 9})
+    plain, fine = body["columns"]
+    assert (plain["min"], plain["max"]) == (-(10**15), 10**15)
+    assert str(fine["max"]) == "9223372036.854775807"
+
+
+async def test_a_column_added_to_a_live_board_is_empty_and_then_ranks(service: Service) -> None:
+    await service.board("b", XP)
+    await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(5)))
+    await service.refresh("b", "xp")
+    status, body = await put(service, LAP, XP, TAG, predictor=RARELY)
+    assert (status, [column["name"] for column in body["columns"]]) == (200, ["xp", "lap", "tag"])
+    assert (body["entries"], body["curves"]["xp"]["total"], body["curves"]["lap"]) == (5, 5, None)
+    assert (await service.get(f"{B}/entries/p1"))["stats"] == {"xp": 1, "lap": None, "tag": None}
+    assert (await service.get(f"{B}/rankings/lap"))["entries"] == []
+    await service.post("b", {"owner": "p1", "stats": {"lap": 60, "tag": "x"}}, {"owner": "new", "stats": {"lap": 50}})
+    rows = (await service.get(f"{B}/rankings/lap"))["entries"]
+    assert [(row["owner"], row["rank"]) for row in rows] == [("new", 1), ("p1", 2)]
+    (lap,) = (await service.get(f"{B}/entries/p1/positions?columns=lap"))["positions"]
+    assert (lap["rank"], lap["total"]) == (2, 2)
+    assert (await service.get(B))["entries"] == 6
+
+
+async def test_a_column_may_be_added_while_others_read_and_post(service: Service) -> None:
+    await service.board("b", XP)
+    await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(5)))
+    columns = [XP]
+    for index in range(6):
+        columns.append({**XP, "name": f"c{index}"})
+        paths = [f"{B}/entries/p1/positions", f"{B}/entries/p1", f"{B}/rankings/xp"] * 6
+        calls = [service.call("GET", path) for path in paths]
+        calls += [service.call("POST", f"{B}/posts", {"owner": "p1", "stats": {"xp": 1}}) for _ in range(4)]
+        puts = service.call("PUT", B, {"columns": list(columns), "predictor": RARELY})
+        answers = await asyncio.gather(*calls[:10], puts, *calls[10:])
+        assert {answer.status for answer in answers} == {200}
+    assert (await service.get(f"{B}/entries/p1"))["stats"] == {"xp": 25, **{f"c{index}": None for index in range(6)}}
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [{**XP, "merge": "max"}, LAP],
+        [{**XP, "best": "low"}, LAP],
+        [{**XP, "sorted": False}, LAP],
+        [XP, {**LAP, "scale": 2}],
+        [XP, {**LAP, "max": 86401}],
+        [XP, {**LAP, "min": -1}],
+        [XP],
+    ],
+)
+async def test_what_would_reinterpret_stored_values_is_a_conflict(service: Service, columns: list[Any]) -> None:
+    _, before = await put(service, XP, LAP, predictor=RARELY)
+    status, body = await put(service, *columns, {**XP, "name": "new"}, predictor=RARELY)
+    assert (status, body["code"]) == (409, "spec_conflict")
+    assert await service.get(B) == before
+
+
+async def test_ties_cannot_change_and_the_predictor_can(service: Service) -> None:
+    await put(service, XP, predictor=RARELY)
+    assert (await put(service, XP, ties="earliest"))[0] == 409
+    status, body = await put(service, XP, predictor={**RARELY, "samples": 7, "exact_top": 3})
+    assert (status, body["predictor"]["samples"], body["predictor"]["exact_top"]) == (200, 7, 3)
+    await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(100)))
+    await service.refresh("b", "xp")
+    assert (await service.get(B))["curves"]["xp"]["knots"] <= 7
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "code"),
+    [
+        ({"table": "shared"}, 422, "unsupported"),
+        ({"predictor": {"method": "scan"}}, 422, "unsupported"),
+        ({"columns": [XP, XP]}, 422, "bad_spec"),
+        ({"columns": [{**XP, "min": 5, "max": 5}]}, 422, "bad_spec"),
+        ({"columns": [{**XP, "min": "1.5"}]}, 422, "bad_value"),
+        ({"columns": [{**XP, "max": 2**63}]}, 422, "value_out_of_range"),
+        ({"columns": [{**TAG, "sorted": True}]}, 422, "bad_spec"),
+        ({"columns": [{**TAG, "merge": "sum"}]}, 422, "bad_spec"),
+        ({"columns": [{**XP, "scale": 10}]}, 400, "bad_request"),
+        ({"columns": [{**XP, "name": "Xp"}]}, 400, "bad_request"),
+        ({"columns": [{**XP, "merge": "avg"}]}, 400, "bad_request"),
+        ({"columns": [{**XP, "colour": 1}]}, 400, "unknown_field"),
+        ({"columns": []}, 400, "bad_request"),
+        ({"ties": "none"}, 400, "bad_request"),
+        ({"predictor": {"samples": 1}}, 400, "bad_request"),
+        ({"entries": 5}, 400, "unknown_field"),
+    ],
+)
+async def test_a_spec_that_does_not_hold_together_creates_nothing(
+    service: Service, spec: dict[str, Any], status: int, code: str
+) -> None:
+    assert await service.refused("PUT", B, {"columns": [XP], **spec}) == (status, code)
+    assert await service.refused("GET", B) == (404, "unknown_board")
+
+
+async def test_an_id_that_is_none_is_refused_everywhere(service: Service) -> None:
+    for board in ("-b", "b%20c", "b%27--", "%C3%A9", "x" * 129):
+        for method in ("PUT", "GET", "DELETE"):
+            body = {"columns": [XP]} if method == "PUT" else None
+            assert await service.refused(method, f"/v1/leaderboards/{board}", body) == (400, "bad_request")
+    await service.must("PUT", f"/v1/leaderboards/{'x' * 128}", {"columns": [XP]})
+
+
+async def test_boards_are_listed_by_id_with_prefix_limit_and_cursor(service: Service) -> None:
+    ids = ["B", "a", "a.1", "a.2", "a:x", "b", "b-1"]
+    for board in reversed(ids):
+        await service.board(board, XP)
+    await service.post("a.1", {"owner": "x", "stats": {"xp": 1}})
+
+    async def listed(query: str) -> list[str]:
+        found, path = [], f"/v1/leaderboards?limit=2{query}"
+        while path:
+            page = await service.get(path)
+            assert all(board["entries"] == (board["id"] == "a.1") for board in page["leaderboards"])
+            found += [board["id"] for board in page["leaderboards"]]
+            path = f"/v1/leaderboards?limit=2{query}&cursor={page['next']}" if page["next"] else ""
+        return found
+
+    assert await listed("") == sorted(ids)
+    assert await listed("&prefix=a") == ["a", "a.1", "a.2", "a:x"]
+    assert await listed("&prefix=a.") == ["a.1", "a.2"]
+    assert await listed("&prefix=zz") == []
+    cursor = (await service.get("/v1/leaderboards?limit=2&prefix=a"))["next"]
+    assert await service.refused("GET", f"/v1/leaderboards?cursor={cursor}") == (400, "bad_cursor")
+    assert await service.refused("GET", "/v1/leaderboards?limit=1001") == (400, "too_many_entries")
+
+
+async def test_a_deleted_board_is_gone_and_a_new_one_of_that_name_is_empty(service: Service) -> None:
+    await service.board("b", XP)
+    post = {"owner": "a", "stats": {"xp": 1}, "post_id": "id"}
+    await service.post("b", post)
+    await service.refresh("b", "xp")
+    cursor_path = f"{B}/rankings/xp?limit=1&from_rank=1"
+    await service.must("DELETE", B)
+    gone = (B, f"{B}/entries/a", f"{B}/entries/a/positions", cursor_path, f"{B}/rankings/xp/curve")
+    for path in gone:
+        assert await service.refused("GET", path) == (404, "unknown_board")
+    assert await service.refused("DELETE", B) == (404, "unknown_board")
+    assert await service.refused("POST", f"{B}/posts", post) == (404, "unknown_board")
+    await service.board("b", LAP, XP)
+    assert (await service.get(B))["entries"] == 0
+    assert await service.refused("GET", f"{B}/rankings/xp/curve") == (404, "no_curve")
+    assert (await service.post("b", post))[0]["status"] == "applied"
+
+
+async def test_a_reset_empties_a_board_and_keeps_its_spec(service: Service) -> None:
+    before = await service.board("b", XP)
+    post = {"owner": "a", "stats": {"xp": 1}, "post_id": "id"}
+    await service.post("b", post)
+    await service.refresh("b", "xp")
+    assert await service.must("POST", f"{B}/reset") == before
+    assert await service.refused("GET", f"{B}/entries/a") == (404, "unknown_owner")
+    assert await service.refused("GET", f"{B}/rankings/xp/curve") == (404, "no_curve")
+    assert (await service.get(f"{B}/rankings/xp"))["total"] == 0
+    (result,) = await service.post("b", post)
+    assert (result["status"], result["stats"]) == ("applied", {"xp": 1})
+    assert await service.refused("POST", "/v1/leaderboards/none/reset") == (404, "unknown_board")
+
+
+async def test_an_erased_owner_is_gone_from_totals_rankings_and_every_board(service: Service) -> None:
+    for board in ("b", "c", "d"):
+        await service.board(board, XP, LAP)
+        await service.post(board, {"owner": "a", "stats": {"xp": 1}}, {"owner": "z", "stats": {"xp": 2, "lap": 3}})
+    await service.must("DELETE", f"{B}/entries/z")
+    assert await service.refused("GET", f"{B}/entries/z") == (404, "unknown_owner")
+    assert await service.refused("DELETE", f"{B}/entries/z") == (404, "unknown_owner")
+    assert (await service.get(B))["entries"] == 1
+    assert [(await service.get(f"{B}/rankings/{name}"))["total"] for name in ("xp", "lap")] == [1, 0]
+    assert (await service.get("/v1/leaderboards/c/entries/z"))["owner"] == "z"
+    await service.must("DELETE", "/v1/owners/z")
+    await service.must("DELETE", "/v1/owners/z")
+    for board in ("c", "d"):
+        assert await service.refused("GET", f"/v1/leaderboards/{board}/entries/z") == (404, "unknown_owner")
+        (left,) = (await service.get(f"/v1/leaderboards/{board}/entries/a/positions?columns=xp"))["positions"]
+        assert (left["rank"], left["total"]) == (1, 1)
+    (result,) = await service.post("b", {"owner": "z", "stats": {"xp": 7}})
+    assert (result["status"], result["stats"]["xp"]) == ("applied", 7)
+
+
+async def test_an_owner_is_erased_everywhere_while_a_board_is_deleted(service: Service) -> None:
+    for index in range(12):
+        await service.board(f"b{index:02d}", XP)
+        await service.post(f"b{index:02d}", {"owner": "z", "stats": {"xp": 1}})
+    deletes = [service.call("DELETE", f"/v1/leaderboards/b{index:02d}") for index in range(0, 12, 2)]
+    erased, *deleted = await asyncio.gather(service.call("DELETE", "/v1/owners/z"), *deletes)
+    assert [erased.status, *(answer.status for answer in deleted)] == [204] * 7
+    for index in range(1, 12, 2):
+        assert await service.refused("GET", f"/v1/leaderboards/b{index:02d}/entries/z") == (404, "unknown_owner")
+
+
+async def test_a_board_is_deleted_and_reset_while_others_post_and_read_it(service: Service) -> None:
+    for act in (("DELETE", B), ("POST", f"{B}/reset")):
+        await service.board("b", XP)
+        await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(50)))
+        busy = [service.call("POST", f"{B}/posts", {"owner": f"p{i}", "stats": {"xp": 1}}) for i in range(20)]
+        reads = (f"{B}/entries/p1/positions", f"{B}/rankings/xp", f"{B}/rankings/xp/buckets", f"{B}/entries/p1", B)
+        busy += [service.call("GET", path) for path in reads * 3]
+        busy.append(service.call("POST", f"{B}/rankings/xp/refresh"))
+        busy.append(service.call("POST", f"{B}/entries/lookup", {"owners": ["p1"]}))
+        answers = await asyncio.gather(*busy[:18], service.call(*act), *busy[18:])
+        assert {answer.status for answer in answers} <= {200, 204, 404}
