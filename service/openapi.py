@@ -14,7 +14,7 @@ import msgspec
 
 from .answers import ALTERNATIVES, REF_TEMPLATE
 from .post_bodies import NDJSON_TYPE
-from .problems import CODES, JSON_TYPE, PROBLEM_TYPE, ProblemDocument
+from .problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_TYPE, ProblemDocument
 from .routes import Route
 from .values import BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX
 
@@ -164,12 +164,17 @@ def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
         responses[str(status)] = answer
     by_status: dict[int, list[str]] = {}
     for code in codes_of(route):
-        by_status.setdefault(CODES[code][0], []).append(code)
+        by_status.setdefault(status_of(route, code), []).append(code)
     for status, codes in sorted(by_status.items()):
         lines = "\n".join(f"* `{code}`: {CODES[code][1]}." for code in codes)
         content = {PROBLEM_TYPE: {"schema": refs[ProblemDocument]}}
         responses[str(status)] = {"description": lines, "headers": request_id, "content": content}
     return responses
+
+
+def status_of(route: Route, code: str) -> int:
+    """The HTTP status with which a route answers a code."""
+    return POST_STATUSES.get(code, CODES[code][0]) if route.raw_body else CODES[code][0]
 
 
 def codes_of(route: Route) -> list[str]:

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from jobs import errors as job_errors
-from jobs import errors as job_errors
 from storage import errors as storage_errors
 
 JSON_TYPE = "application/json"
@@ -87,12 +86,12 @@ STORAGE_CODES: dict[type[BaseException], str] = {
     job_errors.NoJobProcess: "no_job_process",
     job_errors.TooManyDemands: "store_busy",
     job_errors.MethodUnsupported: "unsupported",
-    job_errors.NoJobProcess: "no_job_process",
-    job_errors.TooManyDemands: "queue_full",
-    job_errors.MethodUnsupported: "unsupported",
     storage_errors.TooManyKeys: "catalog_full",
     TimeoutError: "timeout",
 }
+
+# Where a post is refused: the path was right then, and what is wrong stands in the body.
+POST_STATUSES = {"unknown_column": 422}
 
 TYPE_PREFIX = "urn:rankcurve:problem:"
 SHOWN_CHARS_MAX = 80
@@ -186,10 +185,9 @@ def problem_of(error: BaseException) -> Problem:
 
 
 def post_problem_of(error: BaseException) -> Problem:
-    """`problem_of`, for a post that was refused: an unknown column is then 422, not 404, for the path was right."""
+    """`problem_of`, for a post that was refused, with the status that its code has there."""
     problem = problem_of(error)
-    if problem.code == "unknown_column":
-        problem.status = 422
+    problem.status = POST_STATUSES.get(problem.code, problem.status)
     return problem
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.openapi import codes_of, document_bytes
-from service.problems import CODES
+from service.openapi import codes_of, document_bytes, status_of
 from tests.service.described import DOCUMENT, ROUTE_TABLE, faults_of
 from tests.service.real_service import Service
 
@@ -104,7 +103,7 @@ def test_problems_are_described_by_their_codes() -> None:
     for route in ROUTE_TABLE:
         responses = DOCUMENT["paths"][route.path][route.method.lower()]["responses"]
         for code in codes_of(route):
-            response = responses[str(CODES[code][0])]
+            response = responses[str(status_of(route, code))]
             assert f"`{code}`" in response["description"]
             assert set(response["content"]) == {"application/problem+json"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from jobs import errors as job_errors
 from service.problems import (
     CODES,
     STORAGE_CODES,
@@ -48,6 +49,8 @@ def test_every_code_that_the_store_can_answer_is_a_known_one() -> None:
         (storage_errors.StoreBusy(), "store_busy", 503),
         (storage_errors.WaitTooLong(), "timeout", 503),
         (storage_errors.PostRejected(), "post_rejected", 422),
+        (job_errors.NoJobProcess(), "no_job_process", 503),
+        (job_errors.TooManyDemands(), "store_busy", 503),
         (TimeoutError(), "timeout", 503),
         (ZeroDivisionError("inside"), "internal", 500),
     ],

@@ -1,0 +1,123 @@
+"""The figures of a real service: after known requests they are what was sent."""
+
+from __future__ import annotations
+
+import asyncio
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.service.real_service import Service
+
+B = "/v1/leaderboards/b"
+Figures = dict[tuple[str, ...], float]
+
+
+async def figures(service: Service) -> Figures:
+    """Every sample by its name and the values of its labels (sorted by label), without the buckets of histograms."""
+    text = (await service.call("GET", "/metrics")).body.decode()
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if not sample.name.endswith("_bucket")
+    }
+
+
+def gained(before: Figures, after: Figures, prefix: str) -> dict[tuple[str, ...], float]:
+    """By how much the samples of a name grew, those that did not left out."""
+    grown = {key: value - before.get(key, 0) for key, value in after.items() if key[0] == prefix}
+    return {key[1:]: value for key, value in grown.items() if value}
+
+
+async def test_posts_are_counted_by_outcome_whether_they_come_alone_or_together(service: Service) -> None:
+    await service.board("b", {"name": "xp", "merge": "max"})
+    before = await figures(service)
+    post = {"owner": "a", "stats": {"xp": 5}, "post_id": "id"}
+    worse, wrong = {"owner": "a", "stats": {"xp": 4}}, {"owner": "a", "stats": {"none": 1}}
+    taken = {"owner": "b", "stats": {"xp": 5}, "post_id": "id"}
+    await service.post("b", post, post, worse, worse, wrong, taken)
+    await service.must("POST", f"{B}/posts", post)
+    await service.refused("POST", f"{B}/posts", wrong)
+    await service.refused("POST", f"{B}/posts", taken)
+    await service.refused("POST", f"{B}/posts", b"{")
+    await service.must("POST", "/v1/posts", {"posts": [{**worse, "boards": ["b"]}, {**wrong, "boards": ["b", "no"]}]})
+    await service.refused("POST", "/v1/posts", {**wrong, "boards": ["b"]})
+    after = await figures(service)
+    assert gained(before, after, "rankcurve_posts_total") == {
+        ("applied",): 1, ("duplicate",): 2, ("unchanged",): 3, ("rejected",): 6,
+    }  # fmt: skip
+    assert gained(before, after, "rankcurve_write_rows_total") == {(): 1}
+    assert gained(before, after, "rankcurve_write_batch_posts_sum") == {(): 8}
+    assert gained(before, after, "rankcurve_write_batch_posts_count") == {(): 4}
+    assert gained(before, after, "rankcurve_write_seconds_count") == {(): 4}
+    assert after["rankcurve_write_queue_posts",] == 0
+    assert after["rankcurve_write_conflicts_total",] == 0
+
+
+async def test_posts_at_the_same_time_share_transactions(service: Service) -> None:
+    await service.board("b", {"name": "xp", "merge": "sum"})
+    before = await figures(service)
+    posts = [{"owner": f"p{i}", "stats": {"xp": 1}} for i in range(64)]
+    await asyncio.gather(*(service.must("POST", f"{B}/posts", post) for post in posts))
+    after = await figures(service)
+    assert gained(before, after, "rankcurve_posts_total") == {("applied",): 64}
+    assert gained(before, after, "rankcurve_write_batch_posts_sum") == {(): 64}
+    assert gained(before, after, "rankcurve_write_batch_posts_count")[()] < 64
+
+
+async def test_reads_are_counted_by_view_and_method(service: Service) -> None:
+    await service.board("b", {"name": "xp"}, {"name": "kills"}, predictor={"samples": 5, "exact_top": 5})
+    await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i, "kills": i}} for i in range(100)))
+    await service.refresh("b", "xp")
+    before = await figures(service)
+    await service.get(f"{B}/entries/p99/positions")
+    await service.get(f"{B}/entries/p50/positions?columns=xp")
+    await service.get(f"{B}/entries/p50/positions?columns=xp&rank=exact")
+    await service.get(f"{B}/entries/p0/positions?columns=xp")
+    await service.get(f"{B}/entries/p50")
+    await service.get(f"{B}/rankings/xp?limit=7")
+    await service.get(f"{B}/rankings/kills/positions?values=1,2,3")
+    await service.get(f"{B}/entries/p50/around?column=kills")
+    await service.must("POST", f"{B}/entries/lookup", {"owners": ["p1", "p2"], "column": "kills"})
+    assert gained(before, await figures(service), "rankcurve_reads_total") == {
+        ("count", "positions"): 3, ("curve", "positions"): 1, ("knot", "positions"): 1, ("row", "entry"): 1,
+        ("count", "page"): 7, ("count", "value_positions"): 3, ("count", "around"): 1, ("count", "lookup"): 2,
+    }  # fmt: skip
+
+
+async def test_curves_and_refreshes_are_watched(service: Service) -> None:
+    await service.board("b", {"name": "xp"}, {"name": "kills"}, predictor={"samples": 5})
+    empty = await figures(service)
+    assert (empty["rankcurve_curve_knots_count",], empty["rankcurve_curve_age_seconds_max",]) == (0, 0)
+    await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i, "kills": i}} for i in range(100)))
+    await service.refresh("b", "xp", "kills", "xp")
+    after = await figures(service)
+    assert after["rankcurve_refresh_seconds_count",] == 3
+    assert 0 < after["rankcurve_refresh_seconds_sum",] < 30
+    assert (after["rankcurve_curve_knots_count",], after["rankcurve_curve_age_seconds_count",]) == (2, 2)
+    assert 4 <= after["rankcurve_curve_knots_sum",] <= 10
+    assert 0 < after["rankcurve_curve_age_seconds_max",] < 30
+    assert after["rankcurve_refresh_failures_total",] == 0
+    await service.must("DELETE", B)
+    assert (await figures(service))["rankcurve_curve_knots_count",] == 0
+
+
+async def test_requests_are_counted_by_route_and_status(service: Service) -> None:
+    await service.board("b", {"name": "xp"})
+    before = await figures(service)
+    for path in (B, B, "/v1/leaderboards/none", "/nothing", f"{B}/entries/a/positions", f"{B}/rankings/xp"):
+        await service.call("GET", path)
+    counted = gained(before, await figures(service), "rankcurve_requests_total")
+    assert counted.pop(("metrics", "200")) == 1
+    assert counted == {
+        ("board", "200"): 2, ("board", "404"): 1, ("none", "404"): 1, ("positions", "404"): 1, ("page", "200"): 1,
+    }  # fmt: skip
+
+
+async def test_no_board_and_no_owner_is_ever_a_label(service: Service) -> None:
+    await service.board("the-board", {"name": "the_column"})
+    await service.post("the-board", {"owner": "the-owner", "stats": {"the_column": 1}})
+    await service.get("/v1/leaderboards/the-board/entries/the-owner/positions")
+    text = (await service.call("GET", "/metrics")).body.decode()
+    assert "the-" not in text
+    assert "the_column" not in text
