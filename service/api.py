@@ -160,4 +160,5 @@ _OPERATORS = [
     ),
 ]  # fmt: skip
 
-ROUTES = [*_READS, *_POSTS, *_OPERATORS]
+_HOTTEST = [_READS[0], *_POSTS]
+ROUTES = [*_HOTTEST, *_READS[1:], *_OPERATORS]

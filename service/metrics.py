@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
@@ -42,16 +42,9 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series a metric, and nobody reads them
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._posts = self._by_outcome()
         self.write_seconds = Histogram(
             "rankcurve_write_seconds",
             "Time of a write transaction, from its read to its commit",
-            buckets=_WRITE_BUCKETS_S,
-            registry=self.registry,
-        )
-        self.post_seconds = Histogram(
-            "rankcurve_post_seconds",
-            "Time from a post's arrival to its durable outcome",
             buckets=_WRITE_BUCKETS_S,
             registry=self.registry,
         )
@@ -62,12 +55,11 @@ class Metrics:
             registry=self.registry,
         )
         self._rows = Counter("rankcurve_write_rows", "Rows that writes inserted or changed", registry=self.registry)
-        self._queue = Gauge("rankcurve_write_queue_posts", "Posts waiting to be written", registry=self.registry)
         self._races = Counter(
             "rankcurve_write_conflicts", "Conditional writes that found another version", registry=self.registry
         )
-        self._reads = _ReadCollector()
-        self.registry.register(self._reads)
+        self._counts = _LoopCollector()
+        self.registry.register(self._counts)
         self.refresh_seconds = Histogram(
             "rankcurve_refresh_seconds",
             "Time to refresh the curve of a column",
@@ -86,13 +78,9 @@ class Metrics:
             "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
         )
 
-    def _by_outcome(self) -> dict[str, Counter]:
-        posts = Counter("rankcurve_posts", "Posts by outcome", ["outcome"], registry=self.registry)
-        return {outcome: posts.labels(outcome) for outcome in OUTCOMES}
-
     def posts_settled(self, outcome: str, count: int = 1) -> None:
         """`count` posts ended as `outcome`, one of OUTCOMES."""
-        self._posts[outcome].inc(count)
+        self._counts.posts[outcome] += count
 
     def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
         """A transaction was committed."""
@@ -106,11 +94,11 @@ class Metrics:
 
     def queue_depth(self, posts: int) -> None:
         """Posts waiting, after a change."""
-        self._queue.set(posts)
+        self._counts.queue_posts = posts
 
     def read(self, view: str, method: str, count: int = 1) -> None:
         """`count` ranks or rows were answered for a view (names of the code, never of a caller)."""
-        counts = self._reads.counts
+        counts = self._counts.reads
         counts[view, method] = counts.get((view, method), 0) + count
 
     def refreshed(self, seconds: float) -> None:
@@ -144,19 +132,26 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-class _ReadCollector(Collector):
-    """Answers by view and method, counted on the event loop alone and therefore without the library's locks."""
+class _LoopCollector(Collector):
+    """What every request counts: on the event loop alone, and therefore without the library's locks."""
 
     def __init__(self) -> None:
-        self.counts: dict[tuple[str, str], int] = {}
+        self.posts = dict.fromkeys(OUTCOMES, 0)
+        self.reads: dict[tuple[str, str], int] = {}
+        self.queue_posts = 0
 
     def collect(self) -> Iterator[Metric]:
+        posts = CounterMetricFamily("rankcurve_posts", "Posts by outcome", labels=["outcome"])
+        for outcome, count in self.posts.items():
+            posts.add_metric([outcome], count)
+        yield posts
         reads = CounterMetricFamily(
             "rankcurve_reads", "Answers by view and by how the rank was found", labels=["view", "method"]
         )
-        for (view, method), count in self.counts.items():
+        for (view, method), count in self.reads.items():
             reads.add_metric([view, method], count)
         yield reads
+        yield GaugeMetricFamily("rankcurve_write_queue_posts", "Posts waiting to be written", value=self.queue_posts)
 
 
 class _RouteFigures:

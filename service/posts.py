@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from time import perf_counter
 
 import msgspec
 from msgspec import Raw
@@ -50,12 +49,10 @@ def _parse(context: Context, call: Call, *, multi_board: bool) -> tuple[list[Pos
 
 
 async def _settle(context: Context, posts: list[PostIn], *, single: bool, only_board: str | None) -> PostResults:
-    started = perf_counter()
     resolved = [await _resolved(context, post, only_board) for post in posts]
     accepted = [post for post in resolved if isinstance(post, Post)]
     outcomes = iter(await context.writer.submit(accepted)) if accepted else iter(())
     results = []
-    counts = dict.fromkeys(Status, 0)
     for post, found in zip(posts, resolved, strict=True):
         try:
             if isinstance(found, Post):
@@ -65,12 +62,8 @@ async def _settle(context: Context, posts: list[PostIn], *, single: bool, only_b
         except Problem:  # a single post answers its problem itself
             context.metrics.posts_settled(Status.REJECTED.value)
             raise
-        counts[status] += 1
+        context.metrics.posts_settled(status.value)
         results.append(result)
-    for status, count in counts.items():
-        if count:
-            context.metrics.posts_settled(status.value, count)
-    context.metrics.post_seconds.observe(perf_counter() - started)
     return PostResults(results)
 
 

@@ -63,9 +63,10 @@ class EntryReads:
         try:
             while self._asked:
                 batch = [self._asked.popleft() for _ in range(min(len(self._asked), self._batch_max))]
+                # By what was asked about, not by key: before and after a column was added an entry has other cells.
                 by_board: dict[int, list[_Asked]] = {}
                 for asked in batch:
-                    by_board.setdefault(asked.board.key, []).append(asked)
+                    by_board.setdefault(id(asked.board), []).append(asked)
                 for same_board in by_board.values():
                     await self._answer(same_board)
         finally:

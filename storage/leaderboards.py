@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import msgspec
 
-from querybuilder import INTEGER, TEXT, Query, Dialect, add_column, asc, col, create_index, create_table, delete, desc, drop_table
+from querybuilder import INTEGER, TEXT, Query, Dialect, add_column, asc, col, count, create_index, create_table, delete, desc, drop_table
 from querybuilder import Kind as SqlKind
 from querybuilder import insert, param, plus, select, update
 
@@ -73,12 +75,16 @@ def _create_entries(board_key: int, spec: BoardSpec) -> list[Query]:
 
 
 def create_board(dialect: Dialect, *, board_id: str, spec: BoardSpec, now_us: int, boards_max: int) -> Program[Board]:
-    """Add a board, its table and its indexes in one transaction."""
+    """Add a board, its table and its indexes in one transaction; one that exists is answered as it is.
+
+    Raises:
+        TooManyBoards: the store holds `boards_max` already.
+    """
     rows = yield select(*_COLUMNS).from_(BOARDS).where(col("id").eq(param("id"))).build(dialect, id=board_id)
     if rows:
         return _board(rows[0])
-    counted = yield select(col("board_key")).from_(BOARDS).order_by(asc(col("board_key"))).limit(boards_max).build(dialect)
-    if len(counted) >= boards_max:
+    [[boards]] = yield select(count()).from_(BOARDS).build(dialect)
+    if boards >= boards_max:
         raise TooManyBoards(f"this store holds {boards_max} leaderboards, as many as catalog_boards_max allows")
     board_key = yield from next_in(dialect, "board_key")
     yield (
@@ -198,11 +204,22 @@ class Catalog:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._by_id: dict[str, Board] = {}
+        self._reads_under_way = 0
+        self._written_meanwhile: set[str] = set()  # their reads under way may answer what was before the write
 
     async def load(self, *, boards_max: int) -> None:
         """Read every board."""
-        boards = await self._store.read(lambda: list_boards(self._store.dialect, prefix="", after="", limit=boards_max))
-        self._by_id = {board.id: known if (known := self._by_id.get(board.id)) == board else board for board in boards}
+        with self._reading():
+            boards = await self._store.read(
+                lambda: list_boards(self._store.dialect, prefix="", after="", limit=boards_max)
+            )
+            before, self._by_id = self._by_id, {}
+            for board in boards:
+                if board.id not in self._written_meanwhile:
+                    known = before.get(board.id)
+                    self._by_id[board.id] = known if known == board else board
+            for board_id in self._written_meanwhile & before.keys():
+                self._by_id[board_id] = before[board_id]
 
     def known(self, board_id: str) -> Board | None:
         """The board as this process last saw it."""
@@ -227,20 +244,40 @@ class Catalog:
         Raises:
             UnknownBoard: there is none.
         """
-        try:
-            board = await self._store.read(lambda: _existing(self._store.dialect, board_id))
-        except UnknownBoard:
-            self._by_id.pop(board_id, None)
-            raise
-        return self.put(board)
+        with self._reading():
+            try:
+                board = await self._store.read(lambda: _existing(self._store.dialect, board_id))
+            except UnknownBoard:
+                if board_id not in self._written_meanwhile:
+                    self._by_id.pop(board_id, None)
+                raise
+            return board if board_id in self._written_meanwhile else self._keep(board)
 
     def put(self, board: Board) -> Board:
-        """Take over a board as the store has it; one that has not changed stays the object it was, with what is kept for it."""
+        """Take over a board that this process has just written."""
+        if self._reads_under_way:
+            self._written_meanwhile.add(board.id)
+        return self._keep(board)
+
+    def drop(self, board_id: str) -> None:
+        """Forget a board that this process has just deleted."""
+        if self._reads_under_way:
+            self._written_meanwhile.add(board_id)
+        self._by_id.pop(board_id, None)
+
+    def _keep(self, board: Board) -> Board:
+        """The board as it is known from now on: one that has not changed stays the object it was, with what it carries."""
         known = self._by_id.get(board.id)
         if known is None or known != board:
             self._by_id[board.id] = known = board
         return known
 
-    def drop(self, board_id: str) -> None:
-        """Forget a board that this process has just deleted."""
-        self._by_id.pop(board_id, None)
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        self._reads_under_way += 1
+        try:
+            yield
+        finally:
+            self._reads_under_way -= 1
+            if not self._reads_under_way:
+                self._written_meanwhile.clear()
