@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
@@ -18,8 +21,12 @@ from storage.leaderboards import (
     reset_board,
 )
 from storage.records import Best, Board, BoardSpec, Merge, StatValue, Ties
+from storage.store import Program, Store
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment, counter, label, part, ranked, spec
+from tests.storage.meddling import MeddlingStore
+
+T = TypeVar("T")
 
 XP, LAP = ranked("xp"), ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=3, min_scaled=0)
 
@@ -209,3 +216,49 @@ async def test_the_catalog_re_reads_before_it_calls_a_board_unknown(deployment: 
     with pytest.raises(UnknownBoard):
         await elsewhere.reread("b")
     assert elsewhere.known("b") is None
+
+
+class SlowReads(MeddlingStore):
+    """A store whose answers are under way until they are let go."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.answered, self.go = asyncio.Event(), asyncio.Event()
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        """See `Store`."""
+        try:
+            return await super().read(program, heavy=heavy)
+        finally:
+            self.answered.set()
+            await self.go.wait()
+
+
+@pytest.mark.parametrize("write", ["reset", "delete", "create"])
+@pytest.mark.parametrize("everything", [False, True])
+async def test_an_answer_that_was_overtaken_by_a_write_is_not_kept(
+    deployment: Deployment, write: str, everything: bool
+) -> None:
+    still = await deployment.create("still", XP)
+    if write != "create":
+        await deployment.create("b", XP)
+    store = SlowReads(deployment.store)
+    catalog = Catalog(store)
+    reading = asyncio.create_task(catalog.load(boards_max=9) if everything else catalog.reread("b"))
+    await store.answered.wait()
+    if write == "reset":
+        catalog.put(await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b")))
+    elif write == "delete":
+        await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
+        catalog.drop("b")
+    else:
+        catalog.put(await deployment.create("b", XP))
+    store.go.set()
+    await asyncio.wait([reading])
+    assert (reading.exception() is not None) == (write == "create" and not everything)
+    expected = {"reset": 2, "delete": None, "create": 1}[write]
+    known = catalog.known("b")
+    assert (known.epoch if known is not None else None) == expected
+    assert catalog.known("still") == (still if everything else None)
+    await catalog.load(boards_max=9)
+    assert len(catalog.boards()) == (1 if write == "delete" else 2)
