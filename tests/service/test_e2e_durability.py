@@ -1,0 +1,183 @@
+"""What a service that ends, however it ends, has accepted: nothing of it is lost, and no retry counts twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientError
+
+from tests.service.real_service import Caller, Process, command_line
+
+BOARDS = ("a", "b", "c", "d", "e")
+CHAMPION = "champion"
+CLIENTS = 6
+KILLS = 4
+
+
+async def five_boards(caller: Caller) -> None:
+    """Boards that sum."""
+    for board in BOARDS:
+        await caller.board(board, {"name": "xp", "merge": "sum"}, {"name": "posts", "merge": "sum"})
+
+
+class Ledger:
+    """What clients were told: each post by its id, settled once it was answered."""
+
+    def __init__(self) -> None:
+        self.settled: list[dict[str, Any]] = []
+        self.statuses: Counter[str] = Counter()
+        self.answered = asyncio.Event()
+        self.stop = False
+
+    def sums(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """xp and number of posts by board and owner."""
+        sums: dict[tuple[str, str], tuple[int, int]] = {}
+        for post in self.settled:
+            for board in post["boards"]:
+                xp, posts = sums.get((board, post["owner"]), (0, 0))
+                sums[board, post["owner"]] = xp + post["stats"]["xp"], posts + 1
+        return sums
+
+
+async def client(process: Callable[[], Process], up: asyncio.Event, name: str, ledger: Ledger) -> None:
+    """Post until told to stop; every request again, to whichever process serves then, until it is answered."""
+    rng, number = random.Random(name), 0
+    while not ledger.stop:
+        number += 1
+        posts = [
+            {
+                "owner": rng.choice((CHAMPION, f"p{rng.randrange(9)}")),
+                "stats": {"xp": rng.randrange(1, 2**24), "posts": 1},
+                "post_id": f"{name}/{number}/{index}",
+                "boards": rng.choice((list(BOARDS), [rng.choice(BOARDS)])),
+            }
+            for index in range(rng.choice((1, 12)))
+        ]
+        results = await settled(process, up, {"posts": posts})
+        assert len(results) == len(posts)
+        ledger.settled += posts
+        ledger.statuses.update(result["status"] for result in results)
+        ledger.answered.set()
+
+
+async def settled(process: Callable[[], Process], up: asyncio.Event, body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The results of a request, sent until it is answered with 200."""
+    for _ in range(100):
+        await up.wait()
+        serving = process()
+        try:
+            async with Caller(serving.url) as caller:
+                answer = await caller.call("POST", "/v1/posts", body)
+        except (ClientError, OSError, TimeoutError):
+            if process() is serving:  # its end is noticed before the next one is up
+                up.clear()
+            continue
+        if answer.status == 200:
+            found: list[dict[str, Any]] = answer.body["results"]
+            return found
+        assert answer.status in (429, 503), answer.body
+    raise AssertionError("a post was never settled")
+
+
+async def check_ledger(caller: Caller, ledger: Ledger) -> None:
+    """Every owner's sums are those that clients were told of, and every post id is known."""
+    for (board, owner), told in ledger.sums().items():
+        stats = (await caller.get(f"/v1/leaderboards/{board}/entries/{owner}"))["stats"]
+        assert (stats["xp"], stats["posts"]) == told, f"{owner} on {board}"
+    for start in range(0, len(ledger.settled), 1000):
+        body = await caller.must("POST", "/v1/posts", {"posts": ledger.settled[start : start + 1000]})
+        assert {part["status"] for result in body["results"] for part in result["boards"]} == {"duplicate"}
+
+
+async def test_after_kills_under_load_and_retries_nothing_is_lost_and_nothing_counts_twice(
+    spawn: Callable[..., Process],
+) -> None:
+    serving = spawn().ready()
+    up, ledger = asyncio.Event(), Ledger()
+    up.set()
+    async with Caller(serving.url) as caller:
+        await five_boards(caller)
+    async with asyncio.TaskGroup() as group:
+        clients = [group.create_task(client(lambda: serving, up, f"c{i}", ledger)) for i in range(CLIENTS)]
+        for _ in range(KILLS):
+            for _ in range(10):
+                ledger.answered.clear()
+                async with asyncio.timeout(30):
+                    await ledger.answered.wait()
+            await asyncio.to_thread(serving.end, signal.SIGKILL)
+            serving = await asyncio.to_thread(lambda: spawn().ready())
+            up.set()
+        ledger.stop = True
+    assert all(task.done() for task in clients)
+    assert {board for board, owner in ledger.sums() if owner == CHAMPION} == set(BOARDS)
+    async with Caller(serving.url) as caller:
+        await check_ledger(caller, ledger)
+
+
+async def test_sigterm_finishes_what_was_accepted_and_exits_0(spawn: Callable[..., Process]) -> None:
+    serving = spawn().ready()
+    posts = [{"owner": f"p{i % 1000}", "stats": {"xp": 1, "posts": 1}, "post_id": f"id{i}"} for i in range(12_000)]
+    posts = [{**post, "boards": ["a"]} for post in posts]
+    bodies = [{"posts": posts[start : start + 1500]} for start in range(0, 12_000, 1500)]
+    async with Caller(serving.url) as caller:
+        await five_boards(caller)
+        calls = [asyncio.create_task(caller.call("POST", "/v1/posts", body)) for body in bodies]
+        await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        code = await asyncio.to_thread(serving.end)
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert code == 0
+    assert [line["event"] for line in serving.lines if line["event"] != "request"][-2:] == ["stopping", "stopped"]
+    told = [not isinstance(answer, BaseException) and answer.status == 200 for answer in answers]
+    assert sum(told) >= 2, "whatever ran at the signal was answered"
+    async with Caller(spawn().ready().url) as caller:
+        for body, was_told in zip(bodies, told, strict=True):
+            results = (await caller.must("POST", "/v1/posts", body))["results"]
+            assert not was_told or {result["status"] for result in results} == {"duplicate"}
+        page = await caller.get("/v1/leaderboards/a/rankings/posts?limit=1000")
+        assert {row["value"] for row in page["entries"]} == {12}
+
+
+async def test_idle_and_half_sent_requests_do_not_keep_a_service_from_ending(spawn: Callable[..., Process]) -> None:
+    serving = spawn("--set", "shutdown_s=0.5").ready()
+    _, idle = await asyncio.open_connection("127.0.0.1", serving.port)
+    _, half_sent = await asyncio.open_connection("127.0.0.1", serving.port)
+    half_sent.write(b"POST /v1/posts HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    await half_sent.drain()
+    async with Caller(serving.url) as caller:
+        await caller.get("/healthz")  # what was sent before has arrived
+        assert await asyncio.to_thread(serving.end, signal.SIGINT) == 0
+    for writer in (idle, half_sent):
+        writer.close()
+
+
+def test_a_second_service_on_the_same_file_is_refused_with_a_reason(
+    spawn: Callable[..., Process], tmp_path: Path
+) -> None:
+    first = spawn().ready()
+    second = command_line("serve", "--port", "0", "--store", first.store, cwd=tmp_path)
+    assert second.returncode == 1
+    told = second.stderr.splitlines()[-1]
+    assert f"process {first.process.pid} owns" in told
+    assert "rankcurve.db" in told
+    assert "Traceback" not in second.stderr
+    assert first.end() == 0
+
+
+def test_a_taken_port_and_a_file_that_is_no_store_are_told_in_one_line(
+    spawn: Callable[..., Process], tmp_path: Path
+) -> None:
+    first = spawn().ready()
+    taken = command_line("serve", "--port", str(first.port), "--store", "sqlite:///other.db", cwd=tmp_path)
+    assert taken.returncode == 1
+    assert f"cannot serve on 127.0.0.1:{first.port}" in taken.stderr.splitlines()[-1]
+    (tmp_path / "text.db").write_text("this is no database, however long it may be " * 100)
+    wrong = command_line("serve", "--port", "0", "--store", "sqlite:///text.db", cwd=tmp_path)
+    assert wrong.returncode == 1
+    assert "not a database" in wrong.stderr.splitlines()[-1]
+    assert "Traceback" not in taken.stderr + wrong.stderr
