@@ -1,7 +1,7 @@
-"""One group of posts as one transaction: read the rows, merge in memory in order, write on condition that nothing changed meanwhile.
+"""One group of posts as one transaction: read the rows, merge in memory in order, write if nothing changed meanwhile.
 
-A post is all or nothing over its boards. A row whose version is no longer the one read means a lost race: the program raises
-`LostRace`, the transaction is rolled back, and the writer runs the group again.
+A post is all or nothing over its boards. A row whose version is no longer the one read means a lost race: the program
+raises `LostRace`, the transaction is rolled back, and the writer runs the group again.
 """
 
 from __future__ import annotations

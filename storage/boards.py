@@ -1,4 +1,7 @@
-"""Boards as this process works with them: compiled statements and merge rules, made once a board and kept within a bound."""
+"""Boards as this process works with them: compiled statements and merge rules.
+
+The rule: they are made once a board and kept within a bound.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The statements of one board's rows by owner: reads, conditional writes, erasure, totals. Compiled once a board and bound per call."""
+"""The statements of one board's rows by owner: reads, conditional writes, erasure, totals.
+
+The rule: they are compiled once a board and bound per call.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,23 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from querybuilder import INTEGER, TEXT, Built, Dialect, Statement, col, delete, excluded, insert, lit, param, plus, select, union_all, update
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Built,
+    Dialect,
+    Statement,
+    col,
+    delete,
+    excluded,
+    insert,
+    lit,
+    param,
+    plus,
+    select,
+    union_all,
+    update,
+)
 
 from .leaderboards import ALL_ENTRIES, CHANGES, entries_table, physical
 from .migrate import BOARDS, TOTALS
@@ -149,4 +168,4 @@ def live_epochs(dialect: Dialect, board_keys: Iterable[int]) -> Program[dict[int
     """The boards of these keys that still exist, with their epochs."""
     query = select(col("board_key"), col("epoch")).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed()
     rows = yield query.build(dialect, keys=list(board_keys))
-    return {key: epoch for key, epoch in rows}
+    return {row[0]: row[1] for row in rows}

@@ -1,4 +1,4 @@
-"""Point reads of entries, coalesced: whatever is asked for while a read runs goes into the next statement, one for all its owners.
+"""Point reads of entries, coalesced: what is asked for while a read runs shares the next statement.
 
 A request never joins a read that began before it, so a write acknowledged before the request is always seen.
 """

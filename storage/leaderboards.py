@@ -1,4 +1,7 @@
-"""The catalog: which boards there are and what their columns mean. Every process holds a copy and re-reads it before it calls a board unknown."""
+"""The catalog: which boards there are and what their columns mean.
+
+The rule: every process holds a copy and re-reads it before it calls a board unknown.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,27 @@ from dataclasses import replace
 
 import msgspec
 
-from querybuilder import INTEGER, TEXT, Query, Dialect, add_column, asc, col, count, create_index, create_table, delete, desc, drop_table
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Dialect,
+    Query,
+    add_column,
+    asc,
+    col,
+    count,
+    create_index,
+    create_table,
+    delete,
+    desc,
+    drop_table,
+    insert,
+    param,
+    plus,
+    select,
+    update,
+)
 from querybuilder import Kind as SqlKind
-from querybuilder import insert, param, plus, select, update
 
 from .errors import SpecConflict, TooManyBoards, UnknownBoard
 from .migrate import BOARDS, CURVES, POST_IDS, TOTALS, next_in
@@ -37,7 +58,9 @@ def _spec_text(spec: BoardSpec) -> str:
 
 def _board(row: Row) -> Board:
     key, board_id, spec, created_at, epoch = row
-    return Board(key=key, id=board_id, spec=msgspec.json.decode(spec, type=BoardSpec), created_at_us=created_at, epoch=epoch)
+    return Board(
+        key=key, id=board_id, spec=msgspec.json.decode(spec, type=BoardSpec), created_at_us=created_at, epoch=epoch
+    )
 
 
 _COLUMNS = tuple(col(name) for name in ("board_key", "id", "spec", "created_at", "epoch"))
@@ -50,7 +73,7 @@ def _sql_type(column: ColumnSpec) -> tuple[SqlKind, bool]:
 
 
 def _column_index(board_key: int, index: int, column: ColumnSpec) -> Query:
-    """The ranking index of a column: best first, owners ascending within a tie both ways; rows without a value are not in it."""
+    """The ranking index of a column: best first, owners ascending within a tie both ways, no row without a value."""
     cell = col(physical(index))
     order = desc(cell) if column.best is Best.HIGH else asc(cell)
     return create_index(
@@ -63,9 +86,7 @@ def _column_index(board_key: int, index: int, column: ColumnSpec) -> Query:
 
 
 def _create_entries(board_key: int, spec: BoardSpec) -> list[Query]:
-    table = (
-        create_table(entries_table(board_key)).column("owner", TEXT, sortable=True).column("updated_at", INTEGER)
-    )
+    table = create_table(entries_table(board_key)).column("owner", TEXT, sortable=True).column("updated_at", INTEGER)
     for index, column in enumerate(spec.columns):
         sql_type, sortable = _sql_type(column)
         table = table.column(physical(index), sql_type, null=True, sortable=sortable)
@@ -114,16 +135,22 @@ def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec) -> Progr
         return board
     for index, column in enumerate(added, start=len(board.spec.columns)):
         sql_type, sortable = _sql_type(column)
-        yield add_column(entries_table(board.key), physical(index), sql_type, null=True, sortable=sortable).build(dialect)
+        yield add_column(entries_table(board.key), physical(index), sql_type, null=True, sortable=sortable).build(
+            dialect
+        )
         if column.sorted:
             yield _column_index(board.key, index, column).build(dialect)
-    yield update(BOARDS).set(spec=_spec_text(spec)).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+    yield (
+        update(BOARDS).set(spec=_spec_text(spec)).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+    )
     return replace(board, spec=spec)
 
 
 def _added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec, ...]:
     if wanted.ties is not stored.ties:
-        raise SpecConflict(f"ties is {stored.ties.value!r} and can't be changed: it is part of every stored value", pointer="/ties")
+        raise SpecConflict(
+            f"ties is {stored.ties.value!r} and can't be changed: it is part of every stored value", pointer="/ties"
+        )
     by_name = {column.name: (index, column) for index, column in enumerate(wanted.columns)}
     for column in stored.columns:
         if column.name not in by_name:
@@ -162,7 +189,10 @@ def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     for table in (TOTALS, CURVES, POST_IDS):
         yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
     yield (
-        update(BOARDS).set(epoch=plus(col("epoch"), 1)).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+        update(BOARDS)
+        .set(epoch=plus(col("epoch"), 1))
+        .where(col("board_key").eq(param("key")))
+        .build(dialect, key=board.key)
     )
     return replace(board, epoch=board.epoch + 1)
 
@@ -266,7 +296,7 @@ class Catalog:
         self._by_id.pop(board_id, None)
 
     def _keep(self, board: Board) -> Board:
-        """The board as it is known from now on: one that has not changed stays the object it was, with what it carries."""
+        """The board as it is known from now on: unchanged, it stays the object that it was, with what it carries."""
         known = self._by_id.get(board.id)
         if known is None or known != board:
             self._by_id[board.id] = known = board

@@ -1,10 +1,28 @@
-"""Brings a store's own tables to this version's schema. A step, once released, is never edited: a change is a new step."""
+"""Brings a store's own tables to this version's schema.
+
+The rule: a step, once released, is never edited; a change is a new step.
+"""
 
 from __future__ import annotations
 
 import secrets
 
-from querybuilder import INTEGER, TEXT, BLOB, Query, Dialect, asc, col, create_index, create_table, insert, param, plus, select, update
+from querybuilder import (
+    BLOB,
+    INTEGER,
+    TEXT,
+    Dialect,
+    Query,
+    asc,
+    col,
+    create_index,
+    create_table,
+    insert,
+    param,
+    plus,
+    select,
+    update,
+)
 
 from .errors import SchemaTooNew
 from .store import Program
@@ -74,9 +92,16 @@ def migrate(dialect: Dialect) -> Program[str]:
     Raises:
         SchemaTooNew: a newer version of the service wrote this store.
     """
-    yield create_table(META).column("name", TEXT).column("content", TEXT).primary_key("name").if_not_exists().build(dialect)
+    yield (
+        create_table(META)
+        .column("name", TEXT)
+        .column("content", TEXT)
+        .primary_key("name")
+        .if_not_exists()
+        .build(dialect)
+    )
     rows = yield select(col("name"), col("content")).from_(META).build(dialect)
-    meta: dict[str, str] = {name: content for name, content in rows}
+    meta: dict[str, str] = {row[0]: row[1] for row in rows}
     version = int(meta.get("schema_version", 0))
     if version > len(STEPS):
         raise SchemaTooNew(f"the store has schema {version}, this version knows {len(STEPS)}")

@@ -1,8 +1,9 @@
-"""Values as padded text whose order is the order of the values, and back. A cell is digits only, so its order is also that of its integer.
+"""Values as padded text whose order is the order of the values, and back.
 
-A cell is the scaled value plus the column's offset (0 unless `min` is negative), padded to the width of the column's range. On boards
-where the earliest of equal values is better, 16 more digits hold the time reached in microseconds, inverted on `high` columns, whose
-better end is the larger text.
+The rule: a cell is digits only, so its order is also that of its integer. It is the scaled value plus the column's
+offset (0 unless `min` is negative), padded to the width of the column's range. On boards where the earliest of equal
+values is better, 16 more digits hold the time reached in microseconds, inverted on `high` columns, whose better end is
+the larger text.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Padding:
         )
 
     def pad(self, scaled: int, reached_us: int = 0) -> str:
-        """The cell of a value within the column's range, reached at that time (ignored where equal values share a rank)."""
+        """The cell of a value within the column's range, reached at that time (ignored where equal values tie)."""
         text = str(scaled + self.offset).zfill(self.width)
         if not self.timed:
             return text

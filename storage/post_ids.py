@@ -1,4 +1,4 @@
-"""Post ids and what became of them, remembered in the transaction of their effect, so that a retry settles an unknown outcome.
+"""Post ids and what became of them, remembered in the transaction of their effect: a retry settles an unknown outcome.
 
 Ids are stored as keyed hashes of 128 bits: rows stay short and hold nobody's data in the clear.
 """
@@ -48,9 +48,7 @@ class PostIds:
             .compile(dialect)
         )
         old = select(col("remembered_at")).from_(POST_IDS).where(col("remembered_at").lt(param("before_us")))
-        self._horizon = (
-            old.order_by(asc(col("remembered_at"))).limit(1).offset(param("rows_max")).compile(dialect)
-        )
+        self._horizon = old.order_by(asc(col("remembered_at"))).limit(1).offset(param("rows_max")).compile(dialect)
         self._prune = delete(POST_IDS).where(col("remembered_at").lt(param("before_us"))).compile(dialect)
 
     def hash(self, post_id: str) -> str:

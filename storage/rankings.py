@@ -1,4 +1,7 @@
-"""The ranking statements of one sorted column, compiled once and bound per call. `better` means nearer to rank 1, on high and low boards alike."""
+"""The ranking statements of one sorted column, compiled once and bound per call.
+
+The rule: `better` means nearer to rank 1, on high and low boards alike.
+"""
 
 from __future__ import annotations
 
@@ -59,9 +62,7 @@ class Ranking:
             select(count()).from_(select(lit(1).as_("one")).from_(self._table).where(better(cell)).limit(limit))
         )
         self._count_range = compiled(counted.where(self._cell.ge(param("least")), self._cell.lt(param("past"))))
-        self._count_tied = compiled(
-            select(count(), count_if(self._owner.lt(owner))).from_(self._table).where(tied)
-        )
+        self._count_tied = compiled(select(count(), count_if(self._owner.lt(owner))).from_(self._table).where(tied))
         at = landing.order_by(*self._best_first).limit(1).offset(param("offset"))
         self._landing_from_top = compiled(at.where(ranked))
         self._landing_below = compiled(at.where(worse(cell)))

@@ -1,4 +1,7 @@
-"""The values that rooms pass to each other: boards, columns, posts and their outcomes. They are frozen and know no I/O."""
+"""The values that rooms pass to each other: boards, columns, posts and their outcomes.
+
+The rule: they know no I/O.
+"""
 
 from __future__ import annotations
 

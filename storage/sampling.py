@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from querybuilder import Dialect
 from predictor import Curve, Knot, Landing, Last, walk
+from querybuilder import Dialect
 
 from .entries import Entries
 from .leaderboards import count_entries
@@ -13,7 +13,7 @@ KNOTS_MIN = 2  # the best and the worst value
 
 
 def sample_curve(dialect: Dialect, entries: Entries, column_index: int, *, now_us: int) -> Program[Curve]:
-    """Read one row, skip many, read one row …: a curve of at most the board's `samples` knots, true at this snapshot."""
+    """Read one row, skip many, read one row …: a curve of at most `samples` knots, true at this snapshot."""
     totals = yield from count_entries(dialect, [entries.board.key])
     total = totals[entries.board.key].get(column_index, 0)
     if total == 0:

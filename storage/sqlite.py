@@ -1,7 +1,7 @@
 """The embedded store: one SQLite file, one writing connection, readers of their own, each on a thread by aiosqlite.
 
-A program runs in one hop to its connection's thread. Rows come back packed in one JSON text wherever there may be many: with a busy
-event loop every step of a statement may wait for the interpreter lock, so fewer steps are faster threads.
+A program runs in one hop to its connection's thread. Rows come back packed in one JSON text wherever there may be many:
+with a busy event loop every step of a statement may wait for the interpreter lock, so fewer steps are faster threads.
 """
 
 from __future__ import annotations
@@ -141,9 +141,7 @@ class SqliteStore:
 
     async def _open_connection(self, uri: str, prepare: Callable[[sqlite3.Connection], None]) -> _Connection:
         def connect() -> sqlite3.Connection:
-            return sqlite3.connect(
-                uri, uri=True, isolation_level=None, cached_statements=self._limits.statement_cache
-            )
+            return sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=self._limits.statement_cache)
 
         connection = _Connection(connect, iter_chunk_size=1)
         await connection
@@ -166,7 +164,8 @@ class SqliteStore:
     def _prepare_reader(self, connection: sqlite3.Connection) -> None:
         for pragma in (
             "PRAGMA query_only=1",
-            "PRAGMA wal_autocheckpoint=0",  # only the writer checkpoints: two connections that reset a WAL at once can corrupt it
+            # Only the writer checkpoints: two connections that reset a WAL at once can corrupt it.
+            "PRAGMA wal_autocheckpoint=0",
             f"PRAGMA cache_size={-1024 * self._limits.sqlite_cache_mib}",
             "PRAGMA temp_store=MEMORY",
         ):

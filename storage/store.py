@@ -1,7 +1,8 @@
-"""The port that every store implements. Logic above it is written once, as programs: generators that yield built queries and get rows.
+"""The port that every store implements.
 
-A program runs against one snapshot (`read`) or in one transaction (`write`). On SQLite a whole program costs one thread hop; on
-PostgreSQL it runs on one connection. A program may be run again after a lost race, so it is passed as a function that makes it.
+Logic above it is written once, as programs: generators that yield built queries and get rows. A program runs against
+one snapshot (`read`) or in one transaction (`write`). On SQLite a whole program costs one thread hop; on PostgreSQL it
+runs on one connection. A program may be run again after a lost race, so it is passed as a function that makes it.
 """
 
 from __future__ import annotations

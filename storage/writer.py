@@ -1,12 +1,12 @@
-"""Posts in, durable outcomes out. Whatever is queued when a commit ends goes into the next transaction: grouping without a timer.
+"""Posts in, durable outcomes out. Grouping without a timer: what is queued when a commit ends is the next transaction.
 
     submit ──> queue (bounded: QueueFull) ──> group ──> one transaction ──> outcomes
                                                ^                │
-                                               └── LostRace: read again after a jittered pause, a bounded number of times
+                                               └── LostRace: read again after a jittered pause, so many times
 
-A caller that waits too long gets `WaitTooLong`; where its posts were not taken yet they never will be, otherwise their outcome is
-settled by sending the same post ids again. A group that fails for another reason is run again request by request, so that one
-poisonous request does not fail its neighbours.
+A caller that waits too long gets `WaitTooLong`; where its posts were not taken yet they never will be, otherwise their
+outcome is settled by sending the same post ids again. A group that fails for another reason is run again request by
+request, so that one poisonous request does not fail its neighbours.
 """
 
 from __future__ import annotations
@@ -150,7 +150,9 @@ class Writer:
     def _take_group(self) -> list[_Waiting]:
         group = [self._queue.popleft()]
         posts = len(group[0].posts)
-        while self._limits.grouping and self._queue and posts + len(self._queue[0].posts) <= self._limits.group_posts_max:
+        while (
+            self._limits.grouping and self._queue and posts + len(self._queue[0].posts) <= self._limits.group_posts_max
+        ):
             group.append(self._queue.popleft())
             posts += len(group[-1].posts)
         self._count(-posts)
