@@ -3,14 +3,19 @@
 The one rule: the tables are read from the file as it stands; nothing here knows their content.
 """
 
+import json
+import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from service.api import ROUTES
+from service.demo import BOARD, SPEC, lines_to_try, season_posts
 from service.operating import with_operating
 from service.routes import Route
+from tests.service.real_service import Service
 
 ROOT = Path(__file__).parents[1]
 ROW = re.compile(r"^\| `([A-Z]+) (\S+)` \| (\w+) \| (.+) \|$", re.MULTILINE)
@@ -47,3 +52,38 @@ def test_every_file_that_the_readme_links_to_exists() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)#:]+)\)", readme)
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def _first_block(kind: str) -> str:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(rf"^```{kind}\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    return str(next(block for block in blocks if kind != "sh" or block.startswith("curl")))
+
+
+def _shape(value: Any) -> Any:
+    """The members and types of a JSON value, with owners, columns and their values."""
+    if isinstance(value, dict):
+        kept = ("owner", "column", "value")
+        return {name: str(member) if name in kept else _shape(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_shape(member) for member in value]
+    return "number" if isinstance(value, int | float) and not isinstance(value, bool) else type(value).__name__
+
+
+async def test_the_request_that_the_readme_shows_is_answered_as_it_shows(tmp_path: Path) -> None:
+    command = _first_block("sh").strip()
+    assert command == lines_to_try("http://127.0.0.1:8080", 100_000)[0]
+    path = command.removeprefix("curl 'http://127.0.0.1:8080").removesuffix("'")
+    season = list(season_posts(33_334, random.Random(2026)))
+    service = Service(tmp_path)
+    await service.start()
+    await service.must("PUT", f"/v1/leaderboards/{BOARD}", SPEC)
+    await service.post(BOARD, *season[:2000], season[-1])
+    await service.refresh(BOARD, "xp", "best_lap")
+    answer = await service.get(path)
+    await service.stop()
+    shown = json.loads(_first_block("json"))
+    assert _shape(json.loads(json.dumps(answer, default=float))) == _shape(shown)
+    for position in shown["positions"]:
+        assert position["low"] <= position["rank"] <= position["high"]
+        assert position["exact"] == (position["low"] == position["high"])

@@ -1,0 +1,212 @@
+"""Every command of `rankcurve` against a real service, and the demo as `make demo` starts it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from service.cli import app
+from tests.service.real_service import WAIT_S, Process, environment
+
+LINES = 12_000
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """A service that the tests of this module share; each has a board of its own."""
+    process = Process(tmp_path_factory.mktemp("serving")).ready()
+    yield process
+    process.discard()
+
+
+def get(process: Process, path: str) -> Any:
+    """The body of a GET."""
+    with urlopen(process.url + path, timeout=WAIT_S) as response:
+        return json.load(response)
+
+
+class Shell:
+    """Runs commands against one service."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+
+    def __call__(self, *arguments: str, code: int = 0) -> Result:
+        """The outcome of a command that must end with this exit code."""
+        result = CliRunner().invoke(app, [*arguments, "--url", self.process.url])
+        assert result.exit_code == code, result.output
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        return result
+
+    def rows(self, *arguments: str) -> list[list[str]]:
+        """The words of each line of a command's output."""
+        return [line.split() for line in self(*arguments).stdout.splitlines()]
+
+
+@pytest.fixture
+def shell(serving: Process) -> Shell:
+    """Runs commands against the shared service."""
+    return Shell(serving)
+
+
+def write_csv(path: Path, lines: int) -> Path:
+    """Lines of 500 owners, each with 1 point; every 1,000th line cannot be posted."""
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        rows = csv.writer(stream)
+        rows.writerow(("id", "score", "lap"))
+        for number in range(2, lines + 2):
+            score = "one" if number % 1000 == 0 else "1"
+            rows.writerow((f"o{number % 500}", score, f"{number % 97}.{number % 1000:03d}"))
+    return path
+
+
+def test_boards_are_created_shown_listed_and_deleted(shell: Shell) -> None:
+    shell("board", "create", "made", "-c", "xp:sum:high", "-c", "lap:min:low:scale=3", "--ties", "earliest")
+    shown = get(shell.process, "/v1/leaderboards/made")
+    assert [(each["name"], each["merge"], each["best"], each["scale"]) for each in shown["columns"]] == [
+        ("xp", "sum", "high", 0), ("lap", "min", "low", 3),
+    ]  # fmt: skip
+    assert shown["ties"] == "earliest"
+    assert "earliest" in shell("board", "show", "made").stdout
+    assert "made" in [row[0] for row in shell.rows("board", "list") if row]
+    assert "spec_conflict" in shell("board", "create", "made", "-c", "xp:max:high", code=1).stderr
+    shell("board", "delete", "made", "--yes")
+    refused = shell("board", "show", "made", code=1)
+    assert "unknown_board" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+def test_an_import_that_was_killed_goes_on_and_counts_every_line_once(shell: Shell, tmp_path: Path) -> None:
+    shell("board", "create", "killed", "-c", "xp:sum:high", "-c", "lap:min:low:scale=3")
+    path = write_csv(tmp_path / "scores.csv", LINES)
+    rejects = tmp_path / "rejects.csv"
+    arguments = [
+        "import", "killed", str(path), "--owner-column", "id", "-c", "xp=score", "-c", "lap",
+        "--batch", "100", "--concurrency", "2", "--rejects", str(rejects),
+    ]  # fmt: skip
+    command = [sys.executable, "-m", "service.cli", *arguments, "--url", shell.process.url]
+    running = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    resume = Path(f"{path}.killed.resume")
+    for _ in range(20_000):  # asks, each of them a moment: until some batches are in and accounted for
+        if get(shell.process, "/v1/leaderboards/killed")["entries"] and resume.exists():
+            break
+    running.send_signal(signal.SIGKILL)
+    assert running.wait(WAIT_S) == -signal.SIGKILL, "it was done before it could be killed"
+    total_before = points(shell.process)
+    assert 0 < total_before < LINES
+    result = shell(*arguments, code=1)  # lines were rejected
+    assert "going on after line" in result.stderr
+    assert f"{LINES:,} lines" in result.stdout
+    assert points(shell.process) == LINES - LINES // 1000
+    listed = list(csv.DictReader(rejects.open(encoding="utf-8")))
+    assert sorted(int(row["line"]) for row in listed) == list(range(1000, LINES + 1, 1000))
+    assert not resume.exists()
+    assert "duplicate" in shell(*arguments, "--restart", code=1).stdout
+    assert points(shell.process) == LINES - LINES // 1000
+
+
+def points(process: Process) -> int:
+    """All points of the board `killed`."""
+    page = get(process, "/v1/leaderboards/killed/rankings/xp?limit=1000")
+    return sum(row["value"] for row in page["entries"])
+
+
+def test_an_import_needs_a_board_and_headings_and_lists_what_it_rejects(shell: Shell, tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "scores.csv", 2000)
+    assert "unknown_board" in shell("import", "nowhere", str(path), "--owner-column", "id", code=1).stderr
+    shell("board", "create", "listed", "-c", "xp:sum:high")
+    wrong = shell("import", "listed", str(path), "--owner-column", "id", "-c", "xp=points", code=1)
+    assert "no heading 'points'" in wrong.stderr
+    result = shell("import", "listed", str(path), "--owner-column", "id", "-c", "xp=score", code=1)
+    assert [line.split(":")[0] for line in result.stderr.splitlines() if line.startswith("line ")] == [
+        "line 1000", "line 2000",
+    ]  # fmt: skip
+    assert "1,998 applied" in result.stdout
+
+
+@pytest.fixture
+def small(shell: Shell, tmp_path: Path) -> Shell:
+    """A board `small` of 40 owners, two at a time tied."""
+    shell("board", "create", "small", "-c", "xp:last:high", "-c", "lap:min:low:scale=3")
+    path = tmp_path / "small.csv"
+    lines = "".join(f"p{i:02d},{i // 2},{i}.500\n" for i in range(40))
+    path.write_text(f"owner,xp,lap\n{lines}", encoding="utf-8")
+    assert "40 lines" in shell("import", "small", str(path), "--owner-column", "owner").stdout
+    return shell
+
+
+def test_an_export_is_the_whole_ranking_and_imports_again(small: Shell, tmp_path: Path) -> None:
+    text = small("export", "small", "--column", "lap", "--page", "7").stdout
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [(row["rank"], row["owner"], row["lap"]) for row in rows] == [
+        (str(i + 1), f"p{i:02d}", f"{i}.500") for i in range(40)
+    ]
+    lines = small("export", "small", "--format", "ndjson").stdout.splitlines()
+    assert [json.loads(line)["owner"] for line in lines if line.startswith("{")][:4] == ["p38", "p39", "p36", "p37"]
+    small("board", "create", "again", "-c", "xp:last:high", "-c", "lap:min:low:scale=3")
+    (tmp_path / "export.csv").write_text(text, encoding="utf-8")
+    result = small("import", "again", str(tmp_path / "export.csv"), "--owner-column", "owner")
+    assert "0 rejected" in result.stdout
+
+
+def test_top_and_rank_show_what_the_service_says(small: Shell) -> None:
+    assert [row[:3] for row in small.rows("top", "small", "xp", "-n", "3")] == [
+        ["rank", "owner", "xp"], ["1", "p38", "19"], ["1", "p39", "19"], ["3", "p36", "18"],
+    ]  # fmt: skip
+    assert [row[:2] for row in small.rows("top", "small", "lap", "-n", "1", "--from-rank", "7")][1] == ["7", "p06"]
+    xp, lap = small.rows("rank", "small", "p10")[1:]
+    assert xp[:5] == ["xp", "5", "29", "exact", "40"]
+    assert lap[:5] == ["lap", "10.500", "11", "exact", "40"]
+    (value,) = small.rows("rank", "small", "--column", "lap", "--value", "0.001")[1:]
+    assert value[:4] == ["lap", "0.001", "1", "exact"]
+    assert "unknown_owner" in small("rank", "small", "nobody", code=1).stderr
+
+
+def test_refresh_fits_every_curve_and_ranks_come_from_it(small: Shell) -> None:
+    rows = small.rows("refresh", "small")
+    assert [(row[0], row[1], row[2]) for row in rows[1:]] == [("xp", "skip", "40"), ("lap", "skip", "40")]
+    (position,) = json.loads(small("rank", "small", "p10", "-c", "lap", "--mode", "estimate", "--json").stdout)
+    assert (position["method"], position["rank"]) == ("knot", 11)
+
+
+def test_a_key_opens_what_is_closed(spawn: Callable[..., Process], tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/rankcurve.db"
+    made = {
+        role: CliRunner().invoke(app, ["keys", "create", role, "--role", role, "--store", store]).stdout.strip()
+        for role in ("reader", "ops")
+    }
+    shell = Shell(spawn().ready())
+    assert "unauthorized" in shell("board", "list", code=1).stderr
+    assert "forbidden" in shell("board", "create", "b", "-c", "xp:sum:high", "--key", made["reader"], code=1).stderr
+    shell("board", "create", "b", "-c", "xp:sum:high", "--key", made["ops"])
+    assert "b" in shell("board", "list", "--key", made["reader"]).stdout
+
+
+def test_the_demo_sets_up_a_season_that_answers_the_lines_it_prints(
+    spawn: Callable[..., Process], tmp_path: Path, unused_tcp_port: int
+) -> None:
+    command = [sys.executable, "-m", "service.demo", "--once", "--players", "1500", "--port", str(unused_tcp_port)]
+    command += ["--store", f"sqlite:///{tmp_path}/rankcurve.db", "--log", str(tmp_path / "log")]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=WAIT_S)
+    assert done.returncode == 0, done.stderr
+    assert "1,500 players posted: 1,500 applied" in done.stdout
+    assert "curve of wins: 1,500 entries" in done.stdout
+    paths = re.findall(r"curl 'http://127\.0\.0\.1:\d+(/\S+)'", done.stdout)
+    assert len(paths) == 3
+    process = spawn().ready()
+    for path in paths:
+        answer = get(process, path)
+        rows = answer.get("positions") or answer["entries"]
+        assert rows and all(row["rank"] >= 1 for row in rows if row["value"] is not None)
