@@ -10,7 +10,15 @@ from msgspec import UNSET, Raw
 from predictor import Curve
 from storage.entries import Entries, live_epochs
 from storage.errors import SpecInvalid, UnknownOwner
-from storage.leaderboards import ALL_ENTRIES, change_board, count_entries, create_board, delete_board, list_boards, reset_board
+from storage.leaderboards import (
+    ALL_ENTRIES,
+    change_board,
+    count_entries,
+    create_board,
+    delete_board,
+    list_boards,
+    reset_board,
+)
 from storage.records import INT64_MAX, Best, Board, BoardSpec, ColumnSpec, Kind, Merge, Method, PredictorSpec, Ties
 from storage.store import Program
 
@@ -64,7 +72,8 @@ def spec_of(body: PutBoard, context: Context) -> BoardSpec:
     predictor = body.predictor
     settings = context.settings
     if predictor.method == "scan":
-        raise Problem("unsupported", "certified scans come in a later version; use auto or skip", pointer="/predictor/method")
+        detail = "certified scans come in a later version; use auto or skip"
+        raise Problem("unsupported", detail, pointer="/predictor/method")
     return BoardSpec(
         columns=columns,
         ties=Ties(body.ties),

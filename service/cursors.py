@@ -1,4 +1,4 @@
-"""Opaque cursors: a place in a ranking, signed with the store's salt, so that one survives a restart and none can be made up."""
+"""Opaque cursors: a place in a ranking, signed with the store's salt. One survives a restart, none can be made up."""
 
 from __future__ import annotations
 

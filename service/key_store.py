@@ -1,4 +1,7 @@
-"""API keys on the store itself, without a service: how the first key is made. Opening takes the store's lock, like `serve` does."""
+"""API keys on the store itself, without a service: how the first key is made.
+
+The rule: opening takes the store's lock, like `serve` does.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Posting: from parsed posts to durable outcomes and their answers.
 
-The rule: what concerns one post becomes that post's `rejected` result and never reaches the writer; everything else is settled in
-the writer's transaction.
+The rule: what concerns one post becomes that post's `rejected` result and never reaches the writer; everything else is
+settled in the writer's transaction.
 """
 
 from __future__ import annotations
@@ -167,7 +167,8 @@ def _result(
         if part.error is not None and single:
             raise post_problem_of(part.error)
         if part.error is not None:
-            return PostResult(owner=post.owner, status="rejected", error=post_problem_of(part.error).document()), part.status
+            error = post_problem_of(part.error).document()
+            return PostResult(owner=post.owner, status="rejected", error=error), part.status
         return (
             PostResult(
                 owner=post.owner,
