@@ -160,6 +160,13 @@ class Select(RowSource, Query):
         """This select of one column as a term; null where it has no row."""
         return Scalar(replace(self, is_packed=False))
 
+    def nested(self) -> Nested:
+        """All rows of this select as one term: a JSON array of arrays. It may use columns of the outer select.
+
+        The answer is the array's text, or within a packed row, depending on the version of SQLite, the array itself.
+        """
+        return Nested(replace(self, is_packed=False))
+
     def compile(self, dialect: Dialect) -> Statement:
         return _compile(self, dialect, packed=self.is_packed)
 
@@ -187,6 +194,30 @@ class Select(RowSource, Query):
             gap = out.dialect.no_limit if self.limit_rows is None else ""
             sql += f" {gap}OFFSET {self.offset_rows.render(out)}"
         return sql
+
+
+@dataclass(frozen=True, slots=True)
+class Nested(Term):
+    """The rows of a select within a row of another one."""
+
+    query: Select
+
+    @property
+    def value_kind(self) -> Kind | None:
+        return Kind.TEXT
+
+    def render(self, out: Rendering) -> str:
+        if Kind.BLOB in self.query.kinds():
+            raise Inexpressible("bytes cannot be nested: JSON has no form for them")
+        inner = self.query.render(out)
+        rows = out.fresh_name("p")
+        cells = ", ".join(out.name(f"p{index}") for index in range(len(self.query.outputs)))
+        if out.dialect.packs:
+            return f"(WITH {rows}({cells}) AS ({inner}) SELECT json_group_array(json_array({cells})) FROM {rows})"
+        return (
+            f"(WITH {rows}({cells}) AS ({inner}) "
+            f"SELECT coalesce(json_agg(json_build_array({cells})), '[]')::text FROM {rows})"
+        )
 
 
 @dataclass(frozen=True, slots=True)

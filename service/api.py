@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import boards, owner_views, posts, ranking_views
+from . import around_views, boards, owner_views, posts, ranking_views
 from .answers import (
     BoardAnswer,
     BoardList,
@@ -49,7 +49,7 @@ _READS = [
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked"),
     ),
     Route(
-        method="GET", path=_OWNER + "/around", handler=owner_views.around_owner, role=Role.READER, view="around",
+        method="GET", path=_OWNER + "/around", handler=around_views.around_owner, role=Role.READER, view="around",
         summary="The rows around an owner", tag="Owners", query=AroundOwnerQuery, response=Page,
         description="Ranks agree with each other: all follow from the owner's by counting along the rows.",
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries"),
@@ -70,7 +70,7 @@ _READS = [
         problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_values"),
     ),
     Route(
-        method="GET", path=_RANKING + "/around", handler=ranking_views.around_value, role=Role.READER,
+        method="GET", path=_RANKING + "/around", handler=around_views.around_value, role=Role.READER,
         view="value_around", summary="The rows around a value", tag="Rankings", query=AroundValueQuery, response=Page,
         problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_entries"),
     ),

@@ -19,15 +19,13 @@ from .answers import (
     NoBoardPosition,
     NoPosition,
     OwnerPositions,
-    Page,
     Position,
 )
 from .context import Context
-from .pages import Pager, Window, cell_of
-from .positions import Located, Locator, Wanted, board_totals
+from .positions import Locator, Wanted, board_totals
 from .posts import stats_of
 from .problems import Problem
-from .queries import AroundOwnerQuery, PositionsQuery, RankMode
+from .queries import PositionsQuery, RankMode
 from .routes import Call
 from .values import format_us, parse_owner
 from .wire import Lookup, ManyBoards
@@ -123,80 +121,6 @@ def _wanted(entry: Entry, indexes: Sequence[int]) -> list[Wanted]:
         for index in dict.fromkeys(indexes)
         if isinstance(cell := entry.cells[index], str)
     ]
-
-
-async def around_owner(context: Context, call: Call) -> Page:
-    """`GET …/entries/{owner}/around`."""
-    query: AroundOwnerQuery = call.query
-    owner = call.path["owner"]
-    board, index = await find_column(context, call.path["board"], query.column)
-    locator = context.locators.of(board)
-    pager = Pager(context, board, index)
-    far = locator.curve(index) is None
-    window, located, row_index = await context.store.read(
-        lambda: _around(context, locator, pager, owner, query), heavy=far
-    )
-    context.metrics.read("around", located.method)
-    own_cell = cell_of(pager.ranking, window.rows[row_index])
-    exact = [window.exact or (located.exact and cell_of(pager.ranking, row) == own_cell) for row in window.rows]
-    return replace_entries(pager, window, exact)
-
-
-def replace_entries(pager: Pager, window: Window, exact: list[bool]) -> Page:
-    """A page of these rows, each with its own say of whether its rank is known."""
-    page = pager.page(window)
-    page.entries = pager.ranked_entries(window, exact)
-    return page
-
-
-def _around(
-    context: Context, locator: Locator, pager: Pager, owner: str, query: AroundOwnerQuery
-) -> Program[tuple[Window, Located, int]]:
-    found = yield from locator.entries.by_owners([owner])
-    if owner not in found:
-        raise UnknownOwner(f"{owner!r} has no entry in {locator.board.id!r}")
-    cell = found[owner].cells[pager.ranking.index]
-    if not isinstance(cell, str):
-        raise NotRanked(f"{owner!r} has no value in {query.column!r}")
-    wanted = Wanted(pager.ranking.index, cell, owner)
-    window, located, row_index = yield from rows_around(
-        context, locator, pager, wanted, better=query.better, worse=query.worse + 1
-    )
-    return window, located, row_index
-
-
-def rows_around(
-    context: Context, locator: Locator, pager: Pager, wanted: Wanted, *, better: int, worse: int
-) -> Program[tuple[Window, Located, int]]:
-    """The rows before a place and those from it on, the rank of the place, and the index of its row in the window.
-
-    All ranks of the window follow from that of the place by counting along the rows, so they agree with each other.
-    """
-    ranking, owner = pager.ranking, wanted.owner or ""
-    located = locator.at_once(wanted, "auto")
-    if located is None:
-        (located,) = yield from locator.counted([wanted], "auto")
-    before, after = yield from ranking.rows_around(
-        wanted.cell, owner, better_rows=better + 1, worse_rows=worse + 1
-    )
-    more_before, more_after = len(before) > better, len(after) > worse
-    before, after = before[len(before) - min(better, len(before)) :], after[:worse]
-    rows = before + after
-    ties_before = 0
-    if not ranking.timed:
-        _, ties_before = yield from ranking.count_tied(wanted.cell, owner)
-    place_number = located.rank + ties_before
-    # An estimate can be too small for the rows that stand there before it.
-    first_row_number = max(1, place_number - len(before))
-    first_rank = first_row_number
-    if rows and not ranking.timed:
-        _, tied = yield from ranking.count_tied(cell_of(ranking, rows[0]), rows[0].owner)
-        first_rank = max(1, first_row_number - tied)
-    totals = yield from board_totals(context.store.dialect, locator.board)
-    window = Window(
-        rows, first_row_number, first_rank, located.method == "count", totals, more_before, more_after
-    )
-    return window, located, len(before)
 
 
 async def lookup(context: Context, call: Call) -> LookupAnswer:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from storage.errors import BadCursor
 from storage.leaderboards import CHANGES
-from storage.merging import Merger
 from storage.rankings import Ranking
 from storage.records import Board, Entry
 from storage.store import Program
@@ -81,7 +80,7 @@ class Pager:
             landed = yield from self.ranking.landing(rank - 1)
         if landed is None:
             return Window([], rank, rank, True, totals, False, False)
-        _, rows = yield from self.ranking.rows_around(*landed, better_rows=0, worse_rows=limit + 1)
+        _, rows, _ = yield from self.ranking.rows_around(*landed, better_rows=0, worse_rows=limit + 1)
         return (yield from self._window(rows, limit, rank, totals, more_before=rank > 1))
 
     def at(self, place: Place, limit: int) -> Program[Window]:
@@ -111,7 +110,7 @@ class Pager:
 
     def _taken(self, place: Place) -> Program[int]:
         """1 where the place's row still stands there, else 0: whoever left it is no longer counted before what follows."""
-        _, here = yield from self.ranking.rows_around(place.cell, place.owner, better_rows=0, worse_rows=1)
+        _, here, _ = yield from self.ranking.rows_around(place.cell, place.owner, better_rows=0, worse_rows=1)
         return int(bool(here) and here[0].owner == place.owner and cell_of(self.ranking, here[0]) == place.cell)
 
     def _window(
@@ -123,21 +122,21 @@ class Pager:
             rank -= before
         return Window(rows[:limit], row_number, rank, True, totals, more_before, len(rows) > limit)
 
-    def page(self, window: Window) -> Page:
-        """The answer for a window."""
+    def page(self, window: Window, exact: list[bool] | None = None) -> Page:
+        """The answer for a window; `exact` says of each row whether its rank is known, where they differ."""
         rows = window.rows
         last_number = window.first_row_number + len(rows) - 1
         return Page(
             column=self._board.spec.columns[self._index].name,
             total=window.totals.get(self._index, 0),
-            entries=self.ranked_entries(window, [window.exact] * len(rows)),
+            entries=self._ranked_entries(window, exact or [window.exact] * len(rows)),
             next=self._cursor(rows[-1], last_number, window, forward=True) if window.more_after and rows else None,
             prev=self._cursor(rows[0], window.first_row_number, window, forward=False)
             if window.more_before and rows
             else None,
         )
 
-    def ranked_entries(self, window: Window, exact: list[bool]) -> list[RankedEntry]:
+    def _ranked_entries(self, window: Window, exact: list[bool]) -> list[RankedEntry]:
         """Rows with their ranks, as they travel."""
         scale = self._board.spec.columns[self._index].scale
         padding = self.ranking.padding

@@ -27,11 +27,11 @@ from .answers import (
     Values,
 )
 from .context import Context
-from .owner_views import find_column, replace_entries, rows_around
+from .owner_views import find_column
 from .pages import Pager
 from .positions import Locator, Wanted, board_totals
 from .problems import Problem
-from .queries import AroundValueQuery, BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery
+from .queries import BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery
 from .routes import Answer, Call, Reply
 from .values import Number, format_us, number, parse_decimal
 
@@ -60,14 +60,15 @@ async def value_positions(context: Context, call: Call) -> Positions:
     query: ValuePositionsQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
     locator = context.locators.of(board)
-    wanted = [_wanted_value(locator, index, text, f"values/{i}") for i, text in enumerate(query.values)]
+    wanted = [wanted_value(locator, index, text, f"values/{i}") for i, text in enumerate(query.values)]
     located, totals = await locator.locate(wanted, query.rank)
     for at in located:
         context.metrics.read("value_positions", at.method)
     return Positions([locator.position(each, at, totals) for each, at in zip(wanted, located, strict=True)])
 
 
-def _wanted_value(locator: Locator, index: int, text: str, pointer: str) -> Wanted:
+def wanted_value(locator: Locator, index: int, text: str, pointer: str) -> Wanted:
+    """The cell that an arrival with this value would have. Raises Problem."""
     column = locator.board.spec.columns[index]
     try:
         value = parse_decimal(text, column.scale)
@@ -76,21 +77,6 @@ def _wanted_value(locator: Locator, index: int, text: str, pointer: str) -> Want
     if not column.min_scaled <= value <= column.max_scaled:
         raise Problem("value_out_of_range", f"{text} is outside the range of {column.name!r}", pointer=pointer)
     return Wanted(index, locator.entries.rankings[index].padding.pad_arrival(value), None)
-
-
-async def around_value(context: Context, call: Call) -> Page:
-    """`GET …/rankings/{column}/around`."""
-    query: AroundValueQuery = call.query
-    board, index = await find_column(context, call.path["board"], call.path["column"])
-    locator = context.locators.of(board)
-    pager = Pager(context, board, index)
-    wanted = _wanted_value(locator, index, query.value, "value")
-    far = locator.curve(index) is None
-    window, located, _ = await context.store.read(
-        lambda: rows_around(context, locator, pager, wanted, better=query.better, worse=query.worse), heavy=far
-    )
-    context.metrics.read("value_around", located.method)
-    return replace_entries(pager, window, [window.exact] * len(window.rows))
 
 
 async def values(context: Context, call: Call) -> Values:

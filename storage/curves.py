@@ -112,12 +112,14 @@ class CurveBook:
         """Every curve that serves, for metrics."""
         return list(self._served.values())
 
+    def _newer(self) -> Program[list[tuple[int, int, int, int, bytes]]]:
+        return curves_after(self._store.dialect, self._version, self._poll_rows_max)
+
     async def poll(self) -> int:
         """Take over what other processes stored since the last poll; answers how many were new."""
         taken = 0
         while True:
-            after = self._version
-            rows = await self._store.read(lambda: curves_after(self._store.dialect, after, self._poll_rows_max))
+            rows = await self._store.read(self._newer)
             for board_key, column_index, epoch, version, document in rows:
                 self._version = max(self._version, version)
                 try:

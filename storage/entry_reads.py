@@ -1,17 +1,14 @@
-"""Point reads of entries, coalesced: what is asked for while a read runs shares the next statement.
-
-A request never joins a read that began before it, so a write acknowledged before the request is always seen.
-"""
+"""The point reads that nearly every request makes, coalesced: entries with totals, and the rows around places."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import NamedTuple
 
 from .boards import OpenBoards
+from .coalesce import Coalescer
 from .entries import read_with_totals
-from .errors import StoreBusy
+from .neighbours import Neighbours
 from .records import Board, Entry
 from .store import Store
 
@@ -23,10 +20,13 @@ class EntryRead(NamedTuple):
     totals: dict[int, int]  # entries by column index
 
 
-class _Asked(NamedTuple):
+class _Around(NamedTuple):
     board: Board
+    column_index: int
+    cell: str
     owner: str
-    answer: asyncio.Future[EntryRead]
+    better_rows: int
+    worse_rows: int
 
 
 class EntryReads:
@@ -36,11 +36,9 @@ class EntryReads:
         self, store: Store, boards: OpenBoards, *, point_reads_per_batch_max: int, reads_waiting_max: int, lanes: int
     ) -> None:
         self._store, self._boards = store, boards
-        self._batch_max, self._waiting_max = point_reads_per_batch_max, reads_waiting_max
-        self._asked: deque[_Asked] = deque()
-        self._idle_lanes = lanes
-        self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
+        batch_max, waiting_max = point_reads_per_batch_max, reads_waiting_max
+        self._entries = Coalescer(self._read_entries, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
+        self._around = Coalescer(self._read_around, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
 
     def read(self, board: Board, owner: str) -> asyncio.Future[EntryRead]:
         """The entry of an owner, None inside where there is none.
@@ -48,40 +46,34 @@ class EntryReads:
         Raises:
             StoreBusy: too many reads are waiting.
         """
-        if len(self._asked) >= self._waiting_max:
-            raise StoreBusy(f"{len(self._asked)} reads are waiting")
-        answer: asyncio.Future[EntryRead] = self._loop.create_future()
-        self._asked.append(_Asked(board, owner, answer))
-        if self._idle_lanes:
-            self._idle_lanes -= 1
-            task = asyncio.create_task(self._drain(), name="entry-reads")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        return answer
+        return self._entries.ask(_shape(board), (board, owner))
 
-    async def _drain(self) -> None:
-        try:
-            while self._asked:
-                batch = [self._asked.popleft() for _ in range(min(len(self._asked), self._batch_max))]
-                # By what was asked about, not by key: before and after a column was added an entry has other cells.
-                by_board: dict[int, list[_Asked]] = {}
-                for asked in batch:
-                    by_board.setdefault(id(asked.board), []).append(asked)
-                for same_board in by_board.values():
-                    await self._answer(same_board)
-        finally:
-            self._idle_lanes += 1
+    def around(
+        self, board: Board, column_index: int, cell: str, owner: str, *, better_rows: int, worse_rows: int
+    ) -> asyncio.Future[Neighbours]:
+        """The rows on both sides of a place.
 
-    async def _answer(self, asked: list[_Asked]) -> None:
-        entries, _ = self._boards.open(asked[0].board)
-        owners = list({owner for _, owner, _ in asked})
-        try:
-            found, totals = read_with_totals(await self._store.read_one(entries.with_totals(owners)))
-        except Exception as error:
-            for _, _, answer in asked:
-                if not answer.done():
-                    answer.set_exception(error)
-            return
-        for _, owner, answer in asked:
-            if not answer.done():
-                answer.set_result(EntryRead(found.get(owner), totals))
+        Raises:
+            StoreBusy: too many reads are waiting.
+        """
+        kind = (*_shape(board), column_index, better_rows, worse_rows)
+        return self._around.ask(kind, _Around(board, column_index, cell, owner, better_rows, worse_rows))
+
+    async def _read_entries(self, asked: list[tuple[Board, str]]) -> list[EntryRead]:
+        entries, _ = self._boards.open(asked[0][0])
+        owners = list({owner for _, owner in asked})
+        found, totals = read_with_totals(await self._store.read_one(entries.with_totals(owners)))
+        return [EntryRead(found.get(owner), totals) for _, owner in asked]
+
+    async def _read_around(self, asked: list[_Around]) -> list[Neighbours]:
+        first = asked[0]
+        entries, _ = self._boards.open(first.board)
+        statement = entries.rankings[first.column_index].neighbours
+        places = [(number, each.cell, each.owner) for number, each in enumerate(asked)]
+        rows = {"better_rows": first.better_rows, "worse_rows": first.worse_rows}
+        return statement.read(await self._store.read_one(statement.bind(places, **rows)), **rows)
+
+
+def _shape(board: Board) -> tuple[int, int]:
+    # One that was found before a column was added is another kind: its rows are shorter.
+    return board.key, len(board.spec.columns)

@@ -12,6 +12,7 @@ from typing import Any
 from querybuilder import Condition, Dialect, Select, asc, col, count, count_if, desc, lit, param, select, union_all
 
 from .leaderboards import entries_table, physical
+from .neighbours import Neighbours, NeighbourStatement
 from .padding import Padding
 from .records import Best, Board, Entry
 from .store import Program, Rows
@@ -40,6 +41,7 @@ class Ranking:
         self.index = index
         self.timed = Padding.of(board.spec, spec).timed
         self.padding = Padding.of(board.spec, spec)
+        self.neighbours = NeighbourStatement(dialect, board, index)
         self._table = entries_table(board.key)
         self._name = physical(index)
         self._cell = col(self._name)
@@ -77,14 +79,6 @@ class Ranking:
         before = self._up(0, limit, tied, self._owner.lt(owner)), self._up(1, limit, better(cell))
         self._rows_after = compiled(union_all(*after).packed())
         self._rows_before = compiled(union_all(*before).packed())
-        self._rows_around = compiled(
-            union_all(
-                self._up(0, param("better_rows"), tied, self._owner.lt(owner)),
-                self._up(1, param("better_rows"), better(cell)),
-                self._down(2, param("worse_rows"), tied, self._owner.ge(owner)),
-                self._down(3, param("worse_rows"), worse(cell)),
-            ).packed()
-        )
 
     def _with_ties(self, one_row: Select) -> Select:
         # Two counts that share the run between them: one over all of it and a filter would read it twice.
@@ -168,11 +162,11 @@ class Ranking:
 
     def rows_around(
         self, cell: str, owner: str, *, better_rows: int, worse_rows: int
-    ) -> Program[tuple[list[Entry], list[Entry]]]:
-        """The rows before a place (best first), and those from it on, the place itself included where it is taken."""
-        rows = yield self._rows_around.bind(cell=cell, owner=owner, better_rows=better_rows, worse_rows=worse_rows)
-        before = _in_arms([row for row in rows if row[0] < 2])[:better_rows][::-1]
-        return before, _in_arms([row for row in rows if row[0] >= 2])[:worse_rows]
+    ) -> Program[Neighbours]:
+        """The rows before a place (best first), those from it on, and how many with its cell stand before it."""
+        statement = self.neighbours
+        found = yield statement.bind([(0, cell, owner)], better_rows=better_rows, worse_rows=worse_rows)
+        return statement.read(found, better_rows=better_rows, worse_rows=worse_rows)[0]
 
 
 def _sample(rows: Rows) -> Sample | None:

@@ -17,7 +17,6 @@ from typing import Annotated, Protocol
 import typer
 
 from config import Settings
-
 from service.commands.settings import ConfigOption, StoreOption, settings_from
 from service.commands.tables import show_table
 from service.commands.target import fail

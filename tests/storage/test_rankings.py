@@ -125,7 +125,7 @@ class Compared:
         assert self.told(rows) == [self.found(one) for one in after[:limit]]
         rows = yield from self.ranking.rows_before(cell, at.owner, limit)
         assert self.told(rows) == [self.found(one) for one in before[max(len(before) - limit, 0) :]]
-        better, worse = yield from self.ranking.rows_around(cell, at.owner, better_rows=limit, worse_rows=other)
+        better, worse, _ = yield from self.ranking.rows_around(cell, at.owner, better_rows=limit, worse_rows=other)
         assert self.told(better) == [self.found(one) for one in before[max(len(before) - limit, 0) :]]
         assert self.told(worse) == [self.found(one) for one in from_it_on[:other]]
 

@@ -1,0 +1,148 @@
+"""The rows around an owner or a value, with ranks that agree with each other: all follow from the place's by counting along the rows.
+
+Far from the top, where the curve gives the rank, an owner's row and its neighbours come from reads that many requests share; a
+row that moved between the two reads, and everything that has to be counted, is read again in one snapshot.
+"""
+
+from __future__ import annotations
+
+from storage.errors import NotRanked, UnknownOwner
+from storage.neighbours import Neighbours
+from storage.records import Entry
+from storage.store import Program
+
+from .answers import Page
+from .context import Context
+from .owner_views import find_column
+from .pages import Pager, Window, cell_of
+from .positions import Located, Locator, Wanted, board_totals
+from .queries import AroundOwnerQuery, AroundValueQuery
+from .ranking_views import wanted_value
+from .routes import Call
+
+MORE = 1  # one row beyond each edge tells whether there are more, and whether the first row begins its tie run
+
+
+async def around_owner(context: Context, call: Call) -> Page:
+    """`GET …/entries/{owner}/around`."""
+    query: AroundOwnerQuery = call.query
+    owner = call.path["owner"]
+    board, index = await find_column(context, call.path["board"], query.column)
+    locator, pager = context.locators.of(board), Pager(context, board, index)
+    read = await context.reads.read(board, owner)
+    wanted = _wanted_owner(read.entry, owner, index, query.column)
+    better, worse = query.better, query.worse + 1
+    known = locator.at_once(wanted, "auto")
+    if known is not None:
+        near = await context.reads.around(
+            board, index, wanted.cell, owner, better_rows=better + MORE, worse_rows=worse + MORE
+        )
+        shared = _window(pager, wanted, known, near, read.totals, better=better, worse=worse)
+        if shared is not None and _stands_at(near, wanted):
+            return _answer(context, pager, shared, known, wanted)
+    window, located = await context.store.read(
+        lambda: _around_owner(context, locator, pager, owner, query), heavy=locator.curve(index) is None
+    )
+    return _answer(context, pager, window, located, wanted)
+
+
+def _wanted_owner(entry: Entry | None, owner: str, index: int, column: str) -> Wanted:
+    if entry is None:
+        raise UnknownOwner(f"{owner!r} has no entry in this leaderboard")
+    cell = entry.cells[index]
+    if not isinstance(cell, str):
+        raise NotRanked(f"{owner!r} has no value in {column!r}")
+    return Wanted(index, cell, owner)
+
+
+def _around_owner(
+    context: Context, locator: Locator, pager: Pager, owner: str, query: AroundOwnerQuery
+) -> Program[tuple[Window, Located]]:
+    found = yield from locator.entries.by_owners([owner])
+    wanted = _wanted_owner(found.get(owner), owner, pager.ranking.index, query.column)
+    return (yield from _around(context, locator, pager, wanted, better=query.better, worse=query.worse + 1))
+
+
+async def around_value(context: Context, call: Call) -> Page:
+    """`GET …/rankings/{column}/around`."""
+    query: AroundValueQuery = call.query
+    board, index = await find_column(context, call.path["board"], call.path["column"])
+    locator, pager = context.locators.of(board), Pager(context, board, index)
+    wanted = wanted_value(locator, index, query.value, "value")
+    window, located = await context.store.read(
+        lambda: _around(context, locator, pager, wanted, better=query.better, worse=query.worse),
+        heavy=locator.curve(index) is None,
+    )
+    return _answer(context, pager, window, located, wanted)
+
+
+def _around(
+    context: Context, locator: Locator, pager: Pager, wanted: Wanted, *, better: int, worse: int
+) -> Program[tuple[Window, Located]]:
+    ranking = pager.ranking
+    located = locator.at_once(wanted, "auto")
+    if located is None:
+        (located,) = yield from locator.counted([wanted], "auto")
+    near = yield from ranking.rows_around(
+        wanted.cell, wanted.owner or "", better_rows=better + MORE, worse_rows=worse + MORE
+    )
+    totals = yield from board_totals(context.store.dialect, locator.board)
+    window = _window(pager, wanted, located, near, totals, better=better, worse=worse)
+    if window is None:
+        first = near.before[-better] if better else near.after[0]
+        _, ties_before = yield from ranking.count_tied(cell_of(ranking, first), first.owner)
+        window = _window(pager, wanted, located, near, totals, better=better, worse=worse, first_ties=ties_before)
+        assert window is not None
+    return window, located
+
+
+def _window(
+    pager: Pager,
+    wanted: Wanted,
+    located: Located,
+    near: Neighbours,
+    totals: dict[int, int],
+    *,
+    better: int,
+    worse: int,
+    first_ties: int | None = None,
+) -> Window | None:
+    """The rows asked for; None where the first one stands in a tie run that begins too far before it to be seen.
+
+    `first_ties`: how many with the first row's value stand before it, where that is known.
+    """
+    ranking = pager.ranking
+    before = near.before[max(0, len(near.before) - better) :]
+    rows = before + near.after[:worse]
+    ties_before = 0 if ranking.timed else near.ties_before
+    # An estimate can be too small for the rows that stand there before it.
+    first_row_number = max(1, located.rank + ties_before - len(before))
+    if ranking.timed or not rows or len(near.before) == len(before):
+        first_ties = 0
+    elif cell_of(ranking, rows[0]) == wanted.cell:
+        first_ties = ties_before - len(before)
+    elif first_ties is None:
+        if cell_of(ranking, near.before[-len(before) - 1]) == cell_of(ranking, rows[0]):
+            return None
+        first_ties = 0
+    return Window(
+        rows,
+        first_row_number,
+        max(1, first_row_number - first_ties),
+        located.method == "count",
+        totals,
+        more_before=len(near.before) > len(before),
+        more_after=len(near.after) > worse,
+    )
+
+
+def _stands_at(near: Neighbours, wanted: Wanted) -> bool:
+    return bool(near.after) and near.after[0].owner == wanted.owner and wanted.cell in near.after[0].cells
+
+
+def _answer(context: Context, pager: Pager, window: Window, located: Located, wanted: Wanted) -> Page:
+    context.metrics.read("around" if wanted.owner is not None else "value_around", located.method)
+    own = window.exact or (wanted.owner is not None and located.exact)
+    cell = wanted.cell
+    return pager.page(window, [window.exact or (own and cell_of(pager.ranking, row) == cell) for row in window.rows])
+

@@ -1,0 +1,79 @@
+"""Many concurrent questions, few statements: whatever is asked while an answer is under way goes into the next one.
+
+A question never joins a read that began before it was asked, so a write acknowledged before the question is always seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
+
+from .errors import StoreBusy
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class Coalescer(Generic[Q, A]):
+    """Groups questions of the same kind and has each group answered at once.
+
+    `answer` gets the questions of one kind, at most `batch_max`, and answers in their order. `lanes` groups are under way at most.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[list[Q]], Awaitable[Sequence[A]]],
+        *,
+        batch_max: int,
+        waiting_max: int,
+        lanes: int,
+    ) -> None:
+        self._answer = answer
+        self._batch_max, self._waiting_max, self._idle_lanes = batch_max, waiting_max, lanes
+        self._asked: deque[tuple[Hashable, Q, asyncio.Future[A]]] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def ask(self, kind: Hashable, question: Q) -> asyncio.Future[A]:
+        """The answer to come.
+
+        Raises:
+            StoreBusy: too many questions are waiting.
+        """
+        if len(self._asked) >= self._waiting_max:
+            raise StoreBusy(f"{len(self._asked)} reads are waiting")
+        future: asyncio.Future[A] = self._loop.create_future()
+        self._asked.append((kind, question, future))
+        if self._idle_lanes:
+            self._idle_lanes -= 1
+            task = asyncio.create_task(self._drain(), name="coalesced-reads")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return future
+
+    async def _drain(self) -> None:
+        try:
+            while self._asked:
+                batch: dict[Hashable, list[tuple[Q, asyncio.Future[A]]]] = {}
+                for _ in range(min(len(self._asked), self._batch_max)):
+                    kind, question, future = self._asked.popleft()
+                    batch.setdefault(kind, []).append((question, future))
+                for group in batch.values():
+                    await self._settle(group)
+        finally:
+            self._idle_lanes += 1
+
+    async def _settle(self, group: list[tuple[Q, asyncio.Future[A]]]) -> None:
+        outcome: Any
+        try:
+            answers = await self._answer([question for question, _ in group])
+        except Exception as error:
+            for _, future in group:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        for (_, future), outcome in zip(group, answers, strict=True):
+            if not future.done():
+                future.set_result(outcome)

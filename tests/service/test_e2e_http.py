@@ -1,0 +1,77 @@
+"""What a real service does with connections: it answers in order, keeps them or closes them as HTTP says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from tests.service.real_service import Service
+
+B = "/v1/leaderboards/b"
+
+
+async def raw(service: Service, *requests: str) -> bytes:
+    """All that comes back on one connection until the service closes it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(service.base.rpartition(":")[2]))
+    writer.write("".join(requests).encode())
+    await writer.drain()
+    async with asyncio.timeout(30):
+        answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def request(path: str, *headers: str, method: str = "GET", version: str = "1.1") -> str:
+    """The text of a request without a body."""
+    return "\r\n".join([f"{method} {path} HTTP/{version}", "Host: x", *headers, "", ""])
+
+
+@pytest.fixture
+async def b(service: Service) -> Service:
+    """A service with a board `b` of 900 owners with long names: a page of it is large, an entry small."""
+    await service.board("b", {"name": "xp"})
+    await service.post("b", *({"owner": f"p{i}-{'x' * 100}", "stats": {"xp": i}} for i in range(900)))
+    await service.post("b", {"owner": "a", "stats": {"xp": 1}})
+    return service
+
+
+async def test_requests_sent_at_once_are_answered_in_order(b: Service) -> None:
+    paths = [f"{B}/entries/a/positions", f"{B}/entries/nobody", f"{B}/rankings/xp?limit=900", f"{B}/entries/a", "/healthz"] * 5
+    ids = [f"id-{number}" for number in range(len(paths))]
+    texts = [request(path, f"X-Request-Id: {each}") for path, each in zip(paths, ids, strict=True)]
+    answer = await raw(b, *texts, request("/readyz", "Connection: close"))
+    found = [line.partition(b": ")[2].decode() for line in answer.split(b"\r\n") if line.lower().startswith(b"x-request-id")]
+    assert found[:-1] == ids
+    lines = [line for line in answer.split(b"\r\n") if line.startswith(b"HTTP/1.1 ") or b"HTTP/1.1 " in line[-20:]]
+    assert len(lines) == len(paths) + 1
+
+
+@pytest.mark.parametrize("path", [f"{B}/entries/a/positions", f"{B}/rankings/xp?limit=900", f"{B}/entries/nobody"])
+async def test_old_clients_and_those_that_say_so_get_their_connection_closed(b: Service, path: str) -> None:
+    whole = (await b.call("GET", path)).status
+    for text in (request(path, version="1.0"), request(path, "Connection: close")):
+        head, _, body = (await raw(b, text)).partition(b"\r\n\r\n")
+        assert int(head.split()[1]) == whole
+        assert json.loads(body)
+
+
+@pytest.mark.parametrize("path", [f"{B}/entries/a/positions", f"{B}/entries/a", f"{B}/rankings/xp", "/healthz"])
+async def test_head_tells_the_length_and_sends_no_body(b: Service, path: str) -> None:
+    text = request(path, "Connection: close")
+    (head, _, body), (bare, _, nothing) = [
+        (await raw(b, each)).partition(b"\r\n\r\n") for each in (text, text.replace("GET", "HEAD"))
+    ]
+    assert nothing == b""
+    for each in (head, bare):
+        assert f"content-length: {len(body)}".encode() in each.lower()
+
+
+async def test_every_answer_carries_the_callers_request_id_or_one_of_its_own(b: Service) -> None:
+    for path in (f"{B}/entries/a/positions", f"{B}/rankings/xp", f"{B}/entries/nobody", "/nothing", "/metrics"):
+        given = await b.call("GET", path, headers={"X-Request-Id": "mine-1"})
+        assert given.headers["X-Request-Id"] == "mine-1"
+        made = {(await b.call("GET", path, headers={"X-Request-Id": wrong})).headers["X-Request-Id"] for wrong in ("", "a b")}
+        assert len(made) == 2
+        assert not made & {"", "a b"}
