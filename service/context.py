@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from config import Settings
 from jobs.desk import RefreshDesk
 from storage.boards import ChangeCounts, OpenBoards
+from storage.coalesce import Coalescer
 from storage.curves import CurveBook
 from storage.entry_reads import EntryReads
 from storage.leaderboards import Catalog
@@ -20,6 +22,9 @@ from .keys import KeyRing
 from .logs import RequestLog
 from .metrics import Metrics
 from .positions import Locators
+
+if TYPE_CHECKING:  # pages work with the context
+    from .pages import FirstPage, Pager
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,7 @@ class Context:
     change_counts: ChangeCounts
     cursors: Cursors
     locators: Locators
+    first_pages: Coalescer[tuple[Pager, int], FirstPage]
     now_us: Callable[[], int]
 
     async def ready(self) -> None:

@@ -7,6 +7,9 @@ counting again. All other ranks follow by counting along the page, so a walk ove
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
 
 from storage.errors import BadCursor
 from storage.leaderboards import CHANGES
@@ -56,6 +59,21 @@ def cell_of(ranking: Ranking, entry: Entry) -> str:
     return cell
 
 
+class FirstPage(NamedTuple):
+    """The top of a ranking, encoded."""
+
+    body: bytes
+    rows: int
+
+
+async def first_pages(asked: list[tuple[Pager, int]]) -> list[FirstPage]:
+    """Answers a `Coalescer`: all who ask for the same (pager of one ranking, limit) at the same time get one read's bytes."""
+    pager, limit = asked[0]
+    window = await pager.read_first(limit)
+    page = FirstPage(msgspec.json.encode(pager.page(window)), len(window.rows))
+    return [page] * len(asked)
+
+
 class Pager:
     """Reading programs for the rows of one ranking."""
 
@@ -65,6 +83,10 @@ class Pager:
         self._board, self._index = board, index
         self._context = context
         self._dialect = context.store.dialect
+
+    async def read_first(self, limit: int) -> Window:
+        """The best rows, read."""
+        return await self._context.store.read(lambda: self.first(limit))
 
     def first(self, limit: int) -> Program[Window]:
         """The best rows."""

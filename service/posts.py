@@ -49,7 +49,9 @@ def _parse(context: Context, call: Call, *, multi_board: bool) -> tuple[list[Pos
 
 
 async def _settle(context: Context, posts: list[PostIn], *, single: bool, only_board: str | None) -> PostResults:
-    resolved = [await _resolved(context, post, only_board) for post in posts]
+    resolved = [
+        _resolved_here(context, post, only_board) or await _resolved(context, post, only_board) for post in posts
+    ]
     accepted = [post for post in resolved if isinstance(post, Post)]
     outcomes = iter(await context.writer.submit(accepted)) if accepted else iter(())
     results = []
@@ -65,6 +67,20 @@ async def _settle(context: Context, posts: list[PostIn], *, single: bool, only_b
         context.metrics.posts_settled(status.value)
         results.append(result)
     return PostResults(results)
+
+
+def _resolved_here(context: Context, post: PostIn, only_board: str | None) -> Post | None:
+    """The post, where nothing about it is out of the common: the path of nearly every post."""
+    if only_board is None or post.at_us is not None:
+        return None
+    board = context.catalog.known(only_board)
+    if board is None:
+        return None
+    try:
+        parts = [BoardPost(board, changes_of(board, post.stats, post.overwrite))]
+    except (PostError, Problem):
+        return None
+    return _identified(context, post, parts)
 
 
 async def _resolved(context: Context, post: PostIn, only_board: str | None) -> Post | dict[str, Exception]:
@@ -87,6 +103,10 @@ async def _resolved(context: Context, post: PostIn, only_board: str | None) -> P
             errors[board_id] = error
     if errors:
         return errors
+    return _identified(context, post, parts)
+
+
+def _identified(context: Context, post: PostIn, parts: list[BoardPost]) -> Post:
     if post.post_id is None:
         return Post(post.owner, parts, None, post.at_us, "")
     fingerprint = _fingerprint(post, parts)

@@ -19,6 +19,7 @@ from jobs.refresh import RefreshLimits
 from jobs.runner import RunnerLimits
 from jobs.wiring import JobLimits, JobParts, start_jobs
 from storage.boards import ChangeCounts, OpenBoards
+from storage.coalesce import Coalescer
 from storage.curves import CurveBook
 from storage.entry_reads import EntryReads
 from storage.keys import list_keys
@@ -33,6 +34,7 @@ from .cursors import Cursors
 from .keys import KeyRing
 from .logs import RequestLog
 from .metrics import CurveFigures, Metrics
+from .pages import first_pages
 from .positions import Locators
 
 SQLITE_PREFIX = "sqlite:///"
@@ -122,6 +124,12 @@ async def context_of(settings: Settings, metrics: Metrics) -> AsyncIterator[Cont
             desk=desk,
             change_counts=change_counts,
             cursors=Cursors(salt),
+            first_pages=Coalescer(
+                first_pages,
+                batch_max=settings.point_reads_per_batch_max,
+                waiting_max=settings.reads_waiting_max,
+                lanes=settings.point_read_lanes,
+            ),
             locators=Locators(store, boards, book, now_us=now_us, open_boards_max=settings.open_boards_max),
             now_us=now_us,
         )

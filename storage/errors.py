@@ -5,7 +5,7 @@
     │   ├── UnknownBoard · UnknownColumn · ValueOutOfRange · PostIdConflict · AtInFuture · NotASortedColumn
     ├── SpecConflict · SpecInvalid · TooManyBoards
     ├── UnknownOwner · NotRanked · NoCurve · BadCursor
-    ├── QueueFull · StoreBusy · WaitTooLong      (try again later)
+    ├── QueueFull · StoreBusy (RacesLost) · WaitTooLong      (try again later)
     ├── LostRace                                 (internal: the group is read again)
     └── StoreLocked · StoreUnsupported · SchemaTooNew   (at start)
 """
@@ -92,6 +92,10 @@ class QueueFull(StorageError):
 
 class StoreBusy(StorageError):
     """the store could not keep up"""
+
+
+class RacesLost(StoreBusy):
+    """rows kept changing between their reads and their conditional writes"""
 
 
 class WaitTooLong(StorageError):

@@ -21,7 +21,7 @@ from typing import Protocol
 from .applying import Group, GroupResult
 from .boards import ChangeCounts, OpenBoards
 from .entries import Entries
-from .errors import LostRace, QueueFull, StorageError, StoreBusy, WaitTooLong
+from .errors import LostRace, QueueFull, RacesLost, StorageError, StoreBusy, WaitTooLong
 from .merging import Merger
 from .post_ids import PostIds
 from .records import Board, PartOutcome, Post
@@ -159,8 +159,14 @@ class Writer:
         return group
 
     async def _settle(self, group: list[_Waiting]) -> None:
+        started = self._monotonic()
         try:
             result = await self._apply([post for waiting in group for post in waiting.posts])
+        except RacesLost as error:  # the next attempts would meet the same races
+            for waiting in group:
+                if not waiting.done.done():
+                    waiting.done.set_exception(RacesLost(error.detail))
+            return
         except Exception as error:
             if len(group) > 1:
                 for waiting in group:
@@ -176,9 +182,11 @@ class Writer:
             if not waiting.done.done():
                 waiting.done.set_result(result.outcomes[start : start + len(waiting.posts)])
             start += len(waiting.posts)
+        # Last: what is committed is committed, whatever becomes of the figures.
+        rows = sum(result.rows_written.values())
+        self._observer.group_written(posts=start, rows=rows, seconds=self._monotonic() - started)
 
     async def _apply(self, posts: list[Post]) -> GroupResult:
-        started = self._monotonic()
         opened = self._open_boards(posts)
 
         def program() -> Program[GroupResult]:
@@ -194,11 +202,8 @@ class Writer:
                 continue
             for board_key, rows in result.rows_written.items():
                 self._change_counts.add(board_key, rows)
-            self._observer.group_written(
-                posts=len(posts), rows=sum(result.rows_written.values()), seconds=self._monotonic() - started
-            )
             return result
-        raise StoreBusy(f"rows kept changing during {self._limits.write_attempts_max} attempts")
+        raise RacesLost(f"rows kept changing during {self._limits.write_attempts_max} attempts")
 
     def _open_boards(self, posts: list[Post]) -> list[tuple[Entries, Merger]]:
         # Posts that were parsed before and after a column was added may meet in one group: the wider board serves both.
