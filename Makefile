@@ -30,7 +30,8 @@ demo: $(STAMP) ## Import a season of 100,000 players and serve it on http://127.
 test: $(STAMP) ## Run all tests (ARGS=tests/config: those only)
 	$(BIN)/python -m pytest $(ARGS)
 
-check: $(STAMP) ## Lint, types, import contracts, tidiness
+check: $(STAMP) ## Format, lint, types, import contracts, tidiness
+	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports

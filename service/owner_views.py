@@ -1,8 +1,10 @@
-"""What clients ask about owners: an entry, its positions, the rows around it, many owners at once, one owner on many boards."""
+"""What clients ask about owners: an entry, its positions, many owners at once, one owner on many boards."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+import msgspec
 
 from storage.entries import Entries
 from storage.entry_reads import EntryRead
@@ -186,7 +188,5 @@ async def many_boards(context: Context, call: Call) -> BoardPositions:
         (located,), totals = await locator.locate(wanted, "auto", read.totals)
         context.metrics.read("many_boards", located.method)
         position = locator.position(wanted[0], located, totals)
-        answers.append(BoardPosition(board=board_id, **{name: getattr(position, name) for name in position.__struct_fields__}))
+        answers.append(BoardPosition(board=board_id, **msgspec.structs.asdict(position)))
     return BoardPositions(owner, answers)
-
-

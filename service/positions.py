@@ -1,7 +1,7 @@
 """Ranks: from the curve where it is good, by counting where it is not, and always with the bracket and the method said.
 
-`auto` counts near the top and wherever there is no curve; `exact` always counts; `estimate` never counts where a curve exists. A
-count near the top costs at most a bounded number of rows, however stale the curve is.
+`auto` counts near the top and wherever there is no curve; `exact` always counts; `estimate` never counts where a curve
+exists. A count near the top costs at most a bounded number of rows, however stale the curve is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What clients ask about a ranking: pages, values and ranks of each other, the distribution, the curve and its refresh."""
+"""What clients ask about a ranking: pages, ranks and values of each other, distribution, the curve and its refresh."""
 
 from __future__ import annotations
 

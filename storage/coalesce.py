@@ -1,6 +1,7 @@
 """Many concurrent questions, few statements: whatever is asked while an answer is under way goes into the next one.
 
-A question never joins a read that began before it was asked, so a write acknowledged before the question is always seen.
+The rule: a question never joins a read that began before it was asked, so a write acknowledged before the question is
+always seen.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from .errors import StoreBusy
 
 Q = TypeVar("Q")
 A = TypeVar("A")
+TURNS = 2  # of the event loop between the first question and its statement
 
 
 class Coalescer(Generic[Q, A]):
     """Groups questions of the same kind and has each group answered at once.
 
-    `answer` gets the questions of one kind, at most `batch_max`, and answers in their order. `lanes` groups are under way at most.
+    `answer` gets the questions of one kind, at most `batch_max`, and answers in their order. At most `lanes` groups are
+    under way.
     """
 
     def __init__(
@@ -56,6 +59,10 @@ class Coalescer(Generic[Q, A]):
     async def _drain(self) -> None:
         try:
             while self._asked:
+                # A turn of the loop reads every socket that has a request: who is already there comes along. A hop to
+                # a store's thread costs as much as ten point reads.
+                for _ in range(TURNS):
+                    await asyncio.sleep(0)
                 batch: dict[Hashable, list[tuple[Q, asyncio.Future[A]]]] = {}
                 for _ in range(min(len(self._asked), self._batch_max)):
                     kind, question, future = self._asked.popleft()

@@ -1,6 +1,6 @@
 """Curves, stored with a version and shared: a job stores one, every process notices it and keeps it decoded.
 
-What is served is only ever a whole curve of the board's present epoch: corrupt, older or void ones are counted and ignored.
+The rule: what is served is the newest whole curve of the board's present epoch; corrupt ones are counted and ignored.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Served:
 
 
 def store_curve(dialect: Dialect, board: Board, column_index: int, curve: Curve) -> Program[int]:
-    """Store a curve under a new version, unless the board was deleted or emptied since it was fitted; answers the version.
+    """Store a curve under a new version, unless the board was deleted or emptied since the fit; answers the version.
 
     Raises:
         UnknownBoard: the board is gone, or what the curve describes is.

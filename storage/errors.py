@@ -1,13 +1,14 @@
 """What storage can refuse, as one tree whose class docstrings are the messages.
 
-    StorageError
-    ├── PostError (one post, nothing of it applied)
-    │   ├── UnknownBoard · UnknownColumn · ValueOutOfRange · PostIdConflict · AtInFuture · NotASortedColumn
-    ├── SpecConflict · SpecInvalid · TooManyBoards
-    ├── UnknownOwner · NotRanked · NoCurve · BadCursor
-    ├── QueueFull · StoreBusy (RacesLost) · WaitTooLong      (try again later)
-    ├── LostRace                                 (internal: the group is read again)
-    └── StoreLocked · StoreUnsupported · SchemaTooNew   (at start)
+StorageError
+├── PostError (one post, nothing of it applied)
+│   ├── UnknownBoard · UnknownColumn · NotASortedColumn · ValueOutOfRange
+│   └── PostIdConflict · AtInFuture · PostRejected
+├── SpecConflict · SpecInvalid · TooManyBoards · TooManyKeys · UnknownKey
+├── UnknownOwner · NotRanked · NoCurve · BadCursor
+├── QueueFull · StoreBusy (RacesLost) · WaitTooLong      (try again later)
+├── LostRace                                 (internal: the group is read again)
+└── StoreLocked · StoreUnsupported · SchemaTooNew   (at start)
 """
 
 from __future__ import annotations

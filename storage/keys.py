@@ -26,7 +26,8 @@ class StoredKey:
 def list_keys(dialect: Dialect, *, keys_max: int) -> Program[list[StoredKey]]:
     """All keys, revoked ones included, by time of creation."""
     columns = (col(name) for name in ("id", "name", "role", "hash", "created_at", "revoked_at"))
-    rows = yield select(*columns).from_(KEYS).order_by(asc(col("created_at")), asc(col("id"))).limit(keys_max).build(dialect)
+    query = select(*columns).from_(KEYS).order_by(asc(col("created_at")), asc(col("id"))).limit(keys_max)
+    rows = yield query.build(dialect)
     return [StoredKey(*row) for row in rows]
 
 
