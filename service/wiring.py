@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from config import Settings
@@ -50,6 +51,21 @@ def sqlite_path(store_url: str) -> Path:
     return Path(store_url.removeprefix(SQLITE_PREFIX))
 
 
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What stands on the store and knows nothing of requests; handlers and jobs share it."""
+
+    store: SqliteStore
+    salt: str
+    keyring: KeyRing
+    catalog: Catalog
+    boards: OpenBoards
+    change_counts: ChangeCounts
+    post_ids: PostIds
+    book: CurveBook
+    writer: Writer
+
+
 @asynccontextmanager
 async def context_of(settings: Settings, metrics: Metrics) -> AsyncIterator[Context]:
     """Everything that handlers and jobs work with, started; stopped at the end, what was accepted first.
@@ -58,81 +74,94 @@ async def context_of(settings: Settings, metrics: Metrics) -> AsyncIterator[Cont
         StoreLocked, StoreUnsupported, SchemaTooNew: the store can't be opened.
     """
     async with AsyncExitStack() as stack:
-        store = await SqliteStore.open(sqlite_path(settings.store), sqlite_limits(settings))
-        stack.push_async_callback(store.close)
-        salt = await store.write(lambda: migrate(store.dialect))
-        catalog = Catalog(store)
-        await catalog.load(boards_max=settings.catalog_boards_max)
-        boards = OpenBoards(store.dialect, open_boards_max=settings.open_boards_max)
-        change_counts = ChangeCounts()
-        post_ids = PostIds(store.dialect, salt)
-        book = CurveBook(store, catalog, poll_rows_max=settings.curve_poll_rows_max, on_corrupt=metrics.curve_corrupt)
-        await book.poll()
-        metrics.watch_curves(
-            lambda: [CurveFigures(served.curve.as_of_us, len(served.curve.knots)) for served in book.all()]
-        )
-        writer = Writer(
+        stored = await _open_store(settings, metrics, stack)
+        desk = RefreshDesk(demands_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
+        if settings.jobs == "embedded":
+            stack.push_async_callback(start_jobs(_job_parts(settings, metrics, stored, desk)).stop)
+        yield _context(settings, metrics, stored, desk)
+
+
+async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> _Stored:
+    store = await SqliteStore.open(sqlite_path(settings.store), sqlite_limits(settings))
+    stack.push_async_callback(store.close)
+    salt = await store.write(lambda: migrate(store.dialect))
+    catalog = Catalog(store)
+    await catalog.load(boards_max=settings.catalog_boards_max)
+    boards = OpenBoards(store.dialect, open_boards_max=settings.open_boards_max)
+    change_counts = ChangeCounts()
+    post_ids = PostIds(store.dialect, salt)
+    book = CurveBook(store, catalog, poll_rows_max=settings.curve_poll_rows_max, on_corrupt=metrics.curve_corrupt)
+    await book.poll()
+    metrics.watch_curves(
+        lambda: [CurveFigures(served.curve.as_of_us, len(served.curve.knots)) for served in book.all()]
+    )
+    keys = await store.read(lambda: list_keys(store.dialect, keys_max=settings.keys_max))
+    writer = Writer(
+        store,
+        boards,
+        post_ids,
+        writer_limits(settings),
+        metrics,
+        change_counts,
+        now_us=now_us,
+        monotonic=time.monotonic,
+        rng=random.Random(),
+    )
+    writer.start()
+    stack.push_async_callback(writer.close)
+    return _Stored(store, salt, KeyRing(keys), catalog, boards, change_counts, post_ids, book, writer)
+
+
+def _job_parts(settings: Settings, metrics: Metrics, stored: _Stored, desk: RefreshDesk) -> JobParts:
+    return JobParts(
+        store=stored.store,
+        catalog=stored.catalog,
+        open_boards=stored.boards,
+        book=stored.book,
+        post_ids=stored.post_ids,
+        desk=desk,
+        limits=job_limits(settings),
+        observer=metrics,
+        changes=stored.change_counts.of,
+        now_us=now_us,
+        monotonic=time.monotonic,
+        sleep=asyncio.sleep,
+        rng=random.Random(),
+    )
+
+
+def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: RefreshDesk) -> Context:
+    store, boards = stored.store, stored.boards
+    return Context(
+        settings=settings,
+        metrics=metrics,
+        keyring=stored.keyring,
+        request_log=RequestLog(sample_ratio=settings.log_sample_ratio, slow_s=settings.slow_request_s),
+        store=store,
+        catalog=stored.catalog,
+        boards=boards,
+        reads=EntryReads(
             store,
             boards,
-            post_ids,
-            writer_limits(settings),
-            metrics,
-            change_counts,
-            now_us=now_us,
-            monotonic=time.monotonic,
-            rng=random.Random(),
-        )
-        writer.start()
-        stack.push_async_callback(writer.close)
-        keys = await store.read(lambda: list_keys(store.dialect, keys_max=settings.keys_max))
-        desk = RefreshDesk(demands_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
-        parts = JobParts(
-            store=store,
-            catalog=catalog,
-            open_boards=boards,
-            book=book,
-            post_ids=post_ids,
-            desk=desk,
-            limits=job_limits(settings),
-            observer=metrics,
-            changes=change_counts.of,
-            now_us=now_us,
-            monotonic=time.monotonic,
-            sleep=asyncio.sleep,
-            rng=random.Random(),
-        )
-        if settings.jobs == "embedded":
-            stack.push_async_callback(start_jobs(parts).stop)
-        yield Context(
-            settings=settings,
-            metrics=metrics,
-            keyring=KeyRing(keys),
-            request_log=RequestLog(sample_ratio=settings.log_sample_ratio, slow_s=settings.slow_request_s),
-            store=store,
-            catalog=catalog,
-            boards=boards,
-            reads=EntryReads(
-                store,
-                boards,
-                point_reads_per_batch_max=settings.point_reads_per_batch_max,
-                reads_waiting_max=settings.reads_waiting_max,
-                lanes=settings.point_read_lanes,
-            ),
-            writer=writer,
-            post_ids=post_ids,
-            book=book,
-            desk=desk,
-            change_counts=change_counts,
-            cursors=Cursors(salt),
-            first_pages=Coalescer(
-                first_pages,
-                batch_max=settings.point_reads_per_batch_max,
-                waiting_max=settings.reads_waiting_max,
-                lanes=settings.point_read_lanes,
-            ),
-            locators=Locators(store, boards, book, now_us=now_us, open_boards_max=settings.open_boards_max),
-            now_us=now_us,
-        )
+            point_reads_per_batch_max=settings.point_reads_per_batch_max,
+            reads_waiting_max=settings.reads_waiting_max,
+            lanes=settings.point_read_lanes,
+        ),
+        writer=stored.writer,
+        post_ids=stored.post_ids,
+        book=stored.book,
+        desk=desk,
+        change_counts=stored.change_counts,
+        cursors=Cursors(stored.salt),
+        first_pages=Coalescer(
+            first_pages,
+            batch_max=settings.point_reads_per_batch_max,
+            waiting_max=settings.reads_waiting_max,
+            lanes=settings.point_read_lanes,
+        ),
+        locators=Locators(store, boards, stored.book, now_us=now_us, open_boards_max=settings.open_boards_max),
+        now_us=now_us,
+    )
 
 
 def sqlite_limits(settings: Settings) -> SqliteLimits:
