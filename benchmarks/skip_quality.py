@@ -1,7 +1,7 @@
 """How far off the skip-sampled curve is: the worst relative rank error over all entries of a board, asked over HTTP.
 
-Rule kept: every distinct value is asked for with `rank=estimate`, and the truth is counted here; the mean is never
-quoted for the worst.
+Rule kept: every distinct value is asked for with `rank=estimate`, and the truth is counted from the board itself; the
+mean is never quoted for the worst.
 """
 
 from __future__ import annotations
@@ -9,31 +9,48 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
-from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from benchmarks import report
 from benchmarks.boards import COLUMN, REAL_BOARDS, RealBoard, import_real, owner, real_board
 from benchmarks.client import Connection, for_each
 from benchmarks.options import Options, parse, workplace
 from benchmarks.servers import service
+from predictor import Bracket, quality
+from predictor.quality import Quality
 
 _ASKED = 300  # values a request: the request line stays under 8 KiB
 _CONNECTIONS = 4
 _WORST = 0.9  # percent
 
 
-@dataclass(slots=True)
-class Quality:
-    """Errors in percent of the true rank, worst unless said."""
+class Answers:
+    """What the service said of each key, smaller is better, measured as a curve is."""
 
-    entries: float = 0.0  # over the values that owners have
-    lattice: float = 0.0  # over the first possible value past each of them
-    mean: float = 0.0  # over the entries
-    broken: int = 0  # answers whose bracket misses the truth, or that lie outside their own bracket
-    knots: int = 0
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.brackets: dict[int, Bracket] = {}
+        self.contradictions = 0  # a rank outside its own bracket, or `exact` beside an open one
+
+    def take(self, key: int, position: dict[str, Any]) -> None:
+        rank, low, high, exact = (position[name] for name in ("rank", "low", "high", "exact"))
+        self.brackets[key] = Bracket(rank, low, high, "knot" if exact else "curve")
+        self.contradictions += not low <= rank <= high or exact != (low == high)
+
+    def locate(self, key: int) -> Bracket:
+        return self.brackets[key]
+
+
+@dataclass(frozen=True, slots=True)
+class BoardQuality:
+    """One board's curve, seen from outside."""
+
+    quality: Quality
+    contradictions: int
+    knots: int
 
 
 def lognormal(rows: int) -> RealBoard:
@@ -46,72 +63,52 @@ def lognormal(rows: int) -> RealBoard:
     )
 
 
-class Truth:
-    """Strictly better counts of any value of one board, by plain sorting."""
-
-    def __init__(self, board: RealBoard) -> None:
-        self._sign = -1 if board.best == "high" else 1
-        self._keys = sorted(self._sign * value for value in board.values)
-        distinct = sorted(set(self._keys))
-        step = math.gcd(*(after - before for before, after in pairwise(distinct))) or 1
-        self.values = [self._sign * key for key in distinct]
-        self.past = [self._sign * (key + step) for key in distinct[:-1]]
-        ends = [bisect_left(self._keys, key + 1) for key in distinct]
-        self.ties = {self._sign * key: end - start for key, start, end in zip(distinct, [0, *ends], ends, strict=False)}
-
-    def rank(self, value: int) -> int:
-        return 1 + bisect_left(self._keys, self._sign * value)
-
-
-async def ask(port: int, board: RealBoard) -> Quality:
-    """Ask for all values, and for the first one past each."""
-    truth, quality = Truth(board), Quality()
+async def ask(port: int, board: RealBoard) -> BoardQuality:
+    """Ask for all values, and for the first possible one past each."""
+    sign = -1 if board.best == "high" else 1
+    keys = sorted(sign * value for value in board.values)
+    answers = Answers(math.gcd(*(worse - better for better, worse in pairwise(keys))) or 1)
     path = f"/v1/leaderboards/{board.name}/rankings/{COLUMN}"
 
-    async def chunk(connection: Connection, values: list[int]) -> None:
-        answer = await connection.must("GET", f"{path}/positions?rank=estimate&values={','.join(map(str, values))}")
-        for value, position in zip(values, answer["positions"], strict=True):
-            rank = truth.rank(value)
-            error = 100 * abs(position["rank"] - rank) / rank
-            ties = truth.ties.get(value, 0)
-            quality.lattice = max(quality.lattice, error)
-            if ties:
-                quality.entries = max(quality.entries, error)
-                quality.mean += ties * error / len(board.values)
-            inside = position["low"] <= min(rank, position["rank"]) and max(rank, position["rank"]) <= position["high"]
-            quality.broken += not (inside and position["exact"] == (position["low"] == position["high"]))
+    async def chunk(connection: Connection, asked: list[int]) -> None:
+        values = ",".join(str(sign * key) for key in asked)
+        answer = await connection.must("GET", f"{path}/positions?rank=estimate&values={values}")
+        for key, position in zip(asked, answer["positions"], strict=True):
+            answers.take(key, position)
 
-    wanted = sorted({*truth.values, *truth.past})
+    wanted = sorted({*keys, *(key + answers.step for key in keys)})
     chunks = [wanted[first : first + _ASKED] for first in range(0, len(wanted), _ASKED)]
     await for_each(port, chunks, chunk, connections=_CONNECTIONS)
     connection = Connection(port)
-    quality.knots = len((await connection.must("GET", f"{path}/curve"))["knots"])
+    knots = len((await connection.must("GET", f"{path}/curve"))["knots"])
     connection.close()
-    return quality
+    return BoardQuality(quality.measure(answers, quality.counted(keys)), answers.contradictions, knots)
 
 
-async def check_board(port: int, board: RealBoard) -> Quality:
+async def check_board(port: int, board: RealBoard) -> BoardQuality:
     await import_real(port, board)
     return await ask(port, board)
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    found: dict[str, Quality] = {}
+    found: dict[str, BoardQuality] = {}
     with service(folder / "quality.db") as server:
         if options.data is not None:
             for name in REAL_BOARDS:
                 found[name] = asyncio.run(check_board(server.port, real_board(options.data, name)))
         made_up = lognormal(options.rows)
         found[made_up.name] = asyncio.run(check_board(server.port, made_up))
-    rows = [(name, one.entries, one.lattice, one.mean, one.knots, one.broken) for name, one in found.items()]
-    report.table(("board", "worst %", "worst past a value %", "mean %", "knots", "broken brackets"), rows)
-    bars = []
+    bars, rows = [], []
     for name, one in found.items():
+        measured, broken = one.quality, one.quality.broken_brackets + one.contradictions
+        worst = 100 * measured.worst_entry_error
+        rows.append((name, worst, 100 * measured.worst_error, 100 * measured.mean_error, one.knots, broken))
         bars += [
-            report.Bar(f"{name}: worst relative error over all entries", one.entries, _WORST, " %", at_most=True),
-            report.Bar(f"{name}: broken brackets", one.broken, 0, at_most=True),
+            report.Bar(f"{name}: worst relative error over all entries", worst, _WORST, " %", at_most=True),
+            report.Bar(f"{name}: broken brackets", broken, 0, at_most=True),
             report.Bar(f"{name}: knots", one.knots, 1000, at_most=True),
         ]
+    report.table(("board", "worst %", "worst, points past too %", "mean %", "knots", "broken brackets"), rows)
     return bars
 
 

@@ -16,7 +16,7 @@ def test_the_worst_error_is_found_at_the_first_point_past_a_value() -> None:
     quality = measure(Curve([Knot(0, 0, 1), Knot(9, 5, 1)], total=6, as_of_us=0), counted(keys))
     # At 2 the line says 3 and five entries are better: rank 6.
     assert (quality.worst_error, quality.worst_key) == (0.5, 2)
-    assert quality.mean_error == 0.0
+    assert quality.worst_entry_error == quality.mean_error == 0.0
     assert quality.widest_bracket == 2.0
     assert quality.broken_brackets == 0
 
