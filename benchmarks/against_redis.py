@@ -17,7 +17,7 @@ from benchmarks import load, report
 from benchmarks.batch_posts import through_http
 from benchmarks.boards import BOARD, COLUMN, filled_store, owner, values
 from benchmarks.client import BadAnswer, Connection
-from benchmarks.options import Options, parse, workplace
+from benchmarks.options import Options, parse
 from benchmarks.servers import Server, redis, redis_shell, service
 
 _CONNECTIONS = 32
@@ -122,10 +122,8 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 def main() -> int:
     options = parse(__doc__, seconds=4.0)
-    with workplace(options) as folder:
-        size = f"{options.rows:,} members, {_CONNECTIONS} connections, {options.rounds} rounds of {options.seconds:g} s"
-        report.heading(f"against Redis: {size}", folder)
-        return report.verdict(measure(options, folder))
+    size = f"{options.rows:,} members, {_CONNECTIONS} connections, {options.rounds} rounds of {options.seconds:g} s"
+    return report.run(options, f"against Redis: {size}", measure)
 
 
 if __name__ == "__main__":

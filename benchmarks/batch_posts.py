@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks import load, report
 from benchmarks.boards import BATCH, BOARD, batch_body, batches, filled_store, send_batches
-from benchmarks.options import Options, parse, workplace
+from benchmarks.options import Options, parse
 from benchmarks.servers import PROJECT, service
 
 _CONNECTIONS = 4
@@ -99,11 +99,8 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 def main() -> int:
     options = parse(__doc__)
-    with workplace(options) as folder:
-        report.heading(
-            f"batch posts: {options.rows:,} rows, {options.rounds} rounds of about {options.seconds:g} s", folder
-        )
-        return report.verdict(measure(options, folder))
+    title = f"batch posts: {options.rows:,} rows, {options.rounds} rounds of about {options.seconds:g} s"
+    return report.run(options, title, measure)
 
 
 if __name__ == "__main__":

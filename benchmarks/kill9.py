@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.boards import create, spec
 from benchmarks.client import BadAnswer, Connection, quoted
-from benchmarks.options import Options, parse, workplace
+from benchmarks.options import Options, parse
 from benchmarks.servers import Server, service
 
 _BOARDS = [f"kill-{number}" for number in range(5)]
@@ -197,9 +197,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 def main() -> int:
     options = parse(__doc__)
-    with workplace(options) as folder:
-        report.heading(f"kill -9: {options.kills} times, {_CLIENTS} clients, {len(_BOARDS)} boards", folder)
-        return report.verdict(measure(options, folder))
+    return report.run(options, f"kill -9: {options.kills} times, {_CLIENTS} clients, {len(_BOARDS)} boards", measure)
 
 
 if __name__ == "__main__":

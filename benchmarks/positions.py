@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks import load, report
 from benchmarks.boards import BOARD, COLUMN, filled_store, owner, values
 from benchmarks.client import BadAnswer, Connection, for_each
-from benchmarks.options import Options, parse, workplace
+from benchmarks.options import Options, parse
 from benchmarks.servers import hello, service
 
 _CHECKED = 500
@@ -70,9 +70,8 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 def main() -> int:
     options = parse(__doc__)
-    with workplace(options) as folder:
-        report.heading(f"positions: {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s", folder)
-        return report.verdict(measure(options, folder))
+    title = f"positions: {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s"
+    return report.run(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.boards import COLUMN, REAL_BOARDS, RealBoard, import_real, real_board
 from benchmarks.client import Connection, for_each, quoted
-from benchmarks.options import parse, workplace
+from benchmarks.options import parse
 from benchmarks.servers import service
 
 _CONNECTIONS = 8
@@ -120,9 +120,8 @@ def main() -> int:
             + ")"
         )
         return 2
-    with workplace(options) as folder:
-        report.heading("real boards", folder)
-        return report.verdict(measure(options.data, folder))
+    data = options.data
+    return report.run(options, "real boards", lambda _, folder: measure(data, folder))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.boards import BOARD, column_names, filled_store
 from benchmarks.client import Connection
-from benchmarks.options import Options, parse, workplace
+from benchmarks.options import Options, parse
 from benchmarks.servers import service
 
 _COLUMNS = 6
@@ -57,11 +57,8 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 def main() -> int:
     options = parse(__doc__, rows=343_000, rounds=15)
-    with workplace(options) as folder:
-        report.heading(
-            f"refresh: {options.rows:,} rows x {_COLUMNS} columns, 1,000 samples, {options.rounds} rounds", folder
-        )
-        return report.verdict(measure(options, folder))
+    title = f"refresh: {options.rows:,} rows x {_COLUMNS} columns, 1,000 samples, {options.rounds} rounds"
+    return report.run(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,11 @@ import sqlite3
 import statistics
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from benchmarks.options import Options, workplace
 
 _SYNCS = 100
 _LIBRARIES = ("aiohttp", "uvloop", "aiosqlite", "msgspec", "redis", "hiredis")
@@ -118,6 +120,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | float]]) -> None
             + line[0].ljust(widths[0])
             + "".join("  " + c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))
         )
+
+
+def run(options: Options, title: str, measure: Callable[[Options, Path], Sequence[Bar]]) -> int:
+    """One benchmark in a folder of its own: heading, measurement, bars; answers the exit status."""
+    with workplace(options) as folder:
+        heading(title, folder)
+        return verdict(measure(options, folder))
 
 
 def verdict(bars: Sequence[Bar]) -> int:

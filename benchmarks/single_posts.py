@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks import load, report
 from benchmarks.boards import BOARD, COLUMN, copy_store, filled_store
-from benchmarks.options import Options, parse, workplace
+from benchmarks.options import Options, parse
 from benchmarks.servers import hello, service
 
 CLIENTS = 64
@@ -45,9 +45,8 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 def main() -> int:
     options = parse(__doc__)
-    with workplace(options) as folder:
-        report.heading(f"single posts: {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s", folder)
-        return report.verdict(measure(options, folder))
+    title = f"single posts: {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s"
+    return report.run(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.boards import COLUMN, REAL_BOARDS, RealBoard, import_real, owner, real_board
 from benchmarks.client import Connection, for_each
-from benchmarks.options import Options, parse, workplace
+from benchmarks.options import Options, parse
 from benchmarks.servers import service
 from predictor import Bracket, quality
 from predictor.quality import Quality
@@ -114,11 +114,10 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 def main() -> int:
     options = parse(__doc__, rows=343_000)
-    with workplace(options) as folder:
-        report.heading(f"quality of skip-sampled curves, 1,000 samples, {options.rows:,} lognormal integers", folder)
-        if options.data is None:
-            print("   without a folder of real boards: only the made-up one")
-        return report.verdict(measure(options, folder))
+    title = f"quality of skip-sampled curves, 1,000 samples, {options.rows:,} lognormal integers"
+    if options.data is None:
+        title += "; no folder of real boards is given"
+    return report.run(options, title, measure)
 
 
 if __name__ == "__main__":

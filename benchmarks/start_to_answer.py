@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.boards import BOARD, COLUMN, fill, owner, spec, values
 from benchmarks.client import Connection
-from benchmarks.options import Options, parse, workplace
+from benchmarks.options import Options, parse
 from benchmarks.servers import Server, service
 
 _CLIENTS = 8
@@ -114,9 +114,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 def main() -> int:
     options = parse(__doc__, rows=100_000)
-    with workplace(options) as folder:
-        report.heading(f"start to first answer: {options.rows:,} rows, {options.seconds:g} s each", folder)
-        return report.verdict(measure(options, folder))
+    return report.run(options, f"start to first answer: {options.rows:,} rows, {options.seconds:g} s each", measure)
 
 
 if __name__ == "__main__":

@@ -54,44 +54,20 @@ def with_operating(routes: Sequence[Route]) -> list[Route]:
     everything = list(routes)
     everything += [
         Route(
-            method="GET",
-            path="/healthz",
-            handler=healthz,
-            role=None,
-            view="healthz",
-            summary="Whether the process is up",
-            tag=_TAG,
-            response=Health,
+            method="GET", path="/healthz", handler=healthz, role=None, view="healthz",
+            summary="Whether the process is up", tag=_TAG, response=Health,
         ),
         Route(
-            method="GET",
-            path="/readyz",
-            handler=readyz,
-            role=None,
-            view="readyz",
-            summary="Whether the store is reachable",
-            tag=_TAG,
-            response=Health,
-            problems=("store_busy",),
+            method="GET", path="/readyz", handler=readyz, role=None, view="readyz",
+            summary="Whether the store is reachable", tag=_TAG, response=Health, problems=("store_busy",),
         ),
         Route(
-            method="GET",
-            path="/metrics",
-            handler=metrics,
-            role=Role.OPS,
-            view="metrics",
-            summary="Figures in Prometheus' text format",
-            tag=_TAG,
-            media_type=METRICS_TYPE,
+            method="GET", path="/metrics", handler=metrics, role=Role.OPS, view="metrics",
+            summary="Figures in Prometheus' text format", tag=_TAG, media_type=METRICS_TYPE,
         ),
         Route(
-            method="GET",
-            path="/openapi.json",
-            handler=_document(everything),
-            role=Role.READER,
-            view="openapi",
-            summary="This document",
-            tag=_TAG,
+            method="GET", path="/openapi.json", handler=_document(everything), role=Role.READER, view="openapi",
+            summary="This document", tag=_TAG,
         ),
-    ]
+    ]  # fmt: skip
     return everything
