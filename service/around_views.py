@@ -37,8 +37,16 @@ async def around_owner(context: Context, call: Call) -> Page:
         near = await context.reads.around(
             board, index, wanted.cell, owner, better_rows=better + MORE, worse_rows=worse + MORE
         )
-        shared = _window(pager, wanted, known, near, read.totals, better=better, worse=worse)
-        if shared is not None and _stands_at(near, wanted):
+        if _stands_at(near, wanted):
+            shared = _window(pager, wanted, known, near, read.totals, better=better, worse=worse)
+            if shared is None:
+                first = near.before[-better]
+                run = await context.reads.around(
+                    board, index, cell_of(pager.ranking, first), first.owner, better_rows=0, worse_rows=0
+                )
+                ties = run.ties_before
+                shared = _window(pager, wanted, known, near, read.totals, better=better, worse=worse, first_ties=ties)
+            assert shared is not None
             return _answer(context, pager, shared, known, wanted)
     window, located = await context.store.read(
         lambda: _around_owner(context, locator, pager, owner, query), heavy=locator.curve(index) is None
@@ -89,7 +97,7 @@ def _around(
     totals = yield from board_totals(context.store.dialect, locator.board)
     window = _window(pager, wanted, located, near, totals, better=better, worse=worse)
     if window is None:
-        first = near.before[-better] if better else near.after[0]
+        first = near.before[-better]  # in another tie run than the place, so there is one
         _, ties_before = yield from ranking.count_tied(cell_of(ranking, first), first.owner)
         window = _window(pager, wanted, located, near, totals, better=better, worse=worse, first_ties=ties_before)
         assert window is not None

@@ -25,7 +25,6 @@ from .answers import (
 )
 from .context import Context
 from .positions import Locator, Wanted, board_totals
-from .posts import stats_of
 from .problems import Problem
 from .queries import PositionsQuery, RankMode
 from .routes import Call
@@ -57,9 +56,8 @@ async def entry(context: Context, call: Call) -> EntryAnswer:
     read = await _existing(context, board, call.path["owner"])
     found = read.entry
     assert found is not None
-    merger = context.boards.open(board)[1]
     context.metrics.read("entry", "row")
-    return EntryAnswer(found.owner, format_us(found.updated_at_us), stats_of(board, merger.stats(found.cells)))
+    return EntryAnswer(found.owner, format_us(found.updated_at_us), context.locators.of(board).stats(found.cells))
 
 
 async def _existing(context: Context, board: Board, owner: str) -> EntryRead:
@@ -134,7 +132,8 @@ async def lookup(context: Context, call: Call) -> LookupAnswer:
     index = None
     if body.column is not None:
         board, index = await find_column(context, board.id, body.column)
-    entries, merger = context.boards.open(board)
+    locator = context.locators.of(board)
+    entries, stats_of = locator.entries, locator.stats
     found, totals = await context.store.read(lambda: _entries_with_totals(context, entries, owners))
     located: dict[str, Position] = {}
     if index is not None:
@@ -150,7 +149,7 @@ async def lookup(context: Context, call: Call) -> LookupAnswer:
     for owner in owners:
         if owner in found:
             row = found[owner]
-            answer = LookupEntry(owner, format_us(row.updated_at_us), stats_of(board, merger.stats(row.cells)))
+            answer = LookupEntry(owner, format_us(row.updated_at_us), stats_of(row.cells))
             if index is not None:
                 answer.position = located.get(owner)
             answers.append(answer)

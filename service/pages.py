@@ -21,8 +21,7 @@ from .answers import Page, RankedEntry
 from .context import Context
 from .cursors import Place
 from .positions import board_totals
-from .posts import stats_of
-from .values import format_us, number
+from .values import format_us
 
 
 @dataclass(slots=True)
@@ -78,8 +77,8 @@ class Pager:
     """Reading programs for the rows of one ranking."""
 
     def __init__(self, context: Context, board: Board, index: int) -> None:
-        entries, self._merger = context.boards.open(board)
-        self.ranking: Ranking = entries.rankings[index]
+        self._locator = context.locators.of(board)
+        self.ranking: Ranking = self._locator.entries.rankings[index]
         self._board, self._index = board, index
         self._context = context
         self._dialect = context.store.dialect
@@ -159,20 +158,17 @@ class Pager:
         )
 
     def _ranked_entries(self, window: Window, exact: list[bool]) -> list[RankedEntry]:
-        """Rows with their ranks, as they travel."""
-        scale = self._board.spec.columns[self._index].scale
-        padding = self.ranking.padding
-        return [
-            RankedEntry(
-                rank=rank,
-                exact=is_exact,
-                owner=entry.owner,
-                value=number(padding.value(cell_of(self.ranking, entry)), scale),
-                updated_at=format_us(entry.updated_at_us),
-                stats=stats_of(self._board, self._merger.stats(entry.cells)),
+        stats_of = self._locator.stats
+        name = self._board.spec.columns[self._index].name
+        ranked = []
+        for entry, rank, is_exact in zip(window.rows, ranks_of(self.ranking, window), exact, strict=True):
+            stats = stats_of(entry.cells)
+            ranked.append(
+                RankedEntry(
+                    rank, is_exact, entry.owner, stats[name], format_us(entry.updated_at_us), stats  # type: ignore[arg-type]
+                )
             )
-            for entry, rank, is_exact in zip(window.rows, ranks_of(self.ranking, window), exact, strict=True)
-        ]
+        return ranked
 
     def _cursor(self, entry: Entry, row_number: int, window: Window, *, forward: bool) -> str:
         return self._context.cursors.write(

@@ -18,10 +18,10 @@ from storage.curves import CurveBook
 from storage.entries import Entries
 from storage.leaderboards import count_entries
 from storage.rankings import Ranking
-from storage.records import Board
+from storage.records import Board, Kind
 from storage.store import Program, Store
 
-from .answers import Position
+from .answers import Position, Stats
 from .queries import RankMode
 from .values import format_us, number
 
@@ -92,7 +92,25 @@ class Locator:
             )
             for index, ranking in self.entries.rankings.items()
         }
+        self._cells = [self._cell_form(index) for index in range(len(board.spec.columns))]
         self._named: dict[tuple[str, ...], list[int]] = {}
+
+    def _cell_form(self, index: int) -> tuple[str, int | None, int, int | None]:
+        """Name, digits of a padded value (None: not padded), its offset, and the scale (None: text)."""
+        column = self.board.spec.columns[index]
+        ranking = self.entries.rankings.get(index)
+        scale = None if column.kind is Kind.TEXT else column.scale
+        return column.name, ranking.padding.width if ranking else None, ranking.padding.offset if ranking else 0, scale
+
+    def stats(self, cells: Sequence[str | int | None]) -> Stats:
+        """The values of a row by column name, as they travel."""
+        found: Stats = {}
+        for (name, width, offset, scale), cell in zip(self._cells, cells, strict=False):
+            if cell is None or width is None:
+                found[name] = cell if scale is None or not isinstance(cell, int) else number(cell, scale)
+            else:
+                found[name] = number(int(str(cell)[:width]) - offset, scale or 0)
+        return found
 
     def named(self, names: tuple[str, ...]) -> list[int] | None:
         """The positions of ranked columns, None where one is not known or not ranked."""
