@@ -1,7 +1,7 @@
 """The rows around an owner or a value, with ranks that agree with each other: all follow from the place's by counting along the rows.
 
-Far from the top, where the curve gives the rank, an owner's row and its neighbours come from reads that many requests share; a
-row that moved between the two reads, and everything that has to be counted, is read again in one snapshot.
+Far from the top, where the curve gives the rank, an owner's row and its neighbours come from a read that many requests share;
+where the rank has to be counted, count and rows are of one snapshot.
 """
 
 from __future__ import annotations
@@ -29,26 +29,21 @@ async def around_owner(context: Context, call: Call) -> Page:
     owner = call.path["owner"]
     board, index = await find_column(context, call.path["board"], query.column)
     locator, pager = context.locators.of(board), Pager(context, board, index)
-    read = await context.reads.read(board, owner)
-    wanted = _wanted_owner(read.entry, owner, index, query.column)
     better, worse = query.better, query.worse + 1
-    known = locator.at_once(wanted, "auto")
-    if known is not None:
-        near = await context.reads.around(
-            board, index, wanted.cell, owner, better_rows=better + MORE, worse_rows=worse + MORE
-        )
-        if _stands_at(near, wanted):
-            shared = _window(pager, wanted, known, near, read.totals, better=better, worse=worse)
+    found = await context.reads.around_owner(board, index, owner, better_rows=better + MORE, worse_rows=worse + MORE)
+    if found is not None:
+        near, totals = found
+        wanted = Wanted(index, cell_of(pager.ranking, near.after[0]), owner)
+        known = locator.at_once(wanted, "auto")
+        if known is not None:
+            shared = _window(pager, wanted, known, near, totals, better=better, worse=worse)
             if shared is None:
                 first = near.before[-better]
-                run = await context.reads.around(
-                    board, index, cell_of(pager.ranking, first), first.owner, better_rows=0, worse_rows=0
-                )
-                ties = run.ties_before
-                shared = _window(pager, wanted, known, near, read.totals, better=better, worse=worse, first_ties=ties)
+                ties = await context.reads.ties_before(board, index, cell_of(pager.ranking, first), first.owner)
+                shared = _window(pager, wanted, known, near, totals, better=better, worse=worse, first_ties=ties)
             assert shared is not None
             return _answer(context, pager, shared, known, wanted)
-    window, located = await context.store.read(
+    wanted, window, located = await context.store.read(
         lambda: _around_owner(context, locator, pager, owner, query), heavy=locator.curve(index) is None
     )
     return _answer(context, pager, window, located, wanted)
@@ -65,10 +60,11 @@ def _wanted_owner(entry: Entry | None, owner: str, index: int, column: str) -> W
 
 def _around_owner(
     context: Context, locator: Locator, pager: Pager, owner: str, query: AroundOwnerQuery
-) -> Program[tuple[Window, Located]]:
+) -> Program[tuple[Wanted, Window, Located]]:
     found = yield from locator.entries.by_owners([owner])
     wanted = _wanted_owner(found.get(owner), owner, pager.ranking.index, query.column)
-    return (yield from _around(context, locator, pager, wanted, better=query.better, worse=query.worse + 1))
+    around = yield from _around(context, locator, pager, wanted, better=query.better, worse=query.worse + 1)
+    return wanted, *around
 
 
 async def around_value(context: Context, call: Call) -> Page:
@@ -142,10 +138,6 @@ def _window(
         more_before=len(near.before) > len(before),
         more_after=len(near.after) > worse,
     )
-
-
-def _stands_at(near: Neighbours, wanted: Wanted) -> bool:
-    return bool(near.after) and near.after[0].owner == wanted.owner and wanted.cell in near.after[0].cells
 
 
 def _answer(context: Context, pager: Pager, window: Window, located: Located, wanted: Wanted) -> Page:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from .boards import OpenBoards
 from .coalesce import Coalescer
 from .entries import read_with_totals
-from .neighbours import Neighbours
+from .neighbours import NeighbourStatement, OwnersNeighbours
 from .records import Board, Entry
 from .store import Store
 
@@ -23,10 +23,10 @@ class EntryRead(NamedTuple):
 class _Around(NamedTuple):
     board: Board
     column_index: int
-    cell: str
-    owner: str
     better_rows: int
     worse_rows: int
+    owner: str
+    cell: str | None  # None: the owner's own row is the place
 
 
 class EntryReads:
@@ -38,7 +38,8 @@ class EntryReads:
         self._store, self._boards = store, boards
         batch_max, waiting_max = point_reads_per_batch_max, reads_waiting_max
         self._entries = Coalescer(self._read_entries, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
-        self._around = Coalescer(self._read_around, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
+        self._around_owners = Coalescer(self._read_owners, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
+        self._ties = Coalescer(self._read_ties, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
 
     def read(self, board: Board, owner: str) -> asyncio.Future[EntryRead]:
         """The entry of an owner, None inside where there is none.
@@ -48,16 +49,24 @@ class EntryReads:
         """
         return self._entries.ask(_shape(board), (board, owner))
 
-    def around(
-        self, board: Board, column_index: int, cell: str, owner: str, *, better_rows: int, worse_rows: int
-    ) -> asyncio.Future[Neighbours]:
-        """The rows on both sides of a place.
+    def around_owner(
+        self, board: Board, column_index: int, owner: str, *, better_rows: int, worse_rows: int
+    ) -> asyncio.Future[OwnersNeighbours | None]:
+        """The rows on both sides of an owner's; None where the owner has no value in the column.
 
         Raises:
             StoreBusy: too many reads are waiting.
         """
-        kind = (*_shape(board), column_index, better_rows, worse_rows)
-        return self._around.ask(kind, _Around(board, column_index, cell, owner, better_rows, worse_rows))
+        asked = _Around(board, column_index, better_rows, worse_rows, owner, None)
+        return self._around_owners.ask((*_shape(board), column_index, better_rows, worse_rows), asked)
+
+    def ties_before(self, board: Board, column_index: int, cell: str, owner: str) -> asyncio.Future[int]:
+        """How many rows with a cell stand before an owner's place among them.
+
+        Raises:
+            StoreBusy: too many reads are waiting.
+        """
+        return self._ties.ask((*_shape(board), column_index), _Around(board, column_index, 0, 0, owner, cell))
 
     async def _read_entries(self, asked: list[tuple[Board, str]]) -> list[EntryRead]:
         entries, _ = self._boards.open(asked[0][0])
@@ -65,13 +74,22 @@ class EntryReads:
         found, totals = read_with_totals(await self._store.read_one(entries.with_totals(owners)))
         return [EntryRead(found.get(owner), totals) for _, owner in asked]
 
-    async def _read_around(self, asked: list[_Around]) -> list[Neighbours]:
-        first = asked[0]
-        entries, _ = self._boards.open(first.board)
-        statement = entries.rankings[first.column_index].neighbours
-        places = [(number, each.cell, each.owner) for number, each in enumerate(asked)]
-        rows = {"better_rows": first.better_rows, "worse_rows": first.worse_rows}
-        return statement.read(await self._store.read_one(statement.bind(places, **rows)), **rows)
+    async def _read_owners(self, asked: list[_Around]) -> list[OwnersNeighbours | None]:
+        statement, rows = self._statement(asked[0])
+        owners = [(number, each.owner) for number, each in enumerate(asked)]
+        found = statement.read_owners(await self._store.read_one(statement.of_owners(owners, **rows)), **rows)
+        return [found.get(number) for number in range(len(asked))]
+
+    async def _read_ties(self, asked: list[_Around]) -> list[int]:
+        statement, rows = self._statement(asked[0])
+        places = [(number, each.cell or "", each.owner) for number, each in enumerate(asked)]
+        found = statement.read_places(await self._store.read_one(statement.of_places(places, **rows)), **rows)
+        return [near.ties_before for near in found]
+
+    def _statement(self, asked: _Around) -> tuple[NeighbourStatement, dict[str, int]]:
+        entries, _ = self._boards.open(asked.board)
+        rows = {"better_rows": asked.better_rows, "worse_rows": asked.worse_rows}
+        return entries.rankings[asked.column_index].neighbours, rows
 
 
 def _shape(board: Board) -> tuple[int, int]:

@@ -11,14 +11,32 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from querybuilder import INTEGER, TEXT, Built, Dialect, Select, Statement, asc, col, count, desc, param, rows, select
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Built,
+    Column,
+    Dialect,
+    Select,
+    Statement,
+    Term,
+    asc,
+    col,
+    count,
+    desc,
+    param,
+    rows,
+    select,
+)
 
-from .leaderboards import entries_table, physical
+from .leaderboards import CHANGES, entries_table, physical
+from .migrate import TOTALS
 from .records import Best, Board, Entry
-from .store import Rows
+from .store import Row, Rows
 
 _decode: Callable[[str], list[list[Any]]] = msgspec.json.Decoder(list[list[Any]]).decode
 _PLACE = "q"
+_OWN = "e"
 
 
 class Neighbours(NamedTuple):
@@ -29,47 +47,83 @@ class Neighbours(NamedTuple):
     ties_before: int  # rows with the place's cell that stand before its owner
 
 
+class OwnersNeighbours(NamedTuple):
+    """The rows around an owner's own, in one snapshot with the totals of its board."""
+
+    near: Neighbours
+    totals: dict[int, int]  # of the ranked column and of changes
+
+
 class NeighbourStatement:
-    """The statement of one ranked column."""
+    """The statements of one ranked column."""
 
     def __init__(self, dialect: Dialect, board: Board, index: int) -> None:
         self._dialect, self._table = dialect, entries_table(board.key)
+        self._board_key, self._index = board.key, index
         self._high = board.spec.columns[index].best is Best.HIGH
-        self._cell, self._owner = col(physical(index)), col("owner")
+        self._name = physical(index)
+        self._cell, self._owner = col(self._name), col("owner")
         self._row = (self._owner, col("updated_at"), *(col(physical(i)) for i in range(len(board.spec.columns))))
 
-    def bind(self, places: Iterable[tuple[int, str, str]], *, better_rows: int, worse_rows: int) -> Built:
-        """The query for places (number, cell, owner); `read` reads its rows."""
-        return self._statement.bind(places=places, better_rows=better_rows, worse_rows=worse_rows)
+    def of_places(self, places: Iterable[tuple[int, str, str]], *, better_rows: int, worse_rows: int) -> Built:
+        """The query for places (number, cell, owner); `read_places` reads its rows."""
+        return self._of_places.bind(places=places, better_rows=better_rows, worse_rows=worse_rows)
+
+    def of_owners(self, owners: Iterable[tuple[int, str]], *, better_rows: int, worse_rows: int) -> Built:
+        """The query for the rows of owners (number, owner); `read_owners` reads its rows."""
+        return self._of_owners.bind(owners=owners, better_rows=better_rows, worse_rows=worse_rows)
 
     @staticmethod
-    def read(found: Rows, *, better_rows: int, worse_rows: int) -> list[Neighbours]:
+    def read_places(found: Rows, *, better_rows: int, worse_rows: int) -> list[Neighbours]:
         """The neighbours of the places, by number."""
-        answers = []
-        for _, tied_up, better, tied_down, worse, ties_before in sorted(found, key=lambda row: row[0]):
-            before = [*_rows(tied_up), *_rows(better)][:better_rows]
-            after = [*_rows(tied_down), *_rows(worse)][:worse_rows]
-            answers.append(Neighbours([_entry(row) for row in reversed(before)], [_entry(row) for row in after], ties_before))
-        return answers
+        ordered = sorted(found, key=lambda row: row[0])
+        return [_neighbours(row, better_rows=better_rows, worse_rows=worse_rows) for row in ordered]
+
+    def read_owners(self, found: Rows, *, better_rows: int, worse_rows: int) -> dict[int, OwnersNeighbours]:
+        """The neighbours of those owners that have a value in the column, by number."""
+        return {
+            row[0]: OwnersNeighbours(
+                _neighbours(row, better_rows=better_rows, worse_rows=worse_rows),
+                {self._index: row[6] or 0, CHANGES: row[7] or 0},
+            )
+            for row in found
+        }
 
     @cached_property
-    def _statement(self) -> Statement:
-        place_cell, place_owner = col("cell", _PLACE), col("owner", _PLACE)
-        better = self._cell.gt(place_cell) if self._high else self._cell.lt(place_cell)
-        worse = self._cell.lt(place_cell) if self._high else self._cell.gt(place_cell)
-        tied = self._cell.eq(place_cell)
+    def _of_places(self) -> Statement:
+        place = rows(_PLACE, param("places"), number=INTEGER, cell=TEXT, owner=TEXT)
+        outputs = self._around(col("cell", _PLACE), col("owner", _PLACE))
+        return select(col("number", _PLACE), *outputs).from_(place).packed().compile(self._dialect)
+
+    @cached_property
+    def _of_owners(self) -> Statement:
+        asked = rows(_PLACE, param("owners"), number=INTEGER, owner=TEXT)
+        cell, owner = col(self._name, _OWN), col("owner", _OWN)
+        totals = select(col("entries")).from_(TOTALS).where(col("board_key").eq(self._board_key))
         return (
             select(
                 col("number", _PLACE),
-                self._up().where(tied, self._owner.lt(place_owner)).nested(),
-                self._up().where(better).nested(),
-                self._down().where(tied, self._owner.ge(place_owner)).nested(),
-                self._down().where(worse).nested(),
-                select(count()).from_(self._table).where(tied, self._owner.lt(place_owner)).scalar(),
+                *self._around(cell, owner),
+                totals.where(col("column_index").eq(self._index)).scalar(),
+                totals.where(col("column_index").eq(CHANGES)).scalar(),
             )
-            .from_(rows(_PLACE, param("places"), number=INTEGER, cell=TEXT, owner=TEXT))
+            .from_(asked)
+            .join(self._table, owner.eq(col("owner", _PLACE)), alias=_OWN)
+            .where(cell.not_null())
             .packed()
             .compile(self._dialect)
+        )
+
+    def _around(self, cell: Column, owner: Column) -> tuple[Term, ...]:
+        better = self._cell.gt(cell) if self._high else self._cell.lt(cell)
+        worse = self._cell.lt(cell) if self._high else self._cell.gt(cell)
+        tied = self._cell.eq(cell)
+        return (
+            self._up().where(tied, self._owner.lt(owner)).nested(),
+            self._up().where(better).nested(),
+            self._down().where(tied, self._owner.ge(owner)).nested(),
+            self._down().where(worse).nested(),
+            select(count()).from_(self._table).where(tied, self._owner.lt(owner)).scalar(),
         )
 
     def _up(self) -> Select:
@@ -79,6 +133,12 @@ class NeighbourStatement:
     def _down(self) -> Select:
         order = (desc if self._high else asc)(self._cell), asc(self._owner)
         return select(*self._row).from_(self._table).order_by(*order).limit(param("worse_rows"))
+
+
+def _neighbours(row: Row, *, better_rows: int, worse_rows: int) -> Neighbours:
+    before = [*_rows(row[1]), *_rows(row[2])][:better_rows]
+    after = [*_rows(row[3]), *_rows(row[4])][:worse_rows]
+    return Neighbours([_entry(each) for each in reversed(before)], [_entry(each) for each in after], row[5])
 
 
 def _rows(nested: Any) -> list[list[Any]]:

@@ -165,8 +165,8 @@ class Ranking:
     ) -> Program[Neighbours]:
         """The rows before a place (best first), those from it on, and how many with its cell stand before it."""
         statement = self.neighbours
-        found = yield statement.bind([(0, cell, owner)], better_rows=better_rows, worse_rows=worse_rows)
-        return statement.read(found, better_rows=better_rows, worse_rows=worse_rows)[0]
+        found = yield statement.of_places([(0, cell, owner)], better_rows=better_rows, worse_rows=worse_rows)
+        return statement.read_places(found, better_rows=better_rows, worse_rows=worse_rows)[0]
 
 
 def _sample(rows: Rows) -> Sample | None:
