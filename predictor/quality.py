@@ -69,8 +69,3 @@ def measure(curve: Locating, keys_with_counts: Iterable[tuple[int, int]]) -> Qua
         widest_bracket=widest,
         broken_brackets=broken,
     )
-
-
-def worst_relative_error(curve: Locating, keys_with_counts: Iterable[tuple[int, int]]) -> float:
-    """The worst of |estimate - true rank| / true rank, as `measure` finds it."""
-    return measure(curve, keys_with_counts).worst_error

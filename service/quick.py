@@ -1,7 +1,7 @@
 """The common answer, a 200 with JSON on a connection that stays open, written in one piece.
 
-aiohttp's own response spends a third of a small request on a header dictionary that is always the same. The rule: anything out
-of the common (HEAD, HTTP/1.0, a connection that closes, a large body) is left to aiohttp.
+aiohttp's own response spends a third of a small request on a header dictionary that is always the same. The rule:
+anything out of the common (HEAD, HTTP/1.0, a connection that closes, a large body) is left to aiohttp.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class QuickJson(web.Response):
         if transport is None or transport.is_closing():
             raise ClientConnectionResetError("Cannot write to closing transport")
         transport.write(
-            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Request-Id: %b\r\nDate: %b\r\nContent-Length: %d\r\n\r\n%b"
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+            b"X-Request-Id: %b\r\nDate: %b\r\nContent-Length: %d\r\n\r\n%b"
             % (self._request_id.encode(), _Date.now(), len(body), body)
         )
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from predictor import Curve, Knot
-from predictor.quality import counted, measure, worst_relative_error
+from predictor.quality import counted, measure
 
 
 def test_equal_keys_are_counted_together() -> None:
@@ -28,9 +28,9 @@ def test_entries_of_another_board_break_brackets() -> None:
 
 def test_a_curve_of_every_value_has_no_error() -> None:
     curve = Curve([Knot(0, 0, 1), Knot(9, 1, 2)], total=3, as_of_us=0)
-    assert worst_relative_error(curve, counted([0, 9, 9])) == 0.0
+    assert measure(curve, counted([0, 9, 9])).worst_error == 0.0
     assert measure(curve, counted([0, 9, 9])).worst_key is None
 
 
 def test_an_empty_board_has_no_error() -> None:
-    assert worst_relative_error(Curve([], total=0, as_of_us=0), []) == 0.0
+    assert measure(Curve([], total=0, as_of_us=0), []).worst_error == 0.0
