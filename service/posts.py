@@ -137,9 +137,7 @@ def _change(board: Board, name: str, raw: Raw, *, overwrite: bool) -> Change:
     except Problem as problem:
         raise Problem(problem.code, problem.detail, pointer=f"/{_member(overwrite)}/{name}") from None
     if column.merge is not Merge.SUM and not column.min_scaled <= value <= column.max_scaled:
-        raise ValueOutOfRange(
-            f"{name} is outside {_bounds(column)}", pointer=f"/{_member(overwrite)}/{name}"
-        )
+        raise ValueOutOfRange(f"{name} is outside {_bounds(column)}", pointer=f"/{_member(overwrite)}/{name}")
     return Change(index, value, overwrite)
 
 
@@ -179,9 +177,7 @@ def stats_of(board: Board, values: Sequence[StatValue | None]) -> Stats:
     }
 
 
-def _result(
-    post: Post, parts: list[PartOutcome], *, named: bool, single: bool
-) -> tuple[PostResult, Status]:
+def _result(post: Post, parts: list[PartOutcome], *, named: bool, single: bool) -> tuple[PostResult, Status]:
     if not named:
         part = parts[0]
         if part.error is not None and single:
