@@ -55,11 +55,6 @@ class RefreshDesk:
         self._pending: dict[tuple[int, int, int], Demand] = {}  # by board key, epoch and column index; oldest first
         self._wake: Callable[[], None] | None = None
 
-    @property
-    def attended(self) -> bool:
-        """Whether a job takes demands."""
-        return self._wake is not None
-
     async def refresh_now(self, board: Board, column_index: int) -> Refreshed:
         """A curve that counts every write acknowledged before this call, once it serves.
 

@@ -8,7 +8,7 @@ digits where a key holds the value and the time it was reached).
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from math import isfinite
 from operator import add, le, lt
@@ -116,10 +116,6 @@ class Curve:
         """How many entries have this key, where it is a knot's; 0 where it is not."""
         i = bisect_left(self._keys, key)
         return self.knots[i].ties if i < len(self._keys) and self._keys[i] == key else 0
-
-    def locate_many(self, keys: Iterable[int]) -> list[Bracket]:
-        """`locate` for each key, in their order."""
-        return list(map(self.locate, keys))
 
     def key_at(self, rank: int) -> KeyBracket | None:
         """The worst key that still has this rank (1-based) or better; past the end the worst key; None if empty.

@@ -113,7 +113,6 @@ async def test_a_demand_waits_no_longer_than_its_bound_and_its_refresh_goes_on(w
 
 async def test_without_a_job_a_demand_is_refused(world: World) -> None:
     board = await world.create("b")
-    assert not world.desk.attended
     with pytest.raises(NoJobProcess):
         await world.desk.refresh_now(board, 0)
 
@@ -121,7 +120,6 @@ async def test_without_a_job_a_demand_is_refused(world: World) -> None:
 async def test_stopping_refuses_who_waits_and_who_comes_later(world: World) -> None:
     boards = [await world.create("b0"), await world.create("b1")]
     jobs = await started(world)
-    assert world.desk.attended
     world.store.hold()
     running = asyncio.create_task(world.desk.refresh_now(boards[0], 0))
     await within(world.store.entered.wait())

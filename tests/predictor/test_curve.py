@@ -41,12 +41,12 @@ def test_the_true_rank_lies_in_every_bracket_and_the_ranks_never_fall(
 ) -> None:
     curve = sample(keys, knots_max)
     before = Bracket(1, 1, 1, "knot")
-    for key, bracket in zip(probes(keys), curve.locate_many(probes(keys)), strict=True):
+    for key in probes(keys):
+        bracket = curve.locate(key)
         assert 1 <= bracket.low <= rank_of(keys, key) <= bracket.high <= len(keys) + 1
         assert bracket.low <= bracket.rank <= bracket.high
         assert before.rank <= bracket.rank and before.low <= bracket.low and before.high <= bracket.high
         assert bracket.exact == (bracket.method == "knot")
-        assert bracket == curve.locate(key)
         before = bracket
 
 
@@ -89,7 +89,6 @@ def test_an_empty_column_ranks_every_value_first() -> None:
     curve = Curve([], total=0, as_of_us=7)
     assert curve.locate(5) == Bracket(1, 1, 1, "knot") and curve.locate(5).exact
     assert curve.key_at(1) is None
-    assert curve.locate_many([]) == []
 
 
 def test_one_entry_is_first_and_everything_worse_is_second() -> None:
