@@ -15,7 +15,7 @@ from .errors import StoreBusy
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-TURNS = 2  # of the event loop between the first question and its statement
+GATHER_TURNS = 2  # turns of the event loop between the first question and its statement
 
 
 class Coalescer(Generic[Q, A]):
@@ -61,7 +61,7 @@ class Coalescer(Generic[Q, A]):
             while self._asked:
                 # A turn of the loop reads every socket that has a request: who is already there comes along. A hop to
                 # a store's thread costs as much as ten point reads.
-                for _ in range(TURNS):
+                for _ in range(GATHER_TURNS):
                     await asyncio.sleep(0)
                 batch: dict[Hashable, list[tuple[Q, asyncio.Future[A]]]] = {}
                 for _ in range(min(len(self._asked), self._batch_max)):

@@ -31,8 +31,9 @@ def lines(writer: LineWriter, stream: io.StringIO) -> list[dict[str, Any]]:
 
 
 def answered(log: RequestLog, *, status: int = 200, seconds: float = 0.001, path: str = "/v1/x?key=secret") -> None:
-    """Tell of one request."""
-    log.answered(view="page", method="GET", path=path, status=status, code="", seconds=seconds, key_id="k1")
+    """Tell of one request, as the shell does."""
+    if log.wanted(status, seconds):
+        log.answered(view="page", method="GET", path=path, status=status, code="", seconds=seconds, key_id="k1")
 
 
 def test_failed_and_slow_requests_get_a_line_each_and_the_rest_a_sample() -> None:

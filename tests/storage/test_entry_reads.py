@@ -87,7 +87,8 @@ async def test_reads_that_wait_are_bounded_and_those_given_up_trouble_nobody(dep
     reads = reads_of(deployment, store, waiting_max=2)
     store.go.clear()
     running = reads.read(board, "ada")
-    await asyncio.sleep(0)
+    while not store.statements:
+        await asyncio.sleep(0)
     waiting = [reads.read(board, "ada") for _ in range(2)]
     with pytest.raises(StoreBusy, match="2 reads are waiting"):
         reads.read(board, "ada")
