@@ -1,7 +1,7 @@
-"""The rows around an owner or a value, with ranks that agree with each other: all follow from the place's by counting along the rows.
+"""The rows around an owner or a value, with ranks that agree: all follow from the place's by counting along the rows.
 
-Far from the top, where the curve gives the rank, an owner's row and its neighbours come from a read that many requests share;
-where the rank has to be counted, count and rows are of one snapshot.
+Far from the top, where the curve gives the rank, an owner's row and its neighbours come from a read that many requests
+share; where the rank has to be counted, count and rows are of one snapshot.
 """
 
 from __future__ import annotations
@@ -145,4 +145,3 @@ def _answer(context: Context, pager: Pager, window: Window, located: Located, wa
     own = window.exact or (wanted.owner is not None and located.exact)
     cell = wanted.cell
     return pager.page(window, [window.exact or (own and cell_of(pager.ranking, row) == cell) for row in window.rows])
-

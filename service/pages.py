@@ -1,7 +1,8 @@
 """Pages, and the rows around a place: rows in order with consistent ranks.
 
-A page knows the row number of its first row, exactly: from the top, from the cursor while the board has not changed since, else by
-counting again. All other ranks follow by counting along the page, so a walk over an unchanging board costs nothing for ranks.
+A page knows the row number of its first row, exactly: from the top, from the cursor while the board has not changed
+since, else by counting again. All other ranks follow by counting along the page, so a walk over an unchanging board
+costs nothing for ranks.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class FirstPage(NamedTuple):
 
 
 async def first_pages(asked: list[tuple[Pager, int]]) -> list[FirstPage]:
-    """Answers a `Coalescer`: all who ask for the same (pager of one ranking, limit) at the same time get one read's bytes."""
+    """Answers a `Coalescer`: all who ask for the same (pager of one ranking, limit) at a time get one read's bytes."""
     pager, limit = asked[0]
     window = await pager.read_first(limit)
     page = FirstPage(msgspec.json.encode(pager.page(window)), len(window.rows))
@@ -130,7 +131,7 @@ class Pager:
         return window
 
     def _taken(self, place: Place) -> Program[int]:
-        """1 where the place's row still stands there, else 0: whoever left it is no longer counted before what follows."""
+        """1 where the place's row still stands there, else 0: who left it is no longer counted before what follows."""
         _, here, _ = yield from self.ranking.rows_around(place.cell, place.owner, better_rows=0, worse_rows=1)
         return int(bool(here) and here[0].owner == place.owner and cell_of(self.ranking, here[0]) == place.cell)
 
@@ -165,7 +166,12 @@ class Pager:
             stats = stats_of(entry.cells)
             ranked.append(
                 RankedEntry(
-                    rank, is_exact, entry.owner, stats[name], format_us(entry.updated_at_us), stats  # type: ignore[arg-type]
+                    rank,
+                    is_exact,
+                    entry.owner,
+                    stats[name],  # type: ignore[arg-type]  # a ranked column's value is a number
+                    format_us(entry.updated_at_us),
+                    stats,
                 )
             )
         return ranked

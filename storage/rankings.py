@@ -160,9 +160,7 @@ class Ranking:
         rows = yield self._rows_before.bind(cell=cell, owner=owner, limit=limit)
         return _in_arms(rows)[:limit][::-1]
 
-    def rows_around(
-        self, cell: str, owner: str, *, better_rows: int, worse_rows: int
-    ) -> Program[Neighbours]:
+    def rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
         """The rows before a place (best first), those from it on, and how many with its cell stand before it."""
         statement = self.neighbours
         found = yield statement.of_places([(0, cell, owner)], better_rows=better_rows, worse_rows=worse_rows)
