@@ -25,10 +25,12 @@ class CountedReads(MeddlingStore):
         self.statements = 0
         self.go = asyncio.Event()
         self.go.set()
+        self.entered = asyncio.Event()
 
     async def read_one(self, query: Built) -> Rows:
         """See `Store`."""
         self.statements += 1
+        self.entered.set()
         await self.go.wait()
         return await super().read_one(query)
 
@@ -87,8 +89,7 @@ async def test_reads_that_wait_are_bounded_and_those_given_up_trouble_nobody(dep
     reads = reads_of(deployment, store, waiting_max=2)
     store.go.clear()
     running = reads.read(board, "ada")
-    while not store.statements:
-        await asyncio.sleep(0)
+    await store.entered.wait()
     waiting = [reads.read(board, "ada") for _ in range(2)]
     with pytest.raises(StoreBusy, match="2 reads are waiting"):
         reads.read(board, "ada")
