@@ -41,8 +41,8 @@ class WriterLimits:
     grouping: bool  # False: one request a transaction
 
 
-# Turns of the event loop before a group is taken: each reads every socket that has a post, so those who were just answered
-# and post again come along. It is no delay: an idle loop turns at once.
+# Turns of the event loop before a group is taken: each reads every socket that has a post, so those who were just
+# answered and post again come along. It is no delay: an idle loop turns at once.
 GATHER_TURNS = 4
 
 
