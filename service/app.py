@@ -18,6 +18,7 @@ from .routes import Route
 from .shell import X_REQUEST_ID, Endpoint, RequestIds, ShellContext, problem_response
 
 _UNROUTED_VIEW = "none"
+LINGERING_S = 1.0  # longest reading of a refused body before its connection is closed
 
 
 def make_app(routes: Sequence[Route], context: ShellContext) -> web.Application:
@@ -28,7 +29,10 @@ def make_app(routes: Sequence[Route], context: ShellContext) -> web.Application:
     ids = RequestIds()
     app = web.Application(
         client_max_size=context.settings.body_bytes_max,
-        handler_args={"auto_decompress": False},  # the limit is then one of what is sent, and no body can be a bomb
+        handler_args={
+            "auto_decompress": False,  # the limit is then one of what is sent, and no body can be a bomb
+            "lingering_time": LINGERING_S,
+        },
     )
     table = with_operating(routes)
     resources: dict[str, web.Resource] = {}

@@ -43,6 +43,7 @@ CODES: dict[str, tuple[int, str]] = {
     "not_ranked": (404, "The owner has no value in the columns asked for"),
     "no_curve": (404, "The column has no curve yet"),
     "method_not_allowed": (405, "The path does not take this method"),
+    "body_timeout": (408, "The body took too long to arrive"),
     "spec_conflict": (409, "The change would reinterpret stored values"),
     "post_id_conflict": (409, "The post id was used for another post"),
     "catalog_full": (409, "The service holds as many leaderboards as it may"),

@@ -6,6 +6,7 @@ The rule: nothing but a problem document leaves here when something goes wrong, 
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 import secrets
@@ -52,6 +53,10 @@ class ShellSettings(QueryBounds, Protocol):
     @property
     def body_bytes_max(self) -> int:
         """Past it a body is 413."""
+
+    @property
+    def body_wait_s_max(self) -> float:
+        """Past it a body that is still arriving is 408."""
 
     @property
     def retry_after_s(self) -> int:
@@ -152,7 +157,7 @@ class Endpoint:
 
     async def _body(self, request: web.Request) -> tuple[Any, str]:
         media_type = self._media_type(request)
-        body = await _read(request, self._context.settings.body_bytes_max)
+        body = await _read(request, self._context.settings)
         return (body if self._decoder is None else decode(body, self._decoder)), media_type
 
     def _call(self, request: web.Request, body: Any, media_type: str, identity: Identity, request_id: str) -> Call:
@@ -192,7 +197,10 @@ class Endpoint:
 def problem_response(problem: Problem, request_id: str) -> web.Response:
     """The response of a problem."""
     headers = {hdrs.CONTENT_TYPE: PROBLEM_TYPE, X_REQUEST_ID: request_id, **problem.headers}
-    return web.Response(body=problem.body(), status=problem.status, headers=headers)
+    response = web.Response(body=problem.body(), status=problem.status, headers=headers)
+    if problem.code == "body_timeout":
+        response.force_close()  # what is left of the body would be read as the next request
+    return response
 
 
 def _response(answer: Answer, request_id: str) -> web.Response:
@@ -230,10 +238,16 @@ def _check_utf8(raw_path: str) -> None:
         raise Problem("bad_request", "the path is not UTF-8 once its percent escapes are read") from error
 
 
-async def _read(request: web.Request, bytes_max: int) -> bytes:
+async def _read(request: web.Request, settings: ShellSettings) -> bytes:
     try:
-        return await request.read()
+        if request.content.is_eof():  # nearly always: it came with its headers
+            return await request.read()
+        async with asyncio.timeout(settings.body_wait_s_max):
+            return await request.read()
     except web.HTTPRequestEntityTooLarge as error:
-        raise Problem("body_too_large", f"a body has at most {bytes_max} bytes") from error
+        raise Problem("body_too_large", f"a body has at most {settings.body_bytes_max} bytes") from error
+    except TimeoutError as error:
+        detail = f"the body did not arrive within {settings.body_wait_s_max:g} s"
+        raise Problem("body_timeout", detail) from error
     except (HttpProcessingError, ClientError, web.RequestPayloadError) as error:
         raise Problem("bad_request", "the body could not be read as its headers announce it") from error

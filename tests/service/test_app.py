@@ -259,3 +259,13 @@ async def test_a_caller_who_leaves_in_mid_body_is_no_error_of_the_service(call: 
             break
     assert b'status="500"' not in call.body
     assert b'route="posts",status="499"' in call.body
+
+
+async def test_a_body_that_does_not_arrive_in_time_is_408_and_the_connection_ends(call: Caller) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
+    writer.write(f"POST {B}/posts HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{".encode())
+    async with asyncio.timeout(30):
+        answer = await reader.read()  # until the server closes
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b'"code":"body_timeout"' in answer
+    writer.close()

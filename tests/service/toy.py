@@ -22,6 +22,7 @@ class ToySettings:
     """Small limits, so that tests pass them cheaply."""
 
     body_bytes_max: int = 4096
+    body_wait_s_max: float = 0.2
     retry_after_s: int = 7
     page_entries_max: int = 1000
     around_rows_max: int = 500
