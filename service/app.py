@@ -18,6 +18,7 @@ from .routes import Route
 from .shell import X_REQUEST_ID, Endpoint, RequestIds, ShellContext, problem_response
 
 _UNROUTED_VIEW = "none"
+LINE_BYTES_MAX = 64 * 1024  # a thousand values of a query, escaped; aiohttp's own 8 KiB holds half of them
 LINGERING_S = 1.0  # longest reading of a refused body before its connection is closed
 
 
@@ -31,6 +32,7 @@ def make_app(routes: Sequence[Route], context: ShellContext) -> web.Application:
         client_max_size=context.settings.body_bytes_max,
         handler_args={
             "auto_decompress": False,  # the limit is then one of what is sent, and no body can be a bomb
+            "max_line_size": LINE_BYTES_MAX,
             "lingering_time": LINGERING_S,
         },
     )

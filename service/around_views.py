@@ -14,7 +14,7 @@ from storage.store import Program
 from .answers import Page
 from .context import Context
 from .owner_views import find_column
-from .pages import Pager, Window, cell_of
+from .pages import Pager, Window, cell_of, ranks_of
 from .positions import Located, Locator, Wanted, board_totals
 from .queries import AroundOwnerQuery, AroundValueQuery
 from .ranking_views import wanted_value
@@ -119,8 +119,17 @@ def _window(
     before = near.before[max(0, len(near.before) - better) :]
     rows = before + near.after[:worse]
     ties_before = 0 if ranking.timed else near.ties_before
-    # An estimate can be too small for the rows that stand there before it.
-    first_row_number = max(1, located.rank + ties_before - len(before))
+    more_before, more_after = len(near.before) > len(before), len(near.after) > worse
+    first_row_number = located.rank + ties_before - len(before)
+    if located.method != "count":
+        # The board's ends are known, whatever the curve says; an estimate lies between them.
+        last_first = totals.get(ranking.index, 0) - len(rows) + 1
+        if not more_before:
+            first_row_number = 1
+        elif not more_after:
+            first_row_number = last_first
+        else:
+            first_row_number = max(2, min(first_row_number, last_first - 1))
     if ranking.timed or not rows or len(near.before) == len(before):
         first_ties = 0
     elif cell_of(ranking, rows[0]) == wanted.cell:
@@ -135,13 +144,19 @@ def _window(
         max(1, first_row_number - first_ties),
         located.method == "count",
         totals,
-        more_before=len(near.before) > len(before),
-        more_after=len(near.after) > worse,
+        more_before=more_before,
+        more_after=more_after,
     )
 
 
 def _answer(context: Context, pager: Pager, window: Window, located: Located, wanted: Wanted) -> Page:
     context.metrics.read("around" if wanted.owner is not None else "value_around", located.method)
-    own = window.exact or (wanted.owner is not None and located.exact)
-    cell = wanted.cell
-    return pager.page(window, [window.exact or (own and cell_of(pager.ranking, row) == cell) for row in window.rows])
+    if window.exact or wanted.owner is None or not located.exact:
+        return pager.page(window, [window.exact] * len(window.rows))
+    # The curve knows the place's rank, unless the rows have shown that it is no longer that.
+    ranks = ranks_of(pager.ranking, window)
+    exact = [
+        rank == located.rank and cell_of(pager.ranking, row) == wanted.cell
+        for row, rank in zip(window.rows, ranks, strict=True)
+    ]
+    return pager.page(window, exact)

@@ -32,7 +32,7 @@ from .values import format_us, number, parse_decimal
 from .wire import ColumnBody, PutBoard
 
 DEFAULT_LIMIT_UNITS = 10**15  # default min and max of a column, shrunk where 64 bits hold less
-ERASE_BOARDS_A_STEP = 500
+ERASE_BOARDS_A_STEP = 20  # compiling the statements of boards that nobody used is work on the event loop
 
 
 async def put_board(context: Context, call: Call) -> Reply:

@@ -12,6 +12,7 @@ from storage.boards import ChangeCounts, OpenBoards
 from storage.coalesce import Coalescer
 from storage.curves import CurveBook
 from storage.entry_reads import EntryReads
+from storage.errors import StoreBusy
 from storage.leaderboards import Catalog
 from storage.post_ids import PostIds
 from storage.store import Program, Store
@@ -50,7 +51,9 @@ class Context:
     now_us: Callable[[], int]
 
     async def ready(self) -> None:
-        """Return when the store answers."""
+        """Return when the store answers and the writer works."""
+        if not self.writer.alive:
+            raise StoreBusy("the writer has stopped")
         await self.store.read(_nothing)
 
 

@@ -6,6 +6,8 @@ know the columns, so values stay the raw JSON scalars of the body.
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 from msgspec import UNSET, Raw
 
@@ -21,6 +23,7 @@ _ONE_FAN = msgspec.json.Decoder(FanPostBody)
 _LIST = msgspec.json.Decoder(PostList)
 _LIST_FAN = msgspec.json.Decoder(FanPostList)
 _NOTHING: dict[str, Raw] = {}
+_LIST_HEAD = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*"posts"')
 _LIST_KEYS = 1  # the key "posts" itself
 
 
@@ -69,8 +72,7 @@ def parse_posts(
 
 def _holds_list(body: bytes) -> bool:
     """Whether the body is `{"posts": …`: a batch has no other field, so "posts" comes first or the body is wrong."""
-    head = body[:256].lstrip()
-    return head[:1] == b"{" and head[1:].lstrip()[:7] == b'"posts"'
+    return _LIST_HEAD.match(body) is not None
 
 
 def _check_count(count: int, limits: PostLimits) -> None:

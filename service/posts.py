@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw
 
-from storage.errors import AtInFuture, PostError, PostRejected, UnknownColumn, ValueOutOfRange
+from storage.errors import AtInFuture, PostError, PostRejected, UnknownBoard, UnknownColumn, ValueOutOfRange
 from storage.records import Board, BoardPost, Change, ColumnSpec, Kind, Merge, PartOutcome, Post, Status, StatValue
 
 from .answers import BoardResult, PostResult, PostResults, Stats
@@ -49,8 +50,9 @@ def _parse(context: Context, call: Call, *, multi_board: bool) -> tuple[list[Pos
 
 
 async def _settle(context: Context, posts: list[PostIn], *, single: bool, only_board: str | None) -> PostResults:
+    asked = _Asked({}, set())
     resolved = [
-        _resolved_here(context, post, only_board) or await _resolved(context, post, only_board) for post in posts
+        _resolved_here(context, post, only_board) or await _resolved(context, post, only_board, asked) for post in posts
     ]
     accepted = [post for post in resolved if isinstance(post, Post)]
     outcomes = iter(await context.writer.submit(accepted)) if accepted else iter(())
@@ -83,7 +85,16 @@ def _resolved_here(context: Context, post: PostIn, only_board: str | None) -> Po
     return _identified(context, post, parts)
 
 
-async def _resolved(context: Context, post: PostIn, only_board: str | None) -> Post | dict[str, Exception]:
+class _Asked(NamedTuple):
+    """What the store was asked for one request: once a board, however many posts name it."""
+
+    unknown: dict[str, UnknownBoard]
+    reread: set[str]
+
+
+async def _resolved(
+    context: Context, post: PostIn, only_board: str | None, asked: _Asked
+) -> Post | dict[str, Exception]:
     """The post in its boards' own units, or the error of each board that can't take it."""
     errors: dict[str, Exception] = {}
     parts: list[BoardPost] = []
@@ -92,13 +103,20 @@ async def _resolved(context: Context, post: PostIn, only_board: str | None) -> P
         return dict.fromkeys([only_board] if only_board is not None else post.boards or [], error)
     for board_id in (only_board,) if only_board is not None else post.boards or ():
         try:
+            if board_id in asked.unknown:
+                raise asked.unknown[board_id]
             board = context.catalog.known(board_id) or await context.catalog.find(board_id)
             try:
                 changes = changes_of(board, post.stats, post.overwrite)
             except UnknownColumn:
+                if board_id in asked.reread:
+                    raise
+                asked.reread.add(board_id)
                 board = await context.catalog.reread(board_id)  # another process may have added the column
                 changes = changes_of(board, post.stats, post.overwrite)
             parts.append(BoardPost(board, changes))
+        except UnknownBoard as error:
+            errors[board_id] = asked.unknown[board_id] = error
         except (PostError, Problem) as error:
             errors[board_id] = error
     if errors:

@@ -68,6 +68,9 @@ class QuickJson(web.Response):
             b"X-Request-Id: %b\r\nDate: %b\r\nContent-Length: %d\r\n\r\n%b"
             % (self._request_id.encode(), _Date.now(), len(body), body)
         )
+        # Who sends requests and reads no answers waits here: a write alone has no bound.
+        if transport.get_write_buffer_size() > BODY_BYTES_MAX:
+            await request.writer.drain()
         return None
 
     async def write_eof(self, data: bytes = b"") -> None:

@@ -95,6 +95,11 @@ class Writer:
         """Begin to take from the queue."""
         self._task = asyncio.create_task(self._run(), name="writer")
 
+    @property
+    def alive(self) -> bool:
+        """Whether posts are taken from the queue."""
+        return self._task is not None and not self._task.done()
+
     async def close(self) -> None:
         """Apply what was accepted, then stop."""
         self._closing = True
@@ -152,7 +157,8 @@ class Writer:
                 continue
             for _ in range(GATHER_TURNS):
                 await asyncio.sleep(0)
-            await self._settle(self._take_group())
+            if self._queue:  # who waited may have gone in those turns
+                await self._settle(self._take_group())
 
     def _take_group(self) -> list[_Waiting]:
         group = [self._queue.popleft()]
