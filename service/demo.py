@@ -204,14 +204,15 @@ def demo(
     try:
         with serving(port, store, log) as server:
             asyncio.run(set_up(url, players, server, log))
+            if once:
+                typer.echo(f"\n{BOARD} is set up; serve it with: make demo")
+                return
             typer.echo(f"\nserving {BOARD} on {url} — try:\n")
             for line in lines_to_try(url, players):
                 typer.echo(f"  {line}")
-            typer.echo("")
-            if not once:
-                typer.echo("Ctrl-C ends it; the season stays for the next time")
-                server.wait()
-                fail(f"the service exited with code {server.returncode}: {last_line(log)} (all of it: {log})")
+            typer.echo("\nCtrl-C ends it; the season stays for the next time")
+            server.wait()
+            fail(f"the service exited with code {server.returncode}: {last_line(log)} (all of it: {log})")
     except ClientError as error:
         fail(explain(error))
     except KeyboardInterrupt:

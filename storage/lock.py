@@ -32,7 +32,7 @@ class FileLock:
             os.close(descriptor)
             raise StoreLocked(
                 f"process {holder or 'unknown'} owns {self._path.with_suffix('')}: "
-                "talk to it over HTTP, or stop it first"
+                "talk to it over HTTP, or stop it first (API keys are managed while no service runs)"
             ) from None
         except OSError:
             os.close(descriptor)

@@ -63,6 +63,10 @@ ConcurrencyOption = Annotated[
 RetriesOption = Annotated[
     int, typer.Option(min=0, max=1000, help="Further attempts a request while the service is busy or away.")
 ]
+CORRECTING = (
+    "to correct rejected lines, import a new file that holds only those: "
+    "after an edit this file is another one, and its other lines would count again"
+)
 RejectedMaxOption = Annotated[int, typer.Option(min=0, help="Stop past so many rejected lines.")]
 RejectsOption = Annotated[
     Path | None, typer.Option(dir_okay=False, help="List every rejected line here, as CSV: line, reason.")
@@ -113,8 +117,8 @@ def import_csv(
 ) -> None:
     """Post every line of a CSV file to a leaderboard.
 
-    Each line is one post with an id made of the file and the line, so an import that was stopped is run again as it
-    was: it goes on where it ended, and no line counts twice. Rejected lines are listed with their numbers and the exit
+    Each line is one post with an id made of the content of the file and the line, so an import that was stopped is
+    run again as it was: it goes on where it ended, and no line counts twice. An edited file is another file. Rejected lines are listed with their numbers and the exit
     code is 1; the others stand.
 
     Batches go one at a time where their order matters: a mapped column merges by `last`, or the board breaks ties by
@@ -194,6 +198,7 @@ async def run_import(client: ServiceClient, job: Job) -> None:
     resume.remove()
     typer.echo(summary(tally, lines=tally.total() - done_before, seconds=time.monotonic() - began_s))
     if tally.rejected:
+        typer.echo(CORRECTING, err=True)
         raise typer.Exit(1)
 
 
