@@ -204,12 +204,12 @@ def demo(
     try:
         with serving(port, store, log) as server:
             asyncio.run(set_up(url, players, server, log))
-            if once:
-                typer.echo(f"\n{BOARD} is set up; serve it with: make demo")
-                return
-            typer.echo(f"\nserving {BOARD} on {url} — try:\n")
+            state = f"{BOARD} is set up; serve it with `make demo`, then" if once else f"serving {BOARD} on {url} —"
+            typer.echo(f"\n{state} try:\n")
             for line in lines_to_try(url, players):
                 typer.echo(f"  {line}")
+            if once:
+                return
             typer.echo("\nCtrl-C ends it; the season stays for the next time")
             server.wait()
             fail(f"the service exited with code {server.returncode}: {last_line(log)} (all of it: {log})")

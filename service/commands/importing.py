@@ -7,7 +7,6 @@ because its spec decides what the numbers mean.
 from __future__ import annotations
 
 import contextlib
-import csv
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -273,31 +272,6 @@ def progress_bar(screen: Console) -> Progress:
         console=screen,
         disable=not screen.is_terminal,
     )
-
-
-class RejectsFile:
-    """The rejected lines as CSV; a resumed import appends. Raises UnusableFile where it cannot be opened."""
-
-    def __init__(self, path: Path, *, go_on: bool) -> None:
-        try:
-            self._stream = path.open("a" if go_on else "w", encoding="utf-8", newline="")
-        except OSError as cause:
-            raise UnusableFile(f"{path}: {cause.strerror}") from cause
-        self._rows = csv.writer(self._stream, lineterminator="\n")
-        if self._stream.tell() == 0:
-            self._rows.writerow(("line", "reason"))
-
-    def __enter__(self) -> RejectsFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stream.close()
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-    def write(self, rejection: Rejection) -> None:
-        self._rows.writerow((rejection.line, rejection.reason))
 
 
 def summary(tally: Tally, *, lines: int, seconds: float) -> str:
