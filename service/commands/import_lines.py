@@ -58,23 +58,18 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A line that did not become an entry. `line` is 1-based, as editors count; `cells` none where it is not CSV."""
+    """A line that did not become an entry. `line` is 1-based, as editors count."""
 
     line: int
     reason: str
-    cells: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class Batch:
-    """Posts of neighbouring lines, what was rejected among them, and the mark after the last of them.
-
-    `rows` are the cells behind each post; none where the posts came from no file.
-    """
+    """Posts of neighbouring lines, what was rejected among them, and the mark after the last of them."""
 
     end: Mark
     lines: list[int] = field(default_factory=list)
-    rows: list[tuple[str, ...]] = field(default_factory=list)
     posts: list[Post] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
 
@@ -176,10 +171,9 @@ class RecordReader:
             return
         outcome = self._post(line, row)
         if isinstance(outcome, str):
-            batch.rejected.append(Rejection(line, outcome, tuple(row)))
+            batch.rejected.append(Rejection(line, outcome))
         else:
             batch.lines.append(line)
-            batch.rows.append(tuple(row))
             batch.posts.append(outcome)
 
     def _post(self, line: int, row: list[str]) -> Post | str:

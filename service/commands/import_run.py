@@ -165,10 +165,9 @@ async def deliver(client: ServiceClient, board: str, posts: Sequence[Post]) -> l
 def account(batch: Batch, results: list[PostResult], tally: Tally, reports: Reports) -> None:
     """Count a batch, report its rejected lines in the order of the file, then its mark."""
     rejected = list(batch.rejected)
-    for index, (line, result) in enumerate(zip(batch.lines, results, strict=True)):
+    for line, result in zip(batch.lines, results, strict=True):
         if result.status == "rejected":
-            cells = batch.rows[index] if batch.rows else ()
-            rejected.append(Rejection(line, (result.error or Problem(code="rejected")).line(), cells))
+            rejected.append(Rejection(line, (result.error or Problem(code="rejected")).line()))
         else:
             tally.count(result.status)
     for rejection in sorted(rejected, key=lambda each: each.line):

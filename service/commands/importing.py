@@ -7,6 +7,7 @@ because its spec decides what the numbers mean.
 from __future__ import annotations
 
 import contextlib
+import csv
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -116,8 +117,8 @@ def import_csv(
 ) -> None:
     """Post every line of a CSV file to a leaderboard.
 
-    Each line is one post with an id made of the content of the file and the line, so an import that was stopped is
-    run again as it was: it goes on where it ended, and no line counts twice. An edited file is another file. Rejected lines are listed with their numbers and the exit
+    Each line is one post with an id made of the file and the line, so an import that was stopped is run again as it
+    was: it goes on where it ended, and no line counts twice. Rejected lines are listed with their numbers and the exit
     code is 1; the others stand.
 
     Batches go one at a time where their order matters: a mapped column merges by `last`, or the board breaks ties by
@@ -272,6 +273,31 @@ def progress_bar(screen: Console) -> Progress:
         console=screen,
         disable=not screen.is_terminal,
     )
+
+
+class RejectsFile:
+    """The rejected lines as CSV; a resumed import appends. Raises UnusableFile where it cannot be opened."""
+
+    def __init__(self, path: Path, *, go_on: bool) -> None:
+        try:
+            self._stream = path.open("a" if go_on else "w", encoding="utf-8", newline="")
+        except OSError as cause:
+            raise UnusableFile(f"{path}: {cause.strerror}") from cause
+        self._rows = csv.writer(self._stream, lineterminator="\n")
+        if self._stream.tell() == 0:
+            self._rows.writerow(("line", "reason"))
+
+    def __enter__(self) -> RejectsFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def write(self, rejection: Rejection) -> None:
+        self._rows.writerow((rejection.line, rejection.reason))
 
 
 def summary(tally: Tally, *, lines: int, seconds: float) -> str:
