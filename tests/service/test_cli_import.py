@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,7 +125,11 @@ def test_what_was_sent_beyond_the_mark_is_sent_again_and_is_a_duplicate(fake: Fa
     fake.posts_before_outage = None
     finished = do_import(fake, players, "--restart")
     assert finished.exit_code == 0
-    assert "5 applied, 0 unchanged, 20 duplicate" in finished.stdout
+    # How many of the four requests got through before the outage is the scheduler's choice.
+    found = re.search(r"(\d+) applied, 0 unchanged, (\d+) duplicate", finished.stdout)
+    assert found is not None
+    applied, duplicate = int(found[1]), int(found[2])
+    assert applied + duplicate == 25 and duplicate >= 5
     assert fake.xp("b") == {f"p{i}": str(i * 10) for i in range(25)}
 
 
