@@ -86,7 +86,7 @@ class Settings(BaseModel):
     heavy_reader_connections: int = _number(1, 1, 64, "connections", "Connections for counts, walks and refreshes")
     point_reads_per_batch_max: int = _number(512, 1, 10_000, "reads", "Point reads joined into one statement")
     point_read_lanes: int = _number(
-        1, 1, 64, "statements", "Point reads under way at once; on SQLite one, for threads take turns anyway"
+        2, 1, 64, "statements", "Point reads under way at once; each begins for as many as are under way already"
     )
     reads_waiting_max: int = _number(20_000, 1, 1_000_000, "reads", "Reads waiting for a connection; past it 503")
     light_read_rows_max: int = _number(

@@ -100,6 +100,11 @@ def render_where(out: Rendering, conditions: Sequence[Condition]) -> str:
     return " WHERE " + " AND ".join(one.render(out) for one in conditions) if conditions else ""
 
 
+def render_orders(out: Rendering, orders: Sequence[Ordering]) -> str:
+    """` ORDER BY …`, or nothing for no order."""
+    return " ORDER BY " + ", ".join(one.render(out) for one in orders) if orders else ""
+
+
 def render_outputs(out: Rendering, outputs: Sequence[Output]) -> str:
     """The list of a select or returning."""
     return ", ".join(
@@ -142,9 +147,7 @@ class Select(RowSource, Query):
 
     def order_by(self, *orders: Term | Ordering) -> Select:
         """Adds to the order. Where nulls go differs between databases: leave them out with `not_null`."""
-        return replace(
-            self, orders=self.orders + tuple(one if isinstance(one, Ordering) else asc(one) for one in orders)
-        )
+        return replace(self, orders=self.orders + _orderings(orders))
 
     def limit(self, limit_rows: Bound) -> Select:
         return replace(self, limit_rows=_bound(limit_rows))
@@ -186,8 +189,7 @@ class Select(RowSource, Query):
         sql += render_where(out, self.conditions)
         if self.groups:
             sql += " GROUP BY " + ", ".join(one.render(out) for one in self.groups)
-        if self.orders:
-            sql += " ORDER BY " + ", ".join(one.render(out) for one in self.orders)
+        sql += render_orders(out, self.orders)
         if self.limit_rows is not None:
             sql += " LIMIT " + self.limit_rows.render(out)
         if self.offset_rows is not None:
@@ -200,7 +202,7 @@ class Select(RowSource, Query):
 class Nested(Term):
     """The rows of a select within a row of another one."""
 
-    query: Select
+    query: Select | Union
 
     @property
     def value_kind(self) -> Kind | None:
@@ -211,7 +213,7 @@ class Nested(Term):
             raise Inexpressible("bytes cannot be nested: JSON has no form for them")
         inner = self.query.render(out)
         rows = out.fresh_name("p")
-        cells = ", ".join(out.name(f"p{index}") for index in range(len(self.query.outputs)))
+        cells = ", ".join(out.name(f"p{index}") for index in range(len(self.query.kinds())))
         if out.dialect.packs:
             return f"(WITH {rows}({cells}) AS ({inner}) SELECT json_group_array(json_array({cells})) FROM {rows})"
         return (
@@ -223,7 +225,17 @@ class Nested(Term):
 @dataclass(frozen=True, slots=True)
 class Union(RowSource, Query):
     arms: tuple[Select, ...]
+    orders: tuple[Ordering, ...] = ()
+    limit_rows: Term | None = None
     is_packed: bool = False
+
+    def order_by(self, *orders: Term | Ordering) -> Union:
+        """Adds to the order of all rows, by columns of the outputs. Databases merge arms that an index orders so."""
+        return replace(self, orders=self.orders + _orderings(orders))
+
+    def limit(self, limit_rows: Bound) -> Union:
+        """So many rows of all arms together; it needs an order."""
+        return replace(self, limit_rows=_bound(limit_rows))
 
     def packed(self) -> Union:
         """The whole result as one JSON row where the dialect can: check `Built.packed`."""
@@ -231,6 +243,10 @@ class Union(RowSource, Query):
 
     def scalar(self) -> Scalar:
         return Scalar(replace(self, is_packed=False))
+
+    def nested(self) -> Nested:
+        """See `Select.nested`."""
+        return Nested(replace(self, is_packed=False))
 
     def compile(self, dialect: Dialect) -> Statement:
         return _compile(self, dialect, packed=self.is_packed)
@@ -244,9 +260,17 @@ class Union(RowSource, Query):
 
     def render(self, out: Rendering) -> str:
         self.kinds()
-        return " UNION ALL ".join(
-            f"SELECT * FROM ({arm.render(out)}) AS {out.name(f'a{index}')}" for index, arm in enumerate(self.arms)
-        )
+        if not self.orders:
+            if self.limit_rows is not None:
+                raise IncompleteQuery("a union with a limit needs an order: which arm comes first is not promised")
+            return " UNION ALL ".join(
+                f"SELECT * FROM ({arm.render(out)}) AS {out.name(f'a{index}')}" for index, arm in enumerate(self.arms)
+            )
+        if any(arm.orders or arm.limit_rows is not None or arm.offset_rows is not None for arm in self.arms):
+            raise IncompleteQuery("the arms of an ordered union have no order, limit or offset of their own")
+        sql = " UNION ALL ".join(arm.render(out) for arm in self.arms)
+        sql += render_orders(out, self.orders)
+        return sql if self.limit_rows is None else f"{sql} LIMIT {self.limit_rows.render(out)}"
 
 
 def _compile(query: Select | Union, dialect: Dialect, *, packed: bool) -> Statement:
@@ -264,6 +288,10 @@ def _compile(query: Select | Union, dialect: Dialect, *, packed: bool) -> Statem
     return out.statement(f"{head} SELECT json_group_array(json_array({cells})) FROM {whole}", packed=True)
 
 
+def _orderings(orders: Sequence[Term | Ordering]) -> tuple[Ordering, ...]:
+    return tuple(one if isinstance(one, Ordering) else asc(one) for one in orders)
+
+
 def _bound(rows_max: Bound) -> Term:
     if isinstance(rows_max, Param):
         return rows_max
@@ -278,5 +306,6 @@ def select(*outputs: Operand | Aliased) -> Select:
 
 
 def union_all(*arms: Select) -> Union:
-    """All rows of all arms, each with its own order and limit; the order across arms is not promised."""
+    """All rows of all arms: each with its own order and limit, then the order across arms is not promised; or with one
+    order and limit over all of them."""
     return Union(arms)

@@ -95,7 +95,7 @@ class BoardResult(msgspec.Struct, kw_only=True):
     error: ProblemDocument | UnsetType = UNSET
 
 
-class PostResult(msgspec.Struct, kw_only=True):
+class PostResult(msgspec.Struct, kw_only=True, gc=False):
     """What became of a post; `stats` are the stored values. A post that named its boards has `boards` instead."""
 
     owner: str
@@ -106,7 +106,7 @@ class PostResult(msgspec.Struct, kw_only=True):
     error: ProblemDocument | UnsetType = UNSET
 
 
-class PostResults(msgspec.Struct):
+class PostResults(msgspec.Struct, gc=False):
     """The results in the order of the posts."""
 
     results: list[PostResult]
@@ -120,7 +120,7 @@ class EntryAnswer(msgspec.Struct):
     stats: Stats
 
 
-class Position(msgspec.Struct, kw_only=True):
+class Position(msgspec.Struct, kw_only=True, gc=False):
     """A rank and the bracket [low, high] that the true one lies in as of `as_of`; `exact` where they are equal."""
 
     column: str
@@ -149,20 +149,20 @@ else:
     OwnerPosition = _one_of(Position, NoPosition)
 
 
-class Positions(msgspec.Struct):
+class Positions(msgspec.Struct, gc=False):
     """Positions of values, in the order asked for."""
 
     positions: list[Position]
 
 
-class OwnerPositions(msgspec.Struct):
+class OwnerPositions(msgspec.Struct, gc=False):
     """An owner's positions, in the order asked for."""
 
     owner: str
     positions: list[OwnerPosition]
 
 
-class BoardPosition(Position, kw_only=True):
+class BoardPosition(Position, kw_only=True, gc=False):
     """A position that names its leaderboard."""
 
     board: str
@@ -203,7 +203,7 @@ class LookupAnswer(msgspec.Struct):
     missing: list[str]
 
 
-class RankedEntry(msgspec.Struct):
+class RankedEntry(msgspec.Struct, gc=False):
     """A row of a ranking."""
 
     rank: int
@@ -214,7 +214,7 @@ class RankedEntry(msgspec.Struct):
     stats: Stats
 
 
-class Page(msgspec.Struct):
+class Page(msgspec.Struct, gc=False):
     """Rows of a ranking, best to worst; owners of equal rank ascend by code point. `next`/`prev`: null at the ends."""
 
     column: str

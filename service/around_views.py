@@ -20,7 +20,7 @@ from .queries import AroundOwnerQuery, AroundValueQuery
 from .ranking_views import wanted_value
 from .routes import Call
 
-MORE = 1  # one row beyond each edge tells whether there are more, and whether the first row begins its tie run
+MORE = 1  # one row beyond each edge tells whether there are more, and from which on the first row's tie run is counted
 
 
 async def around_owner(context: Context, call: Call) -> Page:
@@ -37,11 +37,6 @@ async def around_owner(context: Context, call: Call) -> Page:
         known = locator.at_once(wanted, "auto")
         if known is not None:
             shared = _window(pager, wanted, known, near, totals, better=better, worse=worse)
-            if shared is None:
-                first = near.before[-better]
-                ties = await context.reads.ties_before(board, index, cell_of(pager.ranking, first), first.owner)
-                shared = _window(pager, wanted, known, near, totals, better=better, worse=worse, first_ties=ties)
-            assert shared is not None
             return _answer(context, pager, shared, known, wanted)
     wanted, window, located = await context.store.read(
         lambda: _around_owner(context, locator, pager, owner, query), heavy=locator.curve(index) is None
@@ -91,13 +86,7 @@ def _around(
         wanted.cell, wanted.owner or "", better_rows=better + MORE, worse_rows=worse + MORE
     )
     totals = yield from board_totals(context.store.dialect, locator.board)
-    window = _window(pager, wanted, located, near, totals, better=better, worse=worse)
-    if window is None:
-        first = near.before[-better]  # in another tie run than the place, so there is one
-        _, ties_before = yield from ranking.count_tied(cell_of(ranking, first), first.owner)
-        window = _window(pager, wanted, located, near, totals, better=better, worse=worse, first_ties=ties_before)
-        assert window is not None
-    return window, located
+    return _window(pager, wanted, located, near, totals, better=better, worse=worse), located
 
 
 def _window(
@@ -109,12 +98,8 @@ def _window(
     *,
     better: int,
     worse: int,
-    first_ties: int | None = None,
-) -> Window | None:
-    """The rows asked for; None where the first one stands in a tie run that begins too far before it to be seen.
-
-    `first_ties`: how many with the first row's value stand before it, where that is known.
-    """
+) -> Window:
+    """The rows asked for, of those that were read with `MORE` at each edge."""
     ranking = pager.ranking
     before = near.before[max(0, len(near.before) - better) :]
     rows = before + near.after[:worse]
@@ -130,13 +115,13 @@ def _window(
             first_row_number = last_first
         else:
             first_row_number = max(2, min(first_row_number, last_first - 1))
-    if ranking.timed or not rows or len(near.before) == len(before):
+    if ranking.timed or not rows or not more_before:
         first_ties = 0
     elif cell_of(ranking, rows[0]) == wanted.cell:
         first_ties = ties_before - len(before)
-    elif first_ties is None:
-        if cell_of(ranking, near.before[-len(before) - 1]) == cell_of(ranking, rows[0]):
-            return None
+    elif cell_of(ranking, near.before[0]) == cell_of(ranking, rows[0]):
+        first_ties = near.edge_ties + MORE
+    else:
         first_ties = 0
     return Window(
         rows,

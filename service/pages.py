@@ -102,8 +102,8 @@ class Pager:
             landed = yield from self.ranking.landing(rank - 1)
         if landed is None:
             return Window([], rank, rank, True, totals, False, False)
-        _, rows, _ = yield from self.ranking.rows_around(*landed, better_rows=0, worse_rows=limit + 1)
-        return (yield from self._window(rows, limit, rank, totals, more_before=rank > 1))
+        near = yield from self.ranking.rows_around(*landed, better_rows=0, worse_rows=limit + 1)
+        return (yield from self._window(near.after, limit, rank, totals, more_before=rank > 1))
 
     def at(self, place: Place, limit: int) -> Program[Window]:
         """The rows on one side of a cursor's place.
@@ -132,7 +132,8 @@ class Pager:
 
     def _taken(self, place: Place) -> Program[int]:
         """1 where the place's row still stands there, else 0: who left it is no longer counted before what follows."""
-        _, here, _ = yield from self.ranking.rows_around(place.cell, place.owner, better_rows=0, worse_rows=1)
+        near = yield from self.ranking.rows_around(place.cell, place.owner, better_rows=0, worse_rows=1)
+        here = near.after
         return int(bool(here) and here[0].owner == place.owner and cell_of(self.ranking, here[0]) == place.cell)
 
     def _window(

@@ -72,6 +72,15 @@ class _Column(NamedTuple):
     timed: bool
 
 
+class _CellForm(NamedTuple):
+    """How a cell of a column becomes a value."""
+
+    name: str
+    offset: int | None  # of a padded cell; None: the cell is the value
+    width: int | None  # digits, where a time follows them
+    scale: int
+
+
 class Locator:
     """Finds ranks on one board."""
 
@@ -95,21 +104,23 @@ class Locator:
         self._cells = [self._cell_form(index) for index in range(len(board.spec.columns))]
         self._named: dict[tuple[str, ...], list[int]] = {}
 
-    def _cell_form(self, index: int) -> tuple[str, int | None, int, int | None]:
-        """Name, digits of a padded value (None: not padded), its offset, and the scale (None: text)."""
+    def _cell_form(self, index: int) -> _CellForm:
         column = self.board.spec.columns[index]
         ranking = self.entries.rankings.get(index)
-        scale = None if column.kind is Kind.TEXT else column.scale
-        return column.name, ranking.padding.width if ranking else None, ranking.padding.offset if ranking else 0, scale
+        scale = 0 if column.kind is Kind.TEXT else column.scale
+        if ranking is None:
+            return _CellForm(column.name, None, None, scale)
+        padding = ranking.padding
+        return _CellForm(column.name, padding.offset, padding.width if padding.timed else None, scale)
 
     def stats(self, cells: Sequence[str | int | None]) -> Stats:
-        """The values of a row by column name, as they travel."""
+        """The values of a row by column name, as they travel. Every row of every page comes through here."""
         found: Stats = {}
-        for (name, width, offset, scale), cell in zip(self._cells, cells, strict=False):
-            if cell is None or width is None:
-                found[name] = cell if scale is None or not isinstance(cell, int) else number(cell, scale)
-            else:
-                found[name] = number(int(str(cell)[:width]) - offset, scale or 0)
+        for (name, offset, width, scale), cell in zip(self._cells, cells, strict=False):
+            value = cell
+            if offset is not None and cell is not None:
+                value = int(cell if width is None else str(cell)[:width]) - offset
+            found[name] = value if scale == 0 or not isinstance(value, int) else number(value, scale)
         return found
 
     def named(self, names: tuple[str, ...]) -> list[int] | None:

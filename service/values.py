@@ -164,8 +164,7 @@ def _second_text(second: int) -> str:
 
 def format_us(at_us: int) -> str:
     """Microseconds since 1970 as `2026-11-20T10:00:00.123456Z`."""
-    second, us = divmod(at_us, _US_PER_S)
-    return f"{_second_text(second)}.{us:06d}Z"
+    return f"{_second_text(at_us // _US_PER_S)}.{at_us % _US_PER_S:06d}Z"
 
 
 def micros(at: datetime) -> int:

@@ -22,7 +22,8 @@ class Coalescer(Generic[Q, A]):
     """Groups questions of the same kind and has each group answered at once.
 
     `answer` gets the questions of one kind, at most `batch_max`, and answers in their order. At most `lanes` groups are
-    under way.
+    under way, and another one only begins for as many questions as are: where questions follow answers, lanes then
+    share them evenly, and few large groups cost less than many small ones.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Coalescer(Generic[Q, A]):
     ) -> None:
         self._answer = answer
         self._batch_max, self._waiting_max, self._idle_lanes = batch_max, waiting_max, lanes
+        self._under_way = 0  # questions
         self._asked: deque[tuple[Hashable, Q, asyncio.Future[A]]] = deque()
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -49,7 +51,7 @@ class Coalescer(Generic[Q, A]):
             raise StoreBusy(f"{len(self._asked)} reads are waiting")
         future: asyncio.Future[A] = self._loop.create_future()
         self._asked.append((kind, question, future))
-        if self._idle_lanes:
+        if self._idle_lanes and len(self._asked) >= self._under_way:
             self._idle_lanes -= 1
             task = asyncio.create_task(self._drain(), name="coalesced-reads")
             self._tasks.add(task)
@@ -64,11 +66,16 @@ class Coalescer(Generic[Q, A]):
                 for _ in range(GATHER_TURNS):
                     await asyncio.sleep(0)
                 batch: dict[Hashable, list[tuple[Q, asyncio.Future[A]]]] = {}
-                for _ in range(min(len(self._asked), self._batch_max)):
+                taken = min(len(self._asked), self._batch_max)
+                for _ in range(taken):
                     kind, question, future = self._asked.popleft()
                     batch.setdefault(kind, []).append((question, future))
-                for group in batch.values():
-                    await self._settle(group)
+                self._under_way += taken
+                try:
+                    for group in batch.values():
+                        await self._settle(group)
+                finally:
+                    self._under_way -= taken
         finally:
             self._idle_lanes += 1
 

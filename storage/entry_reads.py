@@ -8,7 +8,7 @@ from typing import NamedTuple
 from .boards import OpenBoards
 from .coalesce import Coalescer
 from .entries import read_with_totals
-from .neighbours import NeighbourStatement, OwnersNeighbours
+from .neighbours import OwnersNeighbours
 from .records import Board, Entry
 from .store import Store
 
@@ -26,7 +26,6 @@ class _Around(NamedTuple):
     better_rows: int
     worse_rows: int
     owner: str
-    cell: str | None  # None: the owner's own row is the place
 
 
 class EntryReads:
@@ -39,7 +38,6 @@ class EntryReads:
         batch_max, waiting_max = point_reads_per_batch_max, reads_waiting_max
         self._entries = Coalescer(self._read_entries, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
         self._around_owners = Coalescer(self._read_owners, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
-        self._ties = Coalescer(self._read_ties, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
 
     def read(self, board: Board, owner: str) -> asyncio.Future[EntryRead]:
         """The entry of an owner, None inside where there is none.
@@ -57,16 +55,8 @@ class EntryReads:
         Raises:
             StoreBusy: too many reads are waiting.
         """
-        asked = _Around(board, column_index, better_rows, worse_rows, owner, None)
+        asked = _Around(board, column_index, better_rows, worse_rows, owner)
         return self._around_owners.ask((*_shape(board), column_index, better_rows, worse_rows), asked)
-
-    def ties_before(self, board: Board, column_index: int, cell: str, owner: str) -> asyncio.Future[int]:
-        """How many rows with a cell stand before an owner's place among them.
-
-        Raises:
-            StoreBusy: too many reads are waiting.
-        """
-        return self._ties.ask((*_shape(board), column_index), _Around(board, column_index, 0, 0, owner, cell))
 
     async def _read_entries(self, asked: list[tuple[Board, str]]) -> list[EntryRead]:
         entries, _ = self._boards.open(asked[0][0])
@@ -75,21 +65,14 @@ class EntryReads:
         return [EntryRead(found.get(owner), totals) for _, owner in asked]
 
     async def _read_owners(self, asked: list[_Around]) -> list[OwnersNeighbours | None]:
-        statement, rows = self._statement(asked[0])
-        owners = [(number, each.owner) for number, each in enumerate(asked)]
-        found = statement.read_owners(await self._store.read_one(statement.of_owners(owners, **rows)), **rows)
+        first = asked[0]
+        entries, _ = self._boards.open(first.board)
+        neighbours = entries.rankings[first.column_index].neighbours
+        owners = [each.owner for each in asked]
+        found = await self._store.read(
+            lambda: neighbours.around_owners(owners, better_rows=first.better_rows, worse_rows=first.worse_rows)
+        )
         return [found.get(number) for number in range(len(asked))]
-
-    async def _read_ties(self, asked: list[_Around]) -> list[int]:
-        statement, rows = self._statement(asked[0])
-        places = [(number, each.cell or "", each.owner) for number, each in enumerate(asked)]
-        found = statement.read_places(await self._store.read_one(statement.of_places(places, **rows)), **rows)
-        return [near.ties_before for near in found]
-
-    def _statement(self, asked: _Around) -> tuple[NeighbourStatement, dict[str, int]]:
-        entries, _ = self._boards.open(asked.board)
-        rows = {"better_rows": asked.better_rows, "worse_rows": asked.worse_rows}
-        return entries.rankings[asked.column_index].neighbours, rows
 
 
 def _shape(board: Board) -> tuple[int, int]:

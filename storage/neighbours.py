@@ -1,11 +1,12 @@
-"""The rows on both sides of many places in one statement, so that a crowd of requests costs the store one step.
+"""The rows on both sides of many places in one or two statements: a crowd of requests costs the store few steps.
 
 The rule: a place is a cell and an owner, and need not be taken; if it is, its row is the first of `after`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -14,12 +15,12 @@ import msgspec
 from querybuilder import (
     INTEGER,
     TEXT,
-    Built,
     Column,
+    Condition,
     Dialect,
-    Select,
     Statement,
     Term,
+    Union,
     asc,
     col,
     count,
@@ -27,24 +28,27 @@ from querybuilder import (
     param,
     rows,
     select,
+    union_all,
 )
 
 from .leaderboards import CHANGES, entries_table, physical
 from .migrate import TOTALS
 from .records import Best, Board, Entry
-from .store import Row, Rows
+from .store import Program, Row
 
 _decode: Callable[[str], list[list[Any]]] = msgspec.json.Decoder(list[list[Any]]).decode
 _PLACE = "q"
 _OWN = "e"
 
 
-class Neighbours(NamedTuple):
+@dataclass(slots=True)
+class Neighbours:
     """The rows around one place."""
 
     before: list[Entry]  # better ones, best first
     after: list[Entry]  # from the place on
     ties_before: int  # rows with the place's cell that stand before its owner
+    edge_ties: int = 0  # rows with the cell that the first two of `before` share, which stand before the first
 
 
 class OwnersNeighbours(NamedTuple):
@@ -65,35 +69,59 @@ class NeighbourStatement:
         self._cell, self._owner = col(self._name), col("owner")
         self._row = (self._owner, col("updated_at"), *(col(physical(i)) for i in range(len(board.spec.columns))))
 
-    def of_places(self, places: Iterable[tuple[int, str, str]], *, better_rows: int, worse_rows: int) -> Built:
-        """The query for places (number, cell, owner); `read_places` reads its rows."""
-        return self._of_places.bind(places=places, better_rows=better_rows, worse_rows=worse_rows)
+    def around_place(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
+        """The rows around one place."""
+        (row,) = yield self._of_places.bind(places=[(0, cell, owner)], better_rows=better_rows, worse_rows=worse_rows)
+        near = _neighbours(row)
+        yield from self._count_edges([(cell, near)])
+        return near
 
-    def of_owners(self, owners: Iterable[tuple[int, str]], *, better_rows: int, worse_rows: int) -> Built:
-        """The query for the rows of owners (number, owner); `read_owners` reads its rows."""
-        return self._of_owners.bind(owners=owners, better_rows=better_rows, worse_rows=worse_rows)
-
-    @staticmethod
-    def read_places(found: Rows, *, better_rows: int, worse_rows: int) -> list[Neighbours]:
-        """The neighbours of the places, by number."""
-        ordered = sorted(found, key=lambda row: row[0])
-        return [_neighbours(row, better_rows=better_rows, worse_rows=worse_rows) for row in ordered]
-
-    def read_owners(self, found: Rows, *, better_rows: int, worse_rows: int) -> dict[int, OwnersNeighbours]:
-        """The neighbours of those owners that have a value in the column, by number."""
-        return {
+    def around_owners(
+        self, owners: Sequence[str], *, better_rows: int, worse_rows: int
+    ) -> Program[dict[int, OwnersNeighbours]]:
+        """The rows around those owners that have a value in the column, by their position in `owners`."""
+        found = yield self._of_owners.bind(
+            owners=list(enumerate(owners)), better_rows=better_rows, worse_rows=worse_rows
+        )
+        near = {
             row[0]: OwnersNeighbours(
-                _neighbours(row, better_rows=better_rows, worse_rows=worse_rows),
-                {self._index: row[6] or 0, CHANGES: row[7] or 0},
+                _neighbours(row),
+                {self._index: row[4] or 0, CHANGES: row[5] or 0},
             )
             for row in found
         }
+        yield from self._count_edges([(each.near.after[0].cells[self._index], each.near) for each in near.values()])
+        return near
+
+    def _count_edges(self, places: Iterable[tuple[Any, Neighbours]]) -> Program[None]:
+        """Fill in `edge_ties`: follows from the place's own run, or from one count for all."""
+        index = self._index
+        to_count: list[Neighbours] = []
+        for cell, near in places:
+            if len(near.before) < 2 or near.before[0].cells[index] != near.before[1].cells[index]:
+                continue
+            if near.before[0].cells[index] == cell:
+                near.edge_ties = near.ties_before - len(near.before)
+            else:
+                to_count.append(near)
+        if to_count:
+            edges = (
+                (number, near.before[0].cells[index], near.before[0].owner) for number, near in enumerate(to_count)
+            )
+            for number, ties in (yield self._ties_before.bind(places=edges)):
+                to_count[number].edge_ties = ties
 
     @cached_property
     def _of_places(self) -> Statement:
         place = rows(_PLACE, param("places"), number=INTEGER, cell=TEXT, owner=TEXT)
         outputs = self._around(col("cell", _PLACE), col("owner", _PLACE))
         return select(col("number", _PLACE), *outputs).from_(place).packed().compile(self._dialect)
+
+    @cached_property
+    def _ties_before(self) -> Statement:
+        place = rows(_PLACE, param("places"), number=INTEGER, cell=TEXT, owner=TEXT)
+        ties = self._ties(col("cell", _PLACE), col("owner", _PLACE))
+        return select(col("number", _PLACE), ties).from_(place).packed().compile(self._dialect)
 
     @cached_property
     def _of_owners(self) -> Statement:
@@ -118,27 +146,26 @@ class NeighbourStatement:
         better = self._cell.gt(cell) if self._high else self._cell.lt(cell)
         worse = self._cell.lt(cell) if self._high else self._cell.gt(cell)
         tied = self._cell.eq(cell)
+        up = (asc if self._high else desc)(self._cell), desc(self._owner)
+        down = (desc if self._high else asc)(self._cell), asc(self._owner)
         return (
-            self._up().where(tied, self._owner.lt(owner)).nested(),
-            self._up().where(better).nested(),
-            self._down().where(tied, self._owner.ge(owner)).nested(),
-            self._down().where(worse).nested(),
-            select(count()).from_(self._table).where(tied, self._owner.lt(owner)).scalar(),
+            self._either(tied, self._owner.lt(owner), better).order_by(*up).limit(param("better_rows")).nested(),
+            self._either(tied, self._owner.ge(owner), worse).order_by(*down).limit(param("worse_rows")).nested(),
+            self._ties(cell, owner),
         )
 
-    def _up(self) -> Select:
-        order = (asc if self._high else desc)(self._cell), desc(self._owner)
-        return select(*self._row).from_(self._table).order_by(*order).limit(param("better_rows"))
+    def _ties(self, cell: Column, owner: Column) -> Term:
+        return select(count()).from_(self._table).where(self._cell.eq(cell), self._owner.lt(owner)).scalar()
 
-    def _down(self) -> Select:
-        order = (desc if self._high else asc)(self._cell), asc(self._owner)
-        return select(*self._row).from_(self._table).order_by(*order).limit(param("worse_rows"))
+    def _either(self, tied: Condition, on_its_side: Condition, beyond: Condition) -> Union:
+        """The rest of the place's tie run, and what lies beyond: an order merges them without reading on."""
+        rows_of = select(*self._row).from_(self._table)
+        return union_all(rows_of.where(tied, on_its_side), rows_of.where(beyond))
 
 
-def _neighbours(row: Row, *, better_rows: int, worse_rows: int) -> Neighbours:
-    before = [*_rows(row[1]), *_rows(row[2])][:better_rows]
-    after = [*_rows(row[3]), *_rows(row[4])][:worse_rows]
-    return Neighbours([_entry(each) for each in reversed(before)], [_entry(each) for each in after], row[5])
+def _neighbours(row: Row) -> Neighbours:
+    before, after = _rows(row[1]), _rows(row[2])
+    return Neighbours([_entry(each) for each in reversed(before)], [_entry(each) for each in after], row[3])
 
 
 def _rows(nested: Any) -> list[list[Any]]:

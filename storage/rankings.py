@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from querybuilder import Condition, Dialect, Select, asc, col, count, count_if, desc, lit, param, select, union_all
+from querybuilder import Dialect, Select, asc, col, count, count_if, desc, lit, param, select, union_all
 
 from .leaderboards import entries_table, physical
 from .neighbours import Neighbours, NeighbourStatement
@@ -73,12 +73,13 @@ class Ranking:
         self._sample_from_top = compiled(self._with_ties(at.where(ranked)))
         self._sample_below = compiled(self._with_ties(at.where(worse(cell))))
         self._sample_worst = compiled(self._with_ties(worst))
-        self._first_rows = compiled(self._down(0, limit, ranked).packed())
+        rows_of = select(*self._row).from_(self._table)
+        self._first_rows = compiled(rows_of.where(ranked).order_by(*self._best_first).limit(limit).packed())
         # The keyset is split: the rest of a tie run, then what is worse. A row-value comparison tests every row again.
-        after = self._down(0, limit, tied, self._owner.gt(owner)), self._down(1, limit, worse(cell))
-        before = self._up(0, limit, tied, self._owner.lt(owner)), self._up(1, limit, better(cell))
-        self._rows_after = compiled(union_all(*after).packed())
-        self._rows_before = compiled(union_all(*before).packed())
+        after = union_all(rows_of.where(tied, self._owner.gt(owner)), rows_of.where(worse(cell)))
+        before = union_all(rows_of.where(tied, self._owner.lt(owner)), rows_of.where(better(cell)))
+        self._rows_after = compiled(after.order_by(*self._best_first).limit(limit).packed())
+        self._rows_before = compiled(before.order_by(*self._worst_first).limit(limit).packed())
 
     def _with_ties(self, one_row: Select) -> Select:
         # Two counts that share the run between them: one over all of it and a filter would read it twice.
@@ -90,14 +91,6 @@ class Ranking:
             tied.where(owner.lt(found_owner)).scalar(),
             tied.where(owner.ge(found_owner)).scalar(),
         ).from_(one_row, found)
-
-    def _down(self, arm: int, limit: Any, *where: Condition) -> Select:
-        query = select(lit(arm).as_("arm"), *self._row).from_(self._table)
-        return query.where(*where).order_by(*self._best_first).limit(limit)
-
-    def _up(self, arm: int, limit: Any, *where: Condition) -> Select:
-        query = select(lit(arm).as_("arm"), *self._row).from_(self._table)
-        return query.where(*where).order_by(*self._worst_first).limit(limit)
 
     def count_better(self, cell: str) -> Program[int]:
         """Entries strictly better than a cell, however many: costs their number."""
@@ -148,23 +141,21 @@ class Ranking:
     def first_rows(self, limit: int) -> Program[list[Entry]]:
         """The best rows."""
         rows = yield self._first_rows.bind(limit=limit)
-        return [entry_of(row[1:]) for row in rows]
+        return [entry_of(row) for row in rows]
 
     def rows_after(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
         """The rows that follow a place in the order, best first. The place itself need not be taken."""
         rows = yield self._rows_after.bind(cell=cell, owner=owner, limit=limit)
-        return _in_arms(rows)[:limit]
+        return [entry_of(row) for row in rows]
 
     def rows_before(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
         """The rows that precede a place in the order, best first."""
         rows = yield self._rows_before.bind(cell=cell, owner=owner, limit=limit)
-        return _in_arms(rows)[:limit][::-1]
+        return [entry_of(row) for row in reversed(rows)]
 
     def rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
-        """The rows before a place (best first), those from it on, and how many with its cell stand before it."""
-        statement = self.neighbours
-        found = yield statement.of_places([(0, cell, owner)], better_rows=better_rows, worse_rows=worse_rows)
-        return statement.read_places(found, better_rows=better_rows, worse_rows=worse_rows)[0]
+        """The rows before a place (best first), those from it on, and the ties that ranks are counted from."""
+        return (yield from self.neighbours.around_place(cell, owner, better_rows=better_rows, worse_rows=worse_rows))
 
 
 def _sample(rows: Rows) -> Sample | None:
@@ -172,8 +163,3 @@ def _sample(rows: Rows) -> Sample | None:
         return None
     cell, before, from_it_on = rows[0]
     return Sample(cell, ties_before=before, ties=before + from_it_on)
-
-
-def _in_arms(rows: Rows) -> list[Entry]:
-    # A union promises no order between its arms.
-    return [entry_of(row[1:]) for row in sorted(rows, key=lambda row: row[0])]

@@ -63,6 +63,10 @@ WANTED: list[tuple[Any, str]] = [
         'SELECT * FROM (SELECT $2::bigint, "a" FROM "t") AS "a1"',
     ),
     (
+        union_all(select(col("a")).from_("t"), select(col("a")).from_("u")).order_by(desc(col("a"))).limit(3),
+        'SELECT "a" FROM "t" UNION ALL SELECT "a" FROM "u" ORDER BY "a" DESC LIMIT $1::bigint',
+    ),
+    (
         select(col("n")).from_(select(count().as_("n")).from_("t")).where(col("n").in_([1, 2]), not_(any_of())),
         'SELECT "n" FROM (SELECT count(*) AS "n" FROM "t") AS "s" WHERE "n" = ANY($1) AND NOT (FALSE)',
     ),

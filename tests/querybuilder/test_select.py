@@ -3,6 +3,7 @@
 The rule it keeps: a test says what comes back, not how the SQL looks.
 """
 
+import json
 import sqlite3
 from collections.abc import Callable
 from typing import Any
@@ -168,6 +169,16 @@ def test_the_arms_of_a_union_keep_their_own_order_and_limit(run: Run, board: str
     assert run(select(count()).from_(union_all(best, worst))) == [(3,)]
 
 
+def test_an_ordered_union_is_in_order_across_its_arms(run: Run, board: str) -> None:
+    rows_of = select(col("owner"), col("n")).from_(board)
+    every = union_all(rows_of.where(col("n").gt(2)), rows_of.where(col("n").le(2))).order_by(desc(col("owner")))
+    expected = run(rows_of.order_by(desc(col("owner"))))
+    assert run(every) == run(every.packed()) == run(every.limit(param("n")), n=len(expected)) == expected
+    assert run(every.limit(2).packed()) == expected[:2]
+    [[nested]] = run(select(every.limit(2).nested()).from_(board).limit(1))
+    assert json.loads(nested) == [list(row) for row in expected[:2]]
+
+
 def test_rows_given_at_bind_join_a_table_and_correlate(run: Run, board: str) -> None:
     given_rows = rows("g", param("given"), position=INTEGER, value=TEXT)
     better = select(count()).from_(board).where(col("c1", board).gt(col("value", "g"))).scalar()
@@ -181,6 +192,8 @@ def test_rows_given_at_bind_join_a_table_and_correlate(run: Run, board: str) -> 
 @pytest.mark.parametrize("build", [
     lambda: select().from_("t"),
     lambda: union_all(),
+    lambda: union_all(select(col("a")).from_("t")).limit(1),
+    lambda: union_all(select(col("a")).from_("t").limit(1)).order_by(col("a")),
     lambda: union_all(select(col("a")).from_("t"), select(col("a"), col("b")).from_("t")),
     lambda: select(col("a")).from_(rows("g", param("x"))),
 ])  # fmt: skip

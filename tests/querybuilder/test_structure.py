@@ -138,6 +138,7 @@ def every_construct(names: Sequence[str], constants: Sequence[str | int | bytes]
         page.group_by(col(a), col(c)).limit(10).offset(param("skip")),
         page.packed(),
         union_all(page.limit(1), select(x, y, lit(x), plus(col(a), 1), minus(col(b), x)).from_(table, other)).packed(),
+        union_all(picked, picked.where(condition)).order_by(col(a)).limit(5),
         select(count_if(col(a).lt(x)), min_(col(a)), max_(col(b)), sum_(col(c))).from_(
             select(col(a)).from_(table), other
         ),

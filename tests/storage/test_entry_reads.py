@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from querybuilder import Built
+from querybuilder import Built, lit, select
 from storage.entry_reads import EntryReads
 from storage.errors import StoreBusy, UnknownBoard
 from storage.leaderboards import ALL_ENTRIES, CHANGES, change_board, delete_board
@@ -121,3 +121,22 @@ async def test_an_entry_has_the_columns_of_the_board_that_was_asked_about(deploy
     asked = [reads.read(board, "ada") for board in (narrow, wide, narrow)]  # before and after a column was added
     entries = [answer.entry for answer in await asyncio.gather(*asked)]
     assert [len(entry.cells) for entry in entries if entry is not None] == [1, 2, 1]
+
+
+async def test_another_lane_opens_for_as_many_as_are_under_way(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP)
+    store = CountedReads(deployment.store)
+    store.go.clear()
+    reads = reads_of(deployment, store, lanes=2)
+    asked = [reads.read(board, f"o{index}") for index in range(3)]
+    await store.entered.wait()
+    store.entered.clear()
+    asked += [reads.read(board, f"o{index}") for index in range(2)]
+    await deployment.store.read_one(select(lit(1)).build(deployment.store.dialect))  # turns of the loop and a hop
+    assert store.statements == 1
+    asked.append(reads.read(board, "o2"))
+    await store.entered.wait()
+    assert store.statements == 2
+    store.go.set()
+    await asyncio.gather(*asked)
+    assert store.statements == 2

@@ -125,9 +125,14 @@ class Compared:
         assert self.told(rows) == [self.found(one) for one in after[:limit]]
         rows = yield from self.ranking.rows_before(cell, at.owner, limit)
         assert self.told(rows) == [self.found(one) for one in before[max(len(before) - limit, 0) :]]
-        better, worse, _ = yield from self.ranking.rows_around(cell, at.owner, better_rows=limit, worse_rows=other)
-        assert self.told(better) == [self.found(one) for one in before[max(len(before) - limit, 0) :]]
-        assert self.told(worse) == [self.found(one) for one in from_it_on[:other]]
+        near = yield from self.ranking.rows_around(cell, at.owner, better_rows=limit, worse_rows=other)
+        near_before = before[max(len(before) - limit, 0) :]
+        assert self.told(near.before) == [self.found(one) for one in near_before]
+        assert self.told(near.after) == [self.found(one) for one in from_it_on[:other]]
+        cells = [entry.cells[self.ranking.index] for entry in near.before]
+        if len(cells) > 1 and cells[0] == cells[1]:
+            _, ties = yield from self.ranking.count_tied(str(cells[0]), near.before[0].owner)
+            assert near.edge_ties == ties
 
     def check(self) -> Program[None]:
         """Everything, in one snapshot."""
