@@ -166,6 +166,11 @@ def _add_totals(dialect: Dialect) -> Statement:
 
 def live_epochs(dialect: Dialect, board_keys: Iterable[int]) -> Program[dict[int, int]]:
     """The boards of these keys that still exist, with their epochs."""
-    query = select(col("board_key"), col("epoch")).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed()
-    rows = yield query.build(dialect, keys=list(board_keys))
+    rows = yield _live_epochs(dialect).bind(keys=list(board_keys))
     return {row[0]: row[1] for row in rows}
+
+
+@lru_cache
+def _live_epochs(dialect: Dialect) -> Statement:
+    epochs = select(col("board_key"), col("epoch")).from_(BOARDS)
+    return epochs.where(col("board_key").in_(param("keys"))).packed().compile(dialect)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 
 import msgspec
 
@@ -16,6 +17,7 @@ from querybuilder import (
     TEXT,
     Dialect,
     Query,
+    Statement,
     add_column,
     asc,
     col,
@@ -215,17 +217,17 @@ def list_boards(dialect: Dialect, *, prefix: str, after: str, limit: int) -> Pro
 
 def count_entries(dialect: Dialect, board_keys: list[int]) -> Program[dict[int, dict[int, int]]]:
     """Entries of boards by column index (`ALL_ENTRIES`: rows), by board key."""
-    query = (
-        select(col("board_key"), col("column_index"), col("entries"))
-        .from_(TOTALS)
-        .where(col("board_key").in_(param("keys")))
-        .packed()
-    )
-    rows = yield query.build(dialect, keys=board_keys)
+    rows = yield _count_entries(dialect).bind(keys=board_keys)
     totals: dict[int, dict[int, int]] = {key: {} for key in board_keys}
     for board_key, column_index, entries in rows:
         totals[board_key][column_index] = entries
     return totals
+
+
+@lru_cache
+def _count_entries(dialect: Dialect) -> Statement:
+    counted = select(col("board_key"), col("column_index"), col("entries")).from_(TOTALS)
+    return counted.where(col("board_key").in_(param("keys"))).packed().compile(dialect)
 
 
 class Catalog:
