@@ -54,10 +54,13 @@ class GroupResult:
 class Group:
     """The state of one group while its program runs."""
 
-    def __init__(self, boards: Iterable[tuple[Entries, Merger]], post_ids: PostIds, now_us: int) -> None:
+    def __init__(
+        self, boards: Iterable[tuple[Entries, Merger]], post_ids: PostIds, now_us: int, *, check_boards: bool
+    ) -> None:
         self._boards = {entries.board.key: _BoardState(entries, merger) for entries, merger in boards}
         self._post_ids = post_ids
         self._now_us = now_us
+        self._check_boards = check_boards  # False: all are taken to live, and the store says where one does not
 
     def run(self, posts: Sequence[Post]) -> Program[GroupResult]:
         """Apply the posts in order."""
@@ -76,10 +79,12 @@ class Group:
                     hashes[part.board.key][post.post_hash] = None
         if not owners:
             return
-        dialect = next(iter(self._boards.values())).entries.dialect
-        alive = yield from live_epochs(dialect, list(owners))
+        if self._check_boards:
+            dialect = next(iter(self._boards.values())).entries.dialect
+            alive = yield from live_epochs(dialect, list(owners))
+            for key, state in self._boards.items():
+                state.alive = key in alive
         for key, state in self._boards.items():
-            state.alive = key in alive
             if not state.alive:
                 continue
             found = yield from state.entries.by_owners(list(owners[key]))
@@ -89,6 +94,8 @@ class Group:
 
     def _apply(self, post: Post) -> list[PartOutcome]:
         at_us = self._now_us if post.at_us is None else post.at_us
+        if len(post.parts) == 1:
+            return [self._apply_to_one(post, post.parts[0], at_us)]
         plans: list[tuple[_BoardState, PartOutcome | None, dict[int, Cell]]] = []
         errors: dict[int, PostError] = {}
         for index, part in enumerate(post.parts):
@@ -106,6 +113,14 @@ class Group:
                 for index, (_, known, _) in enumerate(plans)
             ]
         return [known if known is not None else self._take(state, post, changed) for state, known, changed in plans]
+
+    def _apply_to_one(self, post: Post, part: BoardPost, at_us: int) -> PartOutcome:
+        state = self._boards[part.board.key]
+        try:
+            known, changed = self._plan(state, post, part, at_us)
+        except PostError as error:
+            return PartOutcome(Status.REJECTED, error=error)
+        return known if known is not None else self._take(state, post, changed)
 
     def _plan(
         self, state: _BoardState, post: Post, part: BoardPost, at_us: int

@@ -88,6 +88,7 @@ class SqliteStore:
     """A `Store` on one file. Open it with `SqliteStore.open`."""
 
     dialect = SQLITE
+    sole_writer = True
 
     def __init__(self, path: Path, limits: SqliteLimits, lock: FileLock) -> None:
         self._path, self._limits, self._lock = path, limits, lock

@@ -24,6 +24,7 @@ class Store(Protocol):
     """Executes programs; the only way to the data."""
 
     dialect: Dialect
+    sole_writer: bool  # nobody else writes here, one transaction after the other: no board goes away within one
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         """Run against one snapshot that holds every write acknowledged before the call.

@@ -21,7 +21,7 @@ from typing import Protocol
 from .applying import Group, GroupResult
 from .boards import ChangeCounts, OpenBoards
 from .entries import Entries
-from .errors import LostRace, QueueFull, RacesLost, StorageError, StoreBusy, WaitTooLong
+from .errors import LostRace, QueueFull, RacesLost, StorageError, StoreBusy, UnknownBoard, WaitTooLong
 from .merging import Merger
 from .post_ids import PostIds
 from .records import Board, PartOutcome, Post
@@ -174,7 +174,8 @@ class Writer:
     async def _settle(self, group: list[_Waiting]) -> None:
         started = self._monotonic()
         try:
-            result = await self._apply([post for waiting in group for post in waiting.posts])
+            posts = [post for waiting in group for post in waiting.posts]
+            result = await self._apply(posts, check_boards=not self._store.sole_writer)
         except RacesLost as error:  # the next attempts would meet the same races
             for waiting in group:
                 if not waiting.done.done():
@@ -199,11 +200,11 @@ class Writer:
         rows = sum(result.rows_written.values())
         self._observer.group_written(posts=start, rows=rows, seconds=self._monotonic() - started)
 
-    async def _apply(self, posts: list[Post]) -> GroupResult:
+    async def _apply(self, posts: list[Post], *, check_boards: bool) -> GroupResult:
         opened = self._open_boards(posts)
 
         def program() -> Program[GroupResult]:
-            return Group(opened, self._post_ids, self._now_us()).run(posts)
+            return Group(opened, self._post_ids, self._now_us(), check_boards=check_boards).run(posts)
 
         for attempt in range(self._limits.write_attempts_max):
             if attempt > 0:
@@ -213,6 +214,10 @@ class Writer:
             except LostRace:
                 self._observer.race_lost()
                 continue
+            except UnknownBoard:
+                if check_boards:
+                    raise
+                return await self._apply(posts, check_boards=True)  # only the posts to that board are rejected
             for board_key, rows in result.rows_written.items():
                 self._change_counts.add(board_key, rows)
             return result

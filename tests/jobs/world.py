@@ -106,7 +106,7 @@ class HeldStore:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.dialect = store.dialect
+        self.dialect, self.sole_writer = store.dialect, store.sole_writer
         self.heavy_reads = 0
         self._read = asyncio.Condition()
         self.failures: list[Exception] = []

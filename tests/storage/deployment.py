@@ -173,7 +173,8 @@ class Deployment:
         boards = {one.board.key: one.board for post in posts for one in post.parts}
 
         def group() -> Group:
-            return Group([self.boards.open(board) for board in boards.values()], self.post_ids, self.clock())
+            opened = [self.boards.open(board) for board in boards.values()]
+            return Group(opened, self.post_ids, self.clock(), check_boards=True)
 
         return (await self.store.write(lambda: group().run(posts))).outcomes
 

@@ -31,6 +31,8 @@ class MeddlingStore:
     While it is held, no write begins.
     """
 
+    sole_writer = False
+
     def __init__(
         self, store: Store, meddle: list[Built | Exception] | None = None, *, before_statement: int = READS_OF_A_GROUP
     ) -> None:

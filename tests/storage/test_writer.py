@@ -12,7 +12,7 @@ import pytest
 
 from querybuilder import Built
 from storage.errors import LostRace, QueueFull, StoreBusy, WaitTooLong
-from storage.leaderboards import ALL_ENTRIES, CHANGES, change_board
+from storage.leaderboards import ALL_ENTRIES, CHANGES, change_board, delete_board
 from storage.records import Board, PartOutcome, Post
 from storage.writer import Writer, WriterLimits
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
@@ -235,3 +235,24 @@ async def test_posts_parsed_before_and_after_a_column_was_added_share_a_transact
         await asyncio.gather(*tasks)
         assert desk.observed.groups == [1, 3]
         assert await deployment.stats(wide_board, "ada") == {"xp": 2, "lap": 7}
+
+
+async def test_only_the_posts_to_a_board_that_went_away_are_rejected(deployment: Deployment) -> None:
+    board, gone = await deployment.create("b", XP), await deployment.create("gone", XP)
+    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="gone"))
+    writer = deployment.writer(Observed(), store=deployment.store)
+    posts = [
+        deployment.post("ada", part(board, {"xp": 1})),
+        deployment.post("ada", part(gone, {"xp": 1})),
+        deployment.post("ada", part(board, {"xp": 1}), part(gone, {"xp": 1})),
+    ]
+    answers = [asyncio.create_task(writer.submit([post])) for post in posts]
+    writer.start()
+    outcomes = [outcome for [outcome] in await asyncio.gather(*answers)]
+    await writer.close()
+    assert [[part.status for part in outcome] for outcome in outcomes] == [
+        ["applied"],
+        ["rejected"],
+        ["rejected", "rejected"],
+    ]
+    assert await deployment.stats(board, "ada") == {"xp": 1}
