@@ -10,6 +10,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +29,8 @@ _PATHS = {
     "around": (f"/v1/leaderboards/{BOARD}/entries/", f"/around?column={COLUMN}&better=5&worse=5"),
 }
 _BARS = {"positions": 2.0, "around": 1.5, "top 10": 2.5, "single posts": 1.0, "batch posts": None}
-_SCRIPTED = "around by a Lua script, redis"
+_BARE = {name: f"{name} of scores alone, redis" for name in ("around", "top 10", "single posts")}
+_SCRIPTED = "around of scores alone by a Lua script, redis"
 _TOP = f"/v1/leaderboards/{BOARD}/rankings/{COLUMN}?limit=10"
 _POSTS = f"/v1/leaderboards/{BOARD}/posts"
 
@@ -46,9 +48,20 @@ def fill_redis(port: int, rows: int) -> None:
     client = redis_client.Redis(host="127.0.0.1", port=port)
     numbers = values(rows)
     for first in range(0, rows, _LOAD_ROWS):
-        client.zadd(
-            f"{BOARD}:{COLUMN}", {owner(index): numbers[index] for index in range(first, min(rows, first + _LOAD_ROWS))}
-        )
+        these = range(first, min(rows, first + _LOAD_ROWS))
+        client.zadd(f"{BOARD}:{COLUMN}", {owner(index): numbers[index] for index in these})
+    client.close()
+
+
+def fill_redis_times(port: int, rows: int) -> None:
+    """The times of the entries, in a hash."""
+    import redis as redis_client
+
+    client = redis_client.Redis(host="127.0.0.1", port=port)
+    now_us = time.time_ns() // 1000
+    for first in range(0, rows, _LOAD_ROWS):
+        these = range(first, min(rows, first + _LOAD_ROWS))
+        client.hset(f"{BOARD}:updated_at", mapping={owner(index): now_us + index for index in these})
     client.close()
 
 
@@ -89,10 +102,17 @@ def run_rounds(rivals: Rivals, options: Options) -> dict[str, list[load.Figure]]
             contestants[f"{name}, {side}"] = load.by_wrk(target, connections=_CONNECTIONS, seconds=options.seconds)
     for side, server in sides.items():
         contestants[f"batch posts, {side}"] = through_http(server.port, options.rows, _BATCHES)
-    # Beside the bar: what Redis does when the shell's author writes a script on the server.
-    before, after = _PATHS["around"]
-    scripted = load.Target(rivals.shell.url, before, f"{after}&script=1", rows=options.rows)
-    contestants[_SCRIPTED] = load.by_wrk(scripted, connections=_CONNECTIONS, seconds=options.seconds)
+    # Beside the bars: the rival without the times of entries, and around as a script on the Redis server.
+    after = _PATHS["around"][1]
+    found = targets(rivals.shell.url, options.rows)
+    aside = {
+        _BARE["around"]: replace(found["around"], after=f"{after}&bare=1"),
+        _BARE["top 10"]: replace(found["top 10"], path=f"{_TOP}&bare=1"),
+        _BARE["single posts"]: replace(found["single posts"], path=f"{_POSTS}?bare=1"),
+        _SCRIPTED: replace(found["around"], after=f"{after}&bare=1&script=1"),
+    }
+    for name, target in aside.items():
+        contestants[name] = load.by_wrk(target, connections=_CONNECTIONS, seconds=options.seconds)
     return load.alternate(contestants, rounds=options.rounds)
 
 
@@ -105,6 +125,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         fill_redis(redis_server.port, options.rows)
         print(f"   filled Redis in {time.perf_counter() - begun:.0f} s")
         member_bytes = (redis_server.resident_mib() - empty_mib) * 2**20 / options.rows
+        fill_redis_times(redis_server.port, options.rows)
         asyncio.run(check_same(rivals, options.rows))
         figures = run_rounds(rivals, options)
         memory = [
@@ -115,9 +136,16 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         ]
     report.table(load.COLUMNS, [load.row(name, found) for name, found in figures.items()])
     ratios = {name: load.ratio(figures[f"{name}, service"], figures[f"{name}, redis"]) for name in _BARS}
-    scripted = load.ratio(figures["around, service"], figures[_SCRIPTED])
     bars = [report.Bar(f"{name}, service / Redis", ratios[name], target) for name, target in _BARS.items()]
-    return [*bars, report.Bar("around, service / Redis with a Lua script", scripted, None), *memory]
+    aside = {**_BARE, "around by script": _SCRIPTED}
+    beside = [
+        report.Bar(
+            f"{name}, service / Redis of scores alone", load.ratio(figures[f"{of}, service"], figures[line]), None
+        )
+        for name, line in aside.items()
+        for of in (name.removesuffix(" by script"),)
+    ]
+    return [*bars, *beside, *memory]
 
 
 def main() -> int:

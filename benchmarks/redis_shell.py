@@ -1,13 +1,16 @@
 """The rival: the service's busiest routes over a Redis sorted set, on the same aiohttp and uvloop.
 
 Rule kept: as good as such a shell reasonably is: redis-py's asyncio client with hiredis, the commands of one request
-in one pipeline, msgspec for JSON. It is asked for less than the service: no brackets, no versions, ranks by member
-inside a tie.
+in one pipeline, msgspec for JSON. It is asked for less than the service: no brackets, no versions, no post ids, no
+cursors, ranks by member inside a tie. Entries have the time of their last change, as the service's have, in a hash
+beside the sorted set; with `bare=1` a request is about scores alone.
 """
 
 from __future__ import annotations
 
 import sys
+import time
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -45,11 +48,26 @@ def _json(body: object, status: int = 200) -> web.Response:
     return web.Response(body=_encode(body), status=status, content_type="application/json")
 
 
-def _entries(first_rank: int, rows: list[tuple[bytes, float]], column: str) -> list[dict[str, object]]:
-    return [
+async def _entries(
+    request: web.Request, first_rank: int, rows: list[tuple[bytes, float]], column: str
+) -> list[dict[str, object]]:
+    entries: list[dict[str, object]] = [
         {"rank": rank, "owner": member.decode(), "value": int(score), "stats": {column: int(score)}}
         for rank, (member, score) in enumerate(rows, first_rank)
     ]
+    if "bare" not in request.query and rows:
+        times = await request.app[REDIS].hmget(_times(request), [member for member, _ in rows])
+        for entry, at_us in zip(entries, times, strict=True):
+            entry["updated_at"] = _time_text(int(at_us))
+    return entries
+
+
+def _times(request: web.Request) -> str:
+    return f"{request.match_info['board']}:updated_at"
+
+
+def _time_text(at_us: int) -> str:
+    return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat()
 
 
 async def positions(request: web.Request) -> web.Response:
@@ -86,7 +104,7 @@ async def around(request: web.Request) -> web.Response:
             return _json({"code": "unknown_owner"}, 404)
         first = max(0, better - before)
         rows = await client.zrevrange(key, first, better + after, withscores=True)
-    return _json({"column": column, "total": total, "entries": _entries(first + 1, rows, column)})
+    return _json({"column": column, "total": total, "entries": await _entries(request, first + 1, rows, column)})
 
 
 async def page(request: web.Request) -> web.Response:
@@ -94,7 +112,7 @@ async def page(request: web.Request) -> web.Response:
     key = f"{request.match_info['board']}:{column}"
     pipe = request.app[REDIS].pipeline(transaction=False)
     rows, total = await pipe.zrevrange(key, 0, limit - 1, withscores=True).zcard(key).execute()
-    return _json({"column": column, "total": total, "entries": _entries(1, rows, column)})
+    return _json({"column": column, "total": total, "entries": await _entries(request, 1, rows, column)})
 
 
 async def post(request: web.Request) -> web.Response:
@@ -103,23 +121,30 @@ async def post(request: web.Request) -> web.Response:
     if posts is None:
         assert body.owner is not None and body.stats is not None, "neither a post nor posts"
         posts = [_Post(body.owner, body.stats)]
-    scores = iter(await _increments(request.app[REDIS], request.match_info["board"], posts))
-    results = [
+    bare = "bare" in request.query
+    now_us = time.time_ns() // 1000
+    scores = iter(await _increments(request.app[REDIS], request.match_info["board"], posts, None if bare else now_us))
+    results: list[dict[str, object]] = [
         {"owner": one.owner, "status": "applied", "stats": {column: int(next(scores)) for column in one.stats}}
         for one in posts
     ]
+    if not bare:
+        for result in results:
+            result["updated_at"] = _time_text(now_us)
     return _json({"results": results})
 
 
-async def _increments(client: Any, board: str, posts: list[_Post]) -> list[float]:
+async def _increments(client: Any, board: str, posts: list[_Post], now_us: int | None) -> list[float]:
     changes = [(f"{board}:{column}", more, one.owner) for one in posts for column, more in one.stats.items()]
-    if len(changes) == 1:  # a pipeline of one costs more than the command
+    if len(changes) == 1 and now_us is None:  # a pipeline of one costs more than the command
         return [await client.zincrby(*changes[0])]
     pipe = client.pipeline(transaction=False)
     for change in changes:
         pipe.zincrby(*change)
-    scores: list[float] = await pipe.execute()
-    return scores
+    if now_us is not None:
+        pipe.hset(f"{board}:updated_at", mapping={one.owner: now_us for one in posts})
+    found: list[float] = await pipe.execute()
+    return found[: len(changes)]
 
 
 async def ready(request: web.Request) -> web.Response:

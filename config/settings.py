@@ -97,7 +97,7 @@ class Settings(BaseModel):
 
     # SQLite
     sqlite_cache_mib: int = _number(256, 1, 65_536, "MiB", "Page cache of each connection; 2 MiB halves scans")
-    checkpoint_pages: int = _number(20_000, 100, 10_000_000, "pages", "Write-ahead log checkpointed even under load")
+    checkpoint_pages: int = _number(40_000, 100, 10_000_000, "pages", "Write-ahead log checkpointed even under load")
     checkpoint_idle_s: float = _number(0.2, 0.001, 3_600, "s", "Pause in writing after which the log is checkpointed")
 
     # Background jobs
