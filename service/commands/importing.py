@@ -7,7 +7,6 @@ because its spec decides what the numbers mean.
 from __future__ import annotations
 
 import contextlib
-import csv
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,12 +24,14 @@ from service.commands.import_lines import (
     Mark,
     Plan,
     Rejection,
+    Span,
     UnusableFile,
     file_digest,
     import_identity,
     read_batches,
     read_headings,
 )
+from service.commands.import_rejects import RejectsFile, RejectsMark, advice, reasons_path, refuse_shared_files
 from service.commands.import_run import Reports, ResumeFile, Source, Tally, TooManyRejected, send_batches
 from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Target, UrlOption, fail, talk
 
@@ -63,13 +64,14 @@ ConcurrencyOption = Annotated[
 RetriesOption = Annotated[
     int, typer.Option(min=0, max=1000, help="Further attempts a request while the service is busy or away.")
 ]
-CORRECTING = (
-    "to correct rejected lines, import a new file that holds only those: "
-    "after an edit this file is another one, and its other lines would count again"
-)
 RejectedMaxOption = Annotated[int, typer.Option(min=0, help="Stop past so many rejected lines.")]
 RejectsOption = Annotated[
-    Path | None, typer.Option(dir_okay=False, help="List every rejected line here, as CSV: line, reason.")
+    Path | None,
+    typer.Option(
+        dir_okay=False,
+        help="Write the rejected lines here as they are, headings first: correct them and import this file. "
+        "Why each was rejected stands in FILE.reasons.",
+    ),
 ]
 LabelOption = Annotated[
     str, typer.Option(help="Count the same file once more on purpose: a new label makes new post ids.")
@@ -165,10 +167,12 @@ def parse_delimiter(text: str) -> str:
 async def run_import(client: ServiceClient, job: Job) -> None:
     """The whole import; ends the command with exit code 1 where lines were rejected."""
     board = await client.board(job.board)
-    fields = map_fields(board, job)
+    headings, heading = read_headings(job.path, job.delimiter)
+    fields = map_fields(board, job, headings)
     identity = import_identity(file_digest(job.path), job.owner_heading, fields, job.label)
     plan = Plan(job.owner_heading, fields, job.delimiter, identity)
     resume = ResumeFile(job.resume_path, Source(identity, job.board, client.url))
+    refuse_shared_files(files_of(job, resume))
     state = None if job.restart else resume.load()
     start, tally = (Mark(state.offset, state.line), state.tally) if state else (Mark(), Tally())
     done_before = tally.total()
@@ -176,7 +180,10 @@ async def run_import(client: ServiceClient, job: Job) -> None:
         typer.echo(f"going on after line {start.line:,} ({done_before:,} lines done before)", err=True)
     concurrency = 1 if order_matters(board, fields) else job.concurrency
     began_s = time.monotonic()
-    with reporting(job, resume, start) as reports:
+    with (
+        rejects_file(job, heading, state.rejects if state else None) as rejects,
+        reporting(job, resume, start, rejects) as reports,
+    ):
         try:
             batches = read_batches(job.path, plan, start, batch_posts_max=job.batch)
             await send_batches(
@@ -198,13 +205,28 @@ async def run_import(client: ServiceClient, job: Job) -> None:
     resume.remove()
     typer.echo(summary(tally, lines=tally.total() - done_before, seconds=time.monotonic() - began_s))
     if tally.rejected:
-        typer.echo(CORRECTING, err=True)
+        typer.echo(advice(job.path, job.rejects), err=True)
         raise typer.Exit(1)
 
 
-def map_fields(board: Board, job: Job) -> tuple[Field, ...]:
+def files_of(job: Job, resume: ResumeFile) -> dict[str, Path]:
+    """Every file of an import by what it is for."""
+    files = {"the file to import": job.path, "the note for resuming": resume.path}
+    files["the note for resuming while it is written"] = resume.partial_path
+    if job.rejects:
+        files |= {"the file for rejected lines": job.rejects, "the file for their reasons": reasons_path(job.rejects)}
+    return files
+
+
+def rejects_file(
+    job: Job, heading: Span, mark: RejectsMark | None
+) -> contextlib.AbstractContextManager[RejectsFile | None]:
+    """The file for rejected lines where one was asked for."""
+    return RejectsFile(job.rejects, job.path, heading, mark) if job.rejects else contextlib.nullcontext()
+
+
+def map_fields(board: Board, job: Job, headings: list[str]) -> tuple[Field, ...]:
     """The columns to feed, with their headings. Raises UnusableFile where file, board and mapping disagree."""
-    headings = read_headings(job.path, job.delimiter)
     columns = {each.name: each for each in board.columns}
     shared = [name for name in columns if name in headings and name != job.owner_heading]
     pairs = [(name, heading or name) for name, _, heading in (text.partition("=") for text in job.columns or shared)]
@@ -230,13 +252,11 @@ def order_matters(board: Board, fields: tuple[Field, ...]) -> bool:
 
 
 @contextlib.contextmanager
-def reporting(job: Job, resume: ResumeFile, start: Mark) -> Iterator[Reports]:
+def reporting(job: Job, resume: ResumeFile, start: Mark, rejects: RejectsFile | None) -> Iterator[Reports]:
     """A progress bar on a terminal, rejected lines on stderr and in the file asked for, the mark after each batch."""
     screen = Console(stderr=True, highlight=False)
     shown = 0
-    with contextlib.ExitStack() as stack:
-        rejects = stack.enter_context(RejectsFile(job.rejects, go_on=start.line > 0)) if job.rejects else None
-        bar = stack.enter_context(progress_bar(screen))
+    with progress_bar(screen) as bar:
         size = job.path.stat().st_size
         task = bar.add_task(f"import {job.board}", total=size, completed=start.offset, lines=start.line)
 
@@ -252,9 +272,8 @@ def reporting(job: Job, resume: ResumeFile, start: Mark) -> Iterator[Reports]:
 
         def accounted(mark: Mark, tally: Tally) -> None:
             could_write = resume.writable
-            if rejects:
-                rejects.flush()  # before the mark passes these lines
-            resume.save(mark, tally)
+            # What is noted is in the files already: before the mark passes these lines.
+            resume.save(mark, tally, rejects.mark() if rejects else None)
             if could_write and not resume.writable:
                 screen.print(f"note: cannot write {resume.path}: a second run would start at the top", markup=False)
             bar.update(task, completed=mark.offset, lines=mark.line)
@@ -273,31 +292,6 @@ def progress_bar(screen: Console) -> Progress:
         console=screen,
         disable=not screen.is_terminal,
     )
-
-
-class RejectsFile:
-    """The rejected lines as CSV; a resumed import appends. Raises UnusableFile where it cannot be opened."""
-
-    def __init__(self, path: Path, *, go_on: bool) -> None:
-        try:
-            self._stream = path.open("a" if go_on else "w", encoding="utf-8", newline="")
-        except OSError as cause:
-            raise UnusableFile(f"{path}: {cause.strerror}") from cause
-        self._rows = csv.writer(self._stream, lineterminator="\n")
-        if self._stream.tell() == 0:
-            self._rows.writerow(("line", "reason"))
-
-    def __enter__(self) -> RejectsFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stream.close()
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-    def write(self, rejection: Rejection) -> None:
-        self._rows.writerow((rejection.line, rejection.reason))
 
 
 def summary(tally: Tally, *, lines: int, seconds: float) -> str:

@@ -84,8 +84,12 @@ def test_rejected_lines_are_listed_with_their_numbers_and_the_others_stand(fake:
     assert fake.xp("b") == {"good": "1", "last": "-2.50"}
     assert "8 lines: 2 applied, 0 unchanged, 0 duplicate, 6 rejected" in result.stdout
     assert "line 9: value_out_of_range: too large (/stats/xp)" in result.stderr
-    with rejects.open(newline="") as stream:
-        assert [row["line"] for row in csv.DictReader(stream)] == ["3", "4", "5", "7", "8", "9"]
+    assert rejects.read_bytes().split(b"\n") == [lines[i] for i in (0, 2, 3, 4, 6, 7, 8)] + [b""]
+    with Path(f"{rejects}.reasons").open(newline="") as stream:
+        reasons = list(csv.DictReader(stream))
+    assert [row["line"] for row in reasons] == ["3", "4", "5", "7", "8", "9"]
+    assert [row["rejects_line"] for row in reasons] == ["2", "3", "4", "5", "6", "7"]
+    assert reasons[-1]["reason"] == "value_out_of_range: too large (/stats/xp)"
 
 
 def test_a_request_refused_as_a_whole_rejects_only_the_line_at_fault(fake: FakeService, players: Path) -> None:

@@ -110,7 +110,7 @@ def test_an_import_that_was_killed_goes_on_and_counts_every_line_once(shell: She
     assert "going on after line" in result.stderr
     assert f"{LINES:,} lines" in result.stdout
     assert points(shell.process) == LINES - LINES // 1000
-    listed = list(csv.DictReader(rejects.open(encoding="utf-8")))
+    listed = list(csv.DictReader(io.StringIO(Path(f"{rejects}.reasons").read_text(encoding="utf-8"))))
     assert sorted(int(row["line"]) for row in listed) == list(range(1000, LINES + 1, 1000))
     assert not resume.exists()
     assert "duplicate" in shell(*arguments, "--restart", code=1).stdout
