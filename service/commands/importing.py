@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -31,55 +30,25 @@ from service.commands.import_lines import (
     read_batches,
     read_headings,
 )
+from service.commands.import_options import (
+    BatchOption,
+    ConcurrencyOption,
+    DelimiterOption,
+    FileArgument,
+    LabelOption,
+    MapOption,
+    OwnerOption,
+    RejectedMaxOption,
+    RejectsOption,
+    RestartOption,
+    ResumeOption,
+    RetriesOption,
+)
 from service.commands.import_rejects import RejectsFile, RejectsMark, advice, reasons_path, refuse_shared_files
 from service.commands.import_run import Reports, ResumeFile, Source, Tally, TooManyRejected, send_batches
 from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Target, UrlOption, fail, talk
 
-CONCURRENCY_MAX = 64
-BATCH_POSTS_MAX = 10_000
 SHOWN_REJECTIONS_MAX = 20
-
-
-FileArgument = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FILE.csv", exists=True, dir_okay=False, show_default=False, help="CSV in UTF-8, headings first."
-    ),
-]
-OwnerOption = Annotated[str, typer.Option(help="Heading of the column that holds the owner.", show_default=False)]
-MapOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--column",
-        "-c",
-        metavar="BOARD=CSV",
-        help="Board column and the heading that feeds it, repeatable; xp means xp=xp. Default: all that share a name.",
-    ),
-]
-DelimiterOption = Annotated[str, typer.Option(help="What separates cells; `tab` for a tabulator.")]
-BatchOption = Annotated[int, typer.Option(min=1, max=BATCH_POSTS_MAX, help="Lines a request.")]
-ConcurrencyOption = Annotated[
-    int, typer.Option(min=1, max=CONCURRENCY_MAX, help="Requests at a time; one where order matters.")
-]
-RetriesOption = Annotated[
-    int, typer.Option(min=0, max=1000, help="Further attempts a request while the service is busy or away.")
-]
-RejectedMaxOption = Annotated[int, typer.Option(min=0, help="Stop past so many rejected lines.")]
-RejectsOption = Annotated[
-    Path | None,
-    typer.Option(
-        dir_okay=False,
-        help="Write the rejected lines here as they are, headings first: correct them and import this file. "
-        "Why each was rejected stands in FILE.reasons.",
-    ),
-]
-LabelOption = Annotated[
-    str, typer.Option(help="Count the same file once more on purpose: a new label makes new post ids.")
-]
-ResumeOption = Annotated[
-    Path | None, typer.Option(dir_okay=False, help="Where an unfinished import is noted. Default: beside FILE.csv.")
-]
-RestartOption = Annotated[bool, typer.Option("--restart", help="Start from the top, whatever was noted.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +88,12 @@ def import_csv(
 ) -> None:
     """Post every line of a CSV file to a leaderboard.
 
-    Each line is one post with an id made of the file and the line, so an import that was stopped is run again as it
-    was: it goes on where it ended, and no line counts twice. Rejected lines are listed with their numbers and the exit
-    code is 1; the others stand.
+    Each line is one post with an id made of the content of the file and the line, so an import that was stopped is run
+    again as it was: it goes on where it ended, and no line counts twice. An edited file is another file, all of whose
+    lines count again.
+
+    Rejected lines are listed with their numbers and the exit code is 1; the others stand. To add them, correct the
+    file that --rejects wrote and import that one.
 
     Batches go one at a time where their order matters: a mapped column merges by `last`, or the board breaks ties by
     `earliest`.
@@ -176,6 +148,8 @@ async def run_import(client: ServiceClient, job: Job) -> None:
     state = None if job.restart else resume.load()
     start, tally = (Mark(state.offset, state.line), state.tally) if state else (Mark(), Tally())
     done_before = tally.total()
+    if tally.rejected > job.rejected_max:
+        fail(f"line {start.line:,} was reached with {too_many(tally, job)}")
     if state:
         typer.echo(f"going on after line {start.line:,} ({done_before:,} lines done before)", err=True)
     concurrency = 1 if order_matters(board, fields) else job.concurrency
@@ -196,9 +170,7 @@ async def run_import(client: ServiceClient, job: Job) -> None:
                 rejected_max=job.rejected_max,
             )
         except TooManyRejected:
-            fail(
-                f"stopped: {tally.rejected:,} lines rejected (--rejected-max {job.rejected_max}); is the mapping right?"
-            )
+            fail(f"stopped: {too_many(tally, job)}")
         except ClientError:
             typer.echo("stopped; run the same command again to go on where it ended", err=True)
             raise
@@ -207,6 +179,14 @@ async def run_import(client: ServiceClient, job: Job) -> None:
     if tally.rejected:
         typer.echo(advice(job.path, job.rejects), err=True)
         raise typer.Exit(1)
+
+
+def too_many(tally: Tally, job: Job) -> str:
+    """What can be done about so many rejected lines: nothing of it happens by running the same command again."""
+    return (
+        f"{tally.rejected:,} lines rejected (--rejected-max {job.rejected_max}); is the mapping right? "
+        f"With another mapping it starts from the top, with a larger --rejected-max it goes on"
+    )
 
 
 def files_of(job: Job, resume: ResumeFile) -> dict[str, Path]:
@@ -232,7 +212,7 @@ def map_fields(board: Board, job: Job, headings: list[str]) -> tuple[Field, ...]
     pairs = [(name, heading or name) for name, _, heading in (text.partition("=") for text in job.columns or shared)]
     if not pairs:
         known = ", ".join(columns)
-        raise UnusableFile(f"no heading is a column of {job.board} ({known}): map them with --column BOARD=CSV")
+        raise UnusableFile(f"no heading is a column of {job.board} ({known}): map them with --column COLUMN=HEADING")
     for name, _ in pairs:
         if name not in columns:
             raise UnusableFile(f"{job.board} has no column {name!r}; it has {', '.join(columns)}")

@@ -163,6 +163,20 @@ def test_an_import_stops_past_the_rejected_lines_it_puts_up_with(fake: FakeServi
     assert result.exit_code == 1
     assert "is the mapping right?" in result.stderr
     assert len(fake.batches) == 2
+    again = do_import(fake, players, "--rejected-max", "5", "--concurrency", "1")
+    assert (again.exit_code, len(fake.batches)) == (1, 2), "nothing is sent that could only stop again"
+    assert "with a larger --rejected-max it goes on" in again.stderr
+    fake.rejected_owners = set()
+    finished = do_import(fake, players, "--rejected-max", "8")
+    assert "going on after line 9" in finished.stderr
+    assert "25 lines: 17 applied, 0 unchanged, 0 duplicate, 8 rejected" in finished.stdout
+
+
+def test_the_help_says_what_an_edit_a_mapping_and_a_limit_mean() -> None:
+    text = re.sub(r"[\s│]+", " ", run("import", "--help").stdout)
+    assert "An edited file is another file" in text
+    assert "COLUMN=HEADING" in text and "posts what stands under score as xp" in text.replace("`", "")
+    assert "run again with a larger number to go on" in text
 
 
 def test_a_missing_board_says_how_to_create_it(fake: FakeService, players: Path) -> None:
