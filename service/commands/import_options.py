@@ -38,6 +38,12 @@ ConcurrencyOption = Annotated[
 RetriesOption = Annotated[
     int, typer.Option(min=0, max=1000, help="Further attempts a request while the service is busy or away.")
 ]
+WaitOption = Annotated[
+    bool,
+    typer.Option(
+        "--wait", help="Wait, as --retries says, for a service that is not there yet; otherwise that ends the import."
+    ),
+]
 RejectedMaxOption = Annotated[
     int,
     typer.Option(

@@ -43,6 +43,7 @@ from service.commands.import_options import (
     RestartOption,
     ResumeOption,
     RetriesOption,
+    WaitOption,
 )
 from service.commands.import_rejects import RejectsFile, RejectsMark, advice, reasons_path, refuse_shared_files
 from service.commands.import_run import Reports, ResumeFile, Source, Tally, TooManyRejected, send_batches
@@ -78,6 +79,7 @@ def import_csv(
     batch: BatchOption = 1000,
     concurrency: ConcurrencyOption = 4,
     retries: RetriesOption = 20,
+    wait: WaitOption = False,
     rejected_max: RejectedMaxOption = 1000,
     rejects: RejectsOption = None,
     label: LabelOption = "",
@@ -117,7 +119,7 @@ def import_csv(
         resume_path=resume_file or file.with_name(f"{file.name}.{board}.resume"),
         restart=restart,
     )
-    patience = Patience(attempts_max=retries + 1, reconnects=True)
+    patience = Patience(attempts_max=retries + 1, reconnects=True, awaits=wait)
 
     async def action(client: ServiceClient) -> None:
         try:

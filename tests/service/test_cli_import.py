@@ -179,6 +179,17 @@ def test_the_help_says_what_an_edit_a_mapping_and_a_limit_mean() -> None:
     assert "run again with a larger number to go on" in text
 
 
+def test_an_import_without_a_service_fails_at_once_and_says_how_to_start_one(
+    players: Path, unused_tcp_port: int
+) -> None:
+    nowhere = FakeService(url=f"http://127.0.0.1:{unused_tcp_port}")
+    result = do_import(nowhere, players)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "start it with `rankcurve serve`" in result.stderr
+    waited = do_import(nowhere, players, "--wait", "--retries", "1")
+    assert waited.stderr.splitlines()[0].startswith("waiting for the service: no answer from")
+
+
 def test_a_missing_board_says_how_to_create_it(fake: FakeService, players: Path) -> None:
     del fake.boards["b"]
     result = do_import(fake, players)
