@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from service.client import ClientError, Patience, ServiceClient
+from service.client import ClientError, NotTheContract, Patience, Refused, ServiceClient
 from service.client_answers import Board
 from service.commands.import_lines import (
     Field,
@@ -173,14 +173,21 @@ async def run_import(client: ServiceClient, job: Job) -> None:
             )
         except TooManyRejected:
             fail(f"stopped: {too_many(tally, job)}")
-        except ClientError:
-            typer.echo("stopped; run the same command again to go on where it ended", err=True)
+        except ClientError as error:
+            if passes(error):
+                typer.echo("stopped; run the same command again to go on where it ended", err=True)
             raise
     resume.remove()
     typer.echo(summary(tally, lines=tally.total() - done_before, seconds=time.monotonic() - began_s))
     if tally.rejected:
         typer.echo(advice(job.path, job.rejects), err=True)
         raise typer.Exit(1)
+
+
+def passes(error: ClientError) -> bool:
+    """Whether the same command may go through later: a refusal that is the caller's own fault stays one."""
+    own_fault = isinstance(error, Refused) and error.status < 500 and error.status not in (408, 429)
+    return not own_fault and not isinstance(error, NotTheContract)
 
 
 def too_many(tally: Tally, job: Job) -> str:

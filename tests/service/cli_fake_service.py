@@ -41,6 +41,7 @@ class FakeService:
     refused_owners: set[str] = field(default_factory=set)
     rejected_owners: set[str] = field(default_factory=set)
     posts_before_outage: int | None = None
+    post_failure: tuple[int, str] | None = None
     in_flight_max: int = 0
     _in_flight: int = 0
 
@@ -113,6 +114,8 @@ class FakeService:
         self._in_flight -= 1
         if self.posts_before_outage is not None and len(self.batches) >= self.posts_before_outage:
             return problem(500, "internal")
+        if self.post_failure is not None:
+            return problem(*self.post_failure)
         if any(post["owner"] in self.refused_owners for post in posts):
             return problem(422, "bad_value", "the owner is not acceptable")
         self.batches.append(posts)

@@ -190,6 +190,14 @@ def test_an_import_without_a_service_fails_at_once_and_says_how_to_start_one(
     assert waited.stderr.splitlines()[0].startswith("waiting for the service: no answer from")
 
 
+def test_a_key_that_may_not_post_is_told_so_and_nothing_else(fake: FakeService, players: Path) -> None:
+    board = fake.boards["b"]
+    fake.post_failure = (403, "forbidden")
+    result = do_import(fake, players)
+    assert (result.exit_code, board.stats) == (1, {})
+    assert result.stderr.count("\n") == 1 and "a key with a higher role" in result.stderr
+
+
 def test_a_missing_board_says_how_to_create_it(fake: FakeService, players: Path) -> None:
     del fake.boards["b"]
     result = do_import(fake, players)
