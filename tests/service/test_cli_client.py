@@ -192,6 +192,8 @@ def test_a_problem_reads_as_one_line_without_control_characters() -> None:
     assert str(refused(422, body)) == "bad_value: line?one?[31m (/posts/3/stats NaN)"
     many = b'{"code":"c","title":"t","errors":[' + b",".join([b'{"pointer":"/p","detail":"d"}'] * 9) + b"]}"
     assert str(refused(422, many)) == "c: t (/p d; /p d; /p d; and 6 more)"
+    once = b'{"code":"c","detail":"post 3: too large","errors":[{"pointer":"/posts/2/stats/xp","detail":"too large"}]}'
+    assert str(refused(422, once)) == "c: post 3: too large (/posts/2/stats/xp)"
     assert str(refused(502, b"<html>bad gateway")) == "http_502: no problem document"
 
 
