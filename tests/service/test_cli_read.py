@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.metadata
 import io
 import json
 from collections.abc import Iterator
@@ -110,3 +111,8 @@ def test_help_names_every_command() -> None:
     )
     for command in ("serve", "config", "keys", "board", "import", "export", "refresh", "top", "rank"):
         assert run(command, "--help").exit_code == 0
+
+
+def test_the_version_is_the_one_that_is_installed() -> None:
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"rankcurve {importlib.metadata.version('rankcurve')}\n")
