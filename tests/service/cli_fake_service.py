@@ -39,6 +39,7 @@ class FakeService:
     batches: list[list[dict[str, Any]]] = field(default_factory=list)
     failures: list[tuple[int, dict[str, str], str]] = field(default_factory=list)
     refused_owners: set[str] = field(default_factory=set)
+    estimates: bool = False
     rejected_owners: set[str] = field(default_factory=set)
     posts_before_outage: int | None = None
     post_failure: tuple[int, str] | None = None
@@ -95,7 +96,7 @@ class FakeService:
             case ["posts"]:
                 return await self.on_posts(request, held)
             case ["rankings", column]:
-                return page(request, held, column)
+                return page(request, held, column, exact=not self.estimates)
             case ["rankings", column, "refresh"]:
                 total = len(held.stats)
                 return answer({"column": column, "method": "skip", "total": total, "as_of": "", "seconds": 0.016})
@@ -133,13 +134,13 @@ class FakeService:
         return {"owner": owner, "status": "applied", "updated_at": "2026-11-20T10:00:00Z", "stats": post["stats"]}
 
 
-def page(request: web.Request, board: FakeBoard, column: str) -> web.Response:
+def page(request: web.Request, board: FakeBoard, column: str, *, exact: bool) -> web.Response:
     rows = sorted(board.stats.items(), key=lambda row: (-Decimal(row[1][column]), row[0]))
     start = int(request.query.get("cursor", request.query.get("from_rank", "1"))) - 1
     end = start + int(request.query["limit"])
     entries = [
-        f'{{"rank": {start + i + 1}, "exact": true, "owner": {json.dumps(owner)}, "value": {stats[column]}, '
-        f'"updated_at": "2026-11-20T10:00:00Z", "stats": {json.dumps(stats)}}}'
+        f'{{"rank": {start + i + 1}, "exact": {json.dumps(exact)}, "owner": {json.dumps(owner)}, '
+        f'"value": {stats[column]}, "updated_at": "2026-11-20T10:00:00Z", "stats": {json.dumps(stats)}}}'
         for i, (owner, stats) in enumerate(rows[start:end])
     ]
     following = f'"{end + 1}"' if end < len(rows) else "null"

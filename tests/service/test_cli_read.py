@@ -37,6 +37,14 @@ def test_top_shows_the_best_of_the_first_ranked_column(fake: FakeService) -> Non
     ]  # fmt: skip
 
 
+def test_top_marks_estimated_ranks_and_says_what_the_mark_means(fake: FakeService) -> None:
+    assert run("top", "b", "-n", "3", fake=fake).stderr == ""
+    fake.estimates = True
+    result = run("top", "b", "-n", "3", fake=fake)
+    assert [row[0] for row in rows_of(result.stdout)] == ["rank", "~1", "~2", "~3"]
+    assert result.stderr == "~ is an estimate from the curve; its bounds: rankcurve rank b OWNER -c xp\n"
+
+
 def test_top_starts_at_any_rank_and_speaks_json(fake: FakeService) -> None:
     page = json.loads(run("top", "b", "xp", "--from-rank", "25", "--json", fake=fake).stdout)
     assert [(entry["rank"], entry["owner"]) for entry in page["entries"]] == [(25, "p1"), (26, "p0")]
