@@ -59,7 +59,8 @@ class Settings(BaseModel):
 
     # What one request may ask for
     body_bytes_max: int = _number(8 * 1024 * 1024, 1024, 1024**3, "bytes", "Request body; larger is 413")
-    body_wait_s_max: float = _number(10, 0.1, 600, "s", "Longest wait for the rest of a body; past it 408")
+    body_idle_s_max: float = _number(10, 0.1, 600, "s", "Longest pause within a body that is arriving; past it 408")
+    body_wait_s_max: float = _number(300, 0.1, 3_600, "s", "Longest arrival of a whole body; past it 408")
     posts_per_request_max: int = _number(10_000, 1, 1_000_000, "posts", "Posts in one request")
     boards_per_post_max: int = _number(100, 1, 10_000, "boards", "Boards that one post may name")
     page_entries_max: int = _number(1_000, 1, 100_000, "entries", "Entries on one page")

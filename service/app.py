@@ -12,6 +12,7 @@ from time import perf_counter
 from aiohttp import HttpVersion11, hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from .bodies import Bodies
 from .connections import REFUSE, fault
 from .logs import REQUEST_ID
 from .operating import with_operating
@@ -30,8 +31,8 @@ def make_app(routes: Sequence[Route], context: ShellContext) -> web.Application:
     Start and stop (store, jobs) are the caller's, through `on_startup` and `cleanup_ctx`.
     """
     ids = RequestIds()
+    bodies = Bodies(context.settings)
     app = web.Application(
-        client_max_size=context.settings.body_bytes_max,
         handler_args={
             "auto_decompress": False,  # the limit is then one of what is sent, and no body can be a bomb
             "max_line_size": LINE_BYTES_MAX,
@@ -44,13 +45,18 @@ def make_app(routes: Sequence[Route], context: ShellContext) -> web.Application:
         resource = resources.get(route.path)
         if resource is None:
             resource = resources[route.path] = app.router.add_resource(_aiohttp_path(route.path))
-        endpoint = Endpoint(route, context, ids)
+        endpoint = Endpoint(route, context, ids, bodies)
         for method in _methods(route):
             resource.add_route(method, endpoint.serve, expect_handler=_expected)
     # A last resource that takes everything, not a middleware: that would cost every request.
     unrouted = _Unrouted(table, context, ids)
     app.router.add_route("*", "/{anything:.*}", unrouted.serve, expect_handler=_expected)
     app[REFUSE] = unrouted.refuse
+
+    async def stop_bodies(_: web.Application) -> None:
+        bodies.stop()
+
+    app.on_shutdown.append(stop_bodies)
     return app
 
 

@@ -22,7 +22,8 @@ class ToySettings:
     """Small limits, so that tests pass them cheaply."""
 
     body_bytes_max: int = 4096
-    body_wait_s_max: float = 0.2
+    body_idle_s_max: float = 0.2
+    body_wait_s_max: float = 60
     retry_after_s: int = 7
     page_entries_max: int = 1000
     around_rows_max: int = 500
