@@ -73,7 +73,7 @@ async def erase(context: ToyContext, call: Call) -> Reply:
 
 async def posts(context: ToyContext, call: Call) -> bytes:
     """How many posts came."""
-    limits = PostLimits(posts_max=10, boards_max=3)
+    limits = PostLimits(posts_max=10, boards_max=3, parts_max=20)
     may_set = call.identity.role >= Role.OPS
     parsed, single = parse_posts(call.body, call.media_type, limits, multi_board=False, may_set=may_set)
     return b'{"posts":%d,"single":%s}' % (len(parsed), b"true" if single else b"false")
