@@ -59,9 +59,13 @@ class Settings(BaseModel):
 
     # What one request may ask for
     body_bytes_max: int = _number(8 * 1024 * 1024, 1024, 1024**3, "bytes", "Request body; larger is 413")
-    body_wait_s_max: float = _number(10, 0.1, 600, "s", "Longest wait for the rest of a body; past it 408")
+    body_idle_s_max: float = _number(10, 0.1, 600, "s", "Longest pause within a body that is arriving; past it 408")
+    body_wait_s_max: float = _number(300, 0.1, 3_600, "s", "Longest arrival of a whole body; past it 408")
     posts_per_request_max: int = _number(10_000, 1, 1_000_000, "posts", "Posts in one request")
     boards_per_post_max: int = _number(100, 1, 10_000, "boards", "Boards that one post may name")
+    parts_per_request_max: int = _number(
+        10_000, 1, 1_000_000, "parts", "Posts in one request, each counted once a board that it goes to"
+    )
     page_entries_max: int = _number(1_000, 1, 100_000, "entries", "Entries on one page")
     page_entries_default: int = _number(100, 1, 100_000, "entries", "Entries on a page when no limit is asked for")
     around_rows_max: int = _number(500, 1, 100_000, "rows", "Rows on each side in a view around an owner or a value")
@@ -72,8 +76,8 @@ class Settings(BaseModel):
 
     # Writing
     grouping: bool = _choice(True, "Commit posts in groups; false (one post a transaction) is for measuring")
-    queue_posts_max: int = _number(50_000, 1, 10_000_000, "posts", "Posts waiting for the writer; past it 429")
-    group_posts_max: int = _number(2_000, 1, 100_000, "posts", "Posts in one transaction")
+    queue_posts_max: int = _number(50_000, 1, 10_000_000, "posts", "Posts waiting, counted once a board; past it 429")
+    group_posts_max: int = _number(2_000, 1, 100_000, "posts", "Posts in one transaction, counted once a board")
     post_wait_s_max: float = _number(10, 0.01, 3_600, "s", "Longest wait of a post for its commit; past it 503")
     post_id_retention_s: float = _number(30 * 86_400, 60, 10 * 366 * 86_400, "s", "How long a post id is remembered")
     write_attempts_max: int = _number(8, 1, 1_000, "attempts", "Tries of a group whose conditional write lost a race")

@@ -9,11 +9,14 @@ import re
 from collections.abc import Sequence
 from time import perf_counter
 
-from aiohttp import hdrs, web
+from aiohttp import HttpVersion11, hdrs, web
+from aiohttp.http_exceptions import HttpProcessingError
 
+from .bodies import Bodies
+from .connections import REFUSE, fault
 from .logs import REQUEST_ID
 from .operating import with_operating
-from .problems import Problem, shown
+from .problems import Problem, internal, shown
 from .routes import Route
 from .shell import X_REQUEST_ID, Endpoint, RequestIds, ShellContext, problem_response
 
@@ -28,8 +31,8 @@ def make_app(routes: Sequence[Route], context: ShellContext) -> web.Application:
     Start and stop (store, jobs) are the caller's, through `on_startup` and `cleanup_ctx`.
     """
     ids = RequestIds()
+    bodies = Bodies(context.settings)
     app = web.Application(
-        client_max_size=context.settings.body_bytes_max,
         handler_args={
             "auto_decompress": False,  # the limit is then one of what is sent, and no body can be a bomb
             "max_line_size": LINE_BYTES_MAX,
@@ -42,12 +45,27 @@ def make_app(routes: Sequence[Route], context: ShellContext) -> web.Application:
         resource = resources.get(route.path)
         if resource is None:
             resource = resources[route.path] = app.router.add_resource(_aiohttp_path(route.path))
-        endpoint = Endpoint(route, context, ids)
+        endpoint = Endpoint(route, context, ids, bodies)
         for method in _methods(route):
-            resource.add_route(method, endpoint.serve)
+            resource.add_route(method, endpoint.serve, expect_handler=_expected)
     # A last resource that takes everything, not a middleware: that would cost every request.
-    app.router.add_route("*", "/{anything:.*}", _Unrouted(table, context, ids).serve)
+    unrouted = _Unrouted(table, context, ids)
+    app.router.add_route("*", "/{anything:.*}", unrouted.serve, expect_handler=_expected)
+    app[REFUSE] = unrouted.refuse
+
+    async def stop_bodies(_: web.Application) -> None:
+        bodies.stop()
+
+    app.on_shutdown.append(stop_bodies)
     return app
+
+
+async def _expected(request: web.Request) -> web.StreamResponse | None:
+    """Let a caller that asks send its body; what else a caller may expect is not known, and not needed to answer."""
+    if request.version == HttpVersion11 and request.headers[hdrs.EXPECT].lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # as before it: an answer is still to come
+    return None
 
 
 def _methods(route: Route) -> tuple[str, ...]:
@@ -80,12 +98,21 @@ class _Unrouted:
             problem = Problem("method_not_allowed", detail, headers={hdrs.ALLOW: ", ".join(allowed)})
         else:
             problem = Problem("not_found", f"nothing is at {shown(request.path)}")
-        seconds = perf_counter() - started_s
+        return self._answer(problem, request_id, shown(request.method), request.path, perf_counter() - started_s)
+
+    def refuse(self, error: HttpProcessingError | None) -> web.Response:
+        """The problem of bytes that are no request (`error`), or of an answer that failed outside of every handler."""
+        request_id = self._ids.of(None)
+        REQUEST_ID.set(request_id)
+        problem = Problem("bad_request", f"the request can't be read: {fault(error)}") if error else internal()
+        return self._answer(problem, request_id, "-", "-", 0.0)
+
+    def _answer(self, problem: Problem, request_id: str, method: str, path: str, seconds: float) -> web.Response:
         self._answered(problem.status, seconds)
         self._log.answered(
             view=_UNROUTED_VIEW,
-            method=shown(request.method),
-            path=request.path,
+            method=method,
+            path=path,
             status=problem.status,
             code=problem.code,
             seconds=seconds,

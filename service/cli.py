@@ -5,6 +5,9 @@ The rule: nothing but names and order stands here, so that `rankcurve --help` is
 
 from __future__ import annotations
 
+import importlib.metadata
+from typing import Annotated
+
 import typer
 
 from service.commands.boards import board_app
@@ -48,6 +51,22 @@ app.command("export", rich_help_panel=DATA)(export)
 app.command("refresh", rich_help_panel=DATA)(refresh)
 app.command("top", rich_help_panel=READ)(top)
 app.command("rank", rich_help_panel=READ)(rank)
+
+
+def say_version(wanted: bool) -> None:
+    """Print the version and end."""
+    if wanted:
+        typer.echo(f"rankcurve {importlib.metadata.version('rankcurve')}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    _: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=say_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options that stand before a command."""
 
 
 def main() -> None:

@@ -75,12 +75,17 @@ class Refused(ClientError):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a client keeps trying. `reconnects`: also after a lost connection, where repeating is safe."""
+    """How long a client keeps trying.
+
+    `reconnects`: also after a lost connection, where repeating is safe. A service that never answered is most likely
+    not there at all: it is tried again only where the caller `awaits` it.
+    """
 
     attempts_max: int = 3
     wait_base_s: float = 0.2
     wait_s_max: float = 30.0
     reconnects: bool = False
+    awaits: bool = False
     timeout_s: float = 120.0
 
 
@@ -110,7 +115,9 @@ class ServiceClient:
         patience: Patience | None = None,
         rng: random.Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        on_away: Callable[[ClientError], None] = lambda _: None,
     ) -> None:
+        """`on_away` is called once an outage, before the client waits for the service to come back."""
         if not is_web_address(url):
             raise ClientError(f"{one_line(url)} is not an http:// or https:// address")
         self.url = url.rstrip("/")
@@ -118,6 +125,9 @@ class ServiceClient:
         self._patience = patience or Patience()
         self._rng = rng or random.Random()
         self._sleep = sleep
+        self._on_away = on_away
+        self._answered = False  # ever
+        self._away = False
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> ServiceClient:
@@ -156,6 +166,9 @@ class ServiceClient:
                 return outcome
             if wait_s is None or attempt == self._patience.attempts_max:
                 raise outcome
+            if isinstance(outcome, Unreachable) and not self._away:
+                self._away = True
+                self._on_away(outcome)
             await self._sleep(wait_s)
         raise Unreachable(f"no attempt was made to reach {self.url}")
 
@@ -180,9 +193,10 @@ class ServiceClient:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as cause:
             reported = cause.os_error.strerror if isinstance(cause, aiohttp.ClientConnectorError) else str(cause)
             reason = one_line(reported or "") or type(cause).__name__
-            failure = Unreachable(f"no answer from {self.url}: {reason} (is `rankcurve serve` running there?)")
+            failure = Unreachable(f"no answer from {self.url}: {reason}")
             failure.__cause__ = cause
-            return failure, reconnect_s
+            return failure, reconnect_s if self._answered or self._patience.awaits else None
+        self._answered, self._away = True, False
         if 200 <= status < 300:
             return content, None
         refusal = refused(status, content)

@@ -34,11 +34,15 @@ class Problem(msgspec.Struct, frozen=True):
     def line(self) -> str:
         """Code, detail and the first pointers on one line without control characters."""
         text = f"{self.code or 'error'}: {self.detail or self.title or 'no detail given'}"
-        shown = [f"{error.pointer or '/'} {error.detail}".strip() for error in self.errors[:3]]
+        shown = [f"{error.pointer or '/'} {self._news(error.detail)}".strip() for error in self.errors[:3]]
         more = len(self.errors) - len(shown)
         if shown:
             text += f" ({'; '.join(shown)}{f'; and {more} more' if more > 0 else ''})"
         return one_line(text)
+
+    def _news(self, detail: str) -> str:
+        """What a pointer adds: where only one thing is wrong, its detail is the problem's own."""
+        return "" if self.detail.endswith(detail) else detail
 
 
 class Column(msgspec.Struct, frozen=True):

@@ -151,7 +151,9 @@ class _LoopCollector(Collector):
         for (view, method), count in self.reads.items():
             reads.add_metric([view, method], count)
         yield reads
-        yield GaugeMetricFamily("rankcurve_write_queue_posts", "Posts waiting to be written", value=self.queue_posts)
+        yield GaugeMetricFamily(
+            "rankcurve_write_queue_posts", "Posts waiting to be written, counted once a board", value=self.queue_posts
+        )
 
 
 class _RouteFigures:

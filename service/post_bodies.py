@@ -43,6 +43,7 @@ class PostLimits(msgspec.Struct, frozen=True):
 
     posts_max: int
     boards_max: int  # a post
+    parts_max: int  # posts, each counted once a board
 
 
 def parse_posts(
@@ -55,7 +56,9 @@ def parse_posts(
     forbidden.
     """
     if content_type == NDJSON_TYPE:
-        return _parse_lines(body, limits, multi_board=multi_board, may_set=may_set), False
+        posts = _parse_lines(body, limits, multi_board=multi_board, may_set=may_set)
+        _check_parts(posts, limits)
+        return posts, False
     single = not _holds_list(body)
     keys = 0
     if single:
@@ -67,6 +70,7 @@ def parse_posts(
     posts, post_keys = _checked(decoded, limits, single=single, may_set=may_set)
     if keys + post_keys != colons_after_keys_max(body):
         refuse_duplicates(body)
+    _check_parts(posts, limits)
     return posts, single
 
 
@@ -81,6 +85,14 @@ def _check_count(count: int, limits: PostLimits) -> None:
         raise Problem("too_many_posts", detail, pointer="/posts")
     if count == 0:
         raise Problem("bad_request", "the request carries no post", pointer="/posts")
+
+
+def _check_parts(posts: list[PostIn], limits: PostLimits) -> None:
+    """What a post goes to is what it costs: a request is one transaction, and no other post is written during it."""
+    parts = sum(1 if post.boards is None else len(post.boards) for post in posts)
+    if parts > limits.parts_max:
+        detail = f"{parts} posts, each counted once a board; a request carries at most {limits.parts_max}"
+        raise Problem("too_many_boards", detail, pointer="/posts")
 
 
 def _parse_lines(body: bytes, limits: PostLimits, *, multi_board: bool, may_set: bool) -> list[PostIn]:

@@ -44,7 +44,11 @@ async def post_to_boards(context: Context, call: Call) -> PostResults:
 
 def _parse(context: Context, call: Call, *, multi_board: bool) -> tuple[list[PostIn], bool]:
     settings = context.settings
-    limits = PostLimits(posts_max=settings.posts_per_request_max, boards_max=settings.boards_per_post_max)
+    limits = PostLimits(
+        posts_max=settings.posts_per_request_max,
+        boards_max=settings.boards_per_post_max,
+        parts_max=settings.parts_per_request_max,
+    )
     may_set = call.identity.role >= Role.OPS
     return parse_posts(call.body, call.media_type, limits, multi_board=multi_board, may_set=may_set)
 

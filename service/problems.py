@@ -182,6 +182,11 @@ def problem_of(error: BaseException) -> Problem:
         code = STORAGE_CODES.get(kind)
         if code is not None:
             return Problem(code, str(error) or CODES[code][1], pointer=getattr(error, "pointer", None))
+    return internal()
+
+
+def internal() -> Problem:
+    """A bug, of which the caller is told nothing but where the log has it."""
     return Problem("internal", "the request failed; its id is in the X-Request-Id header and in the service's log")
 
 

@@ -18,6 +18,7 @@ from config import Settings
 
 from .api import ROUTES
 from .app import make_app
+from .connections import ProblemRunner
 from .logs import configure
 from .metrics import Metrics
 from .wiring import context_of
@@ -68,7 +69,7 @@ async def _serve(settings: Settings, metrics: Metrics) -> None:
         if context.keyring.open:
             log.warning("open_to_this_machine", detail="no API key is configured: every caller is ops")
         # aiohttp closes what is idle at once and waits for what runs.
-        runner = web.AppRunner(
+        runner = ProblemRunner(
             make_app(ROUTES, context), access_log=None, handle_signals=False, shutdown_timeout=settings.shutdown_s
         )
         await runner.setup()

@@ -6,7 +6,6 @@ The rule: nothing but a problem document leaves here when something goes wrong, 
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import re
 import secrets
@@ -18,10 +17,9 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 from aiohttp import hdrs, web
-from aiohttp.client_exceptions import ClientError
-from aiohttp.http_exceptions import HttpProcessingError
 from multidict import istr
 
+from .bodies import Bodies, BodyLimits
 from .keys import ANYONE, Identity, KeyRing, refuse_foreign_page, require
 from .logs import REQUEST_ID, RequestLog
 from .metrics import Metrics
@@ -47,16 +45,8 @@ PATH_PARSERS: dict[str, Callable[[str], str]] = {
 }
 
 
-class ShellSettings(QueryBounds, Protocol):
+class ShellSettings(QueryBounds, BodyLimits, Protocol):
     """The settings that the shell itself needs."""
-
-    @property
-    def body_bytes_max(self) -> int:
-        """Past it a body is 413."""
-
-    @property
-    def body_wait_s_max(self) -> float:
-        """Past it a body that is still arriving is 408."""
 
     @property
     def retry_after_s(self) -> int:
@@ -103,8 +93,9 @@ class RequestIds:
 class Endpoint:
     """One route, served: `serve` is what aiohttp calls."""
 
-    def __init__(self, route: Route, context: ShellContext, ids: RequestIds) -> None:
+    def __init__(self, route: Route, context: ShellContext, ids: RequestIds, bodies: Bodies) -> None:
         self.route = route
+        self._bodies = bodies
         self._context = context
         self._handler = route.handler
         self._ids = ids
@@ -157,7 +148,7 @@ class Endpoint:
 
     async def _body(self, request: web.Request) -> tuple[Any, str]:
         media_type = self._media_type(request)
-        body = await _read(request, self._context.settings)
+        body = await self._bodies.read(request)
         return (body if self._decoder is None else decode(body, self._decoder)), media_type
 
     def _call(self, request: web.Request, body: Any, media_type: str, identity: Identity, request_id: str) -> Call:
@@ -236,21 +227,3 @@ def _check_utf8(raw_path: str) -> None:
         unquote_to_bytes(raw_path).decode("utf-8")
     except UnicodeError as error:
         raise Problem("bad_request", "the path is not UTF-8 once its percent escapes are read") from error
-
-
-async def _read(request: web.Request, settings: ShellSettings) -> bytes:
-    try:
-        if request.content.is_eof():  # nearly always: it came with its headers
-            body = request.content.read_nowait()  # half the price of request.read()
-            if len(body) > settings.body_bytes_max:
-                raise web.HTTPRequestEntityTooLarge(settings.body_bytes_max)
-            return body
-        async with asyncio.timeout(settings.body_wait_s_max):
-            return await request.read()
-    except web.HTTPRequestEntityTooLarge as error:
-        raise Problem("body_too_large", f"a body has at most {settings.body_bytes_max} bytes") from error
-    except TimeoutError as error:
-        detail = f"the body did not arrive within {settings.body_wait_s_max:g} s"
-        raise Problem("body_timeout", detail) from error
-    except (HttpProcessingError, ClientError, web.RequestPayloadError) as error:
-        raise Problem("bad_request", "the body could not be read as its headers announce it") from error

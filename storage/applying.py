@@ -38,6 +38,7 @@ class _BoardState:
     entries: Entries
     merger: Merger
     alive: bool = True
+    epoch: int = 0  # as the store has it; known where post ids are looked for
     rows: dict[str, _Row] = field(default_factory=dict)
     seen: dict[str, Remembered] = field(default_factory=dict)
     fresh: dict[str, tuple[str, PartOutcome]] = field(default_factory=dict)  # post hash -> fingerprint, outcome
@@ -90,7 +91,8 @@ class Group:
             found = yield from state.entries.by_owners(list(owners[key]))
             state.rows = {owner: _Row(entry, entry.updated_at_us) for owner, entry in found.items()}
             if hashes[key]:
-                state.seen = yield from self._post_ids.find(key, hashes[key])
+                assumed = state.entries.board.epoch
+                state.epoch, state.seen = yield from self._post_ids.find(key, assumed, hashes[key])
 
     def _apply(self, post: Post) -> list[PartOutcome]:
         at_us = self._now_us if post.at_us is None else post.at_us
@@ -173,10 +175,10 @@ class Group:
     def _write(self) -> Program[dict[int, int]]:
         written: dict[int, int] = {}
         totals: dict[int, dict[int, int]] = {}
-        remembered: list[tuple[int, str, str, PartOutcome]] = []
+        remembered: list[tuple[int, int, str, str, PartOutcome]] = []
         for key, state in self._boards.items():
             written[key] = yield from self._write_board(state, totals.setdefault(key, defaultdict(int)))
-            remembered += [(key, post_hash, *fresh) for post_hash, fresh in state.fresh.items()]
+            remembered += [(key, state.epoch, post_hash, *fresh) for post_hash, fresh in state.fresh.items()]
         if any(count for by_index in totals.values() for count in by_index.values()):
             dialect = next(iter(self._boards.values())).entries.dialect
             yield add_totals(dialect, totals)

@@ -36,7 +36,7 @@ from querybuilder import (
 from querybuilder import Kind as SqlKind
 
 from .errors import SpecConflict, TooManyBoards, UnknownBoard
-from .migrate import BOARDS, CURVES, POST_IDS, TOTALS, next_in
+from .migrate import BOARDS, CURVES, TOTALS, next_in
 from .records import Best, Board, BoardSpec, ColumnSpec, Kind
 from .store import Program, Row, Store
 
@@ -168,27 +168,27 @@ def _added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec, ..
 
 
 def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
-    """Drop a board with its rows, totals, curves and remembered post ids.
+    """Drop a board with its rows, totals and curves. Its post ids are void, for its key is never given again.
 
     Raises:
         UnknownBoard: there is none.
     """
     board = yield from _existing(dialect, board_id)
     yield drop_table(entries_table(board.key)).build(dialect)
-    for table in (BOARDS, TOTALS, CURVES, POST_IDS):
+    for table in (BOARDS, TOTALS, CURVES):
         yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
     return board
 
 
 def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
-    """Empty a board and keep its spec: rows, totals, curves and post ids go, and what was fitted before is void.
+    """Empty a board and keep its spec: rows, totals and curves go; post ids and fits of before are of another epoch.
 
     Raises:
         UnknownBoard: there is none.
     """
     board = yield from _existing(dialect, board_id)
     yield delete(entries_table(board.key)).everything().build(dialect)
-    for table in (TOTALS, CURVES, POST_IDS):
+    for table in (TOTALS, CURVES):
         yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
     yield (
         update(BOARDS)

@@ -30,10 +30,7 @@ class FileLock:
         except BlockingIOError:
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
             os.close(descriptor)
-            raise StoreLocked(
-                f"process {holder or 'unknown'} owns {self._path.with_suffix('')}: "
-                "talk to it over HTTP, or stop it first (API keys are managed while no service runs)"
-            ) from None
+            raise StoreLocked(f"process {holder or 'unknown'} owns {self._path.with_suffix('')}") from None
         except OSError:
             os.close(descriptor)
             raise

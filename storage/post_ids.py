@@ -1,19 +1,21 @@
 """Post ids and what became of them, remembered in the transaction of their effect: a retry settles an unknown outcome.
 
-Ids are stored as keyed hashes of 128 bits: rows stay short and hold nobody's data in the clear.
+Ids are stored as keyed hashes of 128 bits: rows stay short and hold nobody's data in the clear. They belong to an epoch
+of their board: emptying a board voids its ids without a write to any, and they go with their age like all others.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import msgspec
 
-from querybuilder import INTEGER, TEXT, Built, Dialect, asc, col, delete, insert, param, select
+from querybuilder import INTEGER, TEXT, Built, Dialect, asc, col, delete, insert, lit, param, select, union_all
 
-from .migrate import POST_IDS
+from .errors import UnknownBoard
+from .migrate import BOARDS, POST_IDS
 from .records import PartOutcome, Status, StatValue
 from .store import Program
 
@@ -33,10 +35,16 @@ class PostIds:
 
     def __init__(self, dialect: Dialect, salt: str) -> None:
         self._salt = bytes.fromhex(salt)
+        # The board's epoch comes along: it may have been emptied since whoever asks last saw it.
         self._find = (
-            select(col("post_hash"), col("fingerprint"), col("outcome"))
-            .from_(POST_IDS)
-            .where(col("board_key").eq(param("board_key")), col("post_hash").in_(param("hashes")))
+            union_all(
+                select(lit(None), lit(None), lit(None), col("epoch"))
+                .from_(BOARDS)
+                .where(col("board_key").eq(param("board_key"))),
+                select(col("post_hash"), col("fingerprint"), col("outcome"), lit(None))
+                .from_(POST_IDS)
+                .where(col("board_key").eq(param("board_key")), col("post_hash").in_(param("hashes"))),
+            )
             .packed()
             .compile(dialect)
         )
@@ -55,27 +63,38 @@ class PostIds:
         """The stored form of a post id."""
         return hashlib.blake2b(post_id.encode(), digest_size=16, key=self._salt).hexdigest()
 
-    def find(self, board_key: int, hashes: Iterable[str]) -> Program[dict[str, Remembered]]:
-        """Those of the hashes that the board has seen."""
-        rows = yield self._find.bind(board_key=board_key, hashes=list(hashes))
-        found = {}
-        for post_hash, fingerprint, outcome in rows:
-            status, updated_at_us, stats = msgspec.json.decode(outcome)
-            found[post_hash] = Remembered(fingerprint, Status(status), updated_at_us, stats)
-        return found
+    def find(self, board_key: int, epoch: int, hashes: Collection[str]) -> Program[tuple[int, dict[str, Remembered]]]:
+        """The board's epoch, `epoch` being the likely one, and those of the hashes that the board has seen in it.
 
-    def remember(self, rows: Iterable[tuple[int, str, str, PartOutcome]], now_us: int) -> Built:
-        """Insert (board key, hash, fingerprint, outcome)."""
+        Raises:
+            UnknownBoard: it is gone.
+        """
+        by_stored = {_stored(post_hash, epoch): post_hash for post_hash in hashes}
+        rows = yield self._find.bind(board_key=board_key, hashes=list(by_stored))
+        live = next((row[3] for row in rows if row[0] is None), None)
+        if live is None:
+            raise UnknownBoard("the leaderboard was deleted meanwhile")
+        if live != epoch:
+            return (yield from self.find(board_key, live, hashes))
+        found = {}
+        for stored, fingerprint, outcome, _ in rows:
+            if stored is not None:
+                status, updated_at_us, stats = msgspec.json.decode(outcome)
+                found[by_stored[stored]] = Remembered(fingerprint, Status(status), updated_at_us, stats)
+        return live, found
+
+    def remember(self, rows: Iterable[tuple[int, int, str, str, PartOutcome]], now_us: int) -> Built:
+        """Insert (board key, epoch, hash, fingerprint, outcome)."""
         return self._remember.bind(
             rows=[
                 (
                     board_key,
-                    post_hash,
+                    _stored(post_hash, epoch),
                     fingerprint,
                     msgspec.json.encode((outcome.status, outcome.updated_at_us, outcome.stats)).decode(),
                     now_us,
                 )
-                for board_key, post_hash, fingerprint, outcome in rows
+                for board_key, epoch, post_hash, fingerprint, outcome in rows
             ]
         )
 
@@ -86,3 +105,7 @@ class PostIds:
         limit_us = horizon[0][0] + 1 if horizon else before_us
         rows = yield self._prune.bind(before_us=limit_us)
         return int(rows[0][0])
+
+
+def _stored(post_hash: str, epoch: int) -> str:
+    return post_hash if epoch == 1 else f"{post_hash}.{epoch}"

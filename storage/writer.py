@@ -56,12 +56,13 @@ class WriterObserver(Protocol):
         """A conditional write found another version."""
 
     def queue_depth(self, posts: int) -> None:
-        """Posts waiting, after a change."""
+        """Posts waiting, each counted once a board, after a change."""
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
     posts: Sequence[Post]
+    parts: int  # what a transaction has to do: the posts, each counted once a board
     done: asyncio.Future[list[list[PartOutcome]]]
 
 
@@ -86,7 +87,7 @@ class Writer:
         self._change_counts = change_counts
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
         self._queue: deque[_Waiting] = deque()
-        self._queued_posts = 0
+        self._queued_parts = 0
         self._wake = asyncio.Event()
         self._closing = False
         self._task: asyncio.Task[None] | None = None
@@ -115,12 +116,13 @@ class Writer:
             WaitTooLong: the outcome is not known yet, or nothing was taken.
             StoreBusy: nothing was applied.
         """
-        if self._closing or self._queued_posts + len(posts) > max(self._limits.queue_posts_max, len(posts)):
-            raise QueueFull("shutting down" if self._closing else f"{self._queued_posts} posts are waiting")
+        parts = sum(len(post.parts) for post in posts)
+        if self._closing or self._queued_parts + parts > max(self._limits.queue_posts_max, parts):
+            raise QueueFull("shutting down" if self._closing else f"{self._queued_parts} posts are waiting")
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(posts, loop.create_future())
+        waiting = _Waiting(posts, parts, loop.create_future())
         self._queue.append(waiting)
-        self._count(len(posts))
+        self._count(parts)
         self._wake.set()
         # A timer and a bare future: asyncio's timeout and shield together cost a single post a tenth of its time.
         expiry = loop.call_later(self._limits.post_wait_s_max, self._expire, waiting)
@@ -141,11 +143,11 @@ class Writer:
         # What was taken already is applied all the same, and nobody is told.
         if waiting in self._queue:
             self._queue.remove(waiting)
-            self._count(-len(waiting.posts))
+            self._count(-waiting.parts)
 
-    def _count(self, posts: int) -> None:
-        self._queued_posts += posts
-        self._observer.queue_depth(self._queued_posts)
+    def _count(self, parts: int) -> None:
+        self._queued_parts += parts
+        self._observer.queue_depth(self._queued_parts)
 
     async def _run(self) -> None:
         while True:
@@ -162,13 +164,11 @@ class Writer:
 
     def _take_group(self) -> list[_Waiting]:
         group = [self._queue.popleft()]
-        posts = len(group[0].posts)
-        while (
-            self._limits.grouping and self._queue and posts + len(self._queue[0].posts) <= self._limits.group_posts_max
-        ):
+        parts = group[0].parts
+        while self._limits.grouping and self._queue and parts + self._queue[0].parts <= self._limits.group_posts_max:
             group.append(self._queue.popleft())
-            posts += len(group[-1].posts)
-        self._count(-posts)
+            parts += group[-1].parts
+        self._count(-parts)
         return group
 
     async def _settle(self, group: list[_Waiting]) -> None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
-from service.client import ServiceClient
+from service.client import NotTheContract, ServiceClient, decode
 from service.commands.tables import show_json, show_table
 from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, talk
 
@@ -19,6 +18,7 @@ MERGES = ("sum", "max", "min", "last")
 BESTS = ("high", "low")
 COLUMN_WORDS = "NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
 LISTED_MAX = 100_000
+READ_ONLY_MEMBERS = ("id", "entries", "created_at", "curves")
 
 ColumnsOption = Annotated[
     list[str] | None,
@@ -26,7 +26,11 @@ ColumnsOption = Annotated[
 ]
 SpecOption = Annotated[
     Path | None,
-    typer.Option(exists=True, dir_okay=False, help="The spec as a JSON file, instead of --column and --ties."),
+    typer.Option(
+        exists=True,
+        dir_okay=False,
+        help="The spec as a JSON file, like `board show` prints it, instead of --column and --ties.",
+    ),
 ]
 TiesOption = Annotated[
     str | None, typer.Option(help="shared: equal values share a rank; earliest: reached first ranks better.")
@@ -103,6 +107,7 @@ def create(
 
         rankcurve board create season -c xp:sum:high -c best_lap:min:low:scale=3
         rankcurve board create season --spec season.json
+        rankcurve board show season > season.json
     """
     if (spec is None) == (not column):
         raise typer.BadParameter("give either --column (repeatable) or --spec")
@@ -121,11 +126,26 @@ def create(
 
 
 def read_spec(path: Path) -> dict[str, Any]:
-    """The JSON object in `path`. Raises typer.BadParameter."""
+    """The specification in `path`, numbers exact; what `board show` prints is one too. Raises typer.BadParameter."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
-        raise typer.BadParameter(f"{path}: {cause}") from cause
+        document: dict[str, Any] = decode(path.read_bytes(), dict[str, Any])
+    except (OSError, NotTheContract) as cause:
+        raise typer.BadParameter(f"{path}: {cause.__cause__ or cause}") from cause
+    return writable(document)
+
+
+def writable(document: dict[str, Any]) -> dict[str, Any]:
+    """A board document without what only the service says of a board, and without the nulls of columns of text."""
+    spec = {name: value for name, value in document.items() if name not in READ_ONLY_MEMBERS}
+    columns = spec.get("columns")
+    if isinstance(columns, list):
+        spec["columns"] = [without_nulls(column) if isinstance(column, dict) else column for column in columns]
+    return spec
+
+
+def without_nulls(column: dict[str, Any]) -> dict[str, Any]:
+    """A column whose bounds are not said to be none."""
+    return {name: value for name, value in column.items() if value is not None or name not in ("min", "max")}
 
 
 @board_app.command("list")

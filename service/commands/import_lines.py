@@ -57,19 +57,32 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """The bytes of a record: from `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rejection:
-    """A line that did not become an entry. `line` is 1-based, as editors count."""
+    """A line that did not become an entry. `line` is 1-based, as editors count; `span` None: it came from no file."""
 
     line: int
     reason: str
+    span: Span | None = None
 
 
 @dataclass(slots=True)
 class Batch:
-    """Posts of neighbouring lines, what was rejected among them, and the mark after the last of them."""
+    """Posts of neighbouring lines, what was rejected among them, and the mark after the last of them.
+
+    `spans` are the records behind the posts; none where the posts came from no file.
+    """
 
     end: Mark
     lines: list[int] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
     posts: list[Post] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
 
@@ -114,23 +127,24 @@ def import_identity(digest: str, owner_heading: str, fields: Sequence[Field], la
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-def read_headings(path: Path, delimiter: str) -> list[str]:
-    """The headings in the first line. Raises UnusableFile."""
+def read_headings(path: Path, delimiter: str) -> tuple[list[str], Span]:
+    """The headings in the first record, and its bytes. Raises UnusableFile."""
     try:
         with path.open("rb") as stream:
-            headings = next(csv.reader(Lines(stream, Mark()), delimiter=delimiter), [])
+            lines = Lines(stream, Mark())
+            headings = next(csv.reader(lines, delimiter=delimiter), [])
     except OSError as cause:
         raise UnusableFile(f"{path}: {cause.strerror}") from cause
     except csv.Error as cause:
         raise UnusableFile(f"{path}: the first line is not CSV: {cause}") from cause
     if not headings:
         raise UnusableFile(f"{path} is empty: the first line must hold the headings")
-    return [heading.strip() for heading in headings]
+    return [heading.strip() for heading in headings], Span(0, lines.mark.offset)
 
 
 def read_batches(path: Path, plan: Plan, start: Mark, *, batch_posts_max: int) -> Iterator[Batch]:
     """The records from `start` on (a default Mark: after the headings), in batches of at most `batch_posts_max`."""
-    headings = read_headings(path, plan.delimiter)
+    headings, _ = read_headings(path, plan.delimiter)
     with path.open("rb") as stream:
         lines = Lines(stream, start)
         rows = csv.reader(lines, delimiter=plan.delimiter)
@@ -139,15 +153,16 @@ def read_batches(path: Path, plan: Plan, start: Mark, *, batch_posts_max: int) -
         reader = RecordReader(plan, headings)
         batch = Batch(lines.mark)
         while True:
-            line = lines.mark.line + 1
+            before = lines.mark
+            line = before.line + 1
             try:
                 row = next(rows)
             except StopIteration:
                 break
             except csv.Error as cause:
-                batch.rejected.append(Rejection(line, f"not CSV: {cause}"))
+                batch.rejected.append(Rejection(line, f"not CSV: {cause}", Span(before.offset, lines.mark.offset)))
             else:
-                reader.add(batch, line, row)
+                reader.add(batch, line, row, Span(before.offset, lines.mark.offset))
             batch.end = lines.mark
             if len(batch.posts) + len(batch.rejected) >= batch_posts_max:
                 yield batch
@@ -165,15 +180,16 @@ class RecordReader:
         self._fields = [(each, headings.index(each.heading)) for each in plan.fields]
         self._prefix = f"import:{plan.identity}:"
 
-    def add(self, batch: Batch, line: int, row: list[str]) -> None:
+    def add(self, batch: Batch, line: int, row: list[str], span: Span) -> None:
         """Append what `row` is to `batch`; a blank line is nothing."""
         if not row:
             return
         outcome = self._post(line, row)
         if isinstance(outcome, str):
-            batch.rejected.append(Rejection(line, outcome))
+            batch.rejected.append(Rejection(line, outcome, span))
         else:
             batch.lines.append(line)
+            batch.spans.append(span)
             batch.posts.append(outcome)
 
     def _post(self, line: int, row: list[str]) -> Post | str:

@@ -19,6 +19,7 @@ import msgspec
 from service.client import Refused, ServiceClient
 from service.client_answers import PostResult, Problem
 from service.commands.import_lines import Batch, Mark, Post, Rejection
+from service.commands.import_rejects import RejectsMark
 
 # A request error refuses the whole request: halving finds the line that it is about.
 WHOLE_REQUEST_STATUSES = frozenset({400, 413, 422})
@@ -52,6 +53,7 @@ class ResumeState(msgspec.Struct):
     offset: int
     line: int
     tally: Tally
+    rejects: RejectsMark | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class ResumeFile:
 
     def __init__(self, path: Path, source: Source) -> None:
         self.path = path
+        self.partial_path = path.with_name(f"{path.name}.partial")  # written whole, then put in the place of the other
         self._source = source
         self.writable = True
 
@@ -80,16 +83,17 @@ class ResumeFile:
         same = (state.format, Source(state.identity, state.board, state.url)) == (RESUME_FORMAT, self._source)
         return state if same and state.offset >= 0 and state.line >= 0 else None
 
-    def save(self, mark: Mark, tally: Tally) -> None:
+    def save(self, mark: Mark, tally: Tally, rejects: RejectsMark | None) -> None:
         """Replace the file as a whole; where it cannot be written, note that in `writable` and go on without."""
         if not self.writable:
             return
         source = self._source
-        state = ResumeState(RESUME_FORMAT, source.identity, source.board, source.url, mark.offset, mark.line, tally)
-        partial = self.path.with_name(self.path.name + ".partial")
+        state = ResumeState(
+            RESUME_FORMAT, source.identity, source.board, source.url, mark.offset, mark.line, tally, rejects
+        )
         try:
-            partial.write_bytes(msgspec.json.encode(state))
-            os.replace(partial, self.path)
+            self.partial_path.write_bytes(msgspec.json.encode(state))
+            os.replace(self.partial_path, self.path)
         except OSError:
             self.writable = False
 
@@ -165,9 +169,10 @@ async def deliver(client: ServiceClient, board: str, posts: Sequence[Post]) -> l
 def account(batch: Batch, results: list[PostResult], tally: Tally, reports: Reports) -> None:
     """Count a batch, report its rejected lines in the order of the file, then its mark."""
     rejected = list(batch.rejected)
-    for line, result in zip(batch.lines, results, strict=True):
+    for index, (line, result) in enumerate(zip(batch.lines, results, strict=True)):
         if result.status == "rejected":
-            rejected.append(Rejection(line, (result.error or Problem(code="rejected")).line()))
+            span = batch.spans[index] if batch.spans else None
+            rejected.append(Rejection(line, (result.error or Problem(code="rejected")).line(), span))
         else:
             tally.count(result.status)
     for rejection in sorted(rejected, key=lambda each: each.line):

@@ -7,77 +7,49 @@ because its spec decides what the numbers mean.
 from __future__ import annotations
 
 import contextlib
-import csv
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from service.client import ClientError, Patience, ServiceClient
+from service.client import ClientError, NotTheContract, Patience, Refused, ServiceClient
 from service.client_answers import Board
 from service.commands.import_lines import (
     Field,
     Mark,
     Plan,
     Rejection,
+    Span,
     UnusableFile,
     file_digest,
     import_identity,
     read_batches,
     read_headings,
 )
+from service.commands.import_options import (
+    BatchOption,
+    ConcurrencyOption,
+    DelimiterOption,
+    FileArgument,
+    LabelOption,
+    MapOption,
+    OwnerOption,
+    RejectedMaxOption,
+    RejectsOption,
+    RestartOption,
+    ResumeOption,
+    RetriesOption,
+    WaitOption,
+)
+from service.commands.import_rejects import RejectsFile, RejectsMark, advice, reasons_path, refuse_shared_files
 from service.commands.import_run import Reports, ResumeFile, Source, Tally, TooManyRejected, send_batches
 from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Target, UrlOption, fail, talk
 
-CONCURRENCY_MAX = 64
-BATCH_POSTS_MAX = 10_000
 SHOWN_REJECTIONS_MAX = 20
-
-
-FileArgument = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FILE.csv", exists=True, dir_okay=False, show_default=False, help="CSV in UTF-8, headings first."
-    ),
-]
-OwnerOption = Annotated[str, typer.Option(help="Heading of the column that holds the owner.", show_default=False)]
-MapOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--column",
-        "-c",
-        metavar="BOARD=CSV",
-        help="Board column and the heading that feeds it, repeatable; xp means xp=xp. Default: all that share a name.",
-    ),
-]
-DelimiterOption = Annotated[str, typer.Option(help="What separates cells; `tab` for a tabulator.")]
-BatchOption = Annotated[int, typer.Option(min=1, max=BATCH_POSTS_MAX, help="Lines a request.")]
-ConcurrencyOption = Annotated[
-    int, typer.Option(min=1, max=CONCURRENCY_MAX, help="Requests at a time; one where order matters.")
-]
-RetriesOption = Annotated[
-    int, typer.Option(min=0, max=1000, help="Further attempts a request while the service is busy or away.")
-]
-CORRECTING = (
-    "to correct rejected lines, import a new file that holds only those: "
-    "after an edit this file is another one, and its other lines would count again"
-)
-RejectedMaxOption = Annotated[int, typer.Option(min=0, help="Stop past so many rejected lines.")]
-RejectsOption = Annotated[
-    Path | None, typer.Option(dir_okay=False, help="List every rejected line here, as CSV: line, reason.")
-]
-LabelOption = Annotated[
-    str, typer.Option(help="Count the same file once more on purpose: a new label makes new post ids.")
-]
-ResumeOption = Annotated[
-    Path | None, typer.Option(dir_okay=False, help="Where an unfinished import is noted. Default: beside FILE.csv.")
-]
-RestartOption = Annotated[bool, typer.Option("--restart", help="Start from the top, whatever was noted.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +79,7 @@ def import_csv(
     batch: BatchOption = 1000,
     concurrency: ConcurrencyOption = 4,
     retries: RetriesOption = 20,
+    wait: WaitOption = False,
     rejected_max: RejectedMaxOption = 1000,
     rejects: RejectsOption = None,
     label: LabelOption = "",
@@ -117,9 +90,12 @@ def import_csv(
 ) -> None:
     """Post every line of a CSV file to a leaderboard.
 
-    Each line is one post with an id made of the file and the line, so an import that was stopped is run again as it
-    was: it goes on where it ended, and no line counts twice. Rejected lines are listed with their numbers and the exit
-    code is 1; the others stand.
+    Each line is one post with an id made of the content of the file and the line, so an import that was stopped is run
+    again as it was: it goes on where it ended, and no line counts twice. An edited file is another file, all of whose
+    lines count again.
+
+    Rejected lines are listed with their numbers and the exit code is 1; the others stand. To add them, correct the
+    file that --rejects wrote and import that one.
 
     Batches go one at a time where their order matters: a mapped column merges by `last`, or the board breaks ties by
     `earliest`.
@@ -143,7 +119,7 @@ def import_csv(
         resume_path=resume_file or file.with_name(f"{file.name}.{board}.resume"),
         restart=restart,
     )
-    patience = Patience(attempts_max=retries + 1, reconnects=True)
+    patience = Patience(attempts_max=retries + 1, reconnects=True, awaits=wait)
 
     async def action(client: ServiceClient) -> None:
         try:
@@ -165,18 +141,25 @@ def parse_delimiter(text: str) -> str:
 async def run_import(client: ServiceClient, job: Job) -> None:
     """The whole import; ends the command with exit code 1 where lines were rejected."""
     board = await client.board(job.board)
-    fields = map_fields(board, job)
+    headings, heading = read_headings(job.path, job.delimiter)
+    fields = map_fields(board, job, headings)
     identity = import_identity(file_digest(job.path), job.owner_heading, fields, job.label)
     plan = Plan(job.owner_heading, fields, job.delimiter, identity)
     resume = ResumeFile(job.resume_path, Source(identity, job.board, client.url))
+    refuse_shared_files(files_of(job, resume))
     state = None if job.restart else resume.load()
     start, tally = (Mark(state.offset, state.line), state.tally) if state else (Mark(), Tally())
     done_before = tally.total()
+    if tally.rejected > job.rejected_max:
+        fail(f"line {start.line:,} was reached with {too_many(tally, job)}")
     if state:
         typer.echo(f"going on after line {start.line:,} ({done_before:,} lines done before)", err=True)
     concurrency = 1 if order_matters(board, fields) else job.concurrency
     began_s = time.monotonic()
-    with reporting(job, resume, start) as reports:
+    with (
+        rejects_file(job, heading, state.rejects if state else None) as rejects,
+        reporting(job, resume, start, rejects) as reports,
+    ):
         try:
             batches = read_batches(job.path, plan, start, batch_posts_max=job.batch)
             await send_batches(
@@ -189,28 +172,56 @@ async def run_import(client: ServiceClient, job: Job) -> None:
                 rejected_max=job.rejected_max,
             )
         except TooManyRejected:
-            fail(
-                f"stopped: {tally.rejected:,} lines rejected (--rejected-max {job.rejected_max}); is the mapping right?"
-            )
-        except ClientError:
-            typer.echo("stopped; run the same command again to go on where it ended", err=True)
+            fail(f"stopped: {too_many(tally, job)}")
+        except ClientError as error:
+            if passes(error):
+                typer.echo("stopped; run the same command again to go on where it ended", err=True)
             raise
     resume.remove()
     typer.echo(summary(tally, lines=tally.total() - done_before, seconds=time.monotonic() - began_s))
     if tally.rejected:
-        typer.echo(CORRECTING, err=True)
+        typer.echo(advice(job.path, job.rejects), err=True)
         raise typer.Exit(1)
 
 
-def map_fields(board: Board, job: Job) -> tuple[Field, ...]:
+def passes(error: ClientError) -> bool:
+    """Whether the same command may go through later: a refusal that is the caller's own fault stays one."""
+    own_fault = isinstance(error, Refused) and error.status < 500 and error.status not in (408, 429)
+    return not own_fault and not isinstance(error, NotTheContract)
+
+
+def too_many(tally: Tally, job: Job) -> str:
+    """What can be done about so many rejected lines: nothing of it happens by running the same command again."""
+    return (
+        f"{tally.rejected:,} lines rejected (--rejected-max {job.rejected_max}); is the mapping right? "
+        f"With another mapping it starts from the top, with a larger --rejected-max it goes on"
+    )
+
+
+def files_of(job: Job, resume: ResumeFile) -> dict[str, Path]:
+    """Every file of an import by what it is for."""
+    files = {"the file to import": job.path, "the note for resuming": resume.path}
+    files["the note for resuming while it is written"] = resume.partial_path
+    if job.rejects:
+        files |= {"the file for rejected lines": job.rejects, "the file for their reasons": reasons_path(job.rejects)}
+    return files
+
+
+def rejects_file(
+    job: Job, heading: Span, mark: RejectsMark | None
+) -> contextlib.AbstractContextManager[RejectsFile | None]:
+    """The file for rejected lines where one was asked for."""
+    return RejectsFile(job.rejects, job.path, heading, mark) if job.rejects else contextlib.nullcontext()
+
+
+def map_fields(board: Board, job: Job, headings: list[str]) -> tuple[Field, ...]:
     """The columns to feed, with their headings. Raises UnusableFile where file, board and mapping disagree."""
-    headings = read_headings(job.path, job.delimiter)
     columns = {each.name: each for each in board.columns}
     shared = [name for name in columns if name in headings and name != job.owner_heading]
     pairs = [(name, heading or name) for name, _, heading in (text.partition("=") for text in job.columns or shared)]
     if not pairs:
         known = ", ".join(columns)
-        raise UnusableFile(f"no heading is a column of {job.board} ({known}): map them with --column BOARD=CSV")
+        raise UnusableFile(f"no heading is a column of {job.board} ({known}): map them with --column COLUMN=HEADING")
     for name, _ in pairs:
         if name not in columns:
             raise UnusableFile(f"{job.board} has no column {name!r}; it has {', '.join(columns)}")
@@ -230,13 +241,11 @@ def order_matters(board: Board, fields: tuple[Field, ...]) -> bool:
 
 
 @contextlib.contextmanager
-def reporting(job: Job, resume: ResumeFile, start: Mark) -> Iterator[Reports]:
+def reporting(job: Job, resume: ResumeFile, start: Mark, rejects: RejectsFile | None) -> Iterator[Reports]:
     """A progress bar on a terminal, rejected lines on stderr and in the file asked for, the mark after each batch."""
     screen = Console(stderr=True, highlight=False)
     shown = 0
-    with contextlib.ExitStack() as stack:
-        rejects = stack.enter_context(RejectsFile(job.rejects, go_on=start.line > 0)) if job.rejects else None
-        bar = stack.enter_context(progress_bar(screen))
+    with progress_bar(screen) as bar:
         size = job.path.stat().st_size
         task = bar.add_task(f"import {job.board}", total=size, completed=start.offset, lines=start.line)
 
@@ -252,9 +261,8 @@ def reporting(job: Job, resume: ResumeFile, start: Mark) -> Iterator[Reports]:
 
         def accounted(mark: Mark, tally: Tally) -> None:
             could_write = resume.writable
-            if rejects:
-                rejects.flush()  # before the mark passes these lines
-            resume.save(mark, tally)
+            # What is noted is in the files already: before the mark passes these lines.
+            resume.save(mark, tally, rejects.mark() if rejects else None)
             if could_write and not resume.writable:
                 screen.print(f"note: cannot write {resume.path}: a second run would start at the top", markup=False)
             bar.update(task, completed=mark.offset, lines=mark.line)
@@ -273,31 +281,6 @@ def progress_bar(screen: Console) -> Progress:
         console=screen,
         disable=not screen.is_terminal,
     )
-
-
-class RejectsFile:
-    """The rejected lines as CSV; a resumed import appends. Raises UnusableFile where it cannot be opened."""
-
-    def __init__(self, path: Path, *, go_on: bool) -> None:
-        try:
-            self._stream = path.open("a" if go_on else "w", encoding="utf-8", newline="")
-        except OSError as cause:
-            raise UnusableFile(f"{path}: {cause.strerror}") from cause
-        self._rows = csv.writer(self._stream, lineterminator="\n")
-        if self._stream.tell() == 0:
-            self._rows.writerow(("line", "reason"))
-
-    def __enter__(self) -> RejectsFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stream.close()
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-    def write(self, rejection: Rejection) -> None:
-        self._rows.writerow((rejection.line, rejection.reason))
 
 
 def summary(tally: Tally, *, lines: int, seconds: float) -> str:

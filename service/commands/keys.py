@@ -20,10 +20,14 @@ from config import Settings
 from service.commands.settings import ConfigOption, StoreOption, settings_from
 from service.commands.tables import show_table
 from service.commands.target import fail
-from storage.errors import StorageError
+from storage.errors import StorageError, StoreLocked
 
 keys_app = typer.Typer(
-    rich_markup_mode="markdown", no_args_is_help=True, help="Create, list and revoke API keys, on the store itself."
+    rich_markup_mode="markdown",
+    no_args_is_help=True,
+    help="""Create, list and revoke API keys, on the store itself.
+
+    A SQLite file belongs to one process: stop the service first, and start it again afterwards.""",
 )
 
 
@@ -80,6 +84,8 @@ def with_keys(store: str | None, config: Path | None, action: Callable[[KeyStore
 
     try:
         asyncio.run(session())
+    except StoreLocked as error:
+        fail(f"stop the service first, keys are managed on the store itself: {error.detail}")
     except StorageError as error:
         fail(error.detail)
 
@@ -91,7 +97,9 @@ def create(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Make a key and print it, once. The service must not be running on this store.
+    """Make a key and print it, once.
+
+    On SQLite stop the service first: it owns the file while it runs, and reads the keys when it starts.
 
     Example:
 
@@ -107,7 +115,10 @@ def create(
 
 @keys_app.command("list")
 def list_keys(store: StoreOption = None, config: ConfigOption = None) -> None:
-    """List keys: id, name, role, when made, when revoked."""
+    """List keys: id, name, role, when made, when revoked.
+
+    On SQLite stop the service first: it owns the file while it runs.
+    """
 
     async def action(keys: KeyStore) -> None:
         rows = [
@@ -125,7 +136,10 @@ def revoke(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Revoke a key. The service must not be running on this store."""
+    """Revoke a key.
+
+    On SQLite stop the service first: it owns the file while it runs, and reads the keys when it starts.
+    """
 
     async def action(keys: KeyStore) -> None:
         await keys.revoke(key_id)

@@ -57,7 +57,7 @@ def top(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Show the best of a ranking, or any stretch of it."""
+    """Show the best of a ranking, or any stretch of it. A rank like ~12345 is an estimate."""
 
     async def action(client: ServiceClient) -> None:
         name = await ranked_column(client, board, column)
@@ -70,6 +70,8 @@ def top(
             [(f"{'' if e.exact else '~'}{e.rank}", e.owner, e.value, e.updated_at) for e in page.entries],
             numeric=("rank", name),
         )
+        if not all(entry.exact for entry in page.entries):
+            typer.echo(f"~ is an estimate from the curve; its bounds: rankcurve rank {board} OWNER -c {name}", err=True)
 
     talk(Target(url, key), action)
 

@@ -12,7 +12,7 @@ import typer
 from service.commands.settings import ConfigOption, SetOption, StoreOption, settings_from
 from service.commands.target import fail
 from service.problems import ServiceError
-from storage.errors import StorageError
+from storage.errors import StorageError, StoreLocked
 
 JobsOption = Annotated[
     str | None, typer.Option(help="embedded: jobs run in this process; none: they do not.", show_default=False)
@@ -42,6 +42,8 @@ def serve(
 
     try:
         run(settings)
+    except StoreLocked as error:
+        fail(f"{error.detail}: talk to it over HTTP, stop it first, or serve another --store")
     except (StorageError, ServiceError) as error:
         fail(str(error))
     except OSError as error:

@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from service.client import ClientError, Patience, Refused, ServiceClient
+from service.client import ClientError, Patience, Refused, ServiceClient, Unreachable
 from service.client_answers import one_line
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -55,14 +55,21 @@ def fail(message: str) -> NoReturn:
 def explain(error: ClientError) -> str:
     """The error, with what to do about it where that is known."""
     hint = HINTS.get(error.code) if isinstance(error, Refused) else None
+    if isinstance(error, Unreachable):
+        hint = f"start it with `rankcurve serve`, or name another with --url or {URL_VARIABLE}"
     return f"{error} — {hint}" if hint else str(error)
+
+
+def say_waiting(error: ClientError) -> None:
+    """Tell on stderr that the command waits for the service, and why."""
+    typer.echo(f"waiting for the service: {one_line(str(error))}", err=True)
 
 
 def talk(target: Target, action: Callable[[ServiceClient], Awaitable[None]], patience: Patience | None = None) -> None:
     """Run `action` with a client of `target`; a ClientError becomes one line and exit code 1."""
 
     async def session() -> None:
-        async with ServiceClient(target.url, target.key, patience=patience) as client:
+        async with ServiceClient(target.url, target.key, patience=patience, on_away=say_waiting) as client:
             await action(client)
 
     try:

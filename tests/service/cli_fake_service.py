@@ -39,8 +39,10 @@ class FakeService:
     batches: list[list[dict[str, Any]]] = field(default_factory=list)
     failures: list[tuple[int, dict[str, str], str]] = field(default_factory=list)
     refused_owners: set[str] = field(default_factory=set)
+    estimates: bool = False
     rejected_owners: set[str] = field(default_factory=set)
     posts_before_outage: int | None = None
+    post_failure: tuple[int, str] | None = None
     in_flight_max: int = 0
     _in_flight: int = 0
 
@@ -94,7 +96,7 @@ class FakeService:
             case ["posts"]:
                 return await self.on_posts(request, held)
             case ["rankings", column]:
-                return page(request, held, column)
+                return page(request, held, column, exact=not self.estimates)
             case ["rankings", column, "refresh"]:
                 total = len(held.stats)
                 return answer({"column": column, "method": "skip", "total": total, "as_of": "", "seconds": 0.016})
@@ -113,6 +115,8 @@ class FakeService:
         self._in_flight -= 1
         if self.posts_before_outage is not None and len(self.batches) >= self.posts_before_outage:
             return problem(500, "internal")
+        if self.post_failure is not None:
+            return problem(*self.post_failure)
         if any(post["owner"] in self.refused_owners for post in posts):
             return problem(422, "bad_value", "the owner is not acceptable")
         self.batches.append(posts)
@@ -130,13 +134,13 @@ class FakeService:
         return {"owner": owner, "status": "applied", "updated_at": "2026-11-20T10:00:00Z", "stats": post["stats"]}
 
 
-def page(request: web.Request, board: FakeBoard, column: str) -> web.Response:
+def page(request: web.Request, board: FakeBoard, column: str, *, exact: bool) -> web.Response:
     rows = sorted(board.stats.items(), key=lambda row: (-Decimal(row[1][column]), row[0]))
     start = int(request.query.get("cursor", request.query.get("from_rank", "1"))) - 1
     end = start + int(request.query["limit"])
     entries = [
-        f'{{"rank": {start + i + 1}, "exact": true, "owner": {json.dumps(owner)}, "value": {stats[column]}, '
-        f'"updated_at": "2026-11-20T10:00:00Z", "stats": {json.dumps(stats)}}}'
+        f'{{"rank": {start + i + 1}, "exact": {json.dumps(exact)}, "owner": {json.dumps(owner)}, '
+        f'"value": {stats[column]}, "updated_at": "2026-11-20T10:00:00Z", "stats": {json.dumps(stats)}}}'
         for i, (owner, stats) in enumerate(rows[start:end])
     ]
     following = f'"{end + 1}"' if end < len(rows) else "null"

@@ -26,6 +26,7 @@ from yarl import URL
 from config import load
 from service.api import ROUTES
 from service.app import make_app
+from service.connections import ProblemRunner
 from service.context import Context
 from service.metrics import Metrics
 from service.wiring import context_of
@@ -137,7 +138,7 @@ class Service(Caller):
         settings = load(self.settings, {}, None)
         self.context = await self._stack.enter_async_context(context_of(settings, Metrics()))
         # Not aiohttp's own test server: that cancels handlers, `serve` does not.
-        runner = web.AppRunner(make_app(ROUTES, self.context), access_log=None)
+        runner = ProblemRunner(make_app(ROUTES, self.context), access_log=None)
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, "127.0.0.1", 0).start()

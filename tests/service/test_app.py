@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from yarl import URL
 
 from service.app import make_app
+from service.connections import ProblemRunner
 from service.keys import KeyRing, new_key
 from storage.errors import StoreBusy
 from tests.service.test_keys import row
@@ -50,7 +51,7 @@ class Caller:
 async def call() -> AsyncIterator[Caller]:
     """A caller of the toy service."""
     context = ToyContext()
-    runner = web.AppRunner(make_app(ROUTES, context))  # aiohttp's own test server cancels handlers, `serve` does not
+    runner = ProblemRunner(make_app(ROUTES, context))  # aiohttp's own test server cancels handlers, `serve` does not
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     async with ClientSession() as session:

@@ -55,8 +55,10 @@ class Waits:
         self.seconds.append(seconds)
 
 
-def client(url: str, waits: Waits, patience: Patience | None = None) -> ServiceClient:
-    return ServiceClient(url, "rk_a_b", patience=patience, rng=random.Random(1), sleep=waits)
+def client(
+    url: str, waits: Waits, patience: Patience | None = None, on_away: Callable[[ClientError], None] = lambda _: None
+) -> ServiceClient:
+    return ServiceClient(url, "rk_a_b", patience=patience, rng=random.Random(1), sleep=waits, on_away=on_away)
 
 
 async def test_a_busy_service_is_given_the_time_it_asks_for_and_a_little_more(start: Start) -> None:
@@ -94,16 +96,34 @@ async def test_a_refusal_without_retry_after_is_final(start: Start) -> None:
     assert waits.seconds == []
 
 
-async def test_a_lost_connection_is_tried_again_only_where_repeating_is_safe(unused_tcp_port: int) -> None:
-    url, waits = f"http://127.0.0.1:{unused_tcp_port}", Waits()
-    with pytest.raises(Unreachable, match="is `rankcurve serve` running there"):
-        async with client(url, waits) as service:
+async def test_a_lost_connection_is_tried_again_only_where_repeating_is_safe(start: Start) -> None:
+    lost, told = [False], list[ClientError]()
+
+    async def handler(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        if lost[0]:
+            request.transport.abort()
+        return web.json_response({"columns": []})
+
+    for patience in (Patience(), Patience(attempts_max=4, wait_base_s=1, reconnects=True)):
+        url, waits, lost[0] = await start(handler), Waits(), False
+        async with client(url, waits, patience, told.append) as service:
             await service.board("b")
-    assert waits.seconds == []
-    with pytest.raises(Unreachable):
-        async with client(url, waits, Patience(attempts_max=4, wait_base_s=1, reconnects=True)) as service:
-            await service.board("b")
+            lost[0] = True
+            with pytest.raises(Unreachable, match="no answer from http"):
+                await service.board("b")
     assert [1 <= waits.seconds[0] <= 2, 2 <= waits.seconds[1] <= 4, 4 <= waits.seconds[2] <= 8] == [True] * 3
+    assert len(told) == 1, "once an outage, and not where nothing waits"
+
+
+async def test_a_service_that_never_answered_is_waited_for_only_where_asked(unused_tcp_port: int) -> None:
+    url, waits, told = f"http://127.0.0.1:{unused_tcp_port}", Waits(), list[ClientError]()
+    for awaits in (False, True):
+        patience = Patience(attempts_max=4, reconnects=True, awaits=awaits)
+        with pytest.raises(Unreachable, match="no answer from http"):
+            async with client(url, waits, patience, told.append) as service:
+                await service.board("b")
+        assert (len(waits.seconds), len(told)) == ((3, 1) if awaits else (0, 0))
 
 
 async def test_a_redirect_never_carries_the_key_elsewhere(start: Start) -> None:
@@ -172,6 +192,8 @@ def test_a_problem_reads_as_one_line_without_control_characters() -> None:
     assert str(refused(422, body)) == "bad_value: line?one?[31m (/posts/3/stats NaN)"
     many = b'{"code":"c","title":"t","errors":[' + b",".join([b'{"pointer":"/p","detail":"d"}'] * 9) + b"]}"
     assert str(refused(422, many)) == "c: t (/p d; /p d; /p d; and 6 more)"
+    once = b'{"code":"c","detail":"post 3: too large","errors":[{"pointer":"/posts/2/stats/xp","detail":"too large"}]}'
+    assert str(refused(422, once)) == "c: post 3: too large (/posts/2/stats/xp)"
     assert str(refused(502, b"<html>bad gateway")) == "http_502: no problem document"
 
 

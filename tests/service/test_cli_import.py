@@ -84,8 +84,12 @@ def test_rejected_lines_are_listed_with_their_numbers_and_the_others_stand(fake:
     assert fake.xp("b") == {"good": "1", "last": "-2.50"}
     assert "8 lines: 2 applied, 0 unchanged, 0 duplicate, 6 rejected" in result.stdout
     assert "line 9: value_out_of_range: too large (/stats/xp)" in result.stderr
-    with rejects.open(newline="") as stream:
-        assert [row["line"] for row in csv.DictReader(stream)] == ["3", "4", "5", "7", "8", "9"]
+    assert rejects.read_bytes().split(b"\n") == [lines[i] for i in (0, 2, 3, 4, 6, 7, 8)] + [b""]
+    with Path(f"{rejects}.reasons").open(newline="") as stream:
+        reasons = list(csv.DictReader(stream))
+    assert [row["line"] for row in reasons] == ["3", "4", "5", "7", "8", "9"]
+    assert [row["rejects_line"] for row in reasons] == ["2", "3", "4", "5", "6", "7"]
+    assert reasons[-1]["reason"] == "value_out_of_range: too large (/stats/xp)"
 
 
 def test_a_request_refused_as_a_whole_rejects_only_the_line_at_fault(fake: FakeService, players: Path) -> None:
@@ -159,6 +163,39 @@ def test_an_import_stops_past_the_rejected_lines_it_puts_up_with(fake: FakeServi
     assert result.exit_code == 1
     assert "is the mapping right?" in result.stderr
     assert len(fake.batches) == 2
+    again = do_import(fake, players, "--rejected-max", "5", "--concurrency", "1")
+    assert (again.exit_code, len(fake.batches)) == (1, 2), "nothing is sent that could only stop again"
+    assert "with a larger --rejected-max it goes on" in again.stderr
+    fake.rejected_owners = set()
+    finished = do_import(fake, players, "--rejected-max", "8")
+    assert "going on after line 9" in finished.stderr
+    assert "25 lines: 17 applied, 0 unchanged, 0 duplicate, 8 rejected" in finished.stdout
+
+
+def test_the_help_says_what_an_edit_a_mapping_and_a_limit_mean() -> None:
+    text = re.sub(r"[\s│]+", " ", run("import", "--help").stdout)
+    assert "An edited file is another file" in text
+    assert "COLUMN=HEADING" in text and "posts what stands under score as xp" in text.replace("`", "")
+    assert "run again with a larger number to go on" in text
+
+
+def test_an_import_without_a_service_fails_at_once_and_says_how_to_start_one(
+    players: Path, unused_tcp_port: int
+) -> None:
+    nowhere = FakeService(url=f"http://127.0.0.1:{unused_tcp_port}")
+    result = do_import(nowhere, players)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "start it with `rankcurve serve`" in result.stderr
+    waited = do_import(nowhere, players, "--wait", "--retries", "1")
+    assert waited.stderr.splitlines()[0].startswith("waiting for the service: no answer from")
+
+
+def test_a_key_that_may_not_post_is_told_so_and_nothing_else(fake: FakeService, players: Path) -> None:
+    board = fake.boards["b"]
+    fake.post_failure = (403, "forbidden")
+    result = do_import(fake, players)
+    assert (result.exit_code, board.stats) == (1, {})
+    assert result.stderr.count("\n") == 1 and "a key with a higher role" in result.stderr
 
 
 def test_a_missing_board_says_how_to_create_it(fake: FakeService, players: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.metadata
 import io
 import json
 from collections.abc import Iterator
@@ -34,6 +35,14 @@ def test_top_shows_the_best_of_the_first_ranked_column(fake: FakeService) -> Non
     assert [row[:3] for row in rows_of(result.stdout)] == [
         ["rank", "owner", "xp"], ["1", "[red]x", "99"], ["2", "p24", "24"], ["3", "p23", "23"],
     ]  # fmt: skip
+
+
+def test_top_marks_estimated_ranks_and_says_what_the_mark_means(fake: FakeService) -> None:
+    assert run("top", "b", "-n", "3", fake=fake).stderr == ""
+    fake.estimates = True
+    result = run("top", "b", "-n", "3", fake=fake)
+    assert [row[0] for row in rows_of(result.stdout)] == ["rank", "~1", "~2", "~3"]
+    assert result.stderr == "~ is an estimate from the curve; its bounds: rankcurve rank b OWNER -c xp\n"
 
 
 def test_top_starts_at_any_rank_and_speaks_json(fake: FakeService) -> None:
@@ -110,3 +119,8 @@ def test_help_names_every_command() -> None:
     )
     for command in ("serve", "config", "keys", "board", "import", "export", "refresh", "top", "rank"):
         assert run(command, "--help").exit_code == 0
+
+
+def test_the_version_is_the_one_that_is_installed() -> None:
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"rankcurve {importlib.metadata.version('rankcurve')}\n")

@@ -146,7 +146,14 @@ def test_an_unknown_key_and_a_store_in_use_are_one_line(keys: Keys) -> None:
     assert (result.exit_code, result.stderr) == (1, "error: no key 'nope'\n")
     keys.locked = True
     result = run("keys", "list")
-    assert (result.exit_code, result.stderr) == (1, "error: a service owns this store\n")
+    told = "error: stop the service first, keys are managed on the store itself: a service owns this store\n"
+    assert (result.exit_code, result.stderr) == (1, told)
+
+
+@pytest.mark.parametrize("command", ["create", "list", "revoke"])
+def test_the_help_of_keys_says_to_stop_the_service_first(command: str) -> None:
+    for arguments in (["keys", "--help"], ["keys", command, "--help"]):
+        assert "stop the service first" in run(*arguments).stdout
 
 
 def test_a_role_that_does_not_exist_exits_2(keys: Keys) -> None:

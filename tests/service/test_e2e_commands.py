@@ -88,6 +88,19 @@ def test_boards_are_created_shown_listed_and_deleted(shell: Shell) -> None:
     assert refused.stderr.count("\n") == 1
 
 
+def test_what_board_show_prints_creates_the_same_board_elsewhere(shell: Shell, tmp_path: Path) -> None:
+    words = ["xp:sum:high", "lap:min:low:scale=3:max=9223372036854775.807", "tag:last:text", "shots:sum:unsorted"]
+    shell("board", "create", "here", *(word for each in words for word in ("-c", each)), "--ties", "earliest")
+    path = tmp_path / "spec.json"
+    path.write_text(shell("board", "show", "here").stdout, encoding="utf-8")
+    shell("board", "create", "there", "--spec", str(path))
+    shell("board", "create", "here", "--spec", str(path))  # confirms it
+    here, there = (json.loads(shell("board", "show", name).stdout, parse_float=str) for name in ("here", "there"))
+    assert here["columns"][1]["max"] == "9223372036854775.807"
+    for member in ("columns", "ties", "table", "predictor"):
+        assert here[member] == there[member]
+
+
 def test_an_import_that_was_killed_goes_on_and_counts_every_line_once(shell: Shell, tmp_path: Path) -> None:
     shell("board", "create", "killed", "-c", "xp:sum:high", "-c", "lap:min:low:scale=3")
     path = write_csv(tmp_path / "scores.csv", LINES)
@@ -110,7 +123,7 @@ def test_an_import_that_was_killed_goes_on_and_counts_every_line_once(shell: She
     assert "going on after line" in result.stderr
     assert f"{LINES:,} lines" in result.stdout
     assert points(shell.process) == LINES - LINES // 1000
-    listed = list(csv.DictReader(rejects.open(encoding="utf-8")))
+    listed = list(csv.DictReader(io.StringIO(Path(f"{rejects}.reasons").read_text(encoding="utf-8"))))
     assert sorted(int(row["line"]) for row in listed) == list(range(1000, LINES + 1, 1000))
     assert not resume.exists()
     assert "duplicate" in shell(*arguments, "--restart", code=1).stdout

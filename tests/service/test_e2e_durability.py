@@ -144,14 +144,15 @@ async def test_sigterm_finishes_what_was_accepted_and_exits_0(spawn: Callable[..
 
 
 async def test_idle_and_half_sent_requests_do_not_keep_a_service_from_ending(spawn: Callable[..., Process]) -> None:
-    serving = spawn("--set", "shutdown_s=0.5").ready()
+    serving = spawn("--set", "shutdown_s=600", "--set", "body_idle_s_max=600").ready()
     _, idle = await asyncio.open_connection("127.0.0.1", serving.port)
-    _, half_sent = await asyncio.open_connection("127.0.0.1", serving.port)
+    answers, half_sent = await asyncio.open_connection("127.0.0.1", serving.port)
     half_sent.write(b"POST /v1/posts HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
     await half_sent.drain()
     async with Caller(serving.url) as caller:
         await caller.get("/healthz")  # what was sent before has arrived
         assert await asyncio.to_thread(serving.end, signal.SIGINT) == 0
+    assert (await answers.read()).startswith(b"HTTP/1.1 503 ")
     for writer in (idle, half_sent):
         writer.close()
 

@@ -78,3 +78,45 @@ async def test_every_answer_carries_the_callers_request_id_or_one_of_its_own(b: 
         made = {answer.headers["X-Request-Id"] for answer in answers}
         assert len(made) == 2
         assert not made & {"", "a b"}
+
+
+LONG = "x" * 70_000
+
+
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        ("garbage\r\n\r\n", "invalid method encountered"),
+        (request("/", "Authorization Bearer rk_secret"), "invalid header token"),
+        (request(f"/{LONG}"), "a line of it is too long"),
+        (request("/", f"X-Long: {LONG}"), "a line of it is too long"),
+        (request("/", version="9.9"), "bad status line"),
+        (request("http://[rk_secret"), "what it asks for is no path"),
+        (request(f"{B}/posts", "Content-Length: -1", method="POST"), "invalid character in content-length"),
+        ("\x16\x03\x01\x02rk_secret", "received https traffic on an http port"),
+    ],
+)
+async def test_bytes_that_are_no_request_are_answered_a_problem(
+    service: Service, caplog: pytest.LogCaptureFixture, text: str, detail: str
+) -> None:
+    answer = await raw(service, text)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.split()[1] == b"400"
+    headers = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
+    assert headers[b"content-type"] == b"application/problem+json"
+    assert headers[b"x-request-id"]
+    problem = json.loads(body)
+    assert (problem["status"], problem["code"]) == (400, "bad_request")
+    assert problem["detail"] == f"the request can't be read: {detail}"
+    assert b"rk_secret" not in answer and "rk_secret" not in caplog.text
+    metrics = (await service.get("/metrics")).decode()
+    assert 'rankcurve_requests_total{route="none",status="400"} 1.0' in metrics
+
+
+@pytest.mark.parametrize("expected", ["100-continue", "cake"])
+async def test_whatever_a_caller_expects_it_is_answered(b: Service, expected: str) -> None:
+    post = '{"owner": "c", "stats": {"xp": 1}}'
+    headers = (f"Expect: {expected}", f"Content-Length: {len(post)}", "Connection: close")
+    answer = await raw(b, request(f"{B}/posts", *headers, method="POST"), post)
+    assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\n") == (expected == "100-continue")
+    assert b"HTTP/1.1 200 OK" in answer and b'"applied"' in answer

@@ -278,6 +278,8 @@ async def test_each_limit_has_its_code_and_nothing_of_the_request_is_applied(b: 
     lines = b"\n".join([json.dumps(post).encode()] * 10_001)
     assert await b.refused("POST", POSTS, lines, **{"Content-Type": "application/x-ndjson"}) == (400, "too_many_posts")
     assert await b.refused("POST", "/v1/posts", {**post, "boards": ["b"] * 101}) == (400, "too_many_boards")
+    many = {**post, "boards": [f"b{number}" for number in range(100)]}
+    assert await b.refused("POST", "/v1/posts", {"posts": [many] * 101}) == (400, "too_many_boards")
     assert await b.refused("POST", POSTS, b" " * (8 * 2**20 + 1)) == (413, "body_too_large")
     assert await b.refused("POST", POSTS, {"posts": []}) == (400, "bad_request")
     for key in ("", "x" * 201):

@@ -13,7 +13,7 @@ from service.post_bodies import NDJSON_TYPE, PostIn, PostLimits, parse_posts
 from service.problems import JSON_TYPE, Problem
 from service.strict_json import colons_after_keys_max, pointer_of, refuse_duplicates
 
-LIMITS = PostLimits(posts_max=20, boards_max=3)
+LIMITS = PostLimits(posts_max=20, boards_max=3, parts_max=25)
 
 
 def parse(body: bytes | str | Any, *, media_type: str = JSON_TYPE, fan: bool = False, may_set: bool = True) -> Any:
@@ -71,6 +71,18 @@ def test_lines_are_posts_and_blank_lines_are_skipped() -> None:
     posts, single = parse(body, media_type=NDJSON_TYPE)
     assert not single
     assert [post.owner for post in posts] == ["a", "b"]
+
+
+@pytest.mark.parametrize("media_type", ["application/json", NDJSON_TYPE])
+def test_a_request_is_bounded_by_what_its_posts_go_to(media_type: str) -> None:
+    def body(posts: int) -> bytes:
+        made = ['{"owner":"a","stats":{"xp":1},"boards":["x","y"]}'] * posts
+        return ("\n".join(made) if media_type == NDJSON_TYPE else f'{{"posts":[{",".join(made)}]}}').encode()
+
+    assert len(parse(body(12), media_type=media_type, fan=True)[0]) == 12
+    problem = refusal(body(13), media_type=media_type, fan=True)
+    assert (problem.code, problem.errors[0].pointer) == ("too_many_boards", "/posts")
+    assert problem.detail.startswith("26 posts, each counted once a board")
 
 
 def test_a_post_to_many_boards_names_them() -> None:

@@ -22,7 +22,8 @@ class ToySettings:
     """Small limits, so that tests pass them cheaply."""
 
     body_bytes_max: int = 4096
-    body_wait_s_max: float = 0.2
+    body_idle_s_max: float = 0.2
+    body_wait_s_max: float = 60
     retry_after_s: int = 7
     page_entries_max: int = 1000
     around_rows_max: int = 500
@@ -72,7 +73,7 @@ async def erase(context: ToyContext, call: Call) -> Reply:
 
 async def posts(context: ToyContext, call: Call) -> bytes:
     """How many posts came."""
-    limits = PostLimits(posts_max=10, boards_max=3)
+    limits = PostLimits(posts_max=10, boards_max=3, parts_max=20)
     may_set = call.identity.role >= Role.OPS
     parsed, single = parse_posts(call.body, call.media_type, limits, multi_board=False, may_set=may_set)
     return b'{"posts":%d,"single":%s}' % (len(parsed), b"true" if single else b"false")

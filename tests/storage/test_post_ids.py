@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storage.errors import PostIdConflict
-from storage.leaderboards import ALL_ENTRIES, CHANGES, reset_board
+from storage.leaderboards import ALL_ENTRIES, CHANGES, delete_board, reset_board
 from storage.records import Merge
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment, label, part, ranked
@@ -80,6 +80,34 @@ async def test_each_board_remembers_for_itself(deployment: Deployment) -> None:
     [outcomes] = await deployment.apply(both)
     assert [outcome.status for outcome in outcomes] == ["duplicate", "applied"]
     assert await deployment.stats(one, "ada") == await deployment.stats(two, "ada") == {"xp": 5}
+
+
+async def test_emptying_and_deleting_a_board_leave_its_void_ids_to_their_age(deployment: Deployment) -> None:
+    """To delete them would be most of the work, in one transaction that every writer waits for."""
+    emptied, deleted = await deployment.create("emptied", XP), await deployment.create("deleted", XP)
+    for round_number in range(3):
+        for board in (emptied, deleted):
+            posts = [deployment.post("ada", part(board, {"xp": 1}), post_id=f"p{index}") for index in range(5)]
+            fresh = board is emptied or round_number == 0
+            statuses = [outcome.status for [outcome] in await deployment.apply(*posts)]
+            assert statuses == ["applied" if fresh else "duplicate"] * 5
+        again = await deployment.apply_one(deployment.post("ada", part(emptied, {"xp": 1}), post_id="p0"))
+        assert again.status == "duplicate"
+        await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="emptied"))
+    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="deleted"))
+    assert await pruned(deployment, deployment.clock() + 1, 1000) == 3 * 5 + 5
+
+
+async def test_a_post_that_waited_while_its_board_was_emptied_is_remembered_in_the_new_epoch(
+    deployment: Deployment,
+) -> None:
+    stale = await deployment.create("b", XP)
+    post = deployment.post("ada", part(stale, {"xp": 1}), post_id="p")
+    assert (await deployment.apply_one(post)).status == "applied"
+    empty = await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
+    assert (await deployment.apply_one(post)).status == "applied"
+    again = deployment.post("ada", part(empty, {"xp": 1}), post_id="p")
+    assert (await deployment.apply_one(again)).status == "duplicate"
 
 
 async def test_a_conflict_on_one_board_keeps_the_post_from_the_others(deployment: Deployment) -> None:

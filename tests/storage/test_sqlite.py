@@ -41,7 +41,7 @@ async def opened(path: Path) -> AsyncIterator[SqliteStore]:
 
 
 async def test_a_second_opener_is_told_who_owns_the_file(opened: SqliteStore, path: Path) -> None:
-    with pytest.raises(StoreLocked, match=f"process {os.getpid()} owns .*boards.db: talk to it over HTTP"):
+    with pytest.raises(StoreLocked, match=f"process {os.getpid()} owns .*boards.db"):
         await SqliteStore.open(path, SQLITE_LIMITS)
     await Deployment.on(opened)
 

@@ -105,6 +105,21 @@ async def test_a_transaction_takes_whole_requests_up_to_its_bound_and_a_larger_o
         assert await desk.xp("a", "e", "f", "g") == [1, 1, 5, 1]
 
 
+async def test_a_post_counts_once_a_board_in_a_transaction_and_in_the_queue(deployment: Deployment) -> None:
+    other = await deployment.create("other", XP)
+    limits = replace(LIMITS, group_posts_max=3, queue_posts_max=5)
+    async with desk_of(deployment, limits=limits) as desk:
+        tasks = await desk.submitted()
+        wide = [deployment.post(owner, part(desk.board, {"xp": 1}), part(other, {"xp": 1})) for owner in ("a", "b")]
+        tasks += [asyncio.create_task(desk.writer.submit([post])) for post in wide]
+        await asyncio.sleep(0)
+        with pytest.raises(QueueFull, match="4 posts are waiting"):
+            await desk.writer.submit(wide[:1])
+        desk.store.release()
+        await asyncio.gather(*tasks)
+        assert desk.observed.groups == [1, 1, 1]
+
+
 async def test_without_grouping_every_request_is_a_transaction(deployment: Deployment) -> None:
     async with desk_of(deployment, limits=replace(LIMITS, grouping=False)) as desk:
         tasks = await desk.submitted(["a", "b"], ["c"])

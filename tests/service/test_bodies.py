@@ -1,0 +1,100 @@
+"""Bodies that arrive slowly, stop arriving, or are on their way at a stop; on a clock of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from service.bodies import Bodies
+from service.problems import Problem
+
+
+@dataclass(frozen=True)
+class Limits:
+    body_bytes_max: int = 100
+    body_idle_s_max: float = 10
+    body_wait_s_max: float = 300
+
+
+@dataclass
+class Upload:
+    """A body of pieces, before each of which time passes; `None` never comes."""
+
+    pieces: list[bytes | None]
+    passes: Callable[[float], None]
+    pause_s: float = 0
+    content_length: int | None = None
+
+    @property
+    def content(self) -> Upload:
+        return self
+
+    def is_eof(self) -> bool:
+        return False
+
+    def read_nowait(self) -> bytes:
+        return b""
+
+    async def readany(self) -> bytes:
+        self.passes(self.pause_s)
+        for _ in range(3):  # turns of the loop, in which a timer that is due fires
+            await asyncio.sleep(0)
+        piece = self.pieces.pop(0) if self.pieces else b""
+        return await asyncio.Future[bytes]() if piece is None else piece
+
+
+@pytest.fixture
+async def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Lets seconds pass on the running loop's clock."""
+    loop = asyncio.get_running_loop()
+    real, passed_s = loop.time, [0.0]
+    monkeypatch.setattr(loop, "time", lambda: real() + passed_s[0])
+
+    def passes(seconds: float) -> None:
+        passed_s[0] += seconds
+
+    return passes
+
+
+async def refused(upload: Upload, bodies: Bodies | None = None) -> str:
+    """The code that an upload is refused with."""
+    with pytest.raises(Problem) as found:
+        await (bodies or Bodies(Limits())).read(upload)
+    return found.value.code
+
+
+async def test_a_slow_body_is_read_as_long_as_it_keeps_coming(passes: Callable[[float], None]) -> None:
+    assert await Bodies(Limits()).read(Upload([b"x"] * 30, passes, pause_s=9)) == b"x" * 30
+
+
+async def test_a_body_that_pauses_too_long_is_given_up(passes: Callable[[float], None]) -> None:
+    assert await refused(Upload([b"x", b"x"], passes, pause_s=11)) == "body_timeout"
+
+
+async def test_a_body_that_never_ends_is_given_up_however_steadily_it_comes(passes: Callable[[float], None]) -> None:
+    upload = Upload([b"x"] * 90, passes, pause_s=9)
+    assert await refused(upload) == "body_timeout"
+    assert 90 - len(upload.pieces) == pytest.approx(300 / 9, abs=2)
+
+
+async def test_a_body_is_refused_as_soon_as_it_is_known_to_be_too_large(passes: Callable[[float], None]) -> None:
+    announced = Upload([b"x"], passes, content_length=101)
+    assert await refused(announced) == "body_too_large"
+    assert announced.pieces == [b"x"], "none of it was waited for"
+    endless = Upload([b"x" * 60] * 9, passes)
+    assert await refused(endless) == "body_too_large"
+    assert len(endless.pieces) == 7
+
+
+async def test_a_stop_refuses_what_is_still_arriving_and_what_comes_after(passes: Callable[[float], None]) -> None:
+    bodies = Bodies(Limits())
+    arriving = [asyncio.create_task(refused(Upload([b"x", None], passes), bodies)) for _ in range(2)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not any(each.done() for each in arriving)
+    bodies.stop()
+    assert await asyncio.gather(*arriving) == ["store_busy", "store_busy"]
+    assert await refused(Upload([b"x", None], passes), bodies) == "store_busy"

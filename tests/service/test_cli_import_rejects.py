@@ -1,0 +1,122 @@
+"""`rankcurve import --rejects`: what was rejected can be corrected and imported by itself."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from tests.service.cli_fake_service import FakeService, run, running_fake
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeService]:
+    with running_fake() as service:
+        service.add_board("b", {"name": "xp"}, {"name": "tag", "merge": "last", "sorted": False, "type": "text"})
+        yield service
+
+
+@pytest.fixture
+def rejects(tmp_path: Path) -> Path:
+    return tmp_path / "rejects.csv"
+
+
+def do_import(fake: FakeService, path: Path, *more: str) -> Result:
+    return run("import", "b", str(path), "--owner-column", "id", "--batch", "4", *more, fake=fake)
+
+
+def bad_scores(folder: Path, lines: int) -> Path:
+    """Lines of an owner each; every third has a score that is no number."""
+    path = folder / "players.csv"
+    rows = "".join(f"p{i},{'bad' if i % 3 == 0 else i}\n" for i in range(lines))
+    path.write_text("id,xp\n" + rows)
+    return path
+
+
+def reason_lines(rejects: Path) -> list[int]:
+    """The lines of the imported file that the reasons speak of."""
+    with Path(f"{rejects}.reasons").open(newline="") as stream:
+        return [int(row["line"]) for row in csv.DictReader(stream)]
+
+
+def test_the_corrected_file_is_imported_by_itself_and_counts_only_its_own_lines(
+    fake: FakeService, tmp_path: Path, rejects: Path
+) -> None:
+    path = bad_scores(tmp_path, 25)
+    first = do_import(fake, path, "--rejects", str(rejects))
+    assert "16 applied" in first.stdout and f"correct {rejects}" in first.stderr
+    rejects.write_text(rejects.read_text().replace("bad", "7"))
+    second = do_import(fake, rejects)
+    assert (second.exit_code, second.stdout.startswith("9 lines: 9 applied")) == (0, True)
+    assert fake.xp("b") == {f"p{i}": "7" if i % 3 == 0 else str(i) for i in range(25)}
+
+
+def test_a_record_keeps_its_quotes_its_lines_and_its_marks(fake: FakeService, tmp_path: Path, rejects: Path) -> None:
+    path = tmp_path / "quoted.csv"
+    heading = b'\xef\xbb\xbf"id";xp;"tag"\r\n'
+    record = b'"a ""b""";bad;"two\r\nlines; and more"\r\n'
+    path.write_bytes(heading + b"good;1;x\r\n" + record + b"last;bad;no end of line")
+    assert do_import(fake, path, "--delimiter", ";", "--rejects", str(rejects)).exit_code == 1
+    assert rejects.read_bytes() == heading + record + b"last;bad;no end of line\n"
+    rejects.write_bytes(rejects.read_bytes().replace(b"bad", b"2"))
+    assert do_import(fake, rejects, "--delimiter", ";").exit_code == 0
+    assert fake.boards["b"].stats['a "b"'] == {"xp": "2", "tag": "two\r\nlines; and more"}
+
+
+def test_a_resumed_import_lists_every_rejected_line_once(fake: FakeService, tmp_path: Path, rejects: Path) -> None:
+    path = bad_scores(tmp_path, 25)
+    fake.posts_before_outage = 3
+    assert do_import(fake, path, "--rejects", str(rejects), "--concurrency", "1").exit_code == 1
+    with rejects.open("a") as stream:  # as if it had been killed after a batch, before its mark
+        stream.write("p0,bad\n")
+    fake.posts_before_outage = None
+    finished = do_import(fake, path, "--rejects", str(rejects))
+    assert "going on" in finished.stderr
+    assert rejects.read_text() == "id,xp\n" + "".join(f"p{i},bad\n" for i in range(0, 25, 3))
+    assert reason_lines(rejects) == [i + 2 for i in range(0, 25, 3)]
+
+
+def test_rejects_that_were_corrected_meanwhile_are_not_written_over(
+    fake: FakeService, tmp_path: Path, rejects: Path
+) -> None:
+    path = bad_scores(tmp_path, 25)
+    fake.posts_before_outage = 3
+    do_import(fake, path, "--rejects", str(rejects), "--concurrency", "1")
+    fake.posts_before_outage = None
+    corrected = rejects.read_text().replace("bad", "1000")
+    rejects.write_text(corrected)
+    refused = do_import(fake, path, "--rejects", str(rejects))
+    assert refused.exit_code == 1 and "was changed since the import stopped" in refused.stderr
+    assert rejects.read_text() == corrected
+    elsewhere = tmp_path / "more.csv"
+    assert "going on" in do_import(fake, path, "--rejects", str(elsewhere)).stderr
+    listed = corrected.splitlines()[1:] + elsewhere.read_text().splitlines()[1:]
+    assert [line.partition(",")[0] for line in listed] == [f"p{i}" for i in range(0, 25, 3)]
+
+
+@pytest.mark.parametrize("option", ["--rejects", "--resume-file"])
+@pytest.mark.parametrize("name", ["itself", "link", "hard", "reasons"])
+def test_the_file_to_import_is_never_written(fake: FakeService, tmp_path: Path, option: str, name: str) -> None:
+    path = bad_scores(tmp_path, 25)
+    if name == "reasons":  # the second file that the option writes is the one to import
+        path = path.rename(tmp_path / ("x.csv.reasons" if option == "--rejects" else "x.csv.partial"))
+    other = path.with_suffix("") if name == "reasons" else path.with_name(name) if name != "itself" else path
+    if name == "link":
+        other.symlink_to(path)
+    elif name == "hard":
+        os.link(path, other)
+    content = path.read_bytes()
+    result = do_import(fake, path, option, str(other))
+    assert (result.exit_code, "is both the file to import and" in result.stderr) == (1, True)
+    assert path.read_bytes() == content
+    assert not fake.batches
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_sent(fake: FakeService, tmp_path: Path) -> None:
+    result = do_import(fake, bad_scores(tmp_path, 4), "--rejects", str(tmp_path / "none" / "rejects.csv"))
+    assert result.exit_code == 1 and "No such file or directory" in result.stderr
+    assert not fake.batches
