@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from querybuilder.dialect import Dialect, Kind
-from querybuilder.errors import IncompleteQuery
+from querybuilder.errors import BadIdentifier, IncompleteQuery
 from querybuilder.render import Query, Rendering, Statement
 from querybuilder.select import Output, Rows, as_outputs, render_outputs, render_where
 from querybuilder.terms import Aliased, Condition, Operand, Param, Term, term
@@ -49,6 +49,10 @@ class Conflict:
         """Change the row that is there, where the condition holds. Columns of it need their table: col("n", table)."""
         if not self.keys or not assignments:
             raise IncompleteQuery("do_update needs the key columns and at least one assignment")
+        if self.insert.table.lower() == "excluded":
+            raise BadIdentifier(
+                "in an upsert `excluded` is the row that was not inserted: no table of that name has one"
+            )
         return replace(self.insert, conflict=OnConflict(self.keys, _terms(assignments), where))
 
 
