@@ -51,7 +51,7 @@ class Conflict:
             raise IncompleteQuery("do_update needs the key columns and at least one assignment")
         if self.insert.table.lower() == "excluded":
             raise BadIdentifier(
-                "in an upsert `excluded` is the row that was not inserted: no table of that name has one"
+                "in an upsert `excluded` is the row that was not inserted, not a table"
             )
         return replace(self.insert, conflict=OnConflict(self.keys, _terms(assignments), where))
 
