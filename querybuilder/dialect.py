@@ -37,7 +37,7 @@ class Dialect:
     numbered: bool  # placeholders are $1, $2 … and may be used again; otherwise `?`, one argument each
     arrays: bool  # lists and rows travel as one array a column; otherwise as one JSON text
     packs: bool  # a result can be folded into one JSON row
-    row_locks: bool  # writers meet in the rows: a select may lock what it reads; otherwise one writer has the whole file
+    row_locks: bool  # writers meet in the rows: a select may lock them; otherwise one has the whole store
     type_names: Mapping[Kind, str]
     table_options: tuple[str, ...]  # what every table declares
     clustered_options: tuple[str, ...]  # what a table stored in primary key order declares

@@ -40,6 +40,7 @@ class Lock(Enum):
     NO_KEY_UPDATE = "FOR NO KEY UPDATE"  # changing them, or reading them with a lock
     UPDATE = "FOR UPDATE"  # the same, and referring to their keys
 
+
 Output = Term | Aliased
 Bound = int | Param
 

@@ -61,7 +61,8 @@ class Entries:
         # being dropped or emptied until the transaction ends.
         self._held_by_owners = by_owners.locked(Lock.NO_KEY_UPDATE, asc(col("owner"))).compile(dialect)
         # An owner's rows and the board's totals in one statement: a point read is one step of the store.
-        totals = select(col("column_index"), lit(""), col("entries"), *(null(kind) for kind in self._types.values())).from_(TOTALS)
+        no_cells = (null(kind) for kind in self._types.values())
+        totals = select(col("column_index"), lit(""), col("entries"), *no_cells).from_(TOTALS)
         self._by_owners_with_totals = (
             union_all(
                 select(lit(_ENTRY_ROW), *self._row).from_(self._table).where(col("owner").in_(param("owners"))),

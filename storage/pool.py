@@ -25,7 +25,7 @@ class Lendable(Protocol):
     def terminate(self) -> None:
         """Give it up without a word to the server."""
 
-    async def close(self, *, timeout: float | None = None) -> None:
+    async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as the driver has it
         """Say goodbye."""
 
 

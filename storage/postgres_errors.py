@@ -1,8 +1,8 @@
 """What a PostgreSQL server or the way to it can refuse, sorted by what helps.
 
-    lost      the connection is of no more use, or there is none: try again on another one
-    raced     another transaction came between: the same transaction again may succeed
-    the rest  trying again would meet the same answer
+lost      the connection is of no more use, or there is none: try again on another one
+raced     another transaction came between: the same transaction again may succeed
+the rest  trying again would meet the same answer
 """
 
 from __future__ import annotations

@@ -70,6 +70,15 @@ def _install(package: str) -> None:
             )
 
 
+def _ended(process: subprocess.Popen[bytes] | None) -> bool:
+    """Whether a server that is awaited has ended; looks for as long as one step of the waiting takes."""
+    if process is None:
+        return True
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(POLL_S)
+    return process.poll() is not None
+
+
 class _Folder:
     """A temporary folder that goes with the process that made it."""
 
@@ -142,9 +151,8 @@ class PostgresServer:
         probe = [str(self._postgres.with_name("pg_isready")), "-q", "-h", HOST, "-p", str(self.port)]
         until = time.monotonic() + READY_S
         while subprocess.run(probe, check=False).returncode != 0:
-            if time.monotonic() > until or (self._process is not None and self._process.poll() is not None):
+            if time.monotonic() > until or _ended(self._process):
                 raise RuntimeError(f"PostgreSQL did not start: {self.log[-1000:]}")
-            time.sleep(POLL_S)
 
     def stop(self, mode: str = "fast") -> None:
         """Stop it and wait: `smart`, `fast` (ends sessions) or `immediate` (as if it had crashed)."""
@@ -230,9 +238,8 @@ class MemcachedServer:
         while True:
             with contextlib.suppress(OSError), socket.create_connection((HOST, self.port), timeout=1):
                 return
-            if time.monotonic() > until or self._process.poll() is not None:
+            if time.monotonic() > until or _ended(self._process):
                 raise RuntimeError("memcached did not start")
-            time.sleep(POLL_S)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal: SIGSTOP and SIGCONT freeze and thaw it."""
