@@ -58,7 +58,9 @@ async def test_processes_that_start_at_once_on_an_empty_database_all_come_up_and
     posts = [{"owner": f"p{n}", "stats": {"xp": 1}} for n in range(20)]
     await asyncio.gather(*(caller.post("b", *posts) for caller in callers for _ in range(10)))
     for caller in callers:
-        found = await caller.must("POST", "/v1/leaderboards/b/entries/lookup", {"owners": [post["owner"] for post in posts]})
+        found = await caller.must(
+            "POST", "/v1/leaderboards/b/entries/lookup", {"owners": [post["owner"] for post in posts]}
+        )
         assert {each["stats"]["xp"] for each in found["entries"]} == {30}
         await caller.__aexit__()
     assert [process.end(signal.SIGTERM) for process in processes] == [0, 0, 0]
