@@ -10,10 +10,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, 
 
 
 def _store_url(url: str) -> str:
-    """Accept `sqlite:///PATH` (three slashes: relative to the working directory, four: absolute); else ValueError."""
+    """Accept `sqlite:///PATH` (three slashes: relative to the working directory, four: absolute) and a `postgresql://`
+    connection string; else ValueError."""
+    if url.startswith(("postgresql://", "postgres://")) and "\x00" not in url:
+        return url
     path = url.removeprefix("sqlite:///")
     if path == url or not path or "\x00" in path:
-        raise ValueError("should be sqlite:///PATH")
+        raise ValueError("should be sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE")
     if path == ":memory:":
         raise ValueError("should name a file: each reader opens the store again")
     return url
@@ -39,6 +42,7 @@ _ORDERED_PAIRS = (
     ("page_entries_default", "page_entries_max"),
     ("write_backoff_base_s", "write_backoff_s_max"),
     ("job_backoff_base_s", "job_backoff_s_max"),
+    ("store_backoff_base_s", "store_backoff_s_max"),
 )
 
 
@@ -53,7 +57,9 @@ class Settings(BaseModel):
     # Where it listens and what it runs
     host: str = _text("127.0.0.1", "Address to listen on; without API keys only a loopback address is allowed")
     port: int = _number(8080, 0, 65535, "", "TCP port to listen on; 0 takes a free one")
-    store: StoreUrl = _text("sqlite:///data/rankcurve.db", "Store; sqlite:///PATH is relative to the working directory")
+    store: StoreUrl = _text(
+        "sqlite:///data/rankcurve.db", "sqlite:///PATH (relative to the working directory) or postgresql://…"
+    )
     jobs: Literal["embedded", "none"] = _choice("embedded", "Run the background jobs in this process, or not")
     shutdown_s: float = _number(30, 0, 600, "s", "Longest wait on SIGTERM for accepted posts and open requests")
 
@@ -103,6 +109,18 @@ class Settings(BaseModel):
     sqlite_cache_mib: int = _number(256, 1, 65_536, "MiB", "Page cache of each connection; 2 MiB halves scans")
     checkpoint_pages: int = _number(40_000, 100, 10_000_000, "pages", "Write-ahead log checkpointed even under load")
     checkpoint_idle_s: float = _number(0.2, 0.001, 3_600, "s", "Pause in writing after which the log is checkpointed")
+
+    # PostgreSQL
+    writer_connections: int = _number(2, 1, 64, "connections", "Connections for transactions that write")
+    connection_wait_s_max: float = _number(5, 0.01, 600, "s", "Longest wait for a connection; past it 503")
+    connect_timeout_s: float = _number(3, 0.1, 60, "s", "Longest wait for one host to take a connection")
+    statement_timeout_s: float = _number(30, 0.1, 3_600, "s", "Longest statement, and longest idle transaction")
+    heavy_statement_timeout_s: float = _number(300, 0.1, 86_400, "s", "Longest statement of counts and walks")
+    lock_timeout_s: float = _number(5, 0.01, 600, "s", "Longest wait for a row or table that another one changes")
+    commit_timeout_s: float = _number(15, 0.1, 600, "s", "Longest wait for a commit; its outcome is unknown then")
+    store_attempts_max: int = _number(8, 1, 1_000, "attempts", "Tries after lost connections and deadlocks; then 503")
+    store_backoff_base_s: float = _number(0.02, 0, 10, "s", "First back-off of those tries; doubles, with jitter")
+    store_backoff_s_max: float = _number(0.5, 0, 60, "s", "Longest back-off of those tries")
 
     # Background jobs
     curve_poll_s: float = _number(2, 0.05, 2, "s", "How often new curves and requested refreshes are looked for")

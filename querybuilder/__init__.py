@@ -22,7 +22,7 @@ from querybuilder.errors import (
 )
 from querybuilder.render import Built, Query, Statement
 from querybuilder.schema import add_column, create_index, create_table, drop_index, drop_table
-from querybuilder.select import Rows, Select, Union, rows, select, union_all
+from querybuilder.select import Lock, Rows, Select, Union, rows, select, union_all
 from querybuilder.terms import (
     ASC,
     DESC,
@@ -47,12 +47,13 @@ from querybuilder.terms import (
     min_,
     minus,
     not_,
+    null,
     param,
     plus,
     seek,
     sum_,
 )
-from querybuilder.write import Delete, Insert, Update, delete, insert, update
+from querybuilder.write import Delete, Empty, Insert, Update, delete, empty, insert, update
 
 __all__ = [
     "ASC",
@@ -71,10 +72,12 @@ __all__ = [
     "Delete",
     "Dialect",
     "Direction",
+    "Empty",
     "IncompleteQuery",
     "Inexpressible",
     "Insert",
     "Kind",
+    "Lock",
     "Ordering",
     "Param",
     "Query",
@@ -100,6 +103,7 @@ __all__ = [
     "desc",
     "drop_index",
     "drop_table",
+    "empty",
     "excluded",
     "insert",
     "lit",
@@ -107,6 +111,7 @@ __all__ = [
     "min_",
     "minus",
     "not_",
+    "null",
     "param",
     "plus",
     "rows",

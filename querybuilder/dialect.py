@@ -37,10 +37,12 @@ class Dialect:
     numbered: bool  # placeholders are $1, $2 … and may be used again; otherwise `?`, one argument each
     arrays: bool  # lists and rows travel as one array a column; otherwise as one JSON text
     packs: bool  # a result can be folded into one JSON row
+    row_locks: bool  # writers meet in the rows: a select may lock them; otherwise one has the whole store
     type_names: Mapping[Kind, str]
     table_options: tuple[str, ...]  # what every table declares
     clustered_options: tuple[str, ...]  # what a table stored in primary key order declares
     collation: str  # appended to text columns, so that their order is the order of code points
+    empty_table: str  # what stands before the name of a table whose rows all go
     no_limit: str  # what must stand before an OFFSET that has no LIMIT
 
 
@@ -52,10 +54,12 @@ SQLITE = Dialect(
     numbered=False,
     arrays=False,
     packs=True,
+    row_locks=False,
     type_names=MappingProxyType({TEXT: "TEXT", INTEGER: "INTEGER", BLOB: "BLOB"}),
     table_options=("STRICT",),
     clustered_options=("WITHOUT ROWID",),
     collation="",
+    empty_table="DELETE FROM",  # without a condition it drops the pages unread, as TRUNCATE does
     no_limit="LIMIT -1 ",
 )
 POSTGRES = Dialect(
@@ -64,10 +68,12 @@ POSTGRES = Dialect(
     numbered=True,
     arrays=True,
     packs=False,
+    row_locks=True,
     type_names=MappingProxyType({TEXT: "text", INTEGER: "bigint", BLOB: "bytea"}),
     table_options=(),
     clustered_options=(),
     collation=' COLLATE "C"',
+    empty_table="TRUNCATE TABLE",
     no_limit="",
 )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from querybuilder.arguments import constant_kind
 from querybuilder.dialect import Dialect, Kind
@@ -30,6 +31,15 @@ from querybuilder.terms import (
 )
 
 SUBQUERY_ALIAS = "s"
+
+
+class Lock(Enum):
+    """What a reader keeps others from doing with the rows that it found, until its transaction ends."""
+
+    SHARE = "FOR SHARE"  # changing them
+    NO_KEY_UPDATE = "FOR NO KEY UPDATE"  # changing them, or reading them with a lock
+    UPDATE = "FOR UPDATE"  # the same, and referring to their keys
+
 
 Output = Term | Aliased
 Bound = int | Param
@@ -128,6 +138,8 @@ class Select(RowSource, Query):
     orders: tuple[Ordering, ...] = ()
     limit_rows: Term | None = None
     offset_rows: Term | None = None
+    lock: Lock | None = None
+    lock_orders: tuple[Ordering, ...] = ()
     is_packed: bool = False
 
     def from_(self, given: str | RowSource | Rows, alias: str | None = None) -> Select:
@@ -159,6 +171,13 @@ class Select(RowSource, Query):
         """The whole result as one JSON row where the dialect can: check `Built.packed`."""
         return replace(self, is_packed=True)
 
+    def locked(self, lock: Lock, *in_order: Term | Ordering) -> Select:
+        """Lock the rows found, one after the other in this order, so that two who lock the same rows never deadlock.
+
+        Lock and order are left out where the whole store has one writer at a time.
+        """
+        return replace(self, lock=lock, lock_orders=_orderings(in_order))
+
     def scalar(self) -> Scalar:
         """This select of one column as a term; null where it has no row."""
         return Scalar(replace(self, is_packed=False))
@@ -189,13 +208,14 @@ class Select(RowSource, Query):
         sql += render_where(out, self.conditions)
         if self.groups:
             sql += " GROUP BY " + ", ".join(one.render(out) for one in self.groups)
-        sql += render_orders(out, self.orders)
+        locks = self.lock is not None and out.dialect.row_locks
+        sql += render_orders(out, self.orders + self.lock_orders if locks else self.orders)
         if self.limit_rows is not None:
             sql += " LIMIT " + self.limit_rows.render(out)
         if self.offset_rows is not None:
             gap = out.dialect.no_limit if self.limit_rows is None else ""
             sql += f" {gap}OFFSET {self.offset_rows.render(out)}"
-        return sql
+        return f"{sql} {self.lock.value}" if self.lock is not None and locks else sql
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,6 +158,19 @@ class Literal(Term):
 
 
 @dataclass(frozen=True, slots=True)
+class Null(Term):
+    kind: Kind
+
+    @property
+    def value_kind(self) -> Kind | None:
+        return self.kind
+
+    def render(self, out: Rendering) -> str:
+        # No value is carried. Cast, because in the arm of a union PostgreSQL takes a bare null for text.
+        return f"CAST(NULL AS {out.dialect.type_names[self.kind]})"
+
+
+@dataclass(frozen=True, slots=True)
 class Call(Term):
     function: str  # one of this module's own constants, never from outside
     operands: tuple[Term, ...]
@@ -291,6 +304,11 @@ def lit(value: Value) -> Literal:
     """A constant, bound. Raises BadValue for floats, booleans and integers past 64 bits."""
     constant_kind(value)
     return Literal(value)
+
+
+def null(kind: Kind) -> Null:
+    """No value of this kind: what an arm of a union has where another arm has a column."""
+    return Null(kind)
 
 
 def count() -> Term:

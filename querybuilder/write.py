@@ -163,6 +163,17 @@ class Delete(Query):
         return out.statement(sql + _returning(out, self.outputs))
 
 
+@dataclass(frozen=True, slots=True)
+class Empty(Query):
+    """Every row of a table, gone in one step."""
+
+    table: str
+
+    def compile(self, dialect: Dialect) -> Statement:
+        out = Rendering(dialect)
+        return out.statement(f"{dialect.empty_table} {out.name(self.table)}")
+
+
 def _terms(assignments: dict[str, Operand]) -> Assignments:
     return tuple((name, term(operand)) for name, operand in assignments.items())
 
@@ -188,6 +199,11 @@ def insert(table: str) -> Insert:
 def update(table: str) -> Update:
     """An update of this table."""
     return Update(table)
+
+
+def empty(table: str) -> Empty:
+    """All rows of this table go, and who writes to it meanwhile waits. The number of rows is not answered."""
+    return Empty(table)
 
 
 def delete(table: str) -> Delete:

@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager
 from config import Settings
 from storage.keys import StoredKey, add_key, list_keys, revoke_key
 from storage.migrate import migrate
-from storage.sqlite import SqliteStore
 from storage.store import Store
 
 from .keys import Role, new_key
-from .wiring import now_us, sqlite_limits, sqlite_path
+from .stores import open_store
+from .wiring import now_us
 
 
 class StoreKeys:
@@ -51,7 +51,7 @@ async def open_keys(settings: Settings) -> AsyncIterator[StoreKeys]:
     Raises:
         StoreLocked: a service owns the store.
     """
-    store = await SqliteStore.open(sqlite_path(settings.store), sqlite_limits(settings))
+    store = await open_store(settings)
     try:
         await store.write(lambda: migrate(store.dialect))
         yield StoreKeys(store, keys_max=settings.keys_max, now_us=now_us)

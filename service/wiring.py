@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from config import Settings
 from jobs.desk import RefreshDesk
@@ -27,7 +26,7 @@ from storage.keys import list_keys
 from storage.leaderboards import Catalog
 from storage.migrate import migrate
 from storage.post_ids import PostIds
-from storage.sqlite import SqliteLimits, SqliteStore
+from storage.store import Store
 from storage.writer import Writer, WriterLimits
 
 from .context import Context
@@ -37,8 +36,7 @@ from .logs import RequestLog
 from .metrics import CurveFigures, Metrics
 from .pages import first_pages
 from .positions import Locators
-
-SQLITE_PREFIX = "sqlite:///"
+from .stores import open_store
 
 
 def now_us() -> int:
@@ -46,16 +44,11 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-def sqlite_path(store_url: str) -> Path:
-    """The file of a `sqlite:///PATH` store."""
-    return Path(store_url.removeprefix(SQLITE_PREFIX))
-
-
 @dataclass(frozen=True, slots=True)
 class _Stored:
     """What stands on the store and knows nothing of requests; handlers and jobs share it."""
 
-    store: SqliteStore
+    store: Store
     salt: str
     keyring: KeyRing
     catalog: Catalog
@@ -71,7 +64,7 @@ async def context_of(settings: Settings, metrics: Metrics) -> AsyncIterator[Cont
     """Everything that handlers and jobs work with, started; stopped at the end, what was accepted first.
 
     Raises:
-        StoreLocked, StoreUnsupported, SchemaTooNew: the store can't be opened.
+        StoreLocked, StoreUnsupported, StoreAway, SchemaTooNew: the store can't be opened.
     """
     async with AsyncExitStack() as stack:
         stored = await _open_store(settings, metrics, stack)
@@ -82,7 +75,7 @@ async def context_of(settings: Settings, metrics: Metrics) -> AsyncIterator[Cont
 
 
 async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> _Stored:
-    store = await SqliteStore.open(sqlite_path(settings.store), sqlite_limits(settings))
+    store = await open_store(settings)
     stack.push_async_callback(store.close)
     salt = await store.write(lambda: migrate(store.dialect))
     catalog = Catalog(store)
@@ -161,19 +154,6 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Refres
         ),
         locators=Locators(store, boards, stored.book, now_us=now_us, open_boards_max=settings.open_boards_max),
         now_us=now_us,
-    )
-
-
-def sqlite_limits(settings: Settings) -> SqliteLimits:
-    """The store's part of the settings."""
-    return SqliteLimits(
-        reader_connections=settings.reader_connections,
-        heavy_reader_connections=settings.heavy_reader_connections,
-        reads_waiting_max=settings.reads_waiting_max,
-        sqlite_cache_mib=settings.sqlite_cache_mib,
-        checkpoint_pages=settings.checkpoint_pages,
-        checkpoint_idle_s=settings.checkpoint_idle_s,
-        statement_cache=settings.statement_cache,
     )
 
 

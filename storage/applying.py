@@ -58,7 +58,10 @@ class Group:
     def __init__(
         self, boards: Iterable[tuple[Entries, Merger]], post_ids: PostIds, now_us: int, *, check_boards: bool
     ) -> None:
-        self._boards = {entries.board.key: _BoardState(entries, merger) for entries, merger in boards}
+        # By key: rows are locked, and new ones written, by board and owner, so that groups of several processes never
+        # deadlock. The table of totals, which every group of a board changes, comes last.
+        by_key = sorted(boards, key=lambda board: board[0].board.key)
+        self._boards = {entries.board.key: _BoardState(entries, merger) for entries, merger in by_key}
         self._post_ids = post_ids
         self._now_us = now_us
         self._check_boards = check_boards  # False: all are taken to live, and the store says where one does not
@@ -88,7 +91,7 @@ class Group:
         for key, state in self._boards.items():
             if not state.alive:
                 continue
-            found = yield from state.entries.by_owners(list(owners[key]))
+            found = yield from state.entries.hold_owners(list(owners[key]))
             state.rows = {owner: _Row(entry, entry.updated_at_us) for owner, entry in found.items()}
             if hashes[key]:
                 assumed = state.entries.board.epoch
@@ -179,11 +182,11 @@ class Group:
         for key, state in self._boards.items():
             written[key] = yield from self._write_board(state, totals.setdefault(key, defaultdict(int)))
             remembered += [(key, state.epoch, post_hash, *fresh) for post_hash, fresh in state.fresh.items()]
+        if remembered:
+            yield self._post_ids.remember(sorted(remembered, key=lambda row: row[:3]), self._now_us)
         if any(count for by_index in totals.values() for count in by_index.values()):
             dialect = next(iter(self._boards.values())).entries.dialect
             yield add_totals(dialect, totals)
-        if remembered:
-            yield self._post_ids.remember(remembered, self._now_us)
         return written
 
     def _write_board(self, state: _BoardState, totals: dict[int, int]) -> Program[int]:
@@ -202,6 +205,7 @@ class Group:
         for indexes, changed in updates.items():
             yield from _all_or_lost(state.entries.update_changed(indexes, changed), len(changed))
         if new:
+            new.sort(key=lambda entry: entry.owner)
             yield from _all_or_lost(state.entries.insert_new(new), len(new))
         written = len(new) + sum(len(changed) for changed in updates.values())
         totals[CHANGES] += written

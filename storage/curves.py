@@ -40,7 +40,7 @@ def store_curve(dialect: Dialect, board: Board, column_index: int, curve: Curve)
     Raises:
         UnknownBoard: the board is gone, or what the curve describes is.
     """
-    epochs = yield from live_epochs(dialect, [board.key])
+    epochs = yield from live_epochs(dialect, [board.key], held=True)
     if epochs.get(board.key) != board.epoch:
         raise UnknownBoard(f"leaderboard {board.id!r} was deleted or emptied meanwhile")
     version = yield from next_in(dialect, "curve_version")

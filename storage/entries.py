@@ -14,12 +14,15 @@ from querybuilder import (
     TEXT,
     Built,
     Dialect,
+    Lock,
     Statement,
+    asc,
     col,
     delete,
     excluded,
     insert,
     lit,
+    null,
     param,
     plus,
     select,
@@ -52,9 +55,14 @@ class Entries:
         }
         self._row = (col("owner"), col("updated_at"), *(col(name) for name in self._types))
         rows = select(*self._row).from_(self._table)
-        self._by_owners = rows.where(col("owner").in_(param("owners"))).packed().compile(dialect)
+        by_owners = rows.where(col("owner").in_(param("owners"))).packed()
+        self._by_owners = by_owners.compile(dialect)
+        # In this order, which no two writers disagree on. The lock on the table that comes with it keeps the board from
+        # being dropped or emptied until the transaction ends.
+        self._held_by_owners = by_owners.locked(Lock.NO_KEY_UPDATE, asc(col("owner"))).compile(dialect)
         # An owner's rows and the board's totals in one statement: a point read is one step of the store.
-        totals = select(col("column_index"), lit(""), col("entries"), *(lit(None) for _ in self._types)).from_(TOTALS)
+        no_cells = (null(kind) for kind in self._types.values())
+        totals = select(col("column_index"), lit(""), col("entries"), *no_cells).from_(TOTALS)
         self._by_owners_with_totals = (
             union_all(
                 select(lit(_ENTRY_ROW), *self._row).from_(self._table).where(col("owner").in_(param("owners"))),
@@ -76,6 +84,11 @@ class Entries:
     def by_owners(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
         """The entries of those owners that have one, in one statement."""
         rows = yield self._by_owners.bind(owners=owners)
+        return {row[0]: entry_of(row) for row in rows}
+
+    def hold_owners(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
+        """`by_owners`, for who is about to change them: nobody else can before the transaction ends."""
+        rows = yield self._held_by_owners.bind(owners=owners)
         return {row[0]: entry_of(row) for row in rows}
 
     def with_totals(self, owners: Sequence[str]) -> Built:
@@ -125,7 +138,7 @@ class Entries:
 
     def erase(self, owner: str) -> Program[bool]:
         """Remove an owner's row and take it out of the totals; False where there was none."""
-        found = yield from self.by_owners([owner])
+        found = yield from self.hold_owners([owner])
         if owner not in found:
             return False
         yield self._erase.bind(owner=owner)
@@ -150,7 +163,7 @@ def read_with_totals(rows: Rows) -> tuple[dict[str, Entry], dict[int, int]]:
 def add_totals(dialect: Dialect, changes: dict[int, dict[int, int]]) -> Built:
     """Add to the counted entries by board key and column index, in the transaction that changes the rows."""
     rows = [(key, index, count) for key, by_index in changes.items() for index, count in by_index.items() if count]
-    return _add_totals(dialect).bind(rows=rows)
+    return _add_totals(dialect).bind(rows=sorted(rows))  # one order for all who write: no deadlock
 
 
 @lru_cache
@@ -164,13 +177,13 @@ def _add_totals(dialect: Dialect) -> Statement:
     )
 
 
-def live_epochs(dialect: Dialect, board_keys: Iterable[int]) -> Program[dict[int, int]]:
-    """The boards of these keys that still exist, with their epochs."""
-    rows = yield _live_epochs(dialect).bind(keys=list(board_keys))
+def live_epochs(dialect: Dialect, board_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, int]]:
+    """The boards of these keys that still exist, with their epochs; `held`: as they stay until the transaction ends."""
+    rows = yield _live_epochs(dialect, held).bind(keys=list(board_keys))
     return {row[0]: row[1] for row in rows}
 
 
 @lru_cache
-def _live_epochs(dialect: Dialect) -> Statement:
-    epochs = select(col("board_key"), col("epoch")).from_(BOARDS)
-    return epochs.where(col("board_key").in_(param("keys"))).packed().compile(dialect)
+def _live_epochs(dialect: Dialect, held: bool) -> Statement:
+    epochs = select(col("board_key"), col("epoch")).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed()
+    return (epochs.locked(Lock.SHARE, asc(col("board_key"))) if held else epochs).compile(dialect)

@@ -6,7 +6,8 @@ StorageError
 │   └── PostIdConflict · AtInFuture · PostRejected
 ├── SpecConflict · SpecInvalid · TooManyBoards · TooManyKeys · UnknownKey
 ├── UnknownOwner · NotRanked · NoCurve · BadCursor
-├── QueueFull · StoreBusy (RacesLost) · WaitTooLong      (try again later)
+├── QueueFull · StoreBusy (RacesLost · StoreAway)         (try again later)
+├── WaitTooLong (OutcomeUnknown)                          (send the same post_id again)
 ├── LostRace                                 (internal: the group is read again)
 └── StoreLocked · StoreUnsupported · SchemaTooNew   (at start)
 """
@@ -95,12 +96,20 @@ class StoreBusy(StorageError):
     """the store could not keep up"""
 
 
+class StoreAway(StoreBusy):
+    """the store cannot be reached, or not in time"""
+
+
 class RacesLost(StoreBusy):
     """rows kept changing between their reads and their conditional writes"""
 
 
 class WaitTooLong(StorageError):
     """the outcome was not known in time: send the same post_id again"""
+
+
+class OutcomeUnknown(WaitTooLong):
+    """the connection to the store was lost before it said whether the posts are in: send the same post_id again"""
 
 
 class LostRace(StorageError):

@@ -16,6 +16,7 @@ from querybuilder import (
     INTEGER,
     TEXT,
     Dialect,
+    Lock,
     Query,
     Statement,
     add_column,
@@ -27,6 +28,7 @@ from querybuilder import (
     delete,
     desc,
     drop_table,
+    empty,
     insert,
     param,
     plus,
@@ -127,10 +129,7 @@ def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec) -> Progr
         UnknownBoard: deleted meanwhile.
         SpecConflict: the change would reinterpret or drop stored values.
     """
-    rows = yield select(*_COLUMNS).from_(BOARDS).where(col("id").eq(param("id"))).build(dialect, id=board_id)
-    if not rows:
-        raise UnknownBoard(f"no leaderboard {board_id!r}")
-    board = _board(rows[0])
+    board = yield from _existing(dialect, board_id, lock=Lock.UPDATE)
     added = _added_columns(board.spec, wanted)
     spec = replace(board.spec, columns=board.spec.columns + added, predictor=wanted.predictor)
     if spec == board.spec:
@@ -173,7 +172,7 @@ def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     Raises:
         UnknownBoard: there is none.
     """
-    board = yield from _existing(dialect, board_id)
+    board = yield from _existing(dialect, board_id, lock=Lock.UPDATE)
     yield drop_table(entries_table(board.key)).build(dialect)
     for table in (BOARDS, TOTALS, CURVES):
         yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
@@ -186,8 +185,8 @@ def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     Raises:
         UnknownBoard: there is none.
     """
-    board = yield from _existing(dialect, board_id)
-    yield delete(entries_table(board.key)).everything().build(dialect)
+    board = yield from _existing(dialect, board_id, lock=Lock.UPDATE)
+    yield empty(entries_table(board.key)).build(dialect)
     for table in (TOTALS, CURVES):
         yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
     yield (
@@ -199,8 +198,9 @@ def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     return replace(board, epoch=board.epoch + 1)
 
 
-def _existing(dialect: Dialect, board_id: str) -> Program[Board]:
-    rows = yield select(*_COLUMNS).from_(BOARDS).where(col("id").eq(param("id"))).build(dialect, id=board_id)
+def _existing(dialect: Dialect, board_id: str, *, lock: Lock | None = None) -> Program[Board]:
+    found = select(*_COLUMNS).from_(BOARDS).where(col("id").eq(param("id")))
+    rows = yield (found if lock is None else found.locked(lock)).build(dialect, id=board_id)
     if not rows:
         raise UnknownBoard(f"no leaderboard {board_id!r}")
     return _board(rows[0])

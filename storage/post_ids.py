@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from querybuilder import INTEGER, TEXT, Built, Dialect, asc, col, delete, insert, lit, param, select, union_all
+from querybuilder import INTEGER, TEXT, Built, Dialect, asc, col, delete, insert, null, param, select, union_all
 
 from .errors import UnknownBoard
 from .migrate import BOARDS, POST_IDS
@@ -38,10 +38,10 @@ class PostIds:
         # The board's epoch comes along: it may have been emptied since whoever asks last saw it.
         self._find = (
             union_all(
-                select(lit(None), lit(None), lit(None), col("epoch"))
+                select(null(TEXT), null(TEXT), null(TEXT), col("epoch"))
                 .from_(BOARDS)
                 .where(col("board_key").eq(param("board_key"))),
-                select(col("post_hash"), col("fingerprint"), col("outcome"), lit(None))
+                select(col("post_hash"), col("fingerprint"), col("outcome"), null(INTEGER))
                 .from_(POST_IDS)
                 .where(col("board_key").eq(param("board_key")), col("post_hash").in_(param("hashes"))),
             )

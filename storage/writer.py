@@ -21,7 +21,17 @@ from typing import Protocol
 from .applying import Group, GroupResult
 from .boards import ChangeCounts, OpenBoards
 from .entries import Entries
-from .errors import LostRace, QueueFull, RacesLost, StorageError, StoreBusy, UnknownBoard, WaitTooLong
+from .errors import (
+    LostRace,
+    OutcomeUnknown,
+    QueueFull,
+    RacesLost,
+    StorageError,
+    StoreAway,
+    StoreBusy,
+    UnknownBoard,
+    WaitTooLong,
+)
 from .merging import Merger
 from .post_ids import PostIds
 from .records import Board, PartOutcome, Post
@@ -171,20 +181,22 @@ class Writer:
         self._count(-parts)
         return group
 
-    async def _settle(self, group: list[_Waiting]) -> None:
+    async def _settle(self, group: list[_Waiting], *, unknown: bool = False) -> None:
+        # `unknown`: they may have been applied before.
         started = self._monotonic()
         try:
             posts = [post for waiting in group for post in waiting.posts]
             result = await self._apply(posts, check_boards=not self._store.sole_writer)
-        except RacesLost as error:  # the next attempts would meet the same races
-            for waiting in group:
-                if not waiting.done.done():
-                    waiting.done.set_exception(RacesLost(error.detail))
+        except (RacesLost, StoreAway, OutcomeUnknown) as error:  # one by one they would meet the same
+            if isinstance(error, OutcomeUnknown) and not unknown:
+                await self._settle_unknown(group)
+            else:
+                _refuse(group, OutcomeUnknown() if unknown else error)
             return
         except Exception as error:
             if len(group) > 1:
                 for waiting in group:
-                    await self._settle([waiting])
+                    await self._settle([waiting], unknown=unknown)
                 return
             failure = error if isinstance(error, StorageError) else StoreBusy("the posts could not be applied")
             failure.__cause__ = error if failure is not error else error.__cause__
@@ -199,6 +211,13 @@ class Writer:
         # Last: what is committed is committed, whatever becomes of the figures.
         rows = sum(result.rows_written.values())
         self._observer.group_written(posts=start, rows=rows, seconds=self._monotonic() - started)
+
+    async def _settle_unknown(self, group: list[_Waiting]) -> None:
+        """Run again, once, what carries post ids, which tell what was applied; the rest could be applied twice."""
+        again = [waiting for waiting in group if all(post.post_hash is not None for post in waiting.posts)]
+        _refuse([waiting for waiting in group if waiting not in again], OutcomeUnknown())
+        if again:
+            await self._settle(again, unknown=True)
 
     async def _apply(self, posts: list[Post], *, check_boards: bool) -> GroupResult:
         opened = self._open_boards(posts)
@@ -237,3 +256,9 @@ class Writer:
         # Full jitter: losers of one race don't meet again at the same moment.
         longest = min(self._limits.write_backoff_s_max, self._limits.write_backoff_base_s * 2**pauses_before)
         return self._rng.uniform(0, longest)
+
+
+def _refuse(group: Sequence[_Waiting], error: StorageError) -> None:
+    for waiting in group:
+        if not waiting.done.done():
+            waiting.done.set_exception(type(error)(error.detail))

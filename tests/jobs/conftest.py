@@ -18,5 +18,5 @@ from tests.storage.deployment import Deployment
 @pytest.fixture(params=sorted(BACKENDS))
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
     """A migrated store with a catalog, a curve book and a desk."""
-    async with BACKENDS[request.param](tmp_path) as open_store:
+    async with BACKENDS[request.param](request)(tmp_path) as open_store:
         yield World(await Deployment.on(await open_store()))

@@ -9,8 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+import pytest
+
+from storage.postgres import PostgresLimits, PostgresStore
 from storage.sqlite import SqliteLimits, SqliteStore
 from storage.store import Store
+from tests.schemas import fresh_schema
 
 # Opens the store of one place; closed and opened again it holds what it held.
 OpenStore = Callable[[], Awaitable[Store]]
@@ -24,6 +28,23 @@ SQLITE_LIMITS = SqliteLimits(
     sqlite_cache_mib=4,
     checkpoint_pages=1_000,
     checkpoint_idle_s=60,
+    statement_cache=64,
+)
+
+POSTGRES_LIMITS = PostgresLimits(
+    writer_connections=1,
+    reader_connections=2,
+    heavy_reader_connections=1,
+    reads_waiting_max=1_000,
+    connection_wait_s_max=10,
+    connect_timeout_s=5,
+    statement_timeout_s=10,
+    heavy_statement_timeout_s=20,
+    lock_timeout_s=5,
+    commit_timeout_s=10,
+    store_attempts_max=4,
+    store_backoff_base_s=0.001,
+    store_backoff_s_max=0.01,
     statement_cache=64,
 )
 
@@ -42,4 +63,32 @@ async def sqlite_place(directory: Path) -> AsyncIterator[OpenStore]:
         await store.close()
 
 
-BACKENDS: dict[str, Backend] = {"sqlite": sqlite_place}
+def sqlite_backend(_request: pytest.FixtureRequest) -> Backend:
+    """Files below the test's folder."""
+    return sqlite_place
+
+
+def postgres_backend(request: pytest.FixtureRequest) -> Backend:
+    """Schemas of the server that the tests were given, or of their own."""
+    url: str = request.getfixturevalue("postgres_url")
+
+    @asynccontextmanager
+    async def postgres_place(_directory: Path) -> AsyncIterator[OpenStore]:
+        opened: list[Store] = []
+        async with fresh_schema(url) as place:
+
+            async def open_store() -> Store:
+                opened.append(await PostgresStore.open(place, POSTGRES_LIMITS))
+                return opened[-1]
+
+            yield open_store
+            for store in opened:
+                await store.close()
+
+    return postgres_place
+
+
+BACKENDS: dict[str, Callable[[pytest.FixtureRequest], Backend]] = {
+    "postgres": postgres_backend,
+    "sqlite": sqlite_backend,
+}

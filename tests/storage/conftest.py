@@ -18,7 +18,7 @@ from tests.storage.deployment import Deployment, Session
 @pytest.fixture(params=sorted(BACKENDS))
 def backend(request: pytest.FixtureRequest) -> Backend:
     """Each backend in turn."""
-    return BACKENDS[request.param]
+    return BACKENDS[request.param](request)
 
 
 @pytest.fixture

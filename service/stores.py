@@ -1,0 +1,36 @@
+"""Which store a URL names, and how it is opened: decided here and nowhere else.
+
+The rule: the settings' names of bounds are the store's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from config import Settings
+from storage.postgres import PostgresLimits, PostgresStore
+from storage.sqlite import SqliteLimits, SqliteStore
+from storage.store import Store
+
+SQLITE_PREFIX = "sqlite:///"
+L = TypeVar("L", SqliteLimits, PostgresLimits)
+
+
+async def open_store(settings: Settings, **options: Any) -> Store:
+    """The store of the settings; `options` go to the one that is shared by processes.
+
+    Raises:
+        StoreLocked: another process owns the file.
+        StoreUnsupported: it can't be opened, or is not what it should be.
+        StoreAway: the server can't be reached.
+    """
+    if settings.store.startswith(SQLITE_PREFIX):
+        path = Path(settings.store.removeprefix(SQLITE_PREFIX))
+        return await SqliteStore.open(path, _limits(SqliteLimits, settings))
+    return await PostgresStore.open(settings.store, _limits(PostgresLimits, settings), **options)
+
+
+def _limits(kind: type[L], settings: Settings) -> L:
+    return kind(**{field.name: getattr(settings, field.name) for field in fields(kind)})

@@ -1,0 +1,37 @@
+"""The servers of a test run, as fixtures: one of each a session, started by the first test that asks.
+
+The rule: a test that needs a server that can't be had fails; it is never left out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers import MemcachedServer, PostgresServer, memcached, postgres
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL server that tests share: each works in a schema of its own, none stops it."""
+    with postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_url(request: pytest.FixtureRequest) -> str:
+    """The connection string of the server that the tests were given by RANKCURVE_TEST_STORE, or of their own."""
+    given = os.environ.get("RANKCURVE_TEST_STORE")
+    if given:
+        return given
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return server.url()
+
+
+@pytest.fixture(scope="session")
+def memcached_server() -> Iterator[MemcachedServer]:
+    """A memcached that tests share: none stops it."""
+    with memcached() as server:
+        yield server

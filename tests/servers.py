@@ -1,0 +1,280 @@
+"""The real servers that tests run against: started when the first test needs one, on free ports, in temporary folders.
+
+The rule: whatever happens to this process, its servers end and their folders go: a watcher that outlives it sees to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+HOST = "127.0.0.1"
+READY_S = 60.0
+POLL_S = 0.02
+INSTALL_S = 600.0
+# Waits for the end of the pipe that this process holds, ends what the file of process ids names, removes the folder.
+WATCHER = 'read -r _; read -r pid < "$2" && kill -"$3" "$pid"; sleep 1; rm -rf "$1"'
+# Plain conformance needs no disk: a test of durability asks for a server of its own with DURABLE.
+FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
+DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
+
+
+class ServerMissing(Exception):
+    """a server that the tests need is not there and can't be installed from here"""
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def program(name: str, package: str) -> Path:
+    """The path of a server's program, from Debian's `package` where it is missing and may be installed.
+
+    Raises:
+        ServerMissing: it can't be had; the message says what to install.
+    """
+    found = _find(name)
+    if found is None:
+        _install(package)
+        found = _find(name)
+    if found is None:
+        raise ServerMissing(f"the tests need {name}: install the Debian package {package} (apt-get install {package})")
+    return found
+
+
+def _find(name: str) -> Path | None:
+    # Debian keeps PostgreSQL's programs out of PATH, a folder for each version.
+    versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
+    on_path = shutil.which(name)
+    return versions[-1] if versions else Path(on_path) if on_path else None
+
+
+def _install(package: str) -> None:
+    may = [] if os.getuid() == 0 else ["sudo", "-n"]
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    for words in (["update", "-q"], ["install", "-y", "-q", "--no-install-recommends", package]):
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(
+                [*may, "apt-get", *words], env=quiet, stdout=subprocess.DEVNULL, check=False, timeout=INSTALL_S
+            )
+
+
+def _ended(process: subprocess.Popen[bytes] | None) -> bool:
+    """Whether a server that is awaited has ended; looks for as long as one step of the waiting takes."""
+    if process is None:
+        return True
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(POLL_S)
+    return process.poll() is not None
+
+
+class _Folder:
+    """A temporary folder that goes with the process that made it."""
+
+    def __init__(self, prefix: str, pid_file: str, *, user: str | None, last_signal: str) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=prefix))  # not below pytest's: another user has to reach it
+        if user is not None:
+            shutil.chown(self.path, user)
+        watcher = ["sh", "-c", WATCHER, "sh", str(self.path), str(self.path / pid_file), last_signal]
+        self._watcher = subprocess.Popen(
+            watcher, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        assert self._watcher.stdin is not None
+        self._watcher.stdin.close()
+        self._watcher.kill()
+        self._watcher.wait()
+
+
+class PostgresServer:
+    """A PostgreSQL server of the tests' own: start, stop, kill, restart; `url` names a database."""
+
+    def __init__(self, settings: Mapping[str, str] = FAST, *, standby_of: PostgresServer | None = None) -> None:
+        """Set up a cluster, not started yet; with `standby_of` a copy of that one's, that follows it."""
+        self._postgres = program("postgres", "postgresql")
+        # The server refuses to run as root.
+        self._user = "postgres" if os.getuid() == 0 else None
+        self._folder = _Folder("rankcurve-postgres-", "data/postmaster.pid", user=self._user, last_signal="QUIT")
+        self.data, self.port = self._folder.path / "data", free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        if standby_of is None:
+            self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
+        else:
+            source = ["-h", HOST, "-p", str(standby_of.port), "-U", "postgres"]
+            self._run("pg_basebackup", "-D", self.data, *source, "-X", "stream", "-R", "-c", "fast")
+        lines = {
+            "listen_addresses": HOST,
+            "port": str(self.port),
+            "unix_socket_directories": "",
+            "max_connections": "200",
+            "shared_buffers": "128MB",
+            **settings,
+        }
+        with (self.data / "postgresql.conf").open("a") as conf:
+            conf.writelines(f"{name} = '{value}'\n" for name, value in lines.items())
+
+    def url(self, database: str = "postgres") -> str:
+        """The connection string of a database."""
+        return f"postgresql://postgres@{HOST}:{self.port}/{database}"
+
+    @property
+    def log(self) -> str:
+        """What the server wrote so far."""
+        return (self._folder.path / "log").read_text(errors="replace")
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start it; with `wait` return when it accepts connections."""
+        with (self._folder.path / "log").open("ab") as log:
+            # A session of its own: Ctrl-C at the terminal ends the tests, and they end the server.
+            self._process = subprocess.Popen(
+                [str(self._postgres), "-D", str(self.data)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                user=self._user, cwd=self._folder.path, start_new_session=True,
+            )  # fmt: skip
+        if wait:
+            self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Return when it accepts connections. Raises RuntimeError where it does not."""
+        probe = [str(self._postgres.with_name("pg_isready")), "-q", "-h", HOST, "-p", str(self.port)]
+        until = time.monotonic() + READY_S
+        while subprocess.run(probe, check=False).returncode != 0:
+            if time.monotonic() > until or _ended(self._process):
+                raise RuntimeError(f"PostgreSQL did not start: {self.log[-1000:]}")
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop it and wait: `smart`, `fast` (ends sessions) or `immediate` (as if it had crashed)."""
+        self._end({"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode])
+
+    def kill(self) -> None:
+        """SIGKILL to the server and everything that it started."""
+        if self._process is not None and self._process.poll() is None:
+            children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+            self._process.kill()
+            for child in children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(child), signal.SIGKILL)
+            self._process.wait()
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
+
+    def restart(self, mode: str = "immediate", *, wait: bool = True) -> None:
+        """Stop it in that mode and start it again."""
+        self.stop(mode)
+        self.start(wait=wait)
+
+    def promote(self) -> None:
+        """Make a standby the primary; returns when it takes writes."""
+        self._run("pg_ctl", "promote", "-D", self.data, "-w")
+
+    def create_database(self, name: str) -> str:
+        """A new empty database; answers its connection string."""
+        self.run_sql(f'CREATE DATABASE "{name}"')
+        return self.url(name)
+
+    def run_sql(self, *statements: str, database: str = "postgres") -> str:
+        """Run statements by psql, each in a transaction of its own; answers what they print."""
+        words = ["-X", "-q", "-t", "-A", "-v", "ON_ERROR_STOP=1", "-d", self.url(database)]
+        return self._run("psql", *words, *(word for one in statements for word in ("-c", one)))
+
+    def remove(self) -> None:
+        """Stop it and remove its folder."""
+        self.kill()
+        self._folder.remove()
+
+    def _run(self, name: str, *words: object) -> str:
+        command = [str(self._postgres.with_name(name)), *map(str, words)]
+        done = subprocess.run(
+            command, user=self._user, cwd=self._folder.path, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{name} failed: {done.stderr.strip()[-1000:]}")
+        return done.stdout.strip()
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(READY_S)
+
+
+class MemcachedServer:
+    """A memcached of the tests' own: start, stop, kill, freeze."""
+
+    def __init__(self, *words: str) -> None:
+        """Choose a port, not started yet; `words` are further arguments."""
+        self._program = program("memcached", "memcached")
+        self._folder = _Folder("rankcurve-memcached-", "pid", user=None, last_signal="KILL")
+        self._words: Sequence[str] = words
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """`host:port`."""
+        return f"{HOST}:{self.port}"
+
+    def start(self) -> None:
+        """Start it and return when it accepts connections. Raises RuntimeError where it does not."""
+        command = [str(self._program), "-l", HOST, "-p", str(self.port), "-U", "0", "-m", "64", *self._words]
+        if os.getuid() == 0:
+            command += ["-u", "nobody"]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        (self._folder.path / "pid").write_text(f"{self._process.pid}\n")
+        until = time.monotonic() + READY_S
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection((HOST, self.port), timeout=1):
+                return
+            if time.monotonic() > until or _ended(self._process):
+                raise RuntimeError("memcached did not start")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal: SIGSTOP and SIGCONT freeze and thaw it."""
+        assert self._process is not None, "start comes first"
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def remove(self) -> None:
+        """End it and remove its folder."""
+        self.kill()
+        self._folder.remove()
+
+
+@contextlib.contextmanager
+def postgres(settings: Mapping[str, str] = FAST) -> Iterator[PostgresServer]:
+    """A running PostgreSQL server, removed at the end."""
+    server = PostgresServer(settings)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+@contextlib.contextmanager
+def memcached(*words: str) -> Iterator[MemcachedServer]:
+    """A running memcached, removed at the end."""
+    server = MemcachedServer(*words)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()

@@ -1,0 +1,76 @@
+"""The service over PostgreSQL: the same answers, several processes on one store, and nobody told the password."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.schemas import fresh_schema
+from tests.service.real_service import Caller, Process, Service, command_line
+
+XP = {"name": "xp", "merge": "sum"}
+
+
+@pytest.fixture
+async def store_url(postgres_url: str) -> AsyncIterator[str]:
+    """An empty place on the server."""
+    async with fresh_schema(postgres_url) as url:
+        yield url
+
+
+async def test_posts_ranks_views_and_curves_are_as_on_any_store(store_url: str, tmp_path: Path) -> None:
+    service = Service(tmp_path, store=store_url)
+    await service.start()
+    await service.board("b", {**XP, "best": "high"}, {"name": "kills", "sorted": False, "merge": "sum"})
+    await service.post("b", *({"owner": f"p{n}", "stats": {"xp": n, "kills": 2 * n}} for n in range(1, 101)))
+    [again] = await service.post("b", {"owner": "p7", "stats": {"xp": 1000}, "post_id": "x"})
+    assert again["status"] == "applied"
+    [twice] = await service.post("b", {"owner": "p7", "stats": {"xp": 1000}, "post_id": "x"})
+    assert twice["status"] == "duplicate"
+    await service.refresh("b", "xp")
+    entry = await service.get("/v1/leaderboards/b/entries/p7")
+    assert entry["stats"] == {"xp": 1007, "kills": 14}
+    page = await service.get("/v1/leaderboards/b/rankings/xp?limit=3")
+    assert [(each["owner"], each["rank"]) for each in page["entries"]] == [("p7", 1), ("p100", 2), ("p99", 3)]
+    around = await service.get("/v1/leaderboards/b/entries/p50/around?column=xp&better=1&worse=1")
+    assert [each["owner"] for each in around["entries"]] == ["p51", "p50", "p49"]
+    await service.restart()
+    assert (await service.get("/v1/leaderboards/b/entries/p7"))["stats"]["xp"] == 1007
+    await service.must("DELETE", "/v1/leaderboards/b")
+    assert await service.refused("GET", "/v1/leaderboards/b/entries/p7") == (404, "unknown_board")
+    await service.stop()
+
+
+async def test_processes_that_start_at_once_on_an_empty_database_all_come_up_and_share_it(
+    store_url: str, spawn: Callable[..., Process]
+) -> None:
+    processes = [spawn("--store", store_url) for _ in range(3)]
+    for process in processes:
+        process.ready()
+    callers = [Caller(process.url) for process in processes]
+    for caller in callers:
+        await caller.__aenter__()
+    await asyncio.gather(*(caller.board("b", XP) for caller in callers))
+    posts = [{"owner": f"p{n}", "stats": {"xp": 1}} for n in range(20)]
+    await asyncio.gather(*(caller.post("b", *posts) for caller in callers for _ in range(10)))
+    for caller in callers:
+        found = await caller.must(
+            "POST", "/v1/leaderboards/b/entries/lookup", {"owners": [post["owner"] for post in posts]}
+        )
+        assert {each["stats"]["xp"] for each in found["entries"]} == {30}
+        await caller.__aexit__()
+    assert [process.end(signal.SIGTERM) for process in processes] == [0, 0, 0]
+
+
+def test_a_server_that_is_not_there_is_a_clear_refusal_without_the_password(tmp_path: Path) -> None:
+    url = "postgresql://someone:hunter2@127.0.0.1:1/db"
+    refused = command_line("serve", "--port", "0", "--store", url, "--set", "store_attempts_max=1", cwd=tmp_path)
+    assert refused.returncode == 1
+    assert "cannot be reached" in refused.stderr
+    shown = command_line("config", "--set", f"store={url}", cwd=tmp_path)
+    assert "someone:***@" in shown.stdout
+    assert "hunter2" not in refused.stderr + refused.stdout + shown.stdout
