@@ -50,9 +50,7 @@ class Conflict:
         if not self.keys or not assignments:
             raise IncompleteQuery("do_update needs the key columns and at least one assignment")
         if self.insert.table.lower() == "excluded":
-            raise BadIdentifier(
-                "in an upsert `excluded` is the row that was not inserted, not a table"
-            )
+            raise BadIdentifier("in an upsert `excluded` is the row that was not inserted, not a table")
         return replace(self.insert, conflict=OnConflict(self.keys, _terms(assignments), where))
 
 
