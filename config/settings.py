@@ -41,6 +41,7 @@ StoreUrl = Annotated[str, AfterValidator(_store_url)]
 _ORDERED_PAIRS = (
     ("page_entries_default", "page_entries_max"),
     ("write_backoff_base_s", "write_backoff_s_max"),
+    ("retry_after_s", "retry_after_s_max"),
     ("job_backoff_base_s", "job_backoff_s_max"),
     ("store_backoff_base_s", "store_backoff_s_max"),
 )
@@ -89,7 +90,14 @@ class Settings(BaseModel):
     write_attempts_max: int = _number(8, 1, 1_000, "attempts", "Tries of a group whose conditional write lost a race")
     write_backoff_base_s: float = _number(0.005, 0, 10, "s", "First back-off after a lost race; doubles, with jitter")
     write_backoff_s_max: float = _number(0.5, 0, 60, "s", "Longest back-off after a lost race")
-    retry_after_s: int = _number(1, 1, 3_600, "s", "Retry-After sent with 429 and 503")
+    retry_after_s: int = _number(1, 1, 3_600, "s", "Least Retry-After sent with 429 and 503")
+    retry_after_s_max: int = _number(60, 1, 3_600, "s", "Longest Retry-After, however long the wait will be")
+
+    # What one API key may ask for, in each process
+    key_reads_per_s: float = _number(0, 0, 1e6, "reads/s", "Reads of one API key, past it 429; 0 sets no limit")
+    key_reads_burst: int = _number(1_000, 1, 1_000_000, "reads", "Reads of one API key at once, after a pause")
+    key_posts_per_s: float = _number(0, 0, 1e6, "posts/s", "Posts of one API key, past it 429; 0 sets no limit")
+    key_posts_burst: int = _number(10_000, 1, 10_000_000, "posts", "Posts of one API key at once, after a pause")
 
     # Reading
     reader_connections: int = _number(2, 1, 64, "connections", "Connections for short reads")

@@ -37,7 +37,7 @@ _OWNER = _BOARD + "/entries/{owner}"
 _RANKING = _BOARD + "/rankings/{column}"
 _POST_CODES = (
     "unknown_board", "unknown_column", "bad_value", "value_out_of_range", "at_in_future", "post_id_conflict",
-    "too_many_posts", "too_many_boards", "queue_full", "store_busy", "timeout",
+    "too_many_posts", "too_many_boards", "queue_full", "rate_limited", "store_busy", "timeout",
 )  # fmt: skip
 _COLUMN_CODES = ("unknown_board", "unknown_column")
 

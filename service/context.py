@@ -19,6 +19,7 @@ from storage.store import Program, Store
 from storage.writer import Writer
 
 from .cursors import Cursors
+from .key_limits import KeyLimits
 from .keys import KeyRing
 from .logs import RequestLog
 from .metrics import Metrics
@@ -35,6 +36,7 @@ class Context:
     settings: Settings
     metrics: Metrics
     keyring: KeyRing
+    key_limits: KeyLimits
     request_log: RequestLog
     store: Store
     catalog: Catalog

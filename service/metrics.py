@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 METRICS_TYPE = CONTENT_TYPE_LATEST
 OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
+RATE_KINDS = ("reads", "posts")
 _WRITE_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 _REQUEST_BUCKETS_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 _REFRESH_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
@@ -96,6 +97,10 @@ class Metrics:
         """Posts waiting, after a change."""
         self._counts.queue_posts = posts
 
+    def rate_checked(self, kind: str, count: int, *, passed: bool) -> None:
+        """So many of one of RATE_KINDS were within their key's rate, or beyond it."""
+        self._counts.rates[kind, "passed" if passed else "refused"] += count
+
     def read(self, view: str, method: str, count: int = 1) -> None:
         """`count` ranks or rows were answered for a view (names of the code, never of a caller)."""
         counts = self._counts.reads
@@ -138,6 +143,7 @@ class _LoopCollector(Collector):
     def __init__(self) -> None:
         self.posts = dict.fromkeys(OUTCOMES, 0)
         self.reads: dict[tuple[str, str], int] = {}
+        self.rates = {(kind, outcome): 0 for kind in RATE_KINDS for outcome in ("passed", "refused")}
         self.queue_posts = 0
 
     def collect(self) -> Iterator[Metric]:
@@ -151,6 +157,12 @@ class _LoopCollector(Collector):
         for (view, method), count in self.reads.items():
             reads.add_metric([view, method], count)
         yield reads
+        rates = CounterMetricFamily(
+            "rankcurve_rate_limit", "Reads and posts held against their key's rate", labels=["kind", "outcome"]
+        )
+        for (kind, outcome), count in self.rates.items():
+            rates.add_metric([kind, outcome], count)
+        yield rates
         yield GaugeMetricFamily(
             "rankcurve_write_queue_posts", "Posts waiting to be written, counted once a board", value=self.queue_posts
         )

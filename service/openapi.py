@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from .answers import ALTERNATIVES, REF_TEMPLATE
+from .keys import Role
 from .post_bodies import NDJSON_TYPE
 from .problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_TYPE, ProblemDocument
 from .routes import Route
@@ -190,4 +191,6 @@ def codes_of(route: Route) -> list[str]:
     codes += [_PATH_CODES[name] for name in parameters if name in _PATH_CODES and route.method != "PUT"]
     if route.role is not None:
         codes += ["unauthorized", "forbidden", "store_busy"]
+    if route.role is Role.READER:
+        codes.append("rate_limited")
     return [*dict.fromkeys([*codes, "internal"])]

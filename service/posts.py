@@ -50,7 +50,9 @@ def _parse(context: Context, call: Call, *, multi_board: bool) -> tuple[list[Pos
         parts_max=settings.parts_per_request_max,
     )
     may_set = call.identity.role >= Role.OPS
-    return parse_posts(call.body, call.media_type, limits, multi_board=multi_board, may_set=may_set)
+    posts, single = parse_posts(call.body, call.media_type, limits, multi_board=multi_board, may_set=may_set)
+    context.key_limits.admit_posts(call.identity, len(posts))
+    return posts, single
 
 
 async def _settle(context: Context, posts: list[PostIn], *, single: bool, only_board: str | None) -> PostResults:

@@ -57,6 +57,7 @@ CODES: dict[str, tuple[int, str]] = {
     "at_in_future": (422, "The post's time lies too far ahead"),
     "unsupported": (422, "This version does not support it"),
     "queue_full": (429, "Too many posts are waiting"),
+    "rate_limited": (429, "The API key asks for more than its rate"),
     "internal": (500, "The service failed; the log has the request id"),
     "store_busy": (503, "The store can't keep up"),
     "no_job_process": (503, "No job process is alive"),
@@ -165,7 +166,7 @@ class BadValue(Problem):
 
 
 class Busy(Problem):
-    """The service can't take more just now (`queue_full`, `store_busy`, `no_job_process`, `timeout`); retry later."""
+    """The service can't take more just now (`queue_full`, `rate_limited`, `store_busy`, …); retry later."""
 
     def __init__(self, code: str, detail: str, *, retry_after_s: int) -> None:
         super().__init__(code, detail, headers={"Retry-After": str(retry_after_s)})

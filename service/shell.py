@@ -20,7 +20,8 @@ from aiohttp import hdrs, web
 from multidict import istr
 
 from .bodies import Bodies, BodyLimits
-from .keys import ANYONE, Identity, KeyRing, refuse_foreign_page, require
+from .key_limits import KeyLimits
+from .keys import ANYONE, Identity, KeyRing, Role, refuse_foreign_page, require
 from .logs import REQUEST_ID, RequestLog
 from .metrics import Metrics
 from .post_bodies import NDJSON_TYPE
@@ -69,6 +70,10 @@ class ShellContext(Protocol):
         """Who may call."""
 
     @property
+    def key_limits(self) -> KeyLimits:
+        """How much each caller may ask for."""
+
+    @property
     def request_log(self) -> RequestLog:
         """Where requests are told of."""
 
@@ -100,6 +105,9 @@ class Endpoint:
         self._handler = route.handler
         self._ids = ids
         self._identify = context.keyring.identify
+        self._admit_read = None
+        if route.role is Role.READER and context.key_limits.limits_reads:
+            self._admit_read = context.key_limits.admit_read
         self._logged = context.request_log.wanted
         self._answered = context.metrics.request_timer(route.view)
         self._path = tuple((name, PATH_PARSERS[name]) for name in _PARAMETER.findall(route.path))
@@ -122,6 +130,8 @@ class Endpoint:
             if self.route.role is not None:
                 identity = self._identify(headers.get(hdrs.AUTHORIZATION))
                 require(identity, self.route.role)
+                if self._admit_read is not None:
+                    self._admit_read(identity)
                 if self._changes:
                     refuse_foreign_page(identity, headers.get(hdrs.ORIGIN))
             body, media_type = (None, "") if self.route.body is None else await self._body(request)

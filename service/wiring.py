@@ -31,6 +31,7 @@ from storage.writer import Writer, WriterLimits
 
 from .context import Context
 from .cursors import Cursors
+from .key_limits import KeyLimitBounds, KeyLimits
 from .keys import KeyRing
 from .logs import RequestLog
 from .metrics import CurveFigures, Metrics
@@ -129,6 +130,7 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Refres
         settings=settings,
         metrics=metrics,
         keyring=stored.keyring,
+        key_limits=KeyLimits(key_limit_bounds(settings), metrics, monotonic=time.monotonic),
         request_log=RequestLog(sample_ratio=settings.log_sample_ratio, slow_s=settings.slow_request_s),
         store=store,
         catalog=stored.catalog,
@@ -167,6 +169,19 @@ def writer_limits(settings: Settings) -> WriterLimits:
         write_backoff_s_max=settings.write_backoff_s_max,
         post_wait_s_max=settings.post_wait_s_max,
         grouping=settings.grouping,
+    )
+
+
+def key_limit_bounds(settings: Settings) -> KeyLimitBounds:
+    """What one key may ask for, of the settings."""
+    return KeyLimitBounds(
+        key_reads_per_s=settings.key_reads_per_s,
+        key_reads_burst=settings.key_reads_burst,
+        key_posts_per_s=settings.key_posts_per_s,
+        key_posts_burst=settings.key_posts_burst,
+        keys_max=settings.keys_max,
+        retry_after_s=settings.retry_after_s,
+        retry_after_s_max=settings.retry_after_s_max,
     )
 
 

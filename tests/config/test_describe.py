@@ -12,7 +12,16 @@ from pydantic import ValidationError
 from config import Settings, default_toml, describe, load, settings_table_markdown
 
 ROOT = Path(__file__).parents[2]
-UNITS_BY_SUFFIX = {"_s": "s", "_s_max": "s", "_seconds": "s", "_mib": "MiB", "_bytes_max": "bytes", "_ratio": "ratio"}
+UNITS_BY_SUFFIX = {
+    "_reads_per_s": "reads/s",
+    "_posts_per_s": "posts/s",
+    "_s": "s",
+    "_s_max": "s",
+    "_seconds": "s",
+    "_mib": "MiB",
+    "_bytes_max": "bytes",
+    "_ratio": "ratio",
+}
 
 
 def test_the_readme_shows_exactly_the_settings_that_exist() -> None:

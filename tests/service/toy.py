@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from service.answers import EntryAnswer, LookupAnswer, OwnerPositions, Page, PostResults
+from service.key_limits import KeyLimitBounds, KeyLimits
 from service.keys import KeyRing, Role
 from service.logs import RequestLog
 from service.metrics import Metrics
@@ -31,6 +32,20 @@ class ToySettings:
     query_values_max: int = 5
 
 
+def key_limits(metrics: Metrics, *, reads_per_s: float = 0, posts_per_s: float = 0, now_s: float = 0) -> KeyLimits:
+    """Limits of three reads and three posts at once, at a moment that stays; no limit where the rate is 0."""
+    bounds = KeyLimitBounds(
+        key_reads_per_s=reads_per_s,
+        key_reads_burst=3,
+        key_posts_per_s=posts_per_s,
+        key_posts_burst=3,
+        keys_max=2,
+        retry_after_s=2,
+        retry_after_s_max=30,
+    )
+    return KeyLimits(bounds, metrics, monotonic=lambda: now_s)
+
+
 @dataclass
 class ToyContext:
     """What the shell needs, and a switch for what the store behind it does."""
@@ -39,6 +54,7 @@ class ToyContext:
     metrics: Metrics = field(default_factory=Metrics)
     keyring: KeyRing = field(default_factory=KeyRing)
     request_log: RequestLog = field(default_factory=lambda: RequestLog(sample_ratio=0, slow_s=60))
+    key_limits: KeyLimits = field(default_factory=lambda: key_limits(Metrics()))
     store_error: Exception | None = None
 
     async def ready(self) -> None:
