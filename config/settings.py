@@ -85,8 +85,13 @@ class Settings(BaseModel):
     grouping: bool = _choice(True, "Commit posts in groups; false (one post a transaction) is for measuring")
     queue_posts_max: int = _number(50_000, 1, 10_000_000, "posts", "Posts waiting, counted once a board; past it 429")
     group_posts_max: int = _number(2_000, 1, 100_000, "posts", "Posts in one transaction, counted once a board")
-    post_wait_s_max: float = _number(10, 0.01, 3_600, "s", "Longest wait of a post for its commit; past it 503")
+    post_wait_s_max: float = _number(
+        10, 0.01, 3_600, "s", "Longest wait of a post; past it 503, half of it ahead of a new post 503 at once"
+    )
     post_id_retention_s: float = _number(30 * 86_400, 60, 10 * 366 * 86_400, "s", "How long a post id is remembered")
+    writes_in_flight_max: int = _number(
+        8, 1, 256, "transactions", "Most groups of posts in flight, never more than `writer_connections`; on SQLite one"
+    )
     write_attempts_max: int = _number(8, 1, 1_000, "attempts", "Tries of a group whose conditional write lost a race")
     write_backoff_base_s: float = _number(0.005, 0, 10, "s", "First back-off after a lost race; doubles, with jitter")
     write_backoff_s_max: float = _number(0.5, 0, 60, "s", "Longest back-off after a lost race")

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 METRICS_TYPE = CONTENT_TYPE_LATEST
 OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
 RATE_KINDS = ("reads", "posts")
+REFUSALS = ("queue_full", "overloaded", "stopping", "expired")
 _WRITE_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 _REQUEST_BUCKETS_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 _REFRESH_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
@@ -97,6 +98,14 @@ class Metrics:
         """Posts waiting, after a change."""
         self._counts.queue_posts = posts
 
+    def writes_in_flight(self, groups: int, *, limit: int) -> None:
+        """Write transactions in flight and how many may be, after a change."""
+        self._counts.writes_in_flight, self._counts.writes_limit = groups, limit
+
+    def posts_refused(self, reason: str, posts: int) -> None:
+        """Posts that were not applied for one of REFUSALS."""
+        self._counts.refused[reason] += posts
+
     def rate_checked(self, kind: str, count: int, *, passed: bool) -> None:
         """So many of one of RATE_KINDS were within their key's rate, or beyond it."""
         self._counts.rates[kind, "passed" if passed else "refused"] += count
@@ -145,6 +154,8 @@ class _LoopCollector(Collector):
         self.reads: dict[tuple[str, str], int] = {}
         self.rates = {(kind, outcome): 0 for kind in RATE_KINDS for outcome in ("passed", "refused")}
         self.queue_posts = 0
+        self.writes_in_flight, self.writes_limit = 0, 1
+        self.refused = dict.fromkeys(REFUSALS, 0)
 
     def collect(self) -> Iterator[Metric]:
         posts = CounterMetricFamily("rankcurve_posts", "Posts by outcome", labels=["outcome"])
@@ -163,9 +174,20 @@ class _LoopCollector(Collector):
         for (kind, outcome), count in self.rates.items():
             rates.add_metric([kind, outcome], count)
         yield rates
-        yield GaugeMetricFamily(
-            "rankcurve_write_queue_posts", "Posts waiting to be written, counted once a board", value=self.queue_posts
+        refused = CounterMetricFamily(
+            "rankcurve_write_refused_posts",
+            "Posts not applied because too many came, counted once a board",
+            labels=["reason"],
         )
+        for reason, count in self.refused.items():
+            refused.add_metric([reason], count)
+        yield refused
+        for name, documentation, value in (
+            ("rankcurve_write_queue_posts", "Posts waiting to be written, counted once a board", self.queue_posts),
+            ("rankcurve_writes_in_flight", "Write transactions in flight", self.writes_in_flight),
+            ("rankcurve_writes_in_flight_limit", "Write transactions that may be in flight", self.writes_limit),
+        ):
+            yield GaugeMetricFamily(name, documentation, value=value)
 
 
 class _RouteFigures:

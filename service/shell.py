@@ -11,6 +11,7 @@ import re
 import secrets
 from collections.abc import Callable
 from functools import lru_cache
+from math import ceil
 from time import perf_counter
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
@@ -51,7 +52,11 @@ class ShellSettings(QueryBounds, BodyLimits, Protocol):
 
     @property
     def retry_after_s(self) -> int:
-        """What 429 and 503 tell the caller to wait."""
+        """The least that 429 and 503 tell the caller to wait."""
+
+    @property
+    def retry_after_s_max(self) -> int:
+        """The most, however long what waits will take."""
 
 
 class ShellContext(Protocol):
@@ -191,7 +196,9 @@ class Endpoint:
         if problem.code == "internal":
             self._context.request_log.failed(view=self.route.view, error=error)
         if problem.code in _RETRIED_CODES:
-            problem.headers.setdefault(hdrs.RETRY_AFTER, str(self._context.settings.retry_after_s))
+            settings = self._context.settings
+            wait_s = min(settings.retry_after_s_max, getattr(error, "retry_after_s", None) or 0)
+            problem.headers.setdefault(hdrs.RETRY_AFTER, str(max(settings.retry_after_s, ceil(wait_s))))
         return problem_response(problem, request_id), problem.code
 
 

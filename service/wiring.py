@@ -168,6 +168,7 @@ def writer_limits(settings: Settings) -> WriterLimits:
         write_backoff_base_s=settings.write_backoff_base_s,
         write_backoff_s_max=settings.write_backoff_s_max,
         post_wait_s_max=settings.post_wait_s_max,
+        writes_in_flight_max=settings.writes_in_flight_max,
         grouping=settings.grouping,
     )
 

@@ -6,7 +6,7 @@ StorageError
 │   └── PostIdConflict · AtInFuture · PostRejected
 ├── SpecConflict · SpecInvalid · TooManyBoards · TooManyKeys · UnknownKey
 ├── UnknownOwner · NotRanked · NoCurve · BadCursor
-├── QueueFull · StoreBusy (RacesLost · StoreAway)         (try again later)
+├── QueueFull · StoreBusy (Overloaded · RacesLost · StoreAway)  (try again later)
 ├── WaitTooLong (OutcomeUnknown)                          (send the same post_id again)
 ├── LostRace                                 (internal: the group is read again)
 └── StoreLocked · StoreUnsupported · SchemaTooNew   (at start)
@@ -18,9 +18,12 @@ from __future__ import annotations
 class StorageError(Exception):
     """the store refused"""
 
-    def __init__(self, detail: str | None = None, *, pointer: str | None = None) -> None:
+    def __init__(
+        self, detail: str | None = None, *, pointer: str | None = None, retry_after_s: float | None = None
+    ) -> None:
         super().__init__(detail or self.__class__.__doc__ or "")
         self.pointer = pointer
+        self.retry_after_s = retry_after_s  # when trying again may help, where that is known
 
     @property
     def detail(self) -> str:
@@ -102,6 +105,10 @@ class StoreAway(StoreBusy):
 
 class RacesLost(StoreBusy):
     """rows kept changing between their reads and their conditional writes"""
+
+
+class Overloaded(StoreBusy):
+    """the posts would wait longer than they may: nothing was taken"""
 
 
 class WaitTooLong(StorageError):

@@ -71,6 +71,7 @@ class PostgresStore:
         rng: random.Random | None = None,
         waited: Callable[[str, float], None] = _no_observer,
     ) -> None:
+        self.writes_at_once = limits.writer_connections
         self._url, self._limits, self._rng, self._waited = url, limits, rng or random.Random(), waited
         light, heavy = limits.statement_timeout_s, limits.heavy_statement_timeout_s
         self._writers = self._pool("write", limits.writer_connections, light, read_only=False)

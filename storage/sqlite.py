@@ -89,6 +89,7 @@ class SqliteStore:
 
     dialect = SQLITE
     sole_writer = True
+    writes_at_once = 1
 
     def __init__(self, path: Path, limits: SqliteLimits, lock: FileLock) -> None:
         self._path, self._limits, self._lock = path, limits, lock

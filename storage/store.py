@@ -25,6 +25,7 @@ class Store(Protocol):
 
     dialect: Dialect
     sole_writer: bool  # nobody else writes here, one transaction after the other: no board goes away within one
+    writes_at_once: int  # write programs that may run at the same time; more would stand in line
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         """Run against one snapshot that holds every write acknowledged before the call.

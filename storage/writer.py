@@ -1,8 +1,11 @@
 """Posts in, durable outcomes out. Grouping without a timer: what is queued when a commit ends is the next transaction.
 
-    submit ──> queue (bounded: QueueFull) ──> group ──> one transaction ──> outcomes
-                                               ^                │
-                                               └── LostRace: read again after a jittered pause, so many times
+    submit ──> queue (bounded: QueueFull, Overloaded) ──> groups, so many at once ──> a transaction each ──> outcomes
+                                                           ^                                  │
+                                                           └── LostRace: read again after a jittered pause
+
+Posts are refused at the door when those before them would take longer than they may wait: what is accepted is answered
+in time, however many are sent. How many groups are in flight is `WriteLimit`'s to say, and 1 where the store takes one.
 
 A caller that waits too long gets `WaitTooLong`; where its posts were not taken yet they never will be, otherwise their
 outcome is settled by sending the same post ids again. A group that fails for another reason is run again request by
@@ -13,17 +16,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from .applying import Group, GroupResult
 from .boards import ChangeCounts, OpenBoards
+from .drain_rate import DrainRate
 from .entries import Entries
 from .errors import (
     LostRace,
     OutcomeUnknown,
+    Overloaded,
     QueueFull,
     RacesLost,
     StorageError,
@@ -34,8 +38,10 @@ from .errors import (
 )
 from .merging import Merger
 from .post_ids import PostIds
+from .post_queue import PostQueue, Waiting
 from .records import Board, PartOutcome, Post
 from .store import Program, Store
+from .write_limit import WriteLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +54,16 @@ class WriterLimits:
     write_backoff_base_s: float
     write_backoff_s_max: float
     post_wait_s_max: float
+    writes_in_flight_max: int
     grouping: bool  # False: one request a transaction
 
 
 # Turns of the event loop before a group is taken: each reads every socket that has a post, so those who were just
 # answered and post again come along. It is no delay: an idle loop turns at once.
 GATHER_TURNS = 4
+# Of `post_wait_s_max`: those before a post may take so much. A store that becomes half as fast then still answers what
+# waits; at the whole of it nearly every post is committed just after its caller was told that it took too long.
+ADMITTED_WAIT_RATIO = 0.5
 
 
 class WriterObserver(Protocol):
@@ -68,12 +78,11 @@ class WriterObserver(Protocol):
     def queue_depth(self, posts: int) -> None:
         """Posts waiting, each counted once a board, after a change."""
 
+    def writes_in_flight(self, groups: int, *, limit: int) -> None:
+        """Groups in flight and how many may be, after a change."""
 
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    posts: Sequence[Post]
-    parts: int  # what a transaction has to do: the posts, each counted once a board
-    done: asyncio.Future[list[list[PartOutcome]]]
+    def posts_refused(self, reason: str, posts: int) -> None:
+        """Posts, each counted once a board, not applied: "queue_full", "overloaded", "stopping", "expired" in line."""
 
 
 class Writer:
@@ -96,8 +105,9 @@ class Writer:
         self._limits, self._observer = limits, observer
         self._change_counts = change_counts
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
-        self._queue: deque[_Waiting] = deque()
-        self._queued_parts = 0
+        self._queue = PostQueue(group_posts_max=limits.group_posts_max, grouping=limits.grouping)
+        self._limit = WriteLimit(groups_max=min(limits.writes_in_flight_max, store.writes_at_once))
+        self._drain = DrainRate()
         self._wake = asyncio.Event()
         self._closing = False
         self._task: asyncio.Task[None] | None = None
@@ -122,17 +132,16 @@ class Writer:
         """Apply posts in order; answers, once durable, an outcome a part of each post.
 
         Raises:
-            QueueFull: nothing was taken.
+            QueueFull, Overloaded: nothing was taken.
             WaitTooLong: the outcome is not known yet, or nothing was taken.
             StoreBusy: nothing was applied.
         """
         parts = sum(len(post.parts) for post in posts)
-        if self._closing or self._queued_parts + parts > max(self._limits.queue_posts_max, parts):
-            raise QueueFull("shutting down" if self._closing else f"{self._queued_parts} posts are waiting")
+        self._admit(parts)
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(posts, parts, loop.create_future())
+        waiting = Waiting(posts, parts, loop.create_future())
         self._queue.append(waiting)
-        self._count(parts)
+        self._observer.queue_depth(self._queue.parts)
         self._wake.set()
         # A timer and a bare future: asyncio's timeout and shield together cost a single post a tenth of its time.
         expiry = loop.call_later(self._limits.post_wait_s_max, self._expire, waiting)
@@ -144,64 +153,90 @@ class Writer:
         finally:
             expiry.cancel()
 
-    def _expire(self, waiting: _Waiting) -> None:
-        self._withdraw(waiting)
-        if not waiting.done.done():
-            waiting.done.set_exception(WaitTooLong())
+    def _admit(self, parts: int) -> None:
+        if self._closing:
+            self._turn_away("stopping", parts, QueueFull("shutting down"))
+        waiting = self._queue.parts
+        ahead_s = total_s = 0.0
+        if self._drain.known and waiting:  # where nobody waits a post is taken, and the rate measured anew
+            now_s, ahead = self._monotonic(), waiting + self._queue.parts_in_flight
+            ahead_s = self._drain.wait_s(ahead, now_s=now_s)
+            total_s = self._drain.wait_s(ahead + parts, now_s=now_s)
+        if waiting + parts > max(self._limits.queue_posts_max, parts):
+            self._turn_away("queue_full", parts, QueueFull(f"{waiting} posts are waiting", retry_after_s=ahead_s))
+        wait_s_max = self._limits.post_wait_s_max
+        if ahead_s > wait_s_max * ADMITTED_WAIT_RATIO or total_s > wait_s_max:
+            detail = f"{waiting} posts are waiting, for longer than these may wait"
+            self._turn_away("overloaded", parts, Overloaded(detail, retry_after_s=ahead_s))
 
-    def _withdraw(self, waiting: _Waiting) -> None:
+    def _turn_away(self, reason: str, posts: int, error: StorageError) -> NoReturn:
+        self._observer.posts_refused(reason, posts)
+        raise error
+
+    def _expire(self, waiting: Waiting) -> None:
+        if self._withdraw(waiting):
+            self._observer.posts_refused("expired", waiting.parts)
+        waiting.fail(WaitTooLong())
+
+    def _withdraw(self, waiting: Waiting) -> bool:
         # What was taken already is applied all the same, and nobody is told.
-        if waiting in self._queue:
-            self._queue.remove(waiting)
-            self._count(-waiting.parts)
-
-    def _count(self, parts: int) -> None:
-        self._queued_parts += parts
-        self._observer.queue_depth(self._queued_parts)
+        withdrawn = self._queue.withdraw(waiting)
+        if withdrawn:
+            self._observer.queue_depth(self._queue.parts)
+        return withdrawn
 
     async def _run(self) -> None:
-        while True:
-            if not self._queue:
-                if self._closing:
-                    return
+        async with asyncio.TaskGroup() as groups:
+            while self._queue or not self._closing:
+                if self._queue and self._queue.groups_in_flight < self._limit.limit:
+                    for _ in range(GATHER_TURNS):
+                        await asyncio.sleep(0)
+                    group = self._queue.take_group()
+                    self._drain.left_behind(self._queue.parts, now_s=self._monotonic())
+                    if group:
+                        self._observer.queue_depth(self._queue.parts)
+                        groups.create_task(self._write(group))
+                        continue
+                # Nobody waits, or who waits has to: for a group to end, or for an owner's earlier posts.
                 self._wake.clear()
                 await self._wake.wait()
-                continue
-            for _ in range(GATHER_TURNS):
-                await asyncio.sleep(0)
-            if self._queue:  # who waited may have gone in those turns
-                await self._settle(self._take_group())
 
-    def _take_group(self) -> list[_Waiting]:
-        group = [self._queue.popleft()]
-        parts = group[0].parts
-        while self._limits.grouping and self._queue and parts + self._queue[0].parts <= self._limits.group_posts_max:
-            group.append(self._queue.popleft())
-            parts += group[-1].parts
-        self._count(-parts)
-        return group
+    async def _write(self, group: list[Waiting]) -> None:
+        self._tell_in_flight()
+        try:
+            await self._settle(group)
+        finally:
+            self._queue.ended(group)
+            self._tell_in_flight()
+            self._wake.set()
 
-    async def _settle(self, group: list[_Waiting], *, unknown: bool = False) -> None:
+    def _tell_in_flight(self) -> None:
+        self._observer.writes_in_flight(self._queue.groups_in_flight, limit=self._limit.limit)
+
+    async def _settle(self, group: list[Waiting], *, unknown: bool = False) -> None:
         # `unknown`: they may have been applied before.
         started = self._monotonic()
         try:
             posts = [post for waiting in group for post in waiting.posts]
             result = await self._apply(posts, check_boards=not self._store.sole_writer)
         except (RacesLost, StoreAway, OutcomeUnknown) as error:  # one by one they would meet the same
+            self._limit.failed(now_s=self._monotonic())
             if isinstance(error, OutcomeUnknown) and not unknown:
                 await self._settle_unknown(group)
             else:
                 _refuse(group, OutcomeUnknown() if unknown else error)
             return
         except Exception as error:
+            if isinstance(error, StoreBusy):
+                self._limit.failed(now_s=self._monotonic())
             if len(group) > 1:
                 for waiting in group:
-                    await self._settle([waiting], unknown=unknown)
+                    if not waiting.done.done():  # told that it took too long, or gone: not applied is as good to them
+                        await self._settle([waiting], unknown=unknown)
                 return
             failure = error if isinstance(error, StorageError) else StoreBusy("the posts could not be applied")
             failure.__cause__ = error if failure is not error else error.__cause__
-            if not group[0].done.done():
-                group[0].done.set_exception(failure)
+            group[0].fail(failure)
             return
         start = 0
         for waiting in group:
@@ -209,10 +244,13 @@ class Writer:
                 waiting.done.set_result(result.outcomes[start : start + len(waiting.posts)])
             start += len(waiting.posts)
         # Last: what is committed is committed, whatever becomes of the figures.
-        rows = sum(result.rows_written.values())
-        self._observer.group_written(posts=start, rows=rows, seconds=self._monotonic() - started)
+        rows, now_s = sum(result.rows_written.values()), self._monotonic()
+        self._observer.group_written(posts=start, rows=rows, seconds=now_s - started)
+        parts = sum(waiting.parts for waiting in group)
+        self._drain.committed(parts, now_s=now_s)
+        self._limit.committed(parts, seconds=now_s - started, now_s=now_s, waiting=bool(self._queue))
 
-    async def _settle_unknown(self, group: list[_Waiting]) -> None:
+    async def _settle_unknown(self, group: list[Waiting]) -> None:
         """Run again, once, what carries post ids, which tell what was applied; the rest could be applied twice."""
         again = [waiting for waiting in group if all(post.post_hash is not None for post in waiting.posts)]
         _refuse([waiting for waiting in group if waiting not in again], OutcomeUnknown())
@@ -258,7 +296,6 @@ class Writer:
         return self._rng.uniform(0, longest)
 
 
-def _refuse(group: Sequence[_Waiting], error: StorageError) -> None:
+def _refuse(group: Sequence[Waiting], error: StorageError) -> None:
     for waiting in group:
-        if not waiting.done.done():
-            waiting.done.set_exception(type(error)(error.detail))
+        waiting.fail(type(error)(error.detail))

@@ -106,7 +106,7 @@ class HeldStore:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.dialect, self.sole_writer = store.dialect, store.sole_writer
+        self.dialect, self.sole_writer, self.writes_at_once = store.dialect, store.sole_writer, store.writes_at_once
         self.heavy_reads = 0
         self._read = asyncio.Condition()
         self.failures: list[Exception] = []

@@ -135,9 +135,9 @@ async def test_a_wrong_method_says_which_are_right(call: Caller) -> None:
 
 
 async def test_a_busy_service_says_when_to_come_back(call: Caller) -> None:
-    for owner in ("busy", "full"):
+    for owner, retry_after in (("busy", "7"), ("full", "7"), ("draining", "12"), ("stalled", "20")):
         await call("GET", f"{B}/entries/{owner}")
-        assert call.headers["Retry-After"] == "7"
+        assert call.headers["Retry-After"] == retry_after
 
 
 async def test_a_body_is_taken_as_json_or_as_lines(call: Caller) -> None:

@@ -30,12 +30,18 @@ def test_what_the_writer_tells_is_shown() -> None:
     metrics.group_written(posts=7, rows=5, seconds=0.003)
     metrics.race_lost()
     metrics.queue_depth(12)
+    metrics.writes_in_flight(2, limit=3)
+    metrics.posts_refused("overloaded", 40)
     found = samples(metrics)
     assert found["rankcurve_write_seconds_count", ()] == 1
     assert found["rankcurve_write_batch_posts_sum", ()] == 7
     assert found["rankcurve_write_rows_total", ()] == 5
     assert found["rankcurve_write_conflicts_total", ()] == 1
     assert found["rankcurve_write_queue_posts", ()] == 12
+    assert found["rankcurve_writes_in_flight", ()] == 2
+    assert found["rankcurve_writes_in_flight_limit", ()] == 3
+    assert found["rankcurve_write_refused_posts_total", (("reason", "overloaded"),)] == 40
+    assert found["rankcurve_write_refused_posts_total", (("reason", "expired"),)] == 0
 
 
 def test_reads_are_counted_by_view_and_method() -> None:

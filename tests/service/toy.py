@@ -15,7 +15,7 @@ from service.problems import Problem
 from service.queries import PageQuery, PositionsQuery
 from service.routes import Call, Reply, Route
 from service.wire import Lookup, PostBody, PostList
-from storage.errors import QueueFull, StoreBusy, UnknownBoard
+from storage.errors import Overloaded, QueueFull, StoreBusy, UnknownBoard
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class ToySettings:
     body_idle_s_max: float = 0.2
     body_wait_s_max: float = 60
     retry_after_s: int = 7
+    retry_after_s_max: int = 20
     page_entries_max: int = 1000
     around_rows_max: int = 500
     buckets_max: int = 1000
@@ -73,6 +74,8 @@ async def entry(context: ToyContext, call: Call) -> EntryAnswer:
     failures: dict[str, Exception] = {
         "busy": StoreBusy(),
         "full": QueueFull(),
+        "draining": QueueFull(retry_after_s=11.2),
+        "stalled": Overloaded(retry_after_s=float("inf")),
         "nowhere": UnknownBoard("no such leaderboard 'b'"),
         "bug": ZeroDivisionError("a secret of the inside"),
         "problem": Problem("no_curve", "none yet"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +54,7 @@ LIMITS = WriterLimits(
     write_backoff_base_s=0.0001,
     write_backoff_s_max=0.001,
     post_wait_s_max=10,
+    writes_in_flight_max=1,
     grouping=True,
 )
 
@@ -111,6 +112,8 @@ class Observed:
     rows: list[int] = field(default_factory=list)
     races: int = 0
     depth: int = 0
+    in_flight: list[int] = field(default_factory=list)  # groups, after each change
+    refused: list[tuple[str, int]] = field(default_factory=list)
 
     def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
         """See `WriterObserver`."""
@@ -125,6 +128,14 @@ class Observed:
     def queue_depth(self, posts: int) -> None:
         """See `WriterObserver`."""
         self.depth = posts
+
+    def writes_in_flight(self, groups: int, *, limit: int) -> None:
+        """See `WriterObserver`."""
+        self.in_flight.append(groups)
+
+    def posts_refused(self, reason: str, posts: int) -> None:
+        """See `WriterObserver`."""
+        self.refused.append((reason, posts))
 
 
 class Deployment:
@@ -211,6 +222,7 @@ class Deployment:
         store: Store | None = None,
         limits: WriterLimits = LIMITS,
         rng: random.Random | None = None,
+        monotonic: Callable[[], float] | None = None,
     ) -> Writer:
         """A writer that is not started yet."""
         return Writer(
@@ -221,7 +233,7 @@ class Deployment:
             observer,
             self.change_counts,
             now_us=self.clock,
-            monotonic=asyncio.get_running_loop().time,
+            monotonic=monotonic or asyncio.get_running_loop().time,
             rng=rng or random.Random(7),
         )
 

@@ -37,6 +37,7 @@ class MeddlingStore:
         self, store: Store, meddle: list[Built | Exception] | None = None, *, before_statement: int = READS_OF_A_GROUP
     ) -> None:
         self._store, self.meddle, self._before_statement = store, meddle or [], before_statement
+        self.writes_at_once = store.writes_at_once
         self._free, self._begun = asyncio.Event(), asyncio.Event()
         self._free.set()
         self.writes = 0
