@@ -20,6 +20,7 @@ _ALL = (
     "positions",
     "single_posts",
     "batch_posts",
+    "halved_capacity",
     "against_redis",
 )
 _QUICK = ["--rows", "20000", "--seconds", "1", "--rounds", "2", "--kills", "5"]

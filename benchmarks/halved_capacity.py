@@ -1,0 +1,233 @@
+"""A PostgreSQL whose every statement takes twice as long for a minute, under a load that it then can't carry.
+
+Rule kept: requests are sent when they are due, whatever became of earlier ones, and none is sent twice; goodput is what
+was answered 200 within the wait that the service promises. The capacities it is held against are measured before, in
+the same run, by posters that send as fast as they are answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.boards import BATCH, BOARD, COLUMN, batch_body, batches, create, owner, send_batches, spec
+from benchmarks.client import HOST, Connection
+from benchmarks.options import Options, parse
+from benchmarks.servers import PROJECT, Server, free_port, rankcurve
+from tests.servers import DURABLE, PostgresServer
+
+_POSTS = 100  # a request
+_POSTERS = 48
+_BODIES = 400
+_WARM_S = 8.0  # of each measured capacity, for the service to settle
+_OFFERED_RATIO = 0.9  # of the capacity: more could not be answered even before
+_BEFORE_S, _AFTER_S = 15.0, 45.0
+_SETTLED_S, _RECOVERED_S = 10.0, 30.0
+_ANSWERED_S = 10.0  # post_wait_s_max, by default
+_BIN_S = 5
+_SLOW_S_MIN = _SETTLED_S + 2 * _BIN_S
+_WATCHED_EVERY_S = 0.5
+_PATH = f"/v1/leaderboards/{BOARD}/posts"
+_LIMIT = b"\nrankcurve_writes_in_flight_limit "
+
+
+@dataclass(slots=True)
+class Bin:
+    """What was answered in so many seconds."""
+
+    good: int = 0  # posts
+    codes: Counter[int] = field(default_factory=Counter)  # posts by status
+    times_s: list[float] = field(default_factory=list)
+    limits: list[float] = field(default_factory=list)
+
+
+class Proxy:
+    """The process between the service and the database."""
+
+    def __init__(self, target: int) -> None:
+        self.port = free_port()
+        command = [sys.executable, "-m", "benchmarks.slow_proxy", str(self.port), str(target)]
+        self._process = subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.PIPE, text=True)
+
+    def stretch(self, factor: float) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{factor}\n")
+        self._process.stdin.flush()
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def slowed(target: int) -> Iterator[Proxy]:
+    proxy = Proxy(target)
+    try:
+        yield proxy
+    finally:
+        proxy.end()
+
+
+def bodies(rows: int, *, seed: int, count: int) -> list[bytes]:
+    return [batch_body(batch) for batch in batches(rows, seed=seed, count=count, size=_POSTS)]
+
+
+async def capacity(port: int, made: list[bytes], seconds: float) -> float:
+    """Posts a second that posters are answered who never wait to send."""
+    counted = 0
+    begun = time.perf_counter()
+    rng = random.Random(7)
+
+    async def poster() -> None:
+        nonlocal counted
+        connection = Connection(port)
+        while (passed_s := time.perf_counter() - begun) < _WARM_S + seconds:
+            status, _ = await connection.call("POST", _PATH, rng.choice(made))
+            counted += _POSTS if status == 200 and passed_s > _WARM_S else 0
+        connection.close()
+
+    await asyncio.gather(*(poster() for _ in range(_POSTERS)))
+    return counted / seconds
+
+
+class OpenLoad:
+    """Requests at a steady rate, each on a connection that is free."""
+
+    def __init__(self, port: int, made: list[bytes], posts_per_s: float, proxy: Proxy) -> None:
+        self._port, self._made, self._every_s, self._proxy = port, made, _POSTS / posts_per_s, proxy
+        self._free: deque[Connection] = deque()
+        self._begun = 0.0
+        self.bins: dict[int, Bin] = defaultdict(Bin)
+
+    async def run(self, factors: Mapping[float, float], seconds: float) -> None:
+        """Send for so long; `factors`: what the proxy does from then on, by the time from the start."""
+        self._begun = time.perf_counter()
+        changes = deque(sorted(factors.items()))
+        rng = random.Random(5)
+        async with asyncio.TaskGroup() as running:
+            running.create_task(self._watch(seconds))
+            for number in range(round(seconds / self._every_s)):
+                due_s = number * self._every_s
+                await asyncio.sleep(max(0.0, due_s - self._passed_s()))
+                while changes and due_s >= changes[0][0]:
+                    self._proxy.stretch(changes.popleft()[1])
+                running.create_task(self._send(due_s, rng.choice(self._made)))
+
+    def _passed_s(self) -> float:
+        return time.perf_counter() - self._begun
+
+    def _bin(self, at_s: float) -> Bin:
+        return self.bins[int(at_s // _BIN_S)]
+
+    async def _send(self, due_s: float, body: bytes) -> None:
+        connection = self._free.pop() if self._free else Connection(self._port)
+        status, _ = await connection.call("POST", _PATH, body)
+        self._free.append(connection)
+        answered_s = self._passed_s()
+        found = self._bin(answered_s)  # goodput is of the time of the answer
+        found.codes[status] += _POSTS
+        if status == 200:
+            found.times_s.append(answered_s - due_s)
+            found.good += _POSTS if answered_s - due_s <= _ANSWERED_S else 0
+
+    async def _watch(self, seconds: float) -> None:
+        connection = Connection(self._port)
+        while (passed_s := self._passed_s()) < seconds:
+            _, text = await connection.call("GET", "/metrics")
+            value = text.partition(_LIMIT)[2].partition(b"\n")[0]
+            self._bin(passed_s).limits.append(float(value))
+            await asyncio.sleep(_WATCHED_EVERY_S)
+        connection.close()
+
+    def good_per_s(self, from_s: float, to_s: float) -> float:
+        """Mean goodput between two times from the start, multiples of a bin."""
+        wanted = range(round(from_s / _BIN_S), round(to_s / _BIN_S))
+        return sum(self.bins[index].good for index in wanted) / (len(wanted) * _BIN_S)
+
+
+def lines(load: OpenLoad, phases: Mapping[float, str]) -> Iterator[list[str | float]]:
+    for index in sorted(load.bins):
+        found, at_s = load.bins[index], index * _BIN_S
+        phase = [name for since_s, name in phases.items() if at_s >= since_s][-1]
+        times_ms = sorted(1000 * took_s for took_s in found.times_s) or [0.0]
+        refused = (found.codes.total() - found.codes[200]) / _BIN_S
+        yield [
+            f"{phase} {at_s:.0f} s", found.good / _BIN_S, refused, times_ms[len(times_ms) // 2],
+            times_ms[int(len(times_ms) * 0.99)], statistics.fmean(found.limits or [0]),
+        ]  # fmt: skip
+
+
+async def measured(options: Options, port: int, proxy: Proxy) -> list[report.Bar]:
+    await create(port, BOARD, spec([COLUMN]))
+    made = bodies(options.rows, seed=1, count=_BODIES)
+    await send_batches(
+        port,
+        BOARD,
+        (
+            batch_body([(owner(index), 1) for index in range(start, min(start + BATCH, options.rows))])
+            for start in range(0, options.rows, BATCH)
+        ),
+    )
+    whole = await capacity(port, made, options.seconds / 4)
+    proxy.stretch(2)
+    halved = await capacity(port, made, options.seconds / 4)
+    proxy.stretch(1)
+    await capacity(port, made, _BIN_S)
+    print(f"   capacity {whole:,.0f} posts/s, with statements that take twice as long {halved:,.0f}", flush=True)
+    load = OpenLoad(port, made, whole * _OFFERED_RATIO, proxy)
+    slow_s, again_s = _BEFORE_S, _BEFORE_S + max(_BIN_S * round(options.seconds / _BIN_S), _SLOW_S_MIN)
+    end_s = again_s + _AFTER_S
+    await load.run({slow_s: 2.0, again_s: 1.0}, end_s)
+    columns = ("", "good posts/s", "refused/s", "p50 ms", "p99 ms", "limit")
+    report.table(columns, lines(load, {0.0: "before", slow_s: "halved", again_s: "again"}))
+    carried = min(halved, whole * _OFFERED_RATIO)
+    before = load.good_per_s(_BIN_S, slow_s)
+    return [
+        report.Bar(
+            "goodput from 10 s after the halving, of the new capacity",
+            load.good_per_s(slow_s + _SETTLED_S, again_s) / carried,
+            0.9,
+        ),
+        report.Bar(
+            "goodput from 30 s after the recovery, of that before",
+            load.good_per_s(again_s + _RECOVERED_S, end_s) / before,
+            0.95,
+        ),
+        report.Bar(
+            "goodput in the first 10 s after the halving, of the new capacity",
+            load.good_per_s(slow_s, slow_s + _SETTLED_S) / carried,
+            None,
+        ),
+    ]
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    database = PostgresServer(DURABLE)
+    try:
+        database.start()
+        with slowed(database.port) as proxy:
+            port = free_port()
+            store = database.url().replace(f":{database.port}/", f":{proxy.port}/")
+            command = [*rankcurve(), "serve", "--host", HOST, "--port", str(port), "--store", store, "--jobs", "none"]
+            with Server(command, folder, port=port, ready_path="/readyz") as server:
+                return asyncio.run(measured(options, server.port, proxy))
+    finally:
+        database.remove()
+
+
+if __name__ == "__main__":
+    sys.exit(
+        report.run(
+            parse(__doc__, rows=100_000, seconds=60.0), "halved_capacity: a store half as fast for a minute", measure
+        )
+    )

@@ -1,0 +1,94 @@
+"""A TCP proxy before a database that stretches the time of every answer: `python -m benchmarks.slow_proxy PORT TARGET`.
+
+Rule kept: an answer that came t after its question is handed on t times the factor after it; at factor 1 nothing is
+held back. A number on a line of standard input is the factor from then on; the end of the input ends the proxy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from time import perf_counter
+
+import uvloop
+
+from benchmarks.client import HOST
+
+_CHUNK_BYTES = 256 * 1024
+
+
+class Stretch:
+    """By how much answers are stretched now."""
+
+    def __init__(self) -> None:
+        self.factor = 1.0
+
+
+class _Answers:
+    """One direction's delay: when the question was asked tells when its answer may go."""
+
+    def __init__(self, stretch: Stretch) -> None:
+        self._stretch = stretch
+        self._asked_at: float | None = None  # the first byte since the last answer
+
+    def question(self) -> None:
+        if self._asked_at is None:
+            self._asked_at = perf_counter()
+
+    def hold_back_s(self, *, now: float) -> float:
+        return 0.0 if self._asked_at is None else (now - self._asked_at) * (self._stretch.factor - 1)
+
+    def handed_on(self) -> None:
+        self._asked_at = None
+
+
+async def _questions(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answers: _Answers) -> None:
+    while chunk := await reader.read(_CHUNK_BYTES):
+        answers.question()
+        writer.write(chunk)
+        await writer.drain()
+
+
+async def _answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answers: _Answers) -> None:
+    while chunk := await reader.read(_CHUNK_BYTES):
+        # What follows while this one is held back waits in the reader, and goes on with it or after it.
+        await asyncio.sleep(answers.hold_back_s(now=perf_counter()))
+        answers.handed_on()
+        writer.write(chunk)
+        await writer.drain()
+
+
+async def serve(port: int, target: int, stretch: Stretch) -> asyncio.Server:
+    """Accept connections for the database at port `target`."""
+
+    async def connected(client_reader: asyncio.StreamReader, client_writer: asyncio.StreamWriter) -> None:
+        answers = _Answers(stretch)
+        with contextlib.suppress(OSError):
+            server_reader, server_writer = await asyncio.open_connection(HOST, target)
+            ways = [
+                asyncio.create_task(_questions(client_reader, server_writer, answers)),
+                asyncio.create_task(_answered(server_reader, client_writer, answers)),
+            ]
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            server_writer.close()
+        client_writer.close()
+
+    return await asyncio.start_server(connected, HOST, port)
+
+
+async def _main(port: int, target: int) -> None:
+    stretch = Stretch()
+    server = await serve(port, target, stretch)
+    lines = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    async with server:
+        while line := await lines.readline():
+            stretch.factor = float(line)
+
+
+if __name__ == "__main__":
+    uvloop.run(_main(int(sys.argv[1]), int(sys.argv[2])))
