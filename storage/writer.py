@@ -36,6 +36,7 @@ from .errors import (
     UnknownBoard,
     WaitTooLong,
 )
+from .expiry import Expiry
 from .merging import Merger
 from .post_ids import PostIds
 from .post_queue import PostQueue, Waiting
@@ -108,6 +109,7 @@ class Writer:
         self._queue = PostQueue(group_posts_max=limits.group_posts_max, grouping=limits.grouping)
         self._limit = WriteLimit(groups_max=min(limits.writes_in_flight_max, store.writes_at_once))
         self._drain = DrainRate()
+        self._expiry = Expiry(limits.post_wait_s_max, self._expire)
         self._wake = asyncio.Event()
         self._closing = False
         self._task: asyncio.Task[None] | None = None
@@ -127,6 +129,7 @@ class Writer:
         self._wake.set()
         if self._task is not None:
             await self._task
+        self._expiry.close()
 
     async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
         """Apply posts in order; answers, once durable, an outcome a part of each post.
@@ -143,15 +146,13 @@ class Writer:
         self._queue.append(waiting)
         self._observer.queue_depth(self._queue.parts)
         self._wake.set()
-        # A timer and a bare future: asyncio's timeout and shield together cost a single post a tenth of its time.
-        expiry = loop.call_later(self._limits.post_wait_s_max, self._expire, waiting)
+        # A bare future: asyncio's timeout and shield together cost a single post a tenth of its time.
+        self._expiry.add(waiting, waiting.done)
         try:
             return await waiting.done
         except asyncio.CancelledError:
             self._withdraw(waiting)
             raise
-        finally:
-            expiry.cancel()
 
     def _admit(self, parts: int) -> None:
         if self._closing:
