@@ -183,7 +183,7 @@ class CurveBook:
             return found
         versions = [one.version for one in missing]
         documents = await self._store.read(lambda: documents_of(self._store.dialect, versions))
-        decoded = await asyncio.to_thread(_decode_all, missing, documents)  # 1,000 knots: half a millisecond
+        decoded = await asyncio.to_thread(_decode_all, missing, documents)  # 1,000 knots: a millisecond
         for one, curve in decoded.items():
             if curve is None:
                 self._on_corrupt()

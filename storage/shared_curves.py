@@ -49,7 +49,7 @@ class SharedCurves:
         for start in range(0, len(wanted), batch_max):
             batch = {self._envelopes.key(listed): listed for listed in wanted[start : start + batch_max]}
             answered = await self._cache.get_many(list(batch))
-            # Decoding 1,000 knots takes half a millisecond: off the event loop.
+            # Decoding 1,000 knots takes a millisecond: off the event loop.
             opened = await asyncio.to_thread(self._open_all, batch, answered.values)
             for listed, curve, outcome in opened:
                 self._observer.shared_read(outcome)
