@@ -1,58 +1,23 @@
-"""A real memcached for tests, and one that lies: what is shared through a cache is tested against both.
+"""A memcached that a test may look into and spoil, and a server that lies from the start.
 
 The rule: whatever was started is ended when its block is left.
 """
 
 from __future__ import annotations
 
-import shutil
 import signal
 import socket
-import subprocess
 import threading
-import time
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
 from urllib.parse import unquote
 
-HOST = "127.0.0.1"
-READY_S = 20.0
+from tests.servers import HOST, MemcachedServer
 
 
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-class MemcachedServer:
-    """`memcached` on a loopback port of its own."""
-
-    def __init__(self, port: int = 0) -> None:
-        self.port = port or free_port()
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def address(self) -> str:
-        """As the setting `memcached_servers` wants it."""
-        return f"{HOST}:{self.port}"
-
-    def start(self) -> None:
-        """Start it, empty, and return once it answers."""
-        program = shutil.which("memcached") or shutil.which("memcached", path="/usr/bin:/usr/local/bin")
-        assert program, "memcached is needed: apt-get install memcached"
-        command = [program, "-p", str(self.port), "-l", HOST, "-u", "nobody", "-U", "0", "-m", "64"]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        until = time.monotonic() + READY_S
-        while time.monotonic() < until:
-            with suppress(OSError):
-                if self.ask(b"version\r\n").startswith(b"VERSION"):
-                    return
-            with suppress(subprocess.TimeoutExpired):
-                raise AssertionError(f"memcached ended with {self._process.wait(0.01)}")
-        raise AssertionError("memcached does not answer")
+class OpenMemcached(MemcachedServer):
+    """`memcached` whose contents a test reads and replaces."""
 
     def ask(self, command: bytes, end: bytes = b"\r\n") -> bytes:
         """The answer to one command, on a connection of its own."""
@@ -89,22 +54,11 @@ class MemcachedServer:
 
     def pause(self) -> None:
         """Stand still with connections open, as an overloaded machine does."""
-        self._signal(signal.SIGSTOP)
+        self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Go on."""
-        self._signal(signal.SIGCONT)
-
-    def kill(self) -> None:
-        """Be gone at once, with all that it held."""
-        if self._process is not None:
-            self._process.kill()  # a stopped process too
-            self._process.wait(READY_S)
-            self._process = None
-
-    def _signal(self, number: signal.Signals) -> None:
-        assert self._process is not None, "start comes first"
-        self._process.send_signal(number)
+        self.signal(signal.SIGCONT)
 
     def __enter__(self) -> Self:
         self.start()
@@ -113,7 +67,7 @@ class MemcachedServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.kill()
+        self.remove()
 
 
 class LyingServer:

@@ -13,7 +13,7 @@ import pytest
 
 from predictor import Curve, Knot
 from storage.curves import store_curve
-from tests.memcached import MemcachedServer
+from tests.memcached import OpenMemcached
 from tests.service.real_service import Service
 from tests.service.test_e2e_metrics import figures
 
@@ -22,13 +22,13 @@ WAIT_S = 20
 
 
 @pytest.fixture
-def server() -> Iterator[MemcachedServer]:
-    with MemcachedServer() as started:
+def server() -> Iterator[OpenMemcached]:
+    with OpenMemcached() as started:
         yield started
 
 
 @pytest.fixture
-async def sharing(tmp_path: Path, server: MemcachedServer) -> AsyncIterator[Service]:
+async def sharing(tmp_path: Path, server: OpenMemcached) -> AsyncIterator[Service]:
     """A service with a memcached."""
     service = Service(tmp_path, memcached_servers=[server.address], curve_poll_s=0.05, memcached_failures_max=1)
     await service.start()
@@ -65,7 +65,7 @@ async def test_a_process_without_jobs_notices_the_curves_of_others(tmp_path: Pat
         await service.stop()
 
 
-async def test_a_refreshed_curve_is_put_and_found_by_the_next_start(sharing: Service, server: MemcachedServer) -> None:
+async def test_a_refreshed_curve_is_put_and_found_by_the_next_start(sharing: Service, server: OpenMemcached) -> None:
     await sharing.board("b", {"name": "xp"})
     await sharing.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
     await sharing.refresh("b", "xp")
@@ -77,7 +77,7 @@ async def test_a_refreshed_curve_is_put_and_found_by_the_next_start(sharing: Ser
 
 
 async def test_without_its_memcached_a_service_refreshes_polls_and_starts_as_ever(
-    sharing: Service, server: MemcachedServer
+    sharing: Service, server: OpenMemcached
 ) -> None:
     await sharing.board("b", {"name": "xp"})
     await sharing.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))

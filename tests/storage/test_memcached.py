@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from storage.memcached import Memcached, MemcachedLimits
-from tests.memcached import LyingServer, MemcachedServer
+from tests.memcached import LyingServer, OpenMemcached
 
 WAIT_S = 20
 TIMEOUT_S = 0.3  # long enough for a busy machine, short against what hangs
@@ -20,8 +20,8 @@ Open = Callable[..., Memcached]
 
 
 @pytest.fixture
-def server() -> Iterator[MemcachedServer]:
-    with MemcachedServer() as started:
+def server() -> Iterator[OpenMemcached]:
+    with OpenMemcached() as started:
         yield started
 
 
@@ -51,14 +51,14 @@ async def cache_on() -> AsyncIterator[Open]:
         yield make
 
 
-async def test_what_was_put_is_there_for_every_process(server: MemcachedServer, cache_on: Open) -> None:
+async def test_what_was_put_is_there_for_every_process(server: OpenMemcached, cache_on: Open) -> None:
     assert (await cache_on(server.address).put("a", VALUE)).stored
     answered = await cache_on(server.address).get_many(["a", "b"])
     assert (answered.values, answered.errors) == ({"a": VALUE}, 0)
 
 
 async def test_a_killed_server_is_an_error_and_serves_again_once_it_is_back(
-    server: MemcachedServer, cache_on: Open
+    server: OpenMemcached, cache_on: Open
 ) -> None:
     cache = cache_on(server.address)
     assert (await cache.put("a", VALUE)).stored
@@ -71,7 +71,7 @@ async def test_a_killed_server_is_an_error_and_serves_again_once_it_is_back(
 
 
 async def test_a_stopped_server_costs_its_timeout_until_it_is_left_alone_and_nothing_then(
-    server: MemcachedServer, cache_on: Open
+    server: OpenMemcached, cache_on: Open
 ) -> None:
     cache = cache_on(server.address, failures_max=2, pause_s=0.2)
     await cache.put("a", VALUE)
@@ -90,7 +90,7 @@ async def test_a_stopped_server_costs_its_timeout_until_it_is_left_alone_and_not
     assert cache.servers_left_alone == 0
 
 
-async def test_the_event_loop_goes_on_while_a_server_hangs(server: MemcachedServer, cache_on: Open) -> None:
+async def test_the_event_loop_goes_on_while_a_server_hangs(server: OpenMemcached, cache_on: Open) -> None:
     cache = cache_on(server.address)
     server.pause()
     asking = asyncio.create_task(cache.get_many(["a"]))
@@ -114,8 +114,8 @@ async def test_an_answer_longer_than_any_honest_one_is_not_read_to_its_end(cache
         assert (answered.values, answered.errors) == ({}, 1)
 
 
-async def test_a_server_for_which_no_time_is_left_is_not_blamed(server: MemcachedServer, cache_on: Open) -> None:
-    with MemcachedServer() as other:
+async def test_a_server_for_which_no_time_is_left_is_not_blamed(server: OpenMemcached, cache_on: Open) -> None:
+    with OpenMemcached() as other:
         cache = cache_on(server.address, other.address, failures_max=1)
         keys = [f"key-{number}" for number in range(10)]
         for key in keys:
@@ -152,7 +152,7 @@ async def test_nonsense_is_an_error_and_never_an_exception(cache_on: Open, answe
         assert put.stored == (answer == b"STORED\r\n")
 
 
-async def test_a_server_that_refuses_a_value_is_not_left_alone_for_it(server: MemcachedServer, cache_on: Open) -> None:
+async def test_a_server_that_refuses_a_value_is_not_left_alone_for_it(server: OpenMemcached, cache_on: Open) -> None:
     cache = cache_on(server.address, failures_max=1, value_bytes_max=4_000_000)
     refused = await cache.put("large", bytes(2_000_000))
     assert (refused.stored, refused.errors, cache.servers_left_alone) == (False, 1, 0)
@@ -160,10 +160,10 @@ async def test_a_server_that_refuses_a_value_is_not_left_alone_for_it(server: Me
 
 
 async def test_one_server_that_hangs_does_not_take_the_keys_of_the_others(
-    server: MemcachedServer, cache_on: Open
+    server: OpenMemcached, cache_on: Open
 ) -> None:
     keys = [f"key-{number}" for number in range(10)]
-    with MemcachedServer() as other:
+    with OpenMemcached() as other:
         cache = cache_on(server.address, other.address, failures_max=1)
         for key in keys:
             assert (await cache.put(key, VALUE)).stored
@@ -180,7 +180,7 @@ async def test_one_server_that_hangs_does_not_take_the_keys_of_the_others(
         assert set(other.held()) == theirs, "no key moves to another server"
 
 
-async def test_a_call_after_the_end_asks_nobody(server: MemcachedServer, cache_on: Open) -> None:
+async def test_a_call_after_the_end_asks_nobody(server: OpenMemcached, cache_on: Open) -> None:
     cache = cache_on(server.address)
     await cache.put("a", VALUE)
     await cache.close()

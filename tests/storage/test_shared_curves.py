@@ -17,7 +17,7 @@ from storage.memcached import Memcached, MemcachedLimits
 from storage.records import Board
 from storage.shared_curves import ReadOutcome, SharedCurves, WriteOutcome
 from storage.store import Program
-from tests.memcached import MemcachedServer
+from tests.memcached import OpenMemcached
 from tests.storage.deployment import Deployment, ranked
 from tests.storage.meddling import MeddlingStore
 
@@ -82,8 +82,8 @@ class Process:
 
 
 @pytest.fixture
-def server() -> Iterator[MemcachedServer]:
-    with MemcachedServer() as started:
+def server() -> Iterator[OpenMemcached]:
+    with OpenMemcached() as started:
         yield started
 
 
@@ -91,7 +91,7 @@ Start = Callable[..., Process]
 
 
 @pytest.fixture
-async def start(deployment: Deployment, server: MemcachedServer) -> AsyncIterator[Start]:
+async def start(deployment: Deployment, server: OpenMemcached) -> AsyncIterator[Start]:
     """Starts processes that share one memcached and one table."""
     async with AsyncExitStack() as stack:
 
@@ -149,25 +149,25 @@ async def test_a_curve_larger_than_the_limit_stays_in_the_table(deployment: Depl
     assert front.read == {"miss": 1}
 
 
-Harm = Callable[[MemcachedServer], None]
+Harm = Callable[[OpenMemcached], None]
 
 
-def garbage(server: MemcachedServer) -> None:
+def garbage(server: OpenMemcached) -> None:
     for key in server.held():
         server.put(key, bytes(range(256)) * 4)
 
 
-def emptied_values(server: MemcachedServer) -> None:
+def emptied_values(server: OpenMemcached) -> None:
     for key in server.held():
         server.put(key, b"")
 
 
-def truncated(server: MemcachedServer) -> None:
+def truncated(server: OpenMemcached) -> None:
     for key in server.held():
         server.put(key, server.value(key)[:-1])
 
 
-def swapped(server: MemcachedServer) -> None:
+def swapped(server: OpenMemcached) -> None:
     first, second = sorted(server.held())
     values = server.value(first), server.value(second)
     server.put(first, values[1])
@@ -177,9 +177,9 @@ def swapped(server: MemcachedServer) -> None:
 @pytest.mark.parametrize(
     ("harm", "outcome", "errors"),
     [
-        (MemcachedServer.kill, "miss", 1),
-        (MemcachedServer.pause, "miss", 1),
-        (MemcachedServer.flush, "miss", 0),
+        (OpenMemcached.kill, "miss", 1),
+        (OpenMemcached.pause, "miss", 1),
+        (OpenMemcached.flush, "miss", 0),
         (garbage, "corrupt", 0),
         (emptied_values, "corrupt", 0),
         (truncated, "corrupt", 0),
@@ -187,7 +187,7 @@ def swapped(server: MemcachedServer) -> None:
     ],
 )
 async def test_whatever_happens_to_memcached_the_curves_of_the_table_serve(
-    deployment: Deployment, server: MemcachedServer, start: Start, harm: Harm, outcome: ReadOutcome, errors: int
+    deployment: Deployment, server: OpenMemcached, start: Start, harm: Harm, outcome: ReadOutcome, errors: int
 ) -> None:
     board, other = await deployment.create("b", ranked("xp")), await deployment.create("other", ranked("xp"))
     job, front = start(), start()
@@ -206,7 +206,7 @@ async def test_whatever_happens_to_memcached_the_curves_of_the_table_serve(
 
 
 async def test_an_entry_of_an_older_version_is_counted_and_never_served(
-    deployment: Deployment, server: MemcachedServer, start: Start
+    deployment: Deployment, server: OpenMemcached, start: Start
 ) -> None:
     board = await deployment.create("b", ranked("xp"))
     job, front = start(), start()
@@ -234,7 +234,7 @@ async def test_a_newer_entry_than_listed_is_not_served_under_the_older_version(
 
 
 async def test_two_stores_that_share_a_memcached_never_meet(
-    deployment: Deployment, server: MemcachedServer, start: Start
+    deployment: Deployment, server: OpenMemcached, start: Start
 ) -> None:
     board = await deployment.create("b", ranked("xp"))
     job, stranger = start(), start(SALT[::-1])
@@ -248,7 +248,7 @@ async def test_two_stores_that_share_a_memcached_never_meet(
 
 
 async def test_after_a_failure_a_poll_asks_no_further_and_an_open_breaker_costs_no_error(
-    deployment: Deployment, server: MemcachedServer, start: Start
+    deployment: Deployment, server: OpenMemcached, start: Start
 ) -> None:
     board = await deployment.create("b", *(ranked(f"c{index}") for index in range(5)))
     job, front = start(), start()
