@@ -1,6 +1,6 @@
 """Curves that others stored serve here, through memcached or without it, and readers never notice what it goes through.
 
-The rule: one file has one process, so a test stores the curves of "another process" past this one's own.
+The rule: one file has one process, so on SQLite a test stores the curves of "another process" past this one's own.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import pytest
 from predictor import Curve, Knot
 from storage.curves import store_curve
 from tests.memcached import OpenMemcached
+from tests.schemas import fresh_schema
 from tests.service.real_service import Service
-from tests.service.test_e2e_metrics import figures
+from tests.service.test_e2e_metrics import Figures, figures
 
 B = "/v1/leaderboards/b"
 WAIT_S = 20
@@ -93,3 +94,34 @@ async def test_without_its_memcached_a_service_refreshes_polls_and_starts_as_eve
     await sharing.restart()
     assert (await sharing.get(f"{B}/rankings/xp/curve"))["total"] == 7
     assert (await figures(sharing))["rankcurve_shared_curve_reads_total", "miss"] == 1
+
+
+async def test_a_front_end_takes_the_curves_of_a_job_process_from_memcached_and_from_the_table_without_it(
+    postgres_url: str, tmp_path: Path, server: OpenMemcached
+) -> None:
+    async with fresh_schema(postgres_url) as url:
+        shared = {"store": url, "memcached_servers": [server.address], "curve_poll_s": 0.05}
+        job, front = Service(tmp_path, **shared), Service(tmp_path, jobs="none", **shared)
+        await job.start()
+        await front.start()
+        try:
+            await job.board("b", {"name": "xp"})
+            await job.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
+            await job.refresh("b", "xp")
+            await noticed(front, 30)
+            assert counted(await figures(front), "rankcurve_shared_curve_reads_total") == {"hit": 1}
+            server.kill()
+            await job.post("b", {"owner": "p30", "stats": {"xp": 30}})
+            await job.refresh("b", "xp")
+            await noticed(front, 31)
+            found = await figures(front)
+            assert counted(found, "rankcurve_shared_curve_reads_total") == {"hit": 1, "miss": 1}
+            assert found["rankcurve_memcached_errors_total",] == 1
+        finally:
+            await front.stop()
+            await job.stop()
+
+
+def counted(found: Figures, name: str) -> dict[str, float]:
+    """A counter by its label, zeros left out."""
+    return {key[1]: value for key, value in found.items() if key[0] == name and value}
