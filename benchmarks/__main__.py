@@ -16,6 +16,7 @@ _ALL = (
     "skip_quality",
     "start_to_answer",
     "kill9",
+    "memcached_faults",
     "refresh_343k",
     "positions",
     "single_posts",

@@ -124,6 +124,11 @@ class Server:
                 os.killpg(self._process.pid, signal.SIGKILL)
             return self._process.wait()
 
+    def send(self, signal_number: int) -> None:
+        """Signal the process and go on: SIGSTOP, SIGCONT."""
+        assert self._process is not None, "spawn comes first"
+        os.killpg(self._process.pid, signal_number)
+
     def resident_mib(self) -> float:
         """Resident memory of the process, in MiB (page cache of its files not included)."""
         assert self._process is not None, "spawn comes first"

@@ -4,7 +4,7 @@ The one rule: every row comes from the declaration of its setting; nothing about
 """
 
 import json
-from typing import NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args, get_origin
 
 from config.masking import masked
 from config.settings import Settings
@@ -72,19 +72,21 @@ def _bounds(name: str) -> str:
         return f"{low[0]} to {high[0]}"
     if field.annotation is bool:
         return "true, false"
-    return ", ".join(map(str, get_args(field.annotation)))
+    return ", ".join(map(str, get_args(field.annotation))) if get_origin(field.annotation) is Literal else ""
 
 
 def _number(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else repr(value)
 
 
-def _shown(value: str | bool | float) -> str:
+def _shown(value: str | bool | float | tuple[str, ...]) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value) or "none"
     return masked(value) if isinstance(value, str) else _number(value)
 
 
-def _toml_value(value: str | bool | float) -> str:
+def _toml_value(value: str | bool | float | tuple[str, ...]) -> str:
     # Defaults are plain ASCII: JSON's quoting is TOML's.
-    return json.dumps(value) if isinstance(value, str) else _shown(value)
+    return json.dumps(value) if isinstance(value, str | tuple) else _shown(value)

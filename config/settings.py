@@ -3,10 +3,11 @@
 The one rule: every number has a lower and an upper bound and a unit, which its name says unless it is a plain count.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
 
 def _store_url(url: str) -> str:
@@ -22,6 +23,24 @@ def _store_url(url: str) -> str:
     return url
 
 
+def _listed(value: object) -> object:
+    """A list as TOML has it, or text with commas between its parts."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _servers(servers: tuple[str, ...]) -> tuple[str, ...]:
+    """Accept `host:port` each, an IPv6 address in brackets; else ValueError."""
+    for server in servers:
+        found = _SERVER.fullmatch(server)
+        if not found or not 0 < int(found[1]) < 65_536:
+            raise ValueError(f"should be HOST:PORT, several with commas between them: {server!r}")
+    if len(set(servers)) < len(servers):
+        raise ValueError("should name no server twice")
+    return servers
+
+
 def _number(default: float, low: float, high: float, unit: str, description: str) -> Any:
     """Declare a numeric setting between `low` and `high`, both allowed."""
     return Field(default=default, ge=low, le=high, description=description, json_schema_extra={"unit": unit})
@@ -31,11 +50,14 @@ def _text(default: str, description: str) -> Any:
     return Field(default=default, min_length=1, description=description)
 
 
-def _choice(default: str | bool, description: str) -> Any:
+def _choice(default: str | bool | tuple[str, ...], description: str) -> Any:
     return Field(default=default, description=description)
 
 
+_SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
+Servers = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_servers)]
 
 # The first of each pair should not be greater than the second.
 _ORDERED_PAIRS = (
@@ -134,6 +156,19 @@ class Settings(BaseModel):
     store_attempts_max: int = _number(8, 1, 1_000, "attempts", "Tries after lost connections and deadlocks; then 503")
     store_backoff_base_s: float = _number(0.02, 0, 10, "s", "First back-off of those tries; doubles, with jitter")
     store_backoff_s_max: float = _number(0.5, 0, 60, "s", "Longest back-off of those tries")
+
+    # Curves shared through memcached
+    memcached_servers: Servers = _choice(
+        (), "Servers that share curves, HOST:PORT with commas between; none: the table"
+    )
+    memcached_timeout_s: float = _number(0.03, 0.001, 0.05, "s", "Longest wait for one call of memcached")
+    memcached_failures_max: int = _number(3, 1, 1_000, "failures", "Failures in a row that leave a server alone")
+    memcached_pause_s: float = _number(5, 0.01, 3_600, "s", "How long a failing server is left alone before a trial")
+    memcached_batch_max: int = _number(20, 1, 1_000, "curves", "Curves asked for in one call of memcached")
+    memcached_value_bytes_max: int = _number(
+        1_000_000, 1_024, 128 * 1024 * 1024, "bytes", "Larger curves stay in the table; memcached's own limit is 1 MiB"
+    )
+    memcached_expiry_s: int = _number(86_400, 60, 30 * 86_400, "s", "How long memcached keeps a curve at most")
 
     # Background jobs
     curve_poll_s: float = _number(2, 0.05, 2, "s", "How often new curves and requested refreshes are looked for")

@@ -226,10 +226,10 @@ class RefreshJob:
             started = self._monotonic()
             curve = await self._fit(board, column_index)
             if demanded or curve.total > 0 or self._book.find(board, column_index) is not None:
-                version = await self._store.write(lambda: store_curve(self._store.dialect, board, column_index, curve))
-                self._book.serve(Served(board.key, column_index, board.epoch, version, curve))
-                refreshed = Refreshed(curve, self._monotonic() - started, version)
+                served = await self._store_curve(board, column_index, curve)
+                refreshed = Refreshed(curve, self._monotonic() - started, served.version)
                 self._observer.refreshed(refreshed.seconds)
+                await self._book.share(served)
             else:
                 refreshed = None
             schedule = self._schedules.get(board.key)
@@ -239,6 +239,13 @@ class RefreshJob:
         finally:
             self._busy.discard(slot)
             self._wake.set()  # a demand may have waited for this column
+
+    async def _store_curve(self, board: Board, column_index: int, curve: Curve) -> Served:
+        with self._book.expecting():
+            version = await self._store.write(lambda: store_curve(self._store.dialect, board, column_index, curve))
+            served = Served(board.key, column_index, board.epoch, version, curve)
+            self._book.serve(served)
+        return served
 
     async def _fit(self, board: Board, column_index: int) -> Curve:
         fit = fitter(board.spec.predictor.method)

@@ -94,12 +94,18 @@ def start_jobs(parts: JobParts) -> Jobs:
         monotonic=parts.monotonic,
         sleep=parts.sleep,
     )
-    watch = WatchJob(parts.book, curve_poll_s=limits.curve_poll_s, sleep=parts.sleep)
-    runner = Runner(limits.runner, monotonic=parts.monotonic, sleep=parts.sleep, rng=parts.rng)
+    runner = start_watch(parts)
     refresh.open()
-    runner.start("watch", watch.run)
     runner.start("refresh schedule", refresh.schedule)
     for number in range(limits.refresh.refresh_concurrency):
         runner.start(f"refresh worker {number + 1}", refresh.work)
     runner.start("prune", prune.run)
     return Jobs(runner, refresh, parts.desk)
+
+
+def start_watch(parts: JobParts) -> Runner:
+    """Run what every process needs, the ones without jobs too: noticing the curves that others store."""
+    watch = WatchJob(parts.book, curve_poll_s=parts.limits.curve_poll_s, sleep=parts.sleep)
+    runner = Runner(parts.limits.runner, monotonic=parts.monotonic, sleep=parts.sleep, rng=parts.rng)
+    runner.start("watch", watch.run)
+    return runner

@@ -17,6 +17,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from .sharing_metrics import SharingMetrics
+
 METRICS_TYPE = CONTENT_TYPE_LATEST
 OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
 RATE_KINDS = ("reads", "posts")
@@ -74,6 +76,7 @@ class Metrics:
         self._curves_corrupt = Counter(
             "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
         )
+        self.sharing = SharingMetrics(self.registry)
         self._requests = _RequestCollector()
         self.registry.register(self._requests)
         self._log_lines_dropped = Counter(

@@ -17,15 +17,18 @@ from jobs.desk import RefreshDesk
 from jobs.prune import PruneLimits
 from jobs.refresh import RefreshLimits
 from jobs.runner import RunnerLimits
-from jobs.wiring import JobLimits, JobParts, start_jobs
+from jobs.wiring import JobLimits, JobParts, start_jobs, start_watch
 from storage.boards import ChangeCounts, OpenBoards
 from storage.coalesce import Coalescer
 from storage.curves import CurveBook
 from storage.entry_reads import EntryReads
+from storage.envelope import Envelopes
 from storage.keys import list_keys
 from storage.leaderboards import Catalog
+from storage.memcached import Memcached, MemcachedLimits
 from storage.migrate import migrate
 from storage.post_ids import PostIds
+from storage.shared_curves import SharedCurves
 from storage.store import Store
 from storage.writer import Writer, WriterLimits
 
@@ -70,8 +73,9 @@ async def context_of(settings: Settings, metrics: Metrics) -> AsyncIterator[Cont
     async with AsyncExitStack() as stack:
         stored = await _open_store(settings, metrics, stack)
         desk = RefreshDesk(demands_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
-        if settings.jobs == "embedded":
-            stack.push_async_callback(start_jobs(_job_parts(settings, metrics, stored, desk)).stop)
+        # Without jobs too: other processes store the curves then, and this one has to notice.
+        start = start_jobs if settings.jobs == "embedded" else start_watch
+        stack.push_async_callback(start(_job_parts(settings, metrics, stored, desk)).stop)
         yield _context(settings, metrics, stored, desk)
 
 
@@ -84,7 +88,14 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
     boards = OpenBoards(store.dialect, open_boards_max=settings.open_boards_max)
     change_counts = ChangeCounts()
     post_ids = PostIds(store.dialect, salt)
-    book = CurveBook(store, catalog, poll_rows_max=settings.curve_poll_rows_max, on_corrupt=metrics.curve_corrupt)
+    book = CurveBook(
+        store,
+        _shared_curves(settings, metrics, salt, stack),
+        poll_rows_max=settings.curve_poll_rows_max,
+        on_corrupt=metrics.curve_corrupt,
+    )
+    catalog.watch_gone(book.forget)
+    catalog.watch_gone(change_counts.forget)
     await book.poll()
     metrics.watch_curves(
         lambda: [CurveFigures(served.curve.as_of_us, len(served.curve.knots)) for served in book.all()]
@@ -104,6 +115,15 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
     writer.start()
     stack.push_async_callback(writer.close)
     return _Stored(store, salt, KeyRing(keys), catalog, boards, change_counts, post_ids, book, writer)
+
+
+def _shared_curves(settings: Settings, metrics: Metrics, salt: str, stack: AsyncExitStack) -> SharedCurves | None:
+    if not settings.memcached_servers:
+        return None
+    cache = Memcached(memcached_limits(settings), monotonic=time.monotonic)
+    stack.push_async_callback(cache.close)
+    metrics.sharing.watch_servers(lambda: cache.servers_left_alone)
+    return SharedCurves(cache, Envelopes(salt), metrics.sharing)
 
 
 def _job_parts(settings: Settings, metrics: Metrics, stored: _Stored, desk: RefreshDesk) -> JobParts:
@@ -156,6 +176,19 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Refres
         ),
         locators=Locators(store, boards, stored.book, now_us=now_us, open_boards_max=settings.open_boards_max),
         now_us=now_us,
+    )
+
+
+def memcached_limits(settings: Settings) -> MemcachedLimits:
+    """The cache's part of the settings."""
+    return MemcachedLimits(
+        memcached_servers=settings.memcached_servers,
+        memcached_timeout_s=settings.memcached_timeout_s,
+        memcached_failures_max=settings.memcached_failures_max,
+        memcached_pause_s=settings.memcached_pause_s,
+        memcached_batch_max=settings.memcached_batch_max,
+        memcached_value_bytes_max=settings.memcached_value_bytes_max,
+        memcached_expiry_s=settings.memcached_expiry_s,
     )
 
 

@@ -47,3 +47,10 @@ class ChangeCounts:
     def of(self, board_key: int) -> int:
         """Rows of a board written since the process began."""
         return self._rows.get(board_key, 0)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def forget(self, board_key: int) -> None:
+        """The board is gone for good: keys are never given again."""
+        self._rows.pop(board_key, None)

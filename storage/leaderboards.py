@@ -5,7 +5,7 @@ The rule: every process holds a copy and re-reads it before it calls a board unk
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -238,9 +238,20 @@ class Catalog:
         self._by_id: dict[str, Board] = {}
         self._reads_under_way = 0
         self._written_meanwhile: set[str] = set()  # their reads under way may answer what was before the write
+        self._on_gone: list[Callable[[int], None]] = []
+
+    def watch_gone(self, forget: Callable[[int], None]) -> None:
+        """Call `forget` with the key of every board that this process knew and that exists no longer."""
+        self._on_gone.append(forget)
+
+    def _let_go(self, board_key: int) -> None:
+        # Only of what was known before a read began: the answer may be older than what was learned meanwhile.
+        for forget in self._on_gone:
+            forget(board_key)
 
     async def load(self, *, boards_max: int) -> None:
         """Read every board."""
+        known_before = {board.key for board in self._by_id.values()}
         with self._reading():
             boards = await self._store.read(
                 lambda: list_boards(self._store.dialect, prefix="", after="", limit=boards_max)
@@ -252,6 +263,9 @@ class Catalog:
                     self._by_id[board.id] = known if known == board else board
             for board_id in self._written_meanwhile & before.keys():
                 self._by_id[board_id] = before[board_id]
+            kept = {board.key for board in self._by_id.values()}
+            for key in known_before - kept:
+                self._let_go(key)
 
     def known(self, board_id: str) -> Board | None:
         """The board as this process last saw it."""
@@ -276,12 +290,15 @@ class Catalog:
         Raises:
             UnknownBoard: there is none.
         """
+        known_before = self._by_id.get(board_id)
         with self._reading():
             try:
                 board = await self._store.read(lambda: _existing(self._store.dialect, board_id))
             except UnknownBoard:
                 if board_id not in self._written_meanwhile:
                     self._by_id.pop(board_id, None)
+                    if known_before is not None:
+                        self._let_go(known_before.key)
                 raise
             return board if board_id in self._written_meanwhile else self._keep(board)
 
@@ -295,13 +312,17 @@ class Catalog:
         """Forget a board that this process has just deleted."""
         if self._reads_under_way:
             self._written_meanwhile.add(board_id)
-        self._by_id.pop(board_id, None)
+        if (board := self._by_id.pop(board_id, None)) is not None:
+            self._let_go(board.key)
 
     def _keep(self, board: Board) -> Board:
         """The board as it is known from now on: unchanged, it stays the object that it was, with what it carries."""
         known = self._by_id.get(board.id)
         if known is None or known != board:
-            self._by_id[board.id] = known = board
+            self._by_id[board.id] = board
+            if known is not None and known.key < board.key:  # keys grow: deleted and made anew elsewhere
+                self._let_go(known.key)
+            return board
         return known
 
     @contextmanager

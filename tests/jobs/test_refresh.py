@@ -297,7 +297,7 @@ async def test_a_curve_survives_in_the_store_for_the_next_process(world: World) 
     job = world.refresh_job()
     async with working(job):
         done = await within(world.desk.refresh_now(board, 0))
-    book = CurveBook(world.store, world.catalog, poll_rows_max=10, on_corrupt=lambda: None)
+    book = CurveBook(world.store, None, poll_rows_max=10, on_corrupt=lambda: None)
     assert await book.poll() == 1
     curve: Curve | None = book.find(board, 0)
     assert curve == done.curve

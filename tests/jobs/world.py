@@ -163,7 +163,7 @@ class World:
         self.observed = Observed()
         self.changes: Counter[int] = Counter()
         self.catalog = deployment.catalog
-        self.book = CurveBook(self.store, self.catalog, poll_rows_max=100, on_corrupt=lambda: None)
+        self.book = CurveBook(self.store, None, poll_rows_max=100, on_corrupt=lambda: None)
         self.desk = RefreshDesk(demands_max=3, wait_s_max=WAIT_S)
 
     def refresh_job(self, **limits: float) -> RefreshJob:

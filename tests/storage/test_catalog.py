@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import pytest
 
+from storage.boards import ChangeCounts
 from storage.errors import SpecConflict, TooManyBoards, UnknownBoard
 from storage.leaderboards import (
     ALL_ENTRIES,
@@ -262,3 +263,51 @@ async def test_an_answer_that_was_overtaken_by_a_write_is_not_kept(
     assert catalog.known("still") == (still if everything else None)
     await catalog.load(boards_max=9)
     assert len(catalog.boards()) == (1 if write == "delete" else 2)
+
+
+async def test_whoever_keeps_something_by_board_is_told_once_the_board_is_gone(deployment: Deployment) -> None:
+    boards = {name: await deployment.create(name, XP) for name in ("dropped", "reread", "loaded", "anew", "still")}
+    catalog, gone = Catalog(deployment.store), list[int]()
+    catalog.watch_gone(gone.append)
+    await catalog.load(boards_max=9)
+    for name in ("dropped", "reread", "loaded", "anew"):
+        await deployment.store.write(lambda name=name: delete_board(deployment.dialect, board_id=name))  # type: ignore[misc]
+    assert gone == []
+    catalog.drop("dropped")
+    assert gone == [boards["dropped"].key]
+    with pytest.raises(UnknownBoard):
+        await catalog.reread("reread")
+    assert gone == [boards["dropped"].key, boards["reread"].key]
+    await deployment.create("anew", XP)
+    await catalog.reread("anew")
+    assert gone[2:] == [boards["anew"].key]
+    await catalog.load(boards_max=9)
+    assert gone[3:] == [boards["loaded"].key]
+    await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="still"))
+    await catalog.load(boards_max=9)
+    assert len(gone) == 4, "an emptied board is the same one"
+
+
+async def test_an_answer_from_before_a_board_was_made_does_not_call_it_gone(deployment: Deployment) -> None:
+    store = SlowReads(deployment.store)
+    catalog, gone = Catalog(store), list[int]()
+    catalog.watch_gone(gone.append)
+    reading = asyncio.create_task(catalog.load(boards_max=9))
+    await store.answered.wait()
+    await deployment.create("b", XP)
+    finding = asyncio.create_task(catalog.find("b"))
+    store.go.set()
+    await asyncio.wait([reading, finding])
+    assert finding.result().id == "b"
+    assert gone == []
+
+
+def test_the_changes_of_a_board_are_counted_until_it_is_gone() -> None:
+    counts = ChangeCounts()
+    counts.add(7, 2)
+    counts.add(7, 3)
+    counts.add(8, 1)
+    assert (counts.of(7), counts.of(8)) == (5, 1)
+    counts.forget(7)
+    counts.forget(9)
+    assert (counts.of(7), counts.of(8), len(counts)) == (0, 1, 1)

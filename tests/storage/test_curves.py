@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
 import pytest
 
 from predictor import Curve, Knot
 from querybuilder import col, param, update
 from storage.curves import CurveBook, Served, store_curve
-from storage.errors import UnknownBoard
+from storage.errors import StoreBusy, UnknownBoard
 from storage.leaderboards import delete_board, reset_board
 from storage.migrate import CURVES
 from storage.records import Board
-from storage.store import Program
+from storage.store import Program, Store
 from tests.storage.deployment import Deployment, ranked
+from tests.storage.meddling import MeddlingStore
+
+T = TypeVar("T")
 
 
 def curve(total: int) -> Curve:
@@ -25,9 +32,7 @@ class Shelf:
 
     def __init__(self, deployment: Deployment, *, poll_rows_max: int = 100) -> None:
         self.corrupt = 0
-        self.book = CurveBook(
-            deployment.store, deployment.catalog, poll_rows_max=poll_rows_max, on_corrupt=self.count_corrupt
-        )
+        self.book = CurveBook(deployment.store, None, poll_rows_max=poll_rows_max, on_corrupt=self.count_corrupt)
 
     def count_corrupt(self) -> None:
         self.corrupt += 1
@@ -133,3 +138,76 @@ async def test_an_empty_column_has_a_curve_too(deployment: Deployment) -> None:
     await deployment.store.write(lambda: store_curve(deployment.dialect, board, 0, empty))
     await shelf.book.poll()
     assert shelf.book.find(board, 0) == empty
+
+
+class SlowReads(MeddlingStore):
+    """A store whose answers are under way until they are let go."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.answered, self.go = asyncio.Event(), asyncio.Event()
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        """See `Store`."""
+        try:
+            return await super().read(program, heavy=heavy)
+        finally:
+            self.answered.set()
+            await self.go.wait()
+
+
+async def test_a_board_that_is_forgotten_while_its_curve_is_read_stays_forgotten(deployment: Deployment) -> None:
+    board, other = await deployment.create("b", ranked("xp")), await deployment.create("other", ranked("xp"))
+    for each in (board, other):
+        await stored(deployment, each, 0, 10)
+    store = SlowReads(deployment.store)
+    book = CurveBook(store, None, poll_rows_max=100, on_corrupt=lambda: None)
+    polling = asyncio.create_task(book.poll())
+    await store.answered.wait()
+    book.forget(board.key)
+    store.go.set()
+    await polling
+    assert [served.board_key for served in book.all()] == [other.key]
+
+
+async def test_a_board_that_is_forgotten_while_its_curve_is_stored_stays_forgotten(deployment: Deployment) -> None:
+    board = await deployment.create("b", ranked("xp"))
+    book = Shelf(deployment).book
+    with book.expecting():
+        version = await stored(deployment, board, 0, 10)
+        book.forget(board.key)
+        book.serve(Served(board.key, 0, board.epoch, version, curve(10)))
+    assert book.all() == []
+
+
+async def test_a_poll_that_fails_between_list_and_contents_is_done_again_by_the_next(deployment: Deployment) -> None:
+    board = await deployment.create("b", ranked("xp"))
+    await stored(deployment, board, 0, 10)
+
+    class FailsOnce(MeddlingStore):
+        reads = 0
+
+        async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+            self.reads += 1
+            if self.reads == 2:
+                raise StoreBusy
+            return await super().read(program, heavy=heavy)
+
+    book = CurveBook(FailsOnce(deployment.store), None, poll_rows_max=100, on_corrupt=lambda: None)
+    with pytest.raises(StoreBusy):
+        await book.poll()
+    assert await book.poll() == 1
+    assert book.find(board, 0) == curve(10)
+
+
+async def test_a_curve_that_is_replaced_while_it_is_read_is_taken_in_its_new_version(deployment: Deployment) -> None:
+    board = await deployment.create("b", ranked("xp"))
+    await stored(deployment, board, 0, 10)
+    store = SlowReads(deployment.store)
+    book = CurveBook(store, None, poll_rows_max=1, on_corrupt=lambda: None)
+    polling = asyncio.create_task(book.poll())
+    await store.answered.wait()
+    await stored(deployment, board, 0, 11)
+    store.go.set()
+    assert await polling == 1
+    assert book.find(board, 0) == curve(11)

@@ -1,0 +1,85 @@
+"""A front end and a job process in one: `python -m benchmarks.front_end PORT`, everything else by RANKCURVE_ variables.
+
+Rule kept: the two share the store, and curves only through the table and memcached, each with a book and connections of
+its own. One file has one process, so that this is what front ends of several processes can be measured with on SQLite.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import time
+from contextlib import AsyncExitStack
+
+import uvloop
+from aiohttp import web
+
+from config import Settings, load
+from jobs.desk import RefreshDesk
+from jobs.wiring import JobParts, start_jobs
+from service.api import ROUTES
+from service.app import make_app
+from service.context import Context
+from service.metrics import Metrics
+from service.serve import SWITCH_INTERVAL_S
+from service.wiring import context_of, job_limits, memcached_limits, now_us
+from storage.curves import CurveBook
+from storage.envelope import Envelopes
+from storage.memcached import Memcached
+from storage.migrate import migrate
+from storage.shared_curves import SharedCurves
+
+
+async def start_job_side(context: Context, settings: Settings, stack: AsyncExitStack) -> None:
+    """Jobs as another process would run them: the front end learns of their curves by its poll only."""
+    metrics = Metrics()
+    salt = await context.store.write(lambda: migrate(context.store.dialect))
+    cache = Memcached(memcached_limits(settings), monotonic=time.monotonic)
+    stack.push_async_callback(cache.close)
+    shared = SharedCurves(cache, Envelopes(salt), metrics.sharing)
+    parts = JobParts(
+        store=context.store,
+        catalog=context.catalog,
+        open_boards=context.boards,
+        book=CurveBook(
+            context.store, shared, poll_rows_max=settings.curve_poll_rows_max, on_corrupt=metrics.curve_corrupt
+        ),
+        post_ids=context.post_ids,
+        desk=RefreshDesk(demands_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max),
+        limits=job_limits(settings),
+        observer=metrics,
+        changes=context.change_counts.of,
+        now_us=now_us,
+        monotonic=time.monotonic,
+        sleep=asyncio.sleep,
+        rng=random.Random(),
+    )
+    stack.push_async_callback(start_jobs(parts).stop)
+
+
+async def serve(settings: Settings) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with AsyncExitStack() as stack:
+        context = await stack.enter_async_context(context_of(settings, Metrics()))
+        await start_job_side(context, settings, stack)
+        runner = web.AppRunner(make_app(ROUTES, context), access_log=None)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        await web.TCPSite(runner, settings.host, settings.port, backlog=1024).start()
+        await stop.wait()
+
+
+def main() -> int:
+    settings = load({"port": sys.argv[1], "jobs": "none"}, os.environ)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(settings))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

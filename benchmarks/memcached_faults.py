@@ -1,0 +1,252 @@
+"""Readers while memcached is killed, stopped, flushed every second or filled with garbage: no error, no added second.
+
+Rule kept: curves are replaced every second and reach the front end through memcached or, where that fails, the table
+alone; a fault round in which the fault did not bite fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+import socket
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks import load, report
+from benchmarks.boards import BOARD, COLUMN, batch_body, column_names, fill, owner, spec, values
+from benchmarks.client import HOST, Connection, call_once
+from benchmarks.options import Options, parse
+from benchmarks.servers import Server, free_port, needs_program
+
+_CONNECTIONS = 16
+_COLUMNS = 6
+_WRITE_PAUSE_S = 0.05
+_POSTS = 20  # each time: enough to have every curve replaced every second
+_MEDDLE_PAUSE_S = 0.02
+_AGE_S_MAX = 10.0  # of a curve that is replaced every second and looked for every half
+_SETTINGS = {"CURVE_POLL_S": "0.5", "MEMCACHED_PAUSE_S": "0.5", "SQLITE_CACHE_MIB": "64", "LOG_LEVEL": "error"}
+_BITES = {"killed": "errors", "stopped": "errors", "flushed": "miss", "garbage": "corrupt", "healthy": "hit"}
+
+
+def memcached(folder: Path, port: int) -> Server:
+    """A memcached on a loopback port."""
+    command = [needs_program("memcached", "memcached"), "-p", str(port), "-l", HOST, "-u", "nobody", "-U", "0"]
+    return Server(command, folder, port=port, ready_path=None)
+
+
+def front_end(folder: Path, memcached_port: int) -> Server:
+    """The front end with its job side."""
+    port = free_port()
+    environment = {f"RANKCURVE_{name}": value for name, value in _SETTINGS.items()}
+    environment |= {"RANKCURVE_STORE": f"sqlite:///{folder.resolve()}/shared.db"}
+    environment |= {"RANKCURVE_MEMCACHED_SERVERS": f"{HOST}:{memcached_port}"}
+    command = [sys.executable, "-m", "benchmarks.front_end", str(port)]
+    return Server(command, folder, port=port, ready_path="/readyz", environment=environment)
+
+
+def ask(port: int, command: bytes, end: bytes = b"\r\n") -> bytes:
+    """memcached's answer to one command. Raises OSError."""
+    with socket.create_connection((HOST, port), timeout=5) as connection:
+        connection.sendall(command)
+        answer = b""
+        while not answer.endswith(end) and (piece := connection.recv(65_536)):
+            answer += piece
+        return answer
+
+
+def spoil(port: int, rng: random.Random) -> None:
+    """Put noise, what is left of a value, or another column's value under every key."""
+    dumped = ask(port, b"lru_crawler metadump all\r\n", b"END\r\n").decode()
+    keys = [line.split()[0].removeprefix("key=").replace("%3A", ":") for line in dumped.splitlines() if "key=" in line]
+    for key in keys:
+        head, _, rest = ask(port, f"get {rng.choice(keys)}\r\n".encode(), b"END\r\n").partition(b"\r\n")
+        value = rest[: -len(b"\r\nEND\r\n")] if head.startswith(b"VALUE") else b""
+        value = rng.choice((rng.randbytes(5_000), value[: rng.randrange(len(value) + 1)], value))
+        ask(port, f"set {key} 0 0 {len(value)}\r\n".encode() + value + b"\r\n")
+
+
+@contextmanager
+def repeated(work: Callable[[], object], pause_s: float) -> Iterator[None]:
+    """Do something again and again on a thread until the block is left."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.is_set():
+            with suppress(OSError):
+                work()
+            over.wait(pause_s)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def fault(name: str, cache: Server) -> Iterator[None]:
+    """The fault, undone at the end."""
+    if name == "killed":
+        cache.end(signal.SIGKILL)
+        try:
+            yield
+        finally:
+            cache.spawn()
+            cache.wait_ready()
+    elif name == "stopped":
+        cache.send(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            cache.send(signal.SIGCONT)
+    elif name == "flushed":
+        with repeated(lambda: ask(cache.port, b"flush_all\r\n"), 1.0):
+            yield
+    elif name == "garbage":
+        rng = random.Random(5)
+        with repeated(lambda: spoil(cache.port, rng), _MEDDLE_PAUSE_S):
+            yield
+    else:
+        yield
+
+
+def counts(port: int) -> dict[str, float]:
+    """What the front end met in memcached so far, by outcome."""
+    found = {}
+    for line in call_once(port, "GET", "/metrics")[1].decode().splitlines():
+        name, _, value = line.rpartition(" ")
+        if name.startswith("rankcurve_shared_curve_reads_total"):
+            found[name.split('"')[1]] = float(value)
+        elif name == "rankcurve_memcached_errors_total":
+            found["errors"] = float(value)
+    return found
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the rounds of one fault met."""
+
+    met: dict[str, float] = field(default_factory=dict)
+    ages_s: list[float] = field(default_factory=list)  # of the serving curve at the end of each round
+    failed_rounds: int = 0
+    wrong: int = 0  # curves that don't describe the board
+
+
+class Faults:
+    """Contestants for `load.alternate`: one round of read load under each fault."""
+
+    def __init__(self, server: Server, cache: Server, options: Options) -> None:
+        self._server, self._cache, self._options = server, cache, options
+        self._rng = random.Random(3)
+        self.seen = {name: Seen() for name in _BITES}
+        path = f"/v1/leaderboards/{BOARD}/entries/"
+        self._target = load.Target(server.url, path, f"/positions?columns={COLUMN}", rows=options.rows)
+
+    def contestants(self) -> dict[str, Callable[[int], load.Figure]]:
+        return {name: lambda number, name=name: self._round(name, number) for name in _BITES}  # type: ignore[misc]
+
+    def _round(self, name: str, number: int) -> load.Figure:
+        seen, before = self.seen[name], counts(self._server.port)
+        measured = load.by_wrk(self._target, connections=_CONNECTIONS, seconds=self._options.seconds)
+        with fault(name, self._cache), repeated(self._write, _WRITE_PAUSE_S):
+            try:
+                figure = measured(number)
+            except load.LoadFailed as error:
+                print(f"   {name}: {error}")
+                seen.failed_rounds += 1
+                figure = load.Figure(0.0)
+            if number:
+                self._look(seen, before)
+        return figure
+
+    def _write(self) -> None:
+        batch = [(owner(self._rng.randrange(self._options.rows)), 1) for _ in range(_POSTS)]
+        with suppress(OSError):
+            asyncio.run(post(self._server.port, batch_body(batch)))
+
+    def _look(self, seen: Seen, before: dict[str, float]) -> None:
+        for outcome, count in counts(self._server.port).items():
+            seen.met[outcome] = seen.met.get(outcome, 0) + count - before.get(outcome, 0)
+        status, body = call_once(self._server.port, "GET", f"/v1/leaderboards/{BOARD}/rankings/{COLUMN}/curve")
+        curve = json.loads(body) if status == 200 else {"total": 0, "as_of": None}
+        seen.wrong += curve["total"] != self._options.rows
+        seen.ages_s.append(age_s(self._server.port))
+
+
+async def post(port: int, body: bytes) -> None:
+    connection = Connection(port)
+    await connection.call("POST", f"/v1/leaderboards/{BOARD}/posts", body)
+    connection.close()
+
+
+def age_s(port: int) -> float:
+    """Age of the oldest serving curve."""
+    for line in call_once(port, "GET", "/metrics")[1].decode().splitlines():
+        if line.startswith("rankcurve_curve_age_seconds_max "):
+            return float(line.rpartition(" ")[2])
+    return float("inf")
+
+
+async def prepare(port: int, rows: int) -> None:
+    """A board whose curves are replaced every second where it changes."""
+    names = column_names(_COLUMNS)
+    body = {**spec(names), "predictor": {"refresh_seconds": 1}}
+    named = {name: values(rows, index) for index, name in enumerate(names)}
+    await fill(port, BOARD, owners=[owner(index) for index in range(rows)], named=named, body=body)
+
+
+def wait_for_curves(port: int) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if call_once(port, "GET", f"/v1/leaderboards/{BOARD}/rankings/{COLUMN}/curve")[0] == 200:
+            return
+        time.sleep(0.1)
+    raise load.LoadFailed("no curve came")
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    port = free_port()
+    with memcached(folder, port) as cache, front_end(folder, port) as server:
+        asyncio.run(prepare(server.port, options.rows))
+        wait_for_curves(server.port)
+        faults = Faults(server, cache, options)
+        figures = load.alternate(faults.contestants(), rounds=options.rounds)
+    report.table(load.COLUMNS, [load.row(name, found) for name, found in figures.items()])
+    outcomes = ("hit", "miss", "stale", "corrupt", "errors")
+    rows: list[tuple[str | float, ...]] = [
+        (name, *(seen.met.get(outcome, 0) for outcome in outcomes), max(seen.ages_s))
+        for name, seen in faults.seen.items()
+    ]
+    report.table(("curves met in memcached", *outcomes, "oldest s"), rows)
+    bars = [
+        report.Bar("rounds with a read error", sum(s.failed_rounds for s in faults.seen.values()), 0, at_most=True),
+        report.Bar("curves that are not the board's", sum(s.wrong for s in faults.seen.values()), 0, at_most=True),
+    ]
+    for name, found in figures.items():
+        seen = faults.seen[name]
+        bars.append(report.Bar(f"{name}: age of the oldest curve", max(seen.ages_s), _AGE_S_MAX, " s", at_most=True))
+        bars.append(report.Bar(f"{name}: {_BITES[name]} met", seen.met.get(_BITES[name], 0), 1))
+        if name != "healthy":
+            added_ms = [one.p99_ms - other.p99_ms for one, other in zip(found, figures["healthy"], strict=True)]
+            bars.append(report.Bar(f"{name}: p99 added", statistics.median(added_ms), 50, " ms", at_most=True))
+    return bars
+
+
+def main() -> int:
+    options = parse(__doc__, rows=100_000)
+    title = f"faults of memcached: {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s each"
+    return report.run(options, title, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

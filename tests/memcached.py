@@ -1,0 +1,109 @@
+"""A memcached that a test may look into and spoil, and a server that lies from the start.
+
+The rule: whatever was started is ended when its block is left.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+from urllib.parse import unquote
+
+from tests.servers import HOST, MemcachedServer
+
+
+class OpenMemcached(MemcachedServer):
+    """`memcached` whose contents a test reads and replaces."""
+
+    def ask(self, command: bytes, end: bytes = b"\r\n") -> bytes:
+        """The answer to one command, on a connection of its own."""
+        with socket.create_connection((HOST, self.port), timeout=5) as connection:
+            connection.sendall(command)
+            answer = b""
+            while not answer.endswith(end):
+                piece = connection.recv(65_536)
+                if not piece:
+                    break
+                answer += piece
+        return answer
+
+    def held(self) -> list[str]:
+        """The keys of all that it holds."""
+        dumped = self.ask(b"lru_crawler metadump all\r\n", b"END\r\n").decode()
+        lines = [line for line in dumped.splitlines() if line.startswith("key=")]
+        return [unquote(line.split(" ")[0].removeprefix("key=")) for line in lines]
+
+    def value(self, key: str) -> bytes:
+        """What it holds under a key."""
+        answer = self.ask(f"get {key}\r\n".encode(), b"END\r\n")
+        head, _, rest = answer.partition(b"\r\n")
+        assert head.startswith(b"VALUE"), answer[:100]
+        return rest[: int(head.rsplit(b" ", 1)[1])]
+
+    def put(self, key: str, value: bytes) -> None:
+        """Hold something else."""
+        assert self.ask(f"set {key} 0 0 {len(value)}\r\n".encode() + value + b"\r\n") == b"STORED\r\n"
+
+    def flush(self) -> None:
+        """Forget everything."""
+        assert self.ask(b"flush_all\r\n") == b"OK\r\n"
+
+    def pause(self) -> None:
+        """Stand still with connections open, as an overloaded machine does."""
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Go on."""
+        self.signal(signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+
+class LyingServer:
+    """Answers every piece that it is sent with the same bytes, each `pause_s` after the one before where given."""
+
+    def __init__(self, answer: bytes, *, pause_s: float = 0.0) -> None:
+        self._answer, self._pause_s = answer, pause_s
+        self._over = threading.Event()
+        self._listener = socket.create_server((HOST, 0))
+        self.address = f"{HOST}:{self._listener.getsockname()[1]}"
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            while connection.recv(65_536) and not self._over.is_set():
+                pieces = [bytes([byte]) for byte in self._answer] if self._pause_s else [self._answer]
+                for piece in pieces:
+                    connection.sendall(piece)
+                    if self._over.wait(self._pause_s):
+                        return
+
+    def __enter__(self) -> Self:
+        self._threads[0].start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
