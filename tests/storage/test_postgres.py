@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import random
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import asyncpg
 import pytest
 
-from querybuilder import col, count, select
+from querybuilder import POSTGRES, col, count, select
 from storage.errors import (
     LostRace,
     OutcomeUnknown,
@@ -28,7 +28,7 @@ from storage.leaderboards import ALL_ENTRIES, change_board, delete_board, entrie
 from storage.migrate import migrate
 from storage.postgres import PostgresStore
 from storage.postgres_connection import hosts_of
-from storage.records import Board, Post, Status
+from storage.records import Board, BoardSpec, Post, Status
 from storage.store import Program
 from tests.schemas import fresh_schema
 from tests.servers import PostgresServer, postgres
@@ -190,11 +190,12 @@ async def test_boards_and_columns_that_processes_make_at_once_are_made_once(proc
     made = await asyncio.gather(*(each.create("b", XP) for each in deployments))
     assert len({board.key for board in made}) == 1
     first, second = spec(XP, ranked("laps")), spec(XP, ranked("goals"))
+
+    def change(wanted: BoardSpec) -> Callable[[], Program[Board]]:
+        return lambda: change_board(POSTGRES, board_id="b", wanted=wanted)
+
     changes = [
-        deployments[index].store.write(
-            lambda wanted=wanted: change_board(deployments[0].dialect, board_id="b", wanted=wanted)
-        )
-        for index, wanted in enumerate((first, first, second))
+        each.store.write(change(wanted)) for each, wanted in zip(deployments, (first, first, second), strict=False)
     ]
     outcomes = await asyncio.gather(*changes, return_exceptions=True)
     board = await deployments[3].catalog.reread("b")
