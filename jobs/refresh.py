@@ -226,7 +226,9 @@ class RefreshJob:
             started = self._monotonic()
             curve = await self._fit(board, column_index)
             if demanded or curve.total > 0 or self._book.find(board, column_index) is not None:
-                version = await self._store.write(lambda: store_curve(self._store.dialect, board, column_index, curve))
+                version = await self._store.of(board.id).write(
+                    lambda: store_curve(self._store.dialect, board, column_index, curve)
+                )
                 self._book.serve(Served(board.key, column_index, board.epoch, version, curve))
                 refreshed = Refreshed(curve, self._monotonic() - started, version)
                 self._observer.refreshed(refreshed.seconds)
@@ -244,6 +246,6 @@ class RefreshJob:
         fit = fitter(board.spec.predictor.method)
         entries, _ = self._open_boards.open(board)
         # The program is made when its snapshot begins: no write acknowledged before `as_of` is missing from the curve.
-        return await self._store.read(
+        return await self._store.of(board.id).read(
             lambda: fit(self._store.dialect, entries, column_index, now_us=self._now_us()), heavy=True
         )
