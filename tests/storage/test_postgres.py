@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import asyncpg
 import pytest
@@ -194,7 +195,7 @@ async def test_boards_whose_pool_stands_still_hold_up_no_others(processes: Proce
     reads = EntryReads(store, deployment.boards, point_reads_per_batch_max=9, reads_waiting_max=99, lanes=1)
     async with raw.transaction():
         await raw.execute(f"LOCK TABLE {entries_table(stuck.key)} IN ACCESS EXCLUSIVE MODE")
-        waiting = [
+        waiting: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(writers.submit([deployment.post("ada", part(stuck, {"xp": 1}))])),
             asyncio.ensure_future(writers.submit([deployment.post("eve", part(stuck, {"xp": 1}))])),
             *(asyncio.ensure_future(reads.read(stuck, "ada")) for _ in range(3)),
