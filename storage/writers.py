@@ -17,8 +17,10 @@ from .writer import Writer, WriterObserver
 class _Share:
     """One writer's part in the figures of all."""
 
-    def __init__(self, whole: WriterObserver, depths: dict[object, int]) -> None:
-        self._whole, self._depths = whole, depths
+    def __init__(self, whole: WriterObserver, shares: list[_Share]) -> None:
+        self._whole, self._shares = whole, shares
+        self._depth = self._groups = self._limit = 0
+        shares.append(self)
 
     def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
         """See `WriterObserver`."""
@@ -30,8 +32,18 @@ class _Share:
 
     def queue_depth(self, posts: int) -> None:
         """See `WriterObserver`."""
-        self._depths[self] = posts
-        self._whole.queue_depth(sum(self._depths.values()))
+        self._depth = posts
+        self._whole.queue_depth(sum(share._depth for share in self._shares))
+
+    def writes_in_flight(self, groups: int, *, limit: int) -> None:
+        """See `WriterObserver`."""
+        self._groups, self._limit = groups, limit
+        limits = sum(share._limit for share in self._shares)
+        self._whole.writes_in_flight(sum(share._groups for share in self._shares), limit=limits)
+
+    def posts_refused(self, reason: str, posts: int) -> None:
+        """See `WriterObserver`."""
+        self._whole.posts_refused(reason, posts)
 
 
 class Writers:
@@ -39,14 +51,14 @@ class Writers:
 
     def __init__(self, store: Store, make: Callable[[Store, WriterObserver], Writer], observer: WriterObserver) -> None:
         self._store, self._make, self._observer = store, make, observer
-        self._depths: dict[object, int] = {}
+        self._shares: list[_Share] = []
         self._writers: dict[Store, Writer] = {}
         self._of(store)
 
     def _of(self, store: Store) -> Writer:
         writer = self._writers.get(store)
         if writer is None:
-            writer = self._writers[store] = self._make(store, _Share(self._observer, self._depths))
+            writer = self._writers[store] = self._make(store, _Share(self._observer, self._shares))
             writer.start()
         return writer
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from typing import Any
 
 from storage.postgres import PostgresStore
 from tests.storage.backends import POSTGRES_LIMITS
@@ -19,8 +20,8 @@ class Processes:
     def __init__(self, stack: AsyncExitStack, place: str) -> None:
         self._stack, self._place = stack, place
 
-    async def one(self, url: str | None = None, **limits: float) -> Deployment:
+    async def one(self, url: str | None = None, **limits: Any) -> Deployment:
         """One process more."""
-        store = await PostgresStore.open(url or self._place, replace(POSTGRES_LIMITS, **limits))  # type: ignore[arg-type]
+        store = await PostgresStore.open(url or self._place, replace(POSTGRES_LIMITS, **limits))
         self._stack.push_async_callback(store.close)
         return await Deployment.on(store)
