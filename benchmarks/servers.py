@@ -156,10 +156,22 @@ def service(
     store: Path, *, jobs: str = "embedded", environment: Mapping[str, str] | None = None, port: int | None = None
 ) -> Server:
     """`rankcurve serve` on the SQLite file `store`."""
+    url, folder = f"sqlite:///{store.resolve()}", store.resolve().parent
+    return service_on(url, folder, jobs=jobs, environment=environment, port=port)
+
+
+def service_on(
+    url: str,
+    folder: Path,
+    *,
+    jobs: str = "embedded",
+    environment: Mapping[str, str] | None = None,
+    port: int | None = None,
+) -> Server:
+    """`rankcurve serve` on the store of a URL; `folder` takes its log."""
     port = port or free_port()
-    command = [*rankcurve(), "serve", "--host", HOST, "--port", str(port)]
-    command += ["--store", f"sqlite:///{store.resolve()}", "--jobs", jobs]
-    return Server(command, store.resolve().parent, port=port, ready_path="/readyz", environment=environment)
+    command = [*rankcurve(), "serve", "--host", HOST, "--port", str(port), "--store", url, "--jobs", jobs]
+    return Server(command, folder, port=port, ready_path="/readyz", environment=environment)
 
 
 def rankcurve() -> list[str]:

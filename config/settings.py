@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
+from config.pools import parse_pools
+
 
 def _store_url(url: str) -> str:
     """Accept `sqlite:///PATH` (three slashes: relative to the working directory, four: absolute) and a `postgresql://`
@@ -56,6 +58,14 @@ def _choice(default: str | bool | tuple[str, ...], description: str) -> Any:
 
 _SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 
+
+def _pools(text: str) -> str:
+    """Accept what `parse_pools` reads; else ValueError."""
+    parse_pools(text)
+    return text
+
+
+PoolsText = Annotated[str, AfterValidator(_pools)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 Servers = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_servers)]
 
@@ -147,6 +157,9 @@ class Settings(BaseModel):
 
     # PostgreSQL
     writer_connections: int = _number(2, 1, 64, "connections", "Connections for transactions that write")
+    pools: PoolsText = Field(
+        default="", description="Connections of their own for sets of boards: `NAME=PATTERN:CONNECTIONS`, by commas"
+    )
     connection_wait_s_max: float = _number(5, 0.01, 600, "s", "Longest wait for a connection; past it 503")
     connect_timeout_s: float = _number(3, 0.1, 60, "s", "Longest wait for one host to take a connection")
     statement_timeout_s: float = _number(30, 0.1, 3_600, "s", "Longest statement, and longest idle transaction")

@@ -242,7 +242,9 @@ class RefreshJob:
 
     async def _store_curve(self, board: Board, column_index: int, curve: Curve) -> Served:
         with self._book.expecting():
-            version = await self._store.write(lambda: store_curve(self._store.dialect, board, column_index, curve))
+            version = await self._store.of(board.id).write(
+                lambda: store_curve(self._store.dialect, board, column_index, curve)
+            )
             served = Served(board.key, column_index, board.epoch, version, curve)
             self._book.serve(served)
         return served
@@ -251,6 +253,6 @@ class RefreshJob:
         fit = fitter(board.spec.predictor.method)
         entries, _ = self._open_boards.open(board)
         # The program is made when its snapshot begins: no write acknowledged before `as_of` is missing from the curve.
-        return await self._store.read(
+        return await self._store.of(board.id).read(
             lambda: fit(self._store.dialect, entries, column_index, now_us=self._now_us()), heavy=True
         )

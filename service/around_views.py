@@ -38,7 +38,7 @@ async def around_owner(context: Context, call: Call) -> Page:
         if known is not None:
             shared = _window(pager, wanted, known, near, totals, better=better, worse=worse)
             return _answer(context, pager, shared, known, wanted)
-    wanted, window, located = await context.store.read(
+    wanted, window, located = await context.store_of(board).read(
         lambda: _around_owner(context, locator, pager, owner, query), heavy=locator.curve(index) is None
     )
     return _answer(context, pager, window, located, wanted)
@@ -68,7 +68,7 @@ async def around_value(context: Context, call: Call) -> Page:
     board, index = await find_column(context, call.path["board"], call.path["column"])
     locator, pager = context.locators.of(board), Pager(context, board, index)
     wanted = wanted_value(locator, index, query.value, "value")
-    window, located = await context.store.read(
+    window, located = await context.store_of(board).read(
         lambda: _around(context, locator, pager, wanted, better=query.better, worse=query.worse),
         heavy=locator.curve(index) is None,
     )

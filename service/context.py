@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 from config import Settings
 from jobs.desk import RefreshDesk
 from storage.boards import ChangeCounts, OpenBoards
-from storage.coalesce import Coalescer
+from storage.coalesce import Coalescers
 from storage.curves import CurveBook
 from storage.entry_reads import EntryReads
 from storage.errors import StoreBusy
 from storage.leaderboards import Catalog
 from storage.post_ids import PostIds
+from storage.records import Board
 from storage.store import Program, Store
-from storage.writer import Writer
+from storage.writers import Writers
 
 from .cursors import Cursors
 from .key_limits import KeyLimits
@@ -42,15 +43,19 @@ class Context:
     catalog: Catalog
     boards: OpenBoards
     reads: EntryReads
-    writer: Writer
+    writer: Writers
     post_ids: PostIds
     book: CurveBook
     desk: RefreshDesk
     change_counts: ChangeCounts
     cursors: Cursors
     locators: Locators
-    first_pages: Coalescer[tuple[Pager, int], FirstPage]
+    first_pages: Coalescers[tuple[Pager, int], FirstPage]
     now_us: Callable[[], int]
+
+    def store_of(self, board: Board) -> Store:
+        """The store by the connections of a board's pool."""
+        return self.store.of(board.id)
 
     async def ready(self) -> None:
         """Return when the store answers and the writer works."""

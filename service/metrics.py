@@ -24,6 +24,7 @@ OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
 RATE_KINDS = ("reads", "posts")
 REFUSALS = ("queue_full", "overloaded", "stopping", "expired")
 _WRITE_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+_WAIT_BUCKETS_S = (0, 0.001, 0.01, 0.1, 1, 10)
 _REQUEST_BUCKETS_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 _REFRESH_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 _BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
@@ -62,6 +63,13 @@ class Metrics:
         self._races = Counter(
             "rankcurve_write_conflicts", "Conditional writes that found another version", registry=self.registry
         )
+        self._connection_waits = Histogram(
+            "rankcurve_store_connection_wait_seconds",
+            "Time that programs waited for a connection to the shared store, by pool and kind of connection",
+            ["pool", "kind"],
+            buckets=_WAIT_BUCKETS_S,
+            registry=self.registry,
+        )
         self._counts = _LoopCollector()
         self.registry.register(self._counts)
         self.refresh_seconds = Histogram(
@@ -92,6 +100,10 @@ class Metrics:
         self.batch_posts.observe(posts)
         self.write_seconds.observe(seconds)
         self._rows.inc(rows)
+
+    def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
+        """A connection was lent; pools have the names that the settings give them."""
+        self._connection_waits.labels(pool, kind).observe(seconds)
 
     def race_lost(self) -> None:
         """A conditional write found another version."""

@@ -134,7 +134,7 @@ async def lookup(context: Context, call: Call) -> LookupAnswer:
         board, index = await find_column(context, board.id, body.column)
     locator = context.locators.of(board)
     entries, stats_of = locator.entries, locator.stats
-    found, totals = await context.store.read(lambda: _entries_with_totals(context, entries, owners))
+    found, totals = await context.store_of(board).read(lambda: _entries_with_totals(context, entries, owners))
     located: dict[str, Position] = {}
     if index is not None:
         locator = context.locators.of(board)

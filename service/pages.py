@@ -86,7 +86,7 @@ class Pager:
 
     async def read_first(self, limit: int) -> Window:
         """The best rows, read."""
-        return await self._context.store.read(lambda: self.first(limit))
+        return await self._context.store_of(self._board).read(lambda: self.first(limit))
 
     def first(self, limit: int) -> Program[Window]:
         """The best rows."""

@@ -260,7 +260,7 @@ class Locators:
         if found is not None and found.board is board:
             return found
         entries, _ = self._boards.open(board)
-        found = self._kept[board.key] = Locator(self._store, entries, self._book.find, self._now_us)
+        found = self._kept[board.key] = Locator(self._store.of(board.id), entries, self._book.find, self._now_us)
         self._kept.move_to_end(board.key)
         if len(self._kept) > self._open_boards_max:
             self._kept.popitem(last=False)

@@ -45,14 +45,14 @@ async def page(context: Context, call: Call) -> Page | bytes:
     light = context.settings.light_read_rows_max
     if query.cursor is not None:
         place = pager.place(query.cursor)
-        window = await context.store.read(lambda: pager.at(place, limit), heavy=place.row_number > light)
+        window = await context.store_of(board).read(lambda: pager.at(place, limit), heavy=place.row_number > light)
     elif query.from_rank is not None:
         rank = query.from_rank
-        window = await context.store.read(lambda: pager.from_rank(rank, limit), heavy=rank > light)
+        window = await context.store_of(board).read(lambda: pager.from_rank(rank, limit), heavy=rank > light)
     else:
         # Everyone looks at the top: who asks at the same time shares one read and one encoding.
         kind = (board.key, board.epoch, len(board.spec.columns), index, limit)
-        first = await context.first_pages.ask(kind, (pager, limit))
+        first = await context.first_pages.ask(context.store_of(board), kind, (pager, limit))
         context.metrics.read("page", "count", first.rows)
         return first.body
     context.metrics.read("page", "count", len(window.rows))
@@ -91,7 +91,7 @@ async def values(context: Context, call: Call) -> Values:
     if count > context.settings.query_values_max:
         raise Problem("too_many_values", f"{count} is more than {context.settings.query_values_max}", pointer="ranks")
     finder = _ValueFinder(context, board, index)
-    ranks, percentiles = await context.store.read(
+    ranks, percentiles = await context.store_of(board).read(
         lambda: finder.run(query.ranks, query.percentiles), heavy=finder.curve is None
     )
     context.metrics.read("values", "count" if finder.curve is None else "curve", count)
@@ -205,7 +205,7 @@ async def buckets(context: Context, call: Call) -> Buckets:
     board, index = await find_column(context, call.path["board"], call.path["column"])
     ranking = context.boards.open(board)[0].rankings[index]
     scale = board.spec.columns[index].scale
-    found = await context.store.read(lambda: count_buckets(ranking, query.buckets), heavy=True)
+    found = await context.store_of(board).read(lambda: count_buckets(ranking, query.buckets), heavy=True)
     context.metrics.read("buckets", "count", len(found))
     return Buckets(
         [Bucket(from_=number(least, scale), to=number(past, scale), entries=entries) for least, past, entries in found]

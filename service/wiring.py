@@ -19,7 +19,7 @@ from jobs.refresh import RefreshLimits
 from jobs.runner import RunnerLimits
 from jobs.wiring import JobLimits, JobParts, start_jobs, start_watch
 from storage.boards import ChangeCounts, OpenBoards
-from storage.coalesce import Coalescer
+from storage.coalesce import Coalescers
 from storage.curves import CurveBook
 from storage.entry_reads import EntryReads
 from storage.envelope import Envelopes
@@ -30,7 +30,8 @@ from storage.migrate import migrate
 from storage.post_ids import PostIds
 from storage.shared_curves import SharedCurves
 from storage.store import Store
-from storage.writer import Writer, WriterLimits
+from storage.writer import Writer, WriterLimits, WriterObserver
+from storage.writers import Writers
 
 from .context import Context
 from .cursors import Cursors
@@ -60,7 +61,7 @@ class _Stored:
     change_counts: ChangeCounts
     post_ids: PostIds
     book: CurveBook
-    writer: Writer
+    writer: Writers
 
 
 @asynccontextmanager
@@ -80,7 +81,7 @@ async def context_of(settings: Settings, metrics: Metrics) -> AsyncIterator[Cont
 
 
 async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> _Stored:
-    store = await open_store(settings)
+    store = await open_store(settings, waited=metrics.connection_waited)
     stack.push_async_callback(store.close)
     salt = await store.write(lambda: migrate(store.dialect))
     catalog = Catalog(store)
@@ -101,18 +102,21 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
         lambda: [CurveFigures(served.curve.as_of_us, len(served.curve.knots)) for served in book.all()]
     )
     keys = await store.read(lambda: list_keys(store.dialect, keys_max=settings.keys_max))
-    writer = Writer(
-        store,
-        boards,
-        post_ids,
-        writer_limits(settings),
-        metrics,
-        change_counts,
-        now_us=now_us,
-        monotonic=time.monotonic,
-        rng=random.Random(),
-    )
-    writer.start()
+
+    def make_writer(by: Store, observer: WriterObserver) -> Writer:
+        return Writer(
+            by,
+            boards,
+            post_ids,
+            writer_limits(settings),
+            observer,
+            change_counts,
+            now_us=now_us,
+            monotonic=time.monotonic,
+            rng=random.Random(),
+        )
+
+    writer = Writers(store, make_writer, metrics)
     stack.push_async_callback(writer.close)
     return _Stored(store, salt, KeyRing(keys), catalog, boards, change_counts, post_ids, book, writer)
 
@@ -168,7 +172,7 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Refres
         desk=desk,
         change_counts=stored.change_counts,
         cursors=Cursors(stored.salt),
-        first_pages=Coalescer(
+        first_pages=Coalescers(
             first_pages,
             batch_max=settings.point_reads_per_batch_max,
             waiting_max=settings.reads_waiting_max,

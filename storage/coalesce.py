@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
 from .errors import StoreBusy
+from .store import Store
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -91,3 +92,21 @@ class Coalescer(Generic[Q, A]):
         for (_, future), outcome in zip(group, answers, strict=True):
             if not future.done():
                 future.set_result(outcome)
+
+
+class Coalescers(Generic[Q, A]):
+    """A `Coalescer` for each store that is read, so that lanes which wait for one pool's connections hold up no other.
+
+    `limits` are those of each.
+    """
+
+    def __init__(self, answer: Callable[[list[Q]], Awaitable[Sequence[A]]], **limits: int) -> None:
+        self._answer, self._limits = answer, limits
+        self._by_store: dict[Store, Coalescer[Q, A]] = {}
+
+    def ask(self, store: Store, kind: Hashable, question: Q) -> asyncio.Future[A]:
+        """See `Coalescer.ask`."""
+        coalescer = self._by_store.get(store)
+        if coalescer is None:
+            coalescer = self._by_store[store] = Coalescer(self._answer, **self._limits)
+        return coalescer.ask(kind, question)

@@ -6,7 +6,7 @@ import asyncio
 from typing import NamedTuple
 
 from .boards import OpenBoards
-from .coalesce import Coalescer
+from .coalesce import Coalescers
 from .entries import read_with_totals
 from .neighbours import OwnersNeighbours
 from .records import Board, Entry
@@ -36,8 +36,8 @@ class EntryReads:
     ) -> None:
         self._store, self._boards = store, boards
         batch_max, waiting_max = point_reads_per_batch_max, reads_waiting_max
-        self._entries = Coalescer(self._read_entries, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
-        self._around_owners = Coalescer(self._read_owners, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
+        self._entries = Coalescers(self._read_entries, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
+        self._around_owners = Coalescers(self._read_owners, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
 
     def read(self, board: Board, owner: str) -> asyncio.Future[EntryRead]:
         """The entry of an owner, None inside where there is none.
@@ -45,7 +45,7 @@ class EntryReads:
         Raises:
             StoreBusy: too many reads are waiting.
         """
-        return self._entries.ask(_shape(board), (board, owner))
+        return self._entries.ask(self._store.of(board.id), _shape(board), (board, owner))
 
     def around_owner(
         self, board: Board, column_index: int, owner: str, *, better_rows: int, worse_rows: int
@@ -56,12 +56,13 @@ class EntryReads:
             StoreBusy: too many reads are waiting.
         """
         asked = _Around(board, column_index, better_rows, worse_rows, owner)
-        return self._around_owners.ask((*_shape(board), column_index, better_rows, worse_rows), asked)
+        kind = (*_shape(board), column_index, better_rows, worse_rows)
+        return self._around_owners.ask(self._store.of(board.id), kind, asked)
 
     async def _read_entries(self, asked: list[tuple[Board, str]]) -> list[EntryRead]:
         entries, _ = self._boards.open(asked[0][0])
         owners = list({owner for _, owner in asked})
-        found, totals = read_with_totals(await self._store.read_one(entries.with_totals(owners)))
+        found, totals = read_with_totals(await self._store.of(asked[0][0].id).read_one(entries.with_totals(owners)))
         return [EntryRead(found.get(owner), totals) for _, owner in asked]
 
     async def _read_owners(self, asked: list[_Around]) -> list[OwnersNeighbours | None]:
@@ -69,7 +70,7 @@ class EntryReads:
         entries, _ = self._boards.open(first.board)
         neighbours = entries.rankings[first.column_index].neighbours
         owners = [each.owner for each in asked]
-        found = await self._store.read(
+        found = await self._store.of(first.board.id).read(
             lambda: neighbours.around_owners(owners, better_rows=first.better_rows, worse_rows=first.worse_rows)
         )
         return [found.get(number) for number in range(len(asked))]

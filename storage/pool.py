@@ -51,7 +51,7 @@ class Pool(Generic[C]):
         connect: Callable[[], Awaitable[C]],
         limits: PoolLimits,
         *,
-        waited: Callable[[str, float], None],
+        waited: Callable[[float], None],
     ) -> None:
         self.name, self.limits = name, limits
         self._connect, self._waited = connect, waited
@@ -75,7 +75,7 @@ class Pool(Generic[C]):
             await self._wait()
         else:
             await self._slots.acquire()
-            self._waited(self.name, 0.0)
+            self._waited(0.0)
         try:
             while self._idle:
                 connection = self._idle.pop()
@@ -99,7 +99,7 @@ class Pool(Generic[C]):
             raise StoreBusy(f"no connection of {self.name!r} came free in {self.limits.wait_s_max:g} s") from None
         finally:
             self._waiting -= 1
-            self._waited(self.name, loop.time() - begun)
+            self._waited(loop.time() - begun)
 
     def give_back(self, connection: C) -> None:
         """The connection as it was taken; one that is left inside a transaction is given up."""

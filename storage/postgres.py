@@ -1,36 +1,33 @@
 """The shared store: any number of processes on one PostgreSQL database, by asyncpg.
 
-A program runs on one connection. What another transaction or a lost connection spoiled is run again within a bound;
-except a COMMIT whose answer was lost: that transaction may have happened, so its outcome is told as unknown.
+A program runs on one connection, as one transaction. Each set of boards that the setting `pools` names has connections
+of its own: the store is one `PostgresStore` for each of them, and one for all other boards.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import TypeVar
 
 import structlog
 
+from config.pools import COMMON, BoardPool, parse_pools
 from querybuilder import POSTGRES, Built
 
-from .errors import OutcomeUnknown, StoreBusy, StoreUnsupported
+from .errors import StoreBusy, StoreUnsupported
 from .pool import Pool, PoolLimits
+from .postgres_attempts import AttemptLimits, Attempts
 from .postgres_connection import Connector, PostgresConnection, SessionLimits
-from .postgres_errors import DRIVER_ERRORS, is_board_gone, is_lost, is_raced, translated
+from .postgres_errors import is_lost
 from .store import Program, Rows
 
 T = TypeVar("T")
-Attempt = Callable[[PostgresConnection], Coroutine[Any, Any, T]]
 log = structlog.get_logger(__name__)
 
 VERSION_MIN = 12
-# Waiting for a synchronous standby must not end by a timeout of the server: it would answer that all is well, with a
-# warning that the standby may not have it.
-COMMIT = "SET LOCAL statement_timeout = 0; COMMIT"
-NO_TIMEOUT_S = 10 * 365 * 86_400.0
+POOL_CHOICES_MAX = 100_000  # board ids whose pool is remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +37,7 @@ class PostgresLimits:
     writer_connections: int
     reader_connections: int
     heavy_reader_connections: int
+    pools: str
     reads_waiting_max: int
     connection_wait_s_max: float
     connect_timeout_s: float
@@ -53,81 +51,71 @@ class PostgresLimits:
     statement_cache: int
 
 
-def _no_observer(_pool: str, _seconds: float) -> None:
+def _no_observer(_pool: str, _kind: str, _seconds: float) -> None:
     return
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Connections:
+    """What one set of boards has for itself."""
+
+    writers: Pool[PostgresConnection]
+    light: Pool[PostgresConnection]
+    heavy: Pool[PostgresConnection]
+
+    def __iter__(self) -> Iterator[Pool[PostgresConnection]]:
+        return iter((self.writers, self.light, self.heavy))
+
+
 class PostgresStore:
-    """A `Store` on one database. Open it with `PostgresStore.open`."""
+    """A `Store` on one database. Open it with `PostgresStore.open`; `of` answers the others of its kind."""
 
     dialect = POSTGRES
     sole_writer = False
 
-    def __init__(
-        self,
+    def __init__(self, connections: _Connections, attempts: Attempts, others: list[tuple[BoardPool, PostgresStore]]):
+        self._connections, self._attempts, self._others = connections, attempts, others
+        self._chosen: dict[str, PostgresStore] = {}
+        self.writes_at_once = connections.writers.limits.connections
+
+    @classmethod
+    async def open(
+        cls,
         url: str,
         limits: PostgresLimits,
         *,
         rng: random.Random | None = None,
-        waited: Callable[[str, float], None] = _no_observer,
-    ) -> None:
-        self.writes_at_once = limits.writer_connections
-        self._url, self._limits, self._rng, self._waited = url, limits, rng or random.Random(), waited
-        light, heavy = limits.statement_timeout_s, limits.heavy_statement_timeout_s
-        self._writers = self._pool("write", limits.writer_connections, light, read_only=False)
-        self._light = self._pool("read", limits.reader_connections, light, read_only=True)
-        self._heavy = self._pool("heavy", limits.heavy_reader_connections, heavy, read_only=True)
-        self._closed = False
-        self._running = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._background: set[asyncio.Task[None]] = set()
-
-    def _pool(self, name: str, connections: int, timeout_s: float, *, read_only: bool) -> Pool[PostgresConnection]:
-        limits = self._limits
-        session = SessionLimits(
-            connect_timeout_s=limits.connect_timeout_s,
-            statement_timeout_s=timeout_s,
-            lock_timeout_s=limits.lock_timeout_s,
-            statement_cache=limits.statement_cache,
-            read_only=read_only,
-        )
-        bounds = PoolLimits(
-            connections=connections,
-            waiting_max=limits.reads_waiting_max,
-            wait_s_max=limits.connection_wait_s_max,
-            close_s_max=limits.connect_timeout_s,
-        )
-        return Pool(name, Connector(self._url, session), bounds, waited=self._waited)
-
-    @classmethod
-    async def open(cls, url: str, limits: PostgresLimits, **options: Any) -> PostgresStore:
-        """Reach the server once.
+        waited: Callable[[str, str, float], None] = _no_observer,
+    ) -> PostgresStore:
+        """Reach the server once. `waited` is told how long each connection was waited for: pool, kind, seconds.
 
         Raises:
             StoreUnsupported: the server is too old, or refuses this user or database.
             StoreAway: it cannot be reached.
         """
-        store = cls(url, limits, **options)
+        bounds = AttemptLimits(**{field.name: getattr(limits, field.name) for field in fields(AttemptLimits)})
+        attempts = Attempts(bounds, rng=rng or random.Random())
+        others = [(pool, cls(_connect(url, limits, waited, pool), attempts, [])) for pool in parse_pools(limits.pools)]
+        store = cls(_connect(url, limits, waited, None), attempts, others)
         try:
-            await store._running_again(store._writers, store._check_server)
-        except StoreBusy as error:
+            await attempts.run(store._connections.writers, _check_server)
+        except BaseException as error:
             await store.close()
-            if error.__cause__ is not None and not is_lost(error.__cause__):
-                raise StoreUnsupported(error.detail) from error
-            raise
-        except BaseException:
-            await store.close()
+            refused = isinstance(error, StoreBusy) and error.__cause__ is not None and not is_lost(error.__cause__)
+            if refused:
+                raise StoreUnsupported(str(error)) from error
             raise
         return store
 
-    async def _check_server(self, connection: PostgresConnection) -> None:
-        version = connection.get_server_version()
-        if version.major < VERSION_MIN:
-            raise StoreUnsupported(f"PostgreSQL {version.major} is older than {VERSION_MIN}")
-        for setting in ("fsync", "synchronous_commit"):
-            if await connection.fetchval(f"SHOW {setting}") == "off":
-                log.warning("store_not_durable", detail=f"the server has {setting} = off: a crash loses posts")
+    def of(self, board_id: str) -> PostgresStore:
+        """See `Store.of`."""
+        chosen = self._chosen.get(board_id)
+        if chosen is None:
+            if len(self._chosen) >= POOL_CHOICES_MAX:
+                self._chosen.clear()
+            chosen = next((store for pool, store in self._others if pool.takes(board_id)), self)
+            self._chosen[board_id] = chosen
+        return chosen
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         """See `Store.read`."""
@@ -138,11 +126,11 @@ class PostgresStore:
             await connection.execute("COMMIT")
             return result
 
-        return await self._running_again(self._heavy if heavy else self._light, attempt)
+        return await self._attempts.run(self._connections.heavy if heavy else self._connections.light, attempt)
 
     async def read_one(self, query: Built) -> Rows:
         """See `Store.read_one`. A statement is a snapshot of its own: two round trips less."""
-        return await self._running_again(self._light, lambda connection: connection.run(query))
+        return await self._attempts.run(self._connections.light, lambda connection: connection.run(query))
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """See `Store.write`. Several may run at once, here and in other processes.
@@ -154,97 +142,57 @@ class PostgresStore:
         async def attempt(connection: PostgresConnection) -> T:
             await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
             result = await _drive(connection, program())
-            await self._commit(connection)
+            await self._attempts.commit(connection)
             return result
 
-        return await self._running_again(self._writers, attempt)
-
-    async def _commit(self, connection: PostgresConnection) -> None:
-        # Not the driver's timeout: it would cancel the wait for the standby. Without an answer the connection goes.
-        loop = asyncio.get_running_loop()
-        expiry = loop.call_later(self._limits.commit_timeout_s, connection.terminate)
-        try:
-            status = await connection.execute(COMMIT, timeout=NO_TIMEOUT_S)
-        except DRIVER_ERRORS as error:
-            if is_lost(error):
-                raise OutcomeUnknown from error
-            raise
-        finally:
-            expiry.cancel()
-        if status != "COMMIT":
-            raise StoreBusy("the store rolled the transaction back")
-
-    async def _running_again(self, pool: Pool[PostgresConnection], attempt: Attempt[T]) -> T:
-        """The outcome of an attempt, made again after a lost race or connection, within the bounds."""
-        self._check_open()
-        self._running += 1
-        self._idle.clear()
-        try:
-            for pauses_before in range(self._limits.store_attempts_max):
-                if pauses_before:
-                    await asyncio.sleep(self._pause_s(pauses_before - 1))
-                try:
-                    return await self._once(pool, attempt)
-                except DRIVER_ERRORS as error:
-                    failure: BaseException = error
-                    # A board that is gone is seen to be so by the transaction that runs again: once is enough.
-                    last = pauses_before > 0 if is_board_gone(error) else not (is_lost(error) or is_raced(error))
-                    if last:
-                        break
-                    log.info("store_tried_again", pool=pool.name, detail=str(error) or type(error).__name__)
-            raise translated(failure) from failure
-        finally:
-            self._running -= 1
-            if not self._running:
-                self._idle.set()
-
-    async def _once(self, pool: Pool[PostgresConnection], attempt: Attempt[T]) -> T:
-        connection = await pool.take()
-        try:
-            return await attempt(connection)
-        except asyncio.CancelledError:
-            # The driver asks the server to stop; the connection is told apart from idle ones until it has.
-            self._in_background(_close(connection, self._limits.connect_timeout_s))
-            raise
-        except BaseException as error:
-            if is_lost(error) or isinstance(error, OutcomeUnknown):
-                connection.terminate()
-            elif connection.is_in_transaction():
-                await self._roll_back(connection)
-            raise
-        finally:
-            pool.give_back(connection)
-
-    @staticmethod
-    async def _roll_back(connection: PostgresConnection) -> None:
-        try:
-            await connection.execute("ROLLBACK")
-        except BaseException as error:
-            connection.terminate()  # the server rolls back what has no client
-            if not isinstance(error, DRIVER_ERRORS):
-                raise
-
-    def _pause_s(self, pauses_before: int) -> float:
-        # Full jitter: losers of one race don't meet again at the same moment.
-        longest = min(self._limits.store_backoff_s_max, self._limits.store_backoff_base_s * 2**pauses_before)
-        return self._rng.uniform(0, longest)
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreBusy("the store is closed")
+        return await self._attempts.run(self._connections.writers, attempt)
 
     async def close(self) -> None:
         """See `Store.close`. What has begun finishes."""
-        self._closed = True
-        await self._idle.wait()
-        await asyncio.gather(*self._background)
-        for pool in (self._writers, self._light, self._heavy):
-            await pool.close()
+        await self._attempts.close()
+        for connections in (self._connections, *(store._connections for _, store in self._others)):
+            for pool in connections:
+                await pool.close()
+
+
+def _connect(
+    url: str, limits: PostgresLimits, waited: Callable[[str, str, float], None], pool: BoardPool | None
+) -> _Connections:
+    name = COMMON if pool is None else pool.name
+
+    def connections_for(kind: str, count: int, timeout_s: float, *, read_only: bool) -> Pool[PostgresConnection]:
+        session = SessionLimits(
+            connect_timeout_s=limits.connect_timeout_s,
+            statement_timeout_s=timeout_s,
+            lock_timeout_s=limits.lock_timeout_s,
+            statement_cache=limits.statement_cache,
+            read_only=read_only,
+        )
+        bounds = PoolLimits(
+            connections=count,
+            waiting_max=limits.reads_waiting_max,
+            wait_s_max=limits.connection_wait_s_max,
+            close_s_max=limits.connect_timeout_s,
+        )
+        return Pool(f"{name} {kind}", Connector(url, session), bounds, waited=lambda s: waited(name, kind, s))
+
+    light_s, heavy_s = limits.statement_timeout_s, limits.heavy_statement_timeout_s
+    return _Connections(
+        connections_for("write", limits.writer_connections if pool is None else 1, light_s, read_only=False),
+        connections_for(
+            "read", limits.reader_connections if pool is None else pool.connections, light_s, read_only=True
+        ),
+        connections_for("heavy", limits.heavy_reader_connections if pool is None else 1, heavy_s, read_only=True),
+    )
+
+
+async def _check_server(connection: PostgresConnection) -> None:
+    version = connection.get_server_version()
+    if version.major < VERSION_MIN:
+        raise StoreUnsupported(f"PostgreSQL {version.major} is older than {VERSION_MIN}")
+    for setting in ("fsync", "synchronous_commit"):
+        if await connection.fetchval(f"SHOW {setting}") == "off":
+            log.warning("store_not_durable", detail=f"the server has {setting} = off: a crash loses posts")
 
 
 async def _drive(connection: PostgresConnection, program: Program[T]) -> T:
@@ -256,10 +204,3 @@ async def _drive(connection: PostgresConnection, program: Program[T]) -> T:
         return stop.value  # type: ignore[no-any-return]
     finally:
         program.close()
-
-
-async def _close(connection: PostgresConnection, timeout_s: float) -> None:
-    try:
-        await connection.close(timeout=timeout_s)
-    except DRIVER_ERRORS:
-        connection.terminate()

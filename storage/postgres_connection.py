@@ -60,6 +60,8 @@ class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the drive
 def hosts_of(url: str) -> list[str]:
     """One URL for each host of a multi-host URL, in order."""
     parts = urlsplit(url)
+    if "," not in parts.netloc:
+        return [url]
     user, at, hosts = parts.netloc.rpartition("@")
     return [urlunsplit(parts._replace(netloc=f"{user}{at}{host}")) for host in hosts.split(",")]
 

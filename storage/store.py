@@ -27,6 +27,10 @@ class Store(Protocol):
     sole_writer: bool  # nobody else writes here, one transaction after the other: no board goes away within one
     writes_at_once: int  # write programs that may run at the same time; more would stand in line
 
+    def of(self, board_id: str) -> Store:
+        """This store by the connections that are there for a board: the same object for boards that share them."""
+        ...
+
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         """Run against one snapshot that holds every write acknowledged before the call.
 

@@ -128,6 +128,10 @@ class HeldStore:
         """They go on."""
         self._free.set()
 
+    def of(self, board_id: str) -> HeldStore:
+        """See `Store`."""
+        return self
+
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         """See `Store.read`."""
         if heavy:

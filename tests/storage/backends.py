@@ -35,6 +35,7 @@ POSTGRES_LIMITS = PostgresLimits(
     writer_connections=1,
     reader_connections=2,
     heavy_reader_connections=1,
+    pools="",
     reads_waiting_max=1_000,
     connection_wait_s_max=10,
     connect_timeout_s=5,

@@ -5,14 +5,21 @@ The rule it keeps: each test has a place of its own.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from storage.store import Store
+from tests.schemas import fresh_schema
 from tests.storage.backends import BACKENDS, Backend, OpenStore
 from tests.storage.deployment import Deployment, Session
+from tests.storage.processes import Processes
+
+PROCESSES_S_MAX = 60
 
 
 @pytest.fixture(params=sorted(BACKENDS))
@@ -46,3 +53,25 @@ def session(backend: Backend, tmp_path: Path) -> Iterator[Session]:
     opened = Session(backend, tmp_path)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+async def place(postgres_url: str) -> AsyncIterator[str]:
+    """An empty place on the server."""
+    async with fresh_schema(postgres_url) as url:
+        yield url
+
+
+@pytest.fixture
+async def processes(place: str) -> AsyncIterator[Processes]:
+    """Processes on a fresh place."""
+    async with asyncio.timeout(PROCESSES_S_MAX), AsyncExitStack() as stack:
+        yield Processes(stack, place)
+
+
+@pytest.fixture
+async def raw(place: str) -> AsyncIterator[asyncpg.Connection]:
+    """Somebody else's session on the place."""
+    connection = await asyncpg.connect(place)
+    yield connection
+    await connection.close()

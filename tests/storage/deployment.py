@@ -39,7 +39,7 @@ from storage.records import (
     Ties,
 )
 from storage.store import Store
-from storage.writer import Writer, WriterLimits
+from storage.writer import Writer, WriterLimits, WriterObserver
 from tests.storage.backends import Backend
 
 T = TypeVar("T")
@@ -217,7 +217,7 @@ class Deployment:
 
     def writer(
         self,
-        observer: Observed,
+        observer: WriterObserver,
         *,
         store: Store | None = None,
         limits: WriterLimits = LIMITS,

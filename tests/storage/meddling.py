@@ -64,6 +64,10 @@ class MeddlingStore:
     def dialect(self, dialect: Dialect) -> None:
         raise AttributeError("a store speaks one dialect")
 
+    def of(self, board_id: str) -> MeddlingStore:
+        """See `Store`."""
+        return self
+
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         """See `Store`."""
         return await self._store.read(program, heavy=heavy)

@@ -30,6 +30,10 @@ class TurnstileStore:
         self.waiting: asyncio.Queue[asyncio.Future[None]] = asyncio.Queue()
         self.open = False
 
+    def of(self, board_id: str) -> TurnstileStore:
+        """See `Store`."""
+        return self
+
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         """See `Store`."""
         return await self._store.read(program, heavy=heavy)

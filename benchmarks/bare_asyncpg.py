@@ -1,0 +1,80 @@
+"""The baseline of batch posts on PostgreSQL: the same batches in a bare asyncpg loop, in a process of its own.
+
+Rule kept: an honest, fast loop: the table and index of the service's board, one transaction a batch, read with locks,
+merged, written on condition, nothing else done. The SQL is written out because being free of the project's own layers
+is the point.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from itertools import islice
+
+import asyncpg
+import uvloop
+
+from benchmarks.boards import batches, owner, values
+
+_ZERO = 10**15
+_TABLE = (
+    'CREATE TABLE bare (owner text COLLATE "C" NOT NULL PRIMARY KEY, updated_at bigint NOT NULL, c1 text COLLATE "C")'
+)
+_INDEX = "CREATE INDEX bare_c1 ON bare (c1 DESC, owner) WHERE c1 IS NOT NULL"
+_SELECT = "SELECT owner, updated_at, c1 FROM bare WHERE owner = ANY($1) ORDER BY owner FOR NO KEY UPDATE"
+_UPDATE = (
+    "UPDATE bare SET updated_at = v.next, c1 = v.c1 FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[]) "
+    "AS v(owner, expected, next, c1) WHERE bare.owner = v.owner AND bare.updated_at = v.expected"
+)
+
+
+async def make(connection: asyncpg.Connection, rows: int) -> None:
+    """The board of `boards.values` in a table of its own, index and statistics as after filling."""
+    await connection.execute("DROP TABLE IF EXISTS bare")
+    await connection.execute(_TABLE)
+    await connection.execute(_INDEX)
+    made = ((owner(index), 1, f"{_ZERO + value:016d}") for index, value in enumerate(values(rows)))
+    while chunk := list(islice(made, 10_000)):
+        await connection.copy_records_to_table("bare", records=chunk)
+    await connection.execute("VACUUM ANALYZE bare")
+
+
+async def apply(connection: asyncpg.Connection, batch: list[tuple[str, int]]) -> None:
+    """Read, merge and conditionally write one batch, durably."""
+    async with connection.transaction():
+        found = await connection.fetch(_SELECT, [name for name, _ in batch])
+        now_us = time.time_ns() // 1000
+        more = dict(batch)
+        names = [row[0] for row in found]
+        expected = [row[1] for row in found]
+        later = [max(now_us, row[1] + 1) for row in found]
+        texts = [f"{int(row[2]) + more[row[0]]:016d}" for row in found]
+        done = await connection.execute(_UPDATE, names, expected, later, texts)
+    assert done == f"UPDATE {len(batch)}", "a row was changed by someone else"
+
+
+async def serve(url: str, rows: int) -> None:
+    """Rounds: {"seed", "count", "size", "connections"} on a line in, seconds on a line out, until the input ends."""
+    first = await asyncpg.connect(url)
+    await make(first, rows)
+    connections = [first]
+    print("ready", flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        while len(connections) < order["connections"]:
+            connections.append(await asyncpg.connect(url))
+        work = iter(batches(rows, seed=order["seed"], count=order["count"], size=order["size"]))
+
+        async def lane(connection: asyncpg.Connection, work: object = work) -> None:
+            for batch in work:  # type: ignore[attr-defined]
+                await apply(connection, batch)
+
+        begun = time.perf_counter()
+        await asyncio.gather(*(lane(connection) for connection in connections[: order["connections"]]))
+        print(time.perf_counter() - begun, flush=True)
+
+
+if __name__ == "__main__":
+    uvloop.run(serve(sys.argv[1], int(sys.argv[2])))

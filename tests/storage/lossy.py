@@ -1,0 +1,79 @@
+"""A way to a PostgreSQL server that loses an answer when it is told to: the server did its work, nobody hears of it.
+
+The rule it keeps: what is lost is the answer to a COMMIT, after the server has given it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit, urlunsplit
+
+CHUNK_BYTES = 65_536
+
+
+class LossyWay:
+    """A proxy on a free port before the server of `url`; `lose` counts the COMMITs whose answers it still swallows."""
+
+    def __init__(self, url: str) -> None:
+        self._parts = urlsplit(url)
+        self.lose = 0
+        self.lost = 0
+        self._server: asyncio.Server
+        self._ways: set[asyncio.StreamWriter] = set()
+        self._all_gone = asyncio.Event()
+
+    @property
+    def url(self) -> str:
+        """The connection string that leads through here."""
+        port = self._server.sockets[0].getsockname()[1]
+        user, at, _ = self._parts.netloc.rpartition("@")
+        return urlunsplit(self._parts._replace(netloc=f"{user}{at}127.0.0.1:{port}"))
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+        for way in self._ways:
+            way.transport.abort()
+        if self._ways:
+            await self._all_gone.wait()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._ways.add(writer)
+        back_reader, back_writer = await asyncio.open_connection(self._parts.hostname, self._parts.port)
+        swallow = asyncio.Event()
+
+        async def forth() -> None:
+            while data := await reader.read(CHUNK_BYTES):
+                if self.lose and b"; COMMIT\0" in data:
+                    self.lose -= 1
+                    swallow.set()
+                back_writer.write(data)
+                await back_writer.drain()
+
+        async def back() -> None:
+            while data := await back_reader.read(CHUNK_BYTES):
+                if swallow.is_set():
+                    self.lost += 1
+                    return
+                writer.write(data)
+                await writer.drain()
+
+        directions = [asyncio.create_task(forth()), asyncio.create_task(back())]
+        with suppress(OSError):
+            await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+        for direction in directions:
+            direction.cancel()
+        await asyncio.gather(*directions, return_exceptions=True)
+        writer.transport.abort()
+        back_writer.transport.abort()
+        self._ways.discard(writer)
+        if not self._ways:
+            self._all_gone.set()

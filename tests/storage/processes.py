@@ -1,0 +1,27 @@
+"""Several processes on one PostgreSQL store, as deployments with connections of their own.
+
+The rule it keeps: they know of each other only what the store tells them.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any
+
+from storage.postgres import PostgresStore
+from tests.storage.backends import POSTGRES_LIMITS
+from tests.storage.deployment import Deployment
+
+
+class Processes:
+    """Deployments on one place, each with connections of its own, as processes have them."""
+
+    def __init__(self, stack: AsyncExitStack, place: str) -> None:
+        self._stack, self._place = stack, place
+
+    async def one(self, url: str | None = None, **limits: Any) -> Deployment:
+        """One process more."""
+        store = await PostgresStore.open(url or self._place, replace(POSTGRES_LIMITS, **limits))
+        self._stack.push_async_callback(store.close)
+        return await Deployment.on(store)

@@ -1,0 +1,223 @@
+"""Why here: what is true of the PostgreSQL store only: several processes write it, and sets of boards share it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import asyncpg
+import pytest
+
+from querybuilder import POSTGRES, col, count, select
+from storage.entry_reads import EntryReads
+from storage.errors import (
+    LostRace,
+    StorageError,
+    UnknownBoard,
+)
+from storage.leaderboards import ALL_ENTRIES, change_board, delete_board, entries_table, reset_board
+from storage.migrate import migrate
+from storage.postgres import PostgresStore
+from storage.records import Board, BoardSpec, Status
+from storage.store import Program
+from storage.writers import Writers
+from tests.storage.backends import POSTGRES_LIMITS
+from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked, spec
+from tests.storage.processes import Processes
+
+XP = ranked("xp")
+
+
+async def rows_in(deployment: Deployment, board: Board) -> int:
+    """Rows that are really there."""
+    [[rows]] = await deployment.store.read_one(
+        select(count()).from_(entries_table(board.key)).build(deployment.dialect)
+    )
+    return int(rows)
+
+
+async def test_processes_that_change_the_same_owners_of_several_boards_lose_nothing_and_never_deadlock(
+    processes: Processes, raw: asyncpg.Connection
+) -> None:
+    deployments = [await processes.one() for _ in range(4)]
+    boards = [await deployments[0].create(f"b{index}", XP) for index in range(3)]
+    observed = [Observed() for _ in deployments]
+    limits = replace(LIMITS, write_attempts_max=50)
+    writers = [each.writer(seen, limits=limits) for each, seen in zip(deployments, observed, strict=True)]
+    owners = [f"o{index}" for index in range(10)]
+    sent: dict[str, int] = dict.fromkeys(owners, 0)
+
+    async def poster(number: int) -> None:
+        rng = random.Random(number)
+        deployment, writer = deployments[number % 4], writers[number % 4]
+        for _ in range(20):
+            chosen = rng.sample(owners, 4)
+            posts = [
+                deployment.post(owner, *(part(board, {"xp": 1}) for board in rng.sample(boards, 3))) for owner in chosen
+            ]
+            outcomes = await writer.submit(posts)
+            assert {outcome.status for outcome_parts in outcomes for outcome in outcome_parts} == {Status.APPLIED}
+            for owner in chosen:
+                sent[owner] += 1
+
+    for writer in writers:
+        writer.start()
+    await asyncio.gather(*(poster(number) for number in range(12)))
+    for writer in writers:
+        await writer.close()
+    for board in boards:
+        assert {owner: (await deployments[0].stats(board, owner) or {})["xp"] for owner in owners} == sent
+        totals = await deployments[1].totals(board)
+        assert totals[ALL_ENTRIES] == await rows_in(deployments[0], board) == len(owners)
+    deadlocks = await raw.fetchval("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+    assert deadlocks == 0
+
+
+async def test_a_board_that_is_emptied_under_posts_of_another_process_keeps_count(processes: Processes) -> None:
+    poster, operator = await processes.one(), await processes.one()
+    board = await poster.create("b", XP)
+    writer = poster.writer(Observed(), limits=replace(LIMITS, write_attempts_max=50))
+    writer.start()
+    ended = asyncio.Event()
+
+    async def post() -> None:
+        rng = random.Random(1)
+        while not ended.is_set():
+            owners = rng.sample(range(200), 20)
+            await writer.submit([poster.post(f"o{owner}", part(board, {"xp": 1})) for owner in owners])
+
+    posting = asyncio.create_task(post())
+    for _ in range(10):
+        await operator.store.write(lambda: reset_board(operator.dialect, board_id="b"))
+        await asyncio.sleep(0)
+    ended.set()
+    await posting
+    await writer.close()
+    assert (await operator.totals(board)).get(ALL_ENTRIES, 0) == await rows_in(operator, board)
+
+
+async def test_posts_to_a_board_that_another_process_deletes_are_told_so_and_the_others_go_through(
+    processes: Processes,
+) -> None:
+    poster, operator = await processes.one(), await processes.one()
+    gone, kept = await poster.create("gone", XP), await poster.create("kept", XP)
+    writer = poster.writer(Observed())
+    writer.start()
+    deleting = asyncio.create_task(operator.store.write(lambda: delete_board(operator.dialect, board_id="gone")))
+    statuses: set[tuple[Status, Status]] = set()
+    while (Status.REJECTED, Status.APPLIED) not in statuses:
+        outcomes = await writer.submit(
+            [poster.post("ada", part(gone, {"xp": 1})), poster.post("ada", part(kept, {"xp": 1}))]
+        )
+        statuses.add((outcomes[0][0].status, outcomes[1][0].status))
+        if outcomes[0][0].status is Status.REJECTED:
+            assert isinstance(outcomes[0][0].error, UnknownBoard)
+    await deleting
+    await writer.close()
+    assert statuses <= {(Status.APPLIED, Status.APPLIED), (Status.REJECTED, Status.APPLIED)}
+    with pytest.raises(UnknownBoard):
+        await poster.erase(gone, "ada")
+
+
+async def test_a_post_id_that_two_processes_bring_at_once_counts_once(processes: Processes) -> None:
+    both = [await processes.one(), await processes.one()]
+    board = await both[0].create("b", XP)
+    writers = [each.writer(Observed()) for each in both]
+    for writer in writers:
+        writer.start()
+    for number in range(30):
+        outcomes = await asyncio.gather(
+            *(
+                writer.submit([each.post(f"o{number % 3}", part(board, {"xp": 1}), post_id=f"id{number}")])
+                for each, writer in zip(both, writers, strict=True)
+            )
+        )
+        assert sorted(outcome.status for [[outcome]] in outcomes) == [Status.APPLIED, Status.DUPLICATE]
+    for writer in writers:
+        await writer.close()
+    assert await both[0].stats(board, "o0") == {"xp": 10}
+
+
+async def test_boards_and_columns_that_processes_make_at_once_are_made_once(processes: Processes) -> None:
+    deployments = [await processes.one() for _ in range(4)]
+    made = await asyncio.gather(*(each.create("b", XP) for each in deployments))
+    assert len({board.key for board in made}) == 1
+    first, second = spec(XP, ranked("laps")), spec(XP, ranked("goals"))
+
+    def change(wanted: BoardSpec) -> Callable[[], Program[Board]]:
+        return lambda: change_board(POSTGRES, board_id="b", wanted=wanted)
+
+    changes = [
+        each.store.write(change(wanted)) for each, wanted in zip(deployments, (first, first, second), strict=False)
+    ]
+    outcomes = await asyncio.gather(*changes, return_exceptions=True)
+    board = await deployments[3].catalog.reread("b")
+    # Whoever came second was told that a column which it does not know can't be removed, or found all as wanted.
+    assert [column.name for column in board.spec.columns] in (["xp", "laps"], ["xp", "goals"])
+    assert any(isinstance(outcome, Board) for outcome in outcomes)
+    await deployments[3].apply(deployments[3].post("ada", part(board, {board.spec.columns[1].name: 3})))
+
+
+async def test_processes_that_migrate_at_once_agree_on_one_salt(place: str) -> None:
+    stores = [await PostgresStore.open(place, POSTGRES_LIMITS) for _ in range(4)]
+    salts = await asyncio.gather(*(store.write(lambda: migrate(stores[0].dialect)) for store in stores))
+    assert len(set(salts)) == 1
+    for store in stores:
+        await store.close()
+
+
+async def test_a_race_that_a_program_reports_reaches_its_caller(processes: Processes) -> None:
+    deployment = await processes.one()
+    runs: list[int] = []
+
+    def program() -> Program[None]:
+        runs.append(1)
+        yield select(count()).from_("boards").where(col("id").eq("b")).build(deployment.dialect)
+        raise LostRace
+
+    with pytest.raises(LostRace):
+        await deployment.store.write(program)
+    assert runs == [1]
+    with pytest.raises(StorageError):
+        await deployment.store.read(program)
+
+
+async def test_boards_whose_pool_stands_still_hold_up_no_others(processes: Processes, raw: asyncpg.Connection) -> None:
+    deployment = await processes.one(pools="arena=arena-*:2", reader_connections=1)
+    store = deployment.store
+    assert store.of("arena-1") is store.of("arena-2") is not store.of("b") is store
+    stuck, free = await deployment.create("arena-1", XP), await deployment.create("b", XP)
+    writers = Writers(store, lambda by, observer: deployment.writer(observer, store=by), Observed())
+    await writers.submit([deployment.post("ada", part(stuck, {"xp": 1}))])
+    reads = EntryReads(store, deployment.boards, point_reads_per_batch_max=9, reads_waiting_max=99, lanes=1)
+    async with raw.transaction():
+        await raw.execute(f"LOCK TABLE {entries_table(stuck.key)} IN ACCESS EXCLUSIVE MODE")
+        waiting: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(writers.submit([deployment.post("ada", part(stuck, {"xp": 1}))])),
+            asyncio.ensure_future(writers.submit([deployment.post("eve", part(stuck, {"xp": 1}))])),
+            *(asyncio.ensure_future(reads.read(stuck, "ada")) for _ in range(3)),
+        ]
+        for _ in range(3):
+            await writers.submit([deployment.post("ada", part(free, {"xp": 1}))])
+            entry, _ = await reads.read(free, "ada")
+            assert entry is not None
+        assert not any(task.done() for task in waiting)
+    await asyncio.gather(*waiting)
+    await writers.close()
+    assert await deployment.stats(stuck, "ada") == {"xp": 2}
+    assert await deployment.stats(free, "ada") == {"xp": 3}
+
+
+async def test_every_wait_for_a_connection_is_told_by_pool_and_kind(place: str) -> None:
+    told: set[tuple[str, str]] = set()
+    store = await PostgresStore.open(
+        place, replace(POSTGRES_LIMITS, pools="arena=arena-*:1"), waited=lambda pool, kind, _: told.add((pool, kind))
+    )
+    deployment = await Deployment.on(store)
+    await deployment.create("b", XP)
+    await store.of("arena-x").read_one(select(count()).from_("boards").build(deployment.dialect))
+    assert told == {("common", "write"), ("arena", "read")}
+    await store.close()
