@@ -16,6 +16,8 @@ _ALL = (
     "skip_quality",
     "start_to_answer",
     "kill9",
+    "postgres_restarts",
+    "standby_promoted",
     "refresh_343k",
     "positions",
     "single_posts",
