@@ -17,6 +17,8 @@ _ALL = (
     "start_to_answer",
     "kill9",
     "memcached_faults",
+    "postgres_restarts",
+    "standby_promoted",
     "refresh_343k",
     "positions",
     "single_posts",

@@ -28,7 +28,7 @@ class Connection:
     """One keep-alive connection to a loopback port, opened with the first request and again after a failure."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
+        self.port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def call(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
@@ -42,7 +42,7 @@ class Connection:
 
     async def _call(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         if self._streams is None:
-            self._streams = await asyncio.open_connection(HOST, self._port, limit=_HEAD_BYTES_MAX)
+            self._streams = await asyncio.open_connection(HOST, self.port, limit=_HEAD_BYTES_MAX)
         reader, writer = self._streams
         kind = "Content-Type: application/json\r\n" if body else ""
         head = f"{method} {path} HTTP/1.1\r\nHost: {HOST}\r\n{kind}Content-Length: {len(body)}\r\n\r\n"

@@ -29,6 +29,7 @@ from .queries import (
     ValuePositionsQuery,
     ValuesQuery,
 )
+from .renewal import renewed
 from .routes import Route
 from .wire import FanPostBody, FanPostList, Lookup, ManyBoards, PostBody, PostList, PutBoard
 
@@ -161,5 +162,5 @@ _OPERATORS = [
     ),
 ]  # fmt: skip
 
-_HOTTEST = [_READS[0], *_POSTS]
-ROUTES = [*_HOTTEST, *_READS[1:], *_OPERATORS]
+_HOTTEST = [renewed(_READS[0]), *_POSTS]
+ROUTES = [*_HOTTEST, *map(renewed, _READS[1:] + _OPERATORS)]

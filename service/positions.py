@@ -15,7 +15,8 @@ from predictor import Curve
 from querybuilder import Dialect
 from storage.boards import OpenBoards
 from storage.curves import CurveBook
-from storage.entries import Entries
+from storage.entries import Entries, live_epochs
+from storage.errors import UnknownBoard
 from storage.leaderboards import count_entries
 from storage.rankings import Ranking
 from storage.records import Board, Kind
@@ -278,6 +279,12 @@ def percentile(rank: int, total: int) -> float:
 
 
 def board_totals(dialect: Dialect, board: Board) -> Program[dict[int, int]]:
-    """Entries of a board by column index."""
-    totals = yield from count_entries(dialect, [board.key])
-    return totals[board.key]
+    """Entries of a board by column index.
+
+    Raises:
+        UnknownBoard: it is gone.
+    """
+    totals = (yield from count_entries(dialect, [board.key]))[board.key]
+    if not totals and board.key not in (yield from live_epochs(dialect, [board.key])):
+        raise UnknownBoard(f"no leaderboard {board.id!r}")
+    return totals

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -21,6 +21,7 @@ from .context import Context
 from .keys import Role
 from .post_bodies import PostIn, PostLimits, parse_posts
 from .problems import Problem, post_problem_of
+from .renewal import renewed_posts
 from .routes import Call
 from .values import format_decimal, format_us, number, parse_decimal, parse_text
 
@@ -57,11 +58,14 @@ def _parse(context: Context, call: Call, *, multi_board: bool) -> tuple[list[Pos
 
 async def _settle(context: Context, posts: list[PostIn], *, single: bool, only_board: str | None) -> PostResults:
     asked = _Asked({}, set())
-    resolved = [
+    resolved: list[_Resolved] = [
         _resolved_here(context, post, only_board) or await _resolved(context, post, only_board, asked) for post in posts
     ]
     accepted = [post for post in resolved if isinstance(post, Post)]
-    outcomes = iter(await context.writer.submit(accepted)) if accepted else iter(())
+    applied = await context.writer.submit(accepted) if accepted else []
+    if any(part.status is Status.REJECTED for parts in applied for part in parts):
+        resolved, applied = await _apply_again(context, posts, resolved, applied, only_board)
+    outcomes = iter(applied)
     results = []
     for post, found in zip(posts, resolved, strict=True):
         try:
@@ -75,6 +79,29 @@ async def _settle(context: Context, posts: list[PostIn], *, single: bool, only_b
         context.metrics.posts_settled(status.value)
         results.append(result)
     return PostResults(results)
+
+
+async def _apply_again(
+    context: Context,
+    posts: list[PostIn],
+    resolved: list[_Resolved],
+    applied: list[list[PartOutcome]],
+    only_board: str | None,
+) -> tuple[list[_Resolved], list[list[PartOutcome]]]:
+    """What became of the posts, once those to boards that were made anew elsewhere are applied there."""
+    accepted = [index for index, found in enumerate(resolved) if isinstance(found, Post)]
+    sent = [found for found in resolved if isinstance(found, Post)]
+    outcomes = dict(zip(accepted, applied, strict=True))
+    asked, again = _Asked({}, set()), {}
+    for place in await renewed_posts(context.catalog, sent, applied):
+        index = accepted[place]
+        del outcomes[index]
+        resolved[index] = found = await _resolved(context, posts[index], only_board, asked)
+        if isinstance(found, Post):
+            again[index] = found
+    if again:
+        outcomes.update(zip(again, await context.writer.submit(list(again.values())), strict=True))
+    return resolved, [outcomes[index] for index in sorted(outcomes)]
 
 
 def _resolved_here(context: Context, post: PostIn, only_board: str | None) -> Post | None:
@@ -91,6 +118,9 @@ def _resolved_here(context: Context, post: PostIn, only_board: str | None) -> Po
     return _identified(context, post, parts)
 
 
+_Resolved: TypeAlias = "Post | dict[str, Exception]"
+
+
 class _Asked(NamedTuple):
     """What the store was asked for one request: once a board, however many posts name it."""
 
@@ -98,9 +128,7 @@ class _Asked(NamedTuple):
     reread: set[str]
 
 
-async def _resolved(
-    context: Context, post: PostIn, only_board: str | None, asked: _Asked
-) -> Post | dict[str, Exception]:
+async def _resolved(context: Context, post: PostIn, only_board: str | None, asked: _Asked) -> _Resolved:
     """The post in its boards' own units, or the error of each board that can't take it."""
     errors: dict[str, Exception] = {}
     parts: list[BoardPost] = []

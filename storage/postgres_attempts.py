@@ -16,7 +16,7 @@ import structlog
 from .errors import OutcomeUnknown, StoreBusy
 from .pool import Pool
 from .postgres_connection import PostgresConnection
-from .postgres_errors import DRIVER_ERRORS, is_board_gone, is_lost, is_raced, translated
+from .postgres_errors import DRIVER_ERRORS, is_board_gone, is_lost, is_raced, said, translated
 
 T = TypeVar("T")
 Attempt = Callable[[PostgresConnection], Coroutine[Any, Any, T]]
@@ -80,7 +80,7 @@ class Attempts:
                 tries_max = 2 if is_board_gone(error) else self._limits.store_attempts_max
                 if tries >= tries_max or not (is_lost(error) or is_raced(error) or is_board_gone(error)):
                     raise translated(error) from error
-                log.info("store_tried_again", pool=pool.name, detail=str(error) or type(error).__name__)
+                log.info("store_tried_again", pool=pool.name, detail=said(error))
             await asyncio.sleep(self._pause_s(tries - 1))
 
     async def _once(self, pool: Pool[PostgresConnection], attempt: Attempt[T]) -> T:
@@ -104,9 +104,17 @@ class Attempts:
         """End a transaction.
 
         Raises:
-            OutcomeUnknown: the connection was lost before COMMIT was answered, or no answer came in time.
+            OutcomeUnknown: the connection was lost before COMMIT was answered, no answer came in time, or the server
+                warned that it may be lost.
         """
-        # Not the driver's timeout: it would cancel the wait for the standby. Without an answer the connection goes.
+        # Where an operator cancels the wait for a standby, the server says COMMIT all the same, and warns.
+        warnings: list[object] = []
+
+        def warned(_connection: object, message: object) -> None:
+            warnings.append(message)
+
+        connection.add_log_listener(warned)
+        # Not the driver's timeout: it would cancel that wait. Without an answer the connection goes.
         loop = asyncio.get_running_loop()
         expiry = loop.call_later(self._limits.commit_timeout_s, connection.terminate)
         try:
@@ -117,8 +125,11 @@ class Attempts:
             raise
         finally:
             expiry.cancel()
+            connection.remove_log_listener(warned)
         if status != "COMMIT":
             raise StoreBusy("the store rolled the transaction back")
+        if warnings:
+            raise OutcomeUnknown(f"the store does not vouch for what it committed: {warnings[0]}")
 
     def _pause_s(self, pauses_before: int) -> float:
         # Full jitter: losers of one race don't meet again at the same moment.

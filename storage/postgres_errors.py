@@ -58,11 +58,16 @@ def is_board_gone(error: BaseException) -> bool:
     return isinstance(error, asyncpg.UndefinedTableError) and "entries_" in str(error)
 
 
+def said(error: BaseException) -> str:
+    """What the driver says in one line. The lines after it may quote a row, which is nobody's business."""
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
 def translated(error: BaseException) -> Exception:
     """The error of the store that says so."""
     if is_board_gone(error):
         return UnknownBoard("the leaderboard was deleted meanwhile")
-    text = str(error) or type(error).__name__
+    text = said(error)
     if is_lost(error):
         return StoreAway(f"the store cannot be reached: {text}")
     if isinstance(error, _LATE):

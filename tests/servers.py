@@ -161,13 +161,18 @@ class PostgresServer:
     def kill(self) -> None:
         """SIGKILL to the server and everything that it started."""
         if self._process is not None and self._process.poll() is None:
-            children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-            self._process.kill()
-            for child in children:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(child), signal.SIGKILL)
+            self.send(signal.SIGKILL)
             self._process.wait()
         (self.data / "postmaster.pid").unlink(missing_ok=True)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the server and to everything that it started: SIGSTOP and SIGCONT freeze and thaw it."""
+        assert self._process is not None, "start comes first"
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        self._process.send_signal(number)
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(child), number)
 
     def restart(self, mode: str = "immediate", *, wait: bool = True) -> None:
         """Stop it in that mode and start it again."""

@@ -1,0 +1,157 @@
+"""What the clients of a store under attack were told, and whether the store holds exactly that.
+
+Rule kept: clients retry with the same post_id until a post is settled, and nothing else; the truth is what they were
+told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.client import BadAnswer, Connection, quoted
+
+BOARDS = [f"kill-{number}" for number in range(5)]
+CHAMPION = "champion"  # posted to all the time
+COLUMNS = ["xp", "posts"]
+_AUDITED = 500  # posts a request when they are sent again
+_PAUSE_S = 0.01
+_SETTLED = ("applied", "unchanged", "duplicate")
+_REFUSED = (429, 503)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What the clients know: every settled post, by the path it went to."""
+
+    settled: dict[str, list[dict[str, object]]] = field(default_factory=lambda: defaultdict(list))
+    statuses: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)  # answers that said to come again, by their detail
+    acknowledged: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))  # monotonic times by port
+    retries: int = 0
+    under_way: int = 0
+    stop: bool = False
+    progress: asyncio.Event = field(default_factory=asyncio.Event)  # set whenever a request is settled
+
+    def sums(self) -> dict[tuple[str, str], list[int]]:
+        """[xp, posts] by board and owner, as they have to stand in the store."""
+        found: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+        for posts in self.settled.values():
+            for post in posts:
+                for board in _boards_of(post):
+                    entry = found[board, str(post["owner"])]
+                    entry[0] += int(str(post["xp"]))
+                    entry[1] += 1
+        return found
+
+    def count(self) -> int:
+        """Posts settled."""
+        return sum(self.statuses.values())
+
+    def refused_for(self, word: str) -> int:
+        """Answers that told a client of `word`."""
+        return sum(count for detail, count in self.refusals.items() if word in detail.lower())
+
+    def first_after_s(self, port: int, moment: float) -> float:
+        """Seconds from a moment (monotonic) to the first post that the process at the port acknowledged after it."""
+        return next((at - moment for at in self.acknowledged[port] if at > moment), float("inf"))
+
+
+def _boards_of(post: dict[str, object]) -> list[str]:
+    boards = post["boards"]
+    assert isinstance(boards, list)
+    return boards
+
+
+def _wire(post: dict[str, object], *, named_boards: bool) -> dict[str, object]:
+    wire = {"owner": post["owner"], "stats": {"xp": post["xp"], "posts": 1}, "post_id": post["post_id"]}
+    return wire | {"boards": post["boards"]} if named_boards else wire
+
+
+def _draw(rng: random.Random, name: str, number: int, owners: Sequence[str]) -> tuple[str, list[dict[str, object]]]:
+    """One request's path and posts: a single post, a batch of twenty, or posts to all five boards."""
+    kind = rng.random()
+    boards = list(BOARDS) if kind < 0.5 else [rng.choice(BOARDS)]
+    path = "/v1/posts" if kind < 0.5 else f"/v1/leaderboards/{boards[0]}/posts"
+    size = 1 if kind < 0.75 else 20
+    posts: list[dict[str, object]] = []
+    for index in range(size):
+        chosen = CHAMPION if rng.random() < 0.3 else rng.choice(owners)
+        post_id = f"{name}/{number}/{index}"
+        # Sums of odd weights this wide don't hide a lost post behind one applied twice.
+        posts.append({"owner": chosen, "xp": rng.randrange(1, 2**24), "post_id": post_id, "boards": boards})
+    return path, posts
+
+
+async def poster(ports: Sequence[int], name: str, owners: Sequence[str], ledger: Ledger) -> None:
+    """Post to the first port until told to stop, each request again, there or at another, until it is settled.
+
+    Raises:
+        BadAnswer: any refusal that does not say to come again.
+    """
+    connections, rng, number = [Connection(port) for port in ports], random.Random(name), 0
+    while not ledger.stop:
+        number += 1
+        path, posts = _draw(rng, name, number, owners)
+        wires = [_wire(post, named_boards=path == "/v1/posts") for post in posts]
+        body = json.dumps(wires[0] if len(wires) == 1 else {"posts": wires}).encode()
+        results = await _settle(connections, path, body, ledger, rng)
+        if len(results) != len(posts) or any(result["status"] not in _SETTLED for result in results):
+            raise BadAnswer(f"{path}: {results[:2]}")
+        ledger.settled[path].extend(posts)
+        ledger.statuses.update(result["status"] for result in results)
+        ledger.progress.set()
+    for connection in connections:
+        connection.close()
+
+
+async def _settle(
+    connections: Sequence[Connection], path: str, body: bytes, ledger: Ledger, rng: random.Random
+) -> list[dict[str, str]]:
+    """The results of a request, sent until it is answered with 200."""
+    connection = connections[0]
+    while True:
+        ledger.under_way += 1
+        try:
+            status, answer = await connection.call("POST", path, body)
+        except (OSError, EOFError) as error:
+            status, answer = 503, json.dumps({"detail": f"no answer: {type(error).__name__}"}).encode()
+        finally:
+            ledger.under_way -= 1
+        if status == 200:
+            ledger.acknowledged[connection.port].append(time.monotonic())
+            results: list[dict[str, str]] = json.loads(answer)["results"]
+            return results
+        if status not in _REFUSED:
+            raise BadAnswer(f"{path}: {status} {answer[:300]!r}")
+        ledger.refusals[json.loads(answer)["detail"]] += 1
+        ledger.retries += 1
+        await asyncio.sleep(_PAUSE_S)
+        connection = rng.choice(connections)
+
+
+async def audit(port: int, ledger: Ledger, *, resent_max: int | None = None) -> Counter[str]:
+    """Compare every owner's sums on every board, then send posts again (the last ones, or all): all must be known."""
+    faults: Counter[str] = Counter(lost=0, twice=0, forgotten=0)
+    connection = Connection(port)
+    for (board, name), (xp, posts) in ledger.sums().items():
+        stats = (await connection.must("GET", f"/v1/leaderboards/{board}/entries/{quoted(name)}"))["stats"]
+        if (stats["xp"], stats["posts"]) != (xp, posts):
+            print(f"   {board} {name}: {stats}, told xp {xp}, posts {posts}")
+        faults["lost"] += max(0, posts - stats["posts"]) or int(stats["xp"] < xp)
+        faults["twice"] += max(0, stats["posts"] - posts) or int(stats["xp"] > xp)
+    for path, settled in ledger.settled.items():
+        posts_sent = settled[-resent_max:] if resent_max else settled
+        for first in range(0, len(posts_sent), _AUDITED):
+            wires = [_wire(post, named_boards=path == "/v1/posts") for post in posts_sent[first : first + _AUDITED]]
+            results = (await connection.must("POST", path, {"posts": wires}))["results"]
+            faults["forgotten"] += sum(
+                any(part["status"] != "duplicate" for part in one.get("boards", [one])) for one in results
+            )
+    connection.close()
+    return faults

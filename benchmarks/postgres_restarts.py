@@ -1,0 +1,122 @@
+"""PostgreSQL restarted at once, its back-ends ended, under four processes that add to the same owners.
+
+Rule kept: the server is a real one with fsync on, and what it does to the service is what operators and crashes do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.boards import create, spec
+from benchmarks.ledger import BOARDS, COLUMNS, Ledger, audit, poster
+from benchmarks.options import Options, parse
+from benchmarks.servers import service_on
+from tests.servers import DURABLE, PostgresServer
+
+PROCESSES = 4
+POSTERS = 16  # of each process
+OWNERS = [f"owner-{number}" for number in range(1000)]
+RESENT_MAX = 20_000  # posts of each path sent again at the end
+_RESTARTS = 5
+_TERMINATE_EVERY_S = 2.0
+_AFTER_S = 5.0  # the load goes on so long after the last restart, at least
+_TERMINATE = (
+    "SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity"
+    " WHERE application_name = 'rankcurve' ORDER BY random() LIMIT 1) AS chosen"
+)
+
+
+@dataclass(slots=True)
+class Attack:
+    """What was done to the server, and when it was back."""
+
+    terminated: int = 0
+    back_at: list[float] = field(default_factory=list)  # monotonic: the first connection after each restart
+
+
+async def terminate_back_ends(server: PostgresServer, attack: Attack, ledger: Ledger) -> None:
+    """End a random session every so often, while the server answers."""
+    while not ledger.stop:
+        with contextlib.suppress(RuntimeError):
+            attack.terminated += int(await asyncio.to_thread(server.run_sql, _TERMINATE))
+        await asyncio.sleep(_TERMINATE_EVERY_S)
+
+
+async def restart(server: PostgresServer, attack: Attack, seconds: float) -> None:
+    """Restart five times, spread over so many seconds, as if it had crashed."""
+    for _ in range(_RESTARTS):
+        await asyncio.sleep(seconds / (_RESTARTS + 1))
+        await asyncio.to_thread(server.restart, "immediate")
+        attack.back_at.append(time.monotonic())
+    await asyncio.sleep(max(_AFTER_S, seconds / (_RESTARTS + 1)))
+
+
+async def run(ports: list[int], server: PostgresServer, seconds: float) -> tuple[Ledger, Attack, Counter[str]]:
+    ledger, attack = Ledger(), Attack()
+    for board in BOARDS:
+        await create(ports[0], board, spec(COLUMNS))
+    async with asyncio.TaskGroup() as group:
+        for index in range(PROCESSES * POSTERS):
+            first = index % PROCESSES
+            own_first = [*ports[first:], *ports[:first]]
+            group.create_task(poster(own_first, f"client-{index}", OWNERS, ledger))
+        group.create_task(terminate_back_ends(server, attack, ledger))
+        await restart(server, attack, seconds)
+        ledger.stop = True
+    return ledger, attack, await audit(ports[0], ledger, resent_max=RESENT_MAX)
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    with ExitStack() as stack:
+        server = PostgresServer(DURABLE)
+        stack.callback(server.remove)
+        server.start()
+        url = server.create_database("restarts")
+        services = [stack.enter_context(service_on(url, folder)) for _ in range(PROCESSES)]
+        ports = [service.port for service in services]
+        ledger, attack, faults = asyncio.run(run(ports, server, options.seconds))
+        deadlocks = server.log.count("deadlock detected")
+    back_s = [[ledger.first_after_s(port, at) for port in ports] for at in attack.back_at]
+    report.table(
+        ["restart", *(f"process {index + 1}: s to first post" for index in range(PROCESSES))],
+        [[f"{index + 1}", *row] for index, row in enumerate(back_s)],
+    )
+    print_ledger(ledger, options.seconds)
+    return [
+        report.Bar("accepted posts lost", faults["lost"], 0, at_most=True),
+        report.Bar("posts applied twice", faults["twice"], 0, at_most=True),
+        report.Bar("post ids forgotten", faults["forgotten"], 0, at_most=True),
+        report.Bar("deadlocks that a client was told of", ledger.refused_for("deadlock"), 0, at_most=True),
+        report.Bar("slowest first post after a restart", max(max(row) for row in back_s), 5, " s", at_most=True),
+        report.Bar("deadlocks that the server saw", deadlocks, None),
+        report.Bar("restarts", len(attack.back_at), _RESTARTS),
+        report.Bar("sessions ended", attack.terminated, options.seconds / _TERMINATE_EVERY_S / 2),
+        report.Bar("posts whose answer was swallowed after the commit", ledger.statuses["duplicate"], None),
+    ]
+
+
+def print_ledger(ledger: Ledger, seconds: float) -> None:
+    """Print what the clients were told."""
+    print(f"\n   {ledger.count():,} posts settled: {dict(ledger.statuses)}, {ledger.count() / seconds:,.0f} a second;")
+    print(f"   {ledger.retries:,} requests sent again:")
+    for detail, count in ledger.refusals.most_common(12):
+        print(f"   {count:8,}  {detail[:150]}")
+
+
+def main() -> int:
+    options = parse(__doc__, seconds=120)
+    title = f"PostgreSQL restarted {_RESTARTS} times in {options.seconds:.0f} s, back-ends ended every"
+    title += f" {_TERMINATE_EVERY_S:.0f} s: {PROCESSES} processes x {POSTERS} posters, {len(OWNERS):,} owners"
+    return report.run(options, title, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

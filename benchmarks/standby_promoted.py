@@ -1,0 +1,128 @@
+"""The primary killed under load and its synchronous standby promoted: whatever was acknowledged is on the standby.
+
+Rule kept: the service is told of both servers at its start and of nothing later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.boards import create, spec
+from benchmarks.ledger import BOARDS, COLUMNS, Ledger, audit, poster
+from benchmarks.options import Options, parse
+from benchmarks.postgres_restarts import OWNERS, POSTERS, PROCESSES, RESENT_MAX, print_ledger
+from benchmarks.servers import service_on
+from tests.servers import DURABLE, HOST, READY_S, PostgresServer
+
+_DATABASE = "promoted"
+_DOWN_S = 2.0  # an operator does not promote in the same moment
+_AFTER_S = 10.0  # the load goes on so long after the promotion
+_ENDED_WAITING = 4  # times that sessions are ended which wait for the standby
+_END_WAITING = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+_SYNCHRONOUS = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
+
+
+@contextmanager
+def pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
+    """A primary that acknowledges nothing before its standby has it, and the standby."""
+    with ExitStack() as stack:
+        primary = PostgresServer(DURABLE)
+        stack.callback(primary.remove)
+        primary.start()
+        primary.create_database(_DATABASE)
+        standby = PostgresServer(DURABLE, standby_of=primary)
+        stack.callback(standby.remove)
+        standby.start()
+        wait_for_name(primary, "*")
+        until = time.monotonic() + READY_S
+        while primary.run_sql(_SYNCHRONOUS) != "1":
+            if time.monotonic() > until:
+                raise RuntimeError(f"the standby did not follow: {standby.log[-1000:]}")
+            time.sleep(0.05)
+        yield primary, standby
+
+
+def wait_for_name(server: PostgresServer, names: str) -> None:
+    """Have a server wait for the standbys of these names; for none where empty."""
+    server.run_sql(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'", "SELECT pg_reload_conf()")
+
+
+def store_url(*servers: PostgresServer) -> str:
+    """One connection string for all of them: whichever takes writes is meant."""
+    hosts = ",".join(f"{HOST}:{server.port}" for server in servers)
+    return f"postgresql://postgres@{hosts}/{_DATABASE}?target_session_attrs=read-write"
+
+
+async def promote(primary: PostgresServer, standby: PostgresServer, seconds: float) -> float:
+    """Kill the primary after so many seconds, promote the standby a little later; answers when it took writes.
+
+    Before that the standby stands still: commits wait, and their sessions are ended. Such a transaction is in the
+    primary's log, seen by every retry there, and not on the standby: a retry must not be told `duplicate` either.
+    """
+    await asyncio.sleep(seconds)
+    standby.send(signal.SIGSTOP)
+    for _ in range(_ENDED_WAITING):
+        await asyncio.sleep(_DOWN_S / _ENDED_WAITING)
+        await asyncio.to_thread(primary.run_sql, _END_WAITING)
+    await asyncio.to_thread(primary.kill)
+    standby.send(signal.SIGCONT)
+    await asyncio.sleep(_DOWN_S)
+    await asyncio.to_thread(standby.promote)
+    promoted_at = time.monotonic()
+    await asyncio.to_thread(wait_for_name, standby, "")
+    await asyncio.sleep(_AFTER_S)
+    return promoted_at
+
+
+async def run(
+    ports: list[int], primary: PostgresServer, standby: PostgresServer, seconds: float
+) -> tuple[Ledger, float, Counter[str]]:
+    ledger = Ledger()
+    for board in BOARDS:
+        await create(ports[0], board, spec(COLUMNS))
+    async with asyncio.TaskGroup() as group:
+        for index in range(PROCESSES * POSTERS):
+            first = index % PROCESSES
+            own_first = [*ports[first:], *ports[:first]]
+            group.create_task(poster(own_first, f"client-{index}", OWNERS, ledger))
+        promoted_at = await promote(primary, standby, seconds)
+        ledger.stop = True
+    return ledger, promoted_at, await audit(ports[0], ledger, resent_max=RESENT_MAX)
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    with pair() as (primary, standby), ExitStack() as stack:
+        url = store_url(primary, standby)
+        services = [stack.enter_context(service_on(url, folder)) for _ in range(PROCESSES)]
+        ports = [service.port for service in services]
+        ledger, promoted_at, faults = asyncio.run(run(ports, primary, standby, options.seconds))
+    back_s = [ledger.first_after_s(port, promoted_at) for port in ports]
+    before = sum(at < promoted_at for times in ledger.acknowledged.values() for at in times)
+    print_ledger(ledger, options.seconds + _DOWN_S + _AFTER_S)
+    return [
+        report.Bar("accepted posts lost", faults["lost"], 0, at_most=True),
+        report.Bar("posts applied twice", faults["twice"], 0, at_most=True),
+        report.Bar("post ids forgotten", faults["forgotten"], 0, at_most=True),
+        report.Bar("deadlocks that a client was told of", ledger.refused_for("deadlock"), 0, at_most=True),
+        report.Bar("slowest first post after the promotion", max(back_s), 10, " s", at_most=True),
+        report.Bar("requests acknowledged by the primary", before, 1),
+        report.Bar("posts whose answer was swallowed after the commit", ledger.statuses["duplicate"], None),
+    ]
+
+
+def main() -> int:
+    options = parse(__doc__, seconds=20)
+    title = f"PostgreSQL's synchronous standby promoted after {options.seconds:.0f} s: {PROCESSES} processes"
+    return report.run(options, f"{title} x {POSTERS} posters, {len(OWNERS):,} owners", measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

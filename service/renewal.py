@@ -1,0 +1,65 @@
+"""Boards that another process deleted and made anew, or emptied: the store is asked again before one is called unknown.
+
+The rule: a request is handled a second time only where this process' copy of the catalog was behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import wraps
+
+from storage.errors import UnknownBoard
+from storage.leaderboards import Catalog
+from storage.records import Board, PartOutcome, Post
+
+from .context import Context
+from .routes import Answer, Call, Route
+
+
+def renewed(route: Route) -> Route:
+    """The route; where it names boards, its handler runs again after it called one unknown that the store has."""
+    if "unknown_board" not in route.problems:
+        return route
+    handler = route.handler
+
+    @wraps(handler)
+    async def handle(context: Context, call: Call) -> Answer:
+        board_id = call.path.get("board")
+        board_ids: Sequence[str] = call.body.boards if board_id is None else (board_id,)
+        before = [context.catalog.known(each) for each in board_ids]
+        try:
+            return await handler(context, call)
+        except UnknownBoard:
+            # Nothing was done: a transaction that finds its board gone is rolled back.
+            if not await _behind(context.catalog, (board for board in before if board is not None)):
+                raise
+            return await handler(context, call)
+
+    return replace(route, handler=handle)
+
+
+async def renewed_posts(catalog: Catalog, posts: Sequence[Post], outcomes: Sequence[list[PartOutcome]]) -> list[int]:
+    """Indexes of the posts that were rejected because of a board that the store has after all, made anew."""
+    gone: dict[str, Board] = {}
+    unknown: dict[int, list[str]] = {}
+    for index, (post, parts) in enumerate(zip(posts, outcomes, strict=True)):
+        for target, part in zip(post.parts, parts, strict=True):
+            if isinstance(part.error, UnknownBoard):
+                gone[target.board.id] = target.board
+                unknown.setdefault(index, []).append(target.board.id)
+    behind = await _behind(catalog, gone.values())
+    return [index for index, board_ids in unknown.items() if not behind.isdisjoint(board_ids)]
+
+
+async def _behind(catalog: Catalog, boards: Iterable[Board]) -> set[str]:
+    """The ids of those boards that are no longer what they were, but still there."""
+    behind = set()
+    for board in boards:
+        try:
+            now = await catalog.reread(board.id)
+        except UnknownBoard:
+            continue
+        if (now.key, now.epoch) != (board.key, board.epoch):
+            behind.add(board.id)
+    return behind

@@ -1,0 +1,154 @@
+"""Two processes of the service on one store: what an operator does at one is so at the other, whatever that one knew.
+
+The rule: both have read the board before it changes, so that each starts from a copy of the catalog that goes stale.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.schemas import fresh_schema
+from tests.servers import PostgresServer, postgres
+from tests.service.real_service import Answer, Service
+
+XP = {"name": "xp", "merge": "sum", "best": "high", "sorted": True}
+KILLS = {**XP, "name": "kills"}
+BOARD = "/v1/leaderboards/b"
+ADA = {"owner": "ada", "stats": {"xp": 1}}
+WAIT_S = 60
+
+
+@dataclass
+class Pair:
+    """Where operators go, and another process."""
+
+    operator: Service
+    other: Service
+
+    async def anew(self) -> None:
+        """Delete the board and make it again; ada has 7 there."""
+        await self.operator.must("DELETE", BOARD)
+        await self.operator.board("b", XP)
+        await self.operator.post("b", {"owner": "ada", "stats": {"xp": 7}})
+
+
+@pytest.fixture
+async def pair(postgres_url: str, tmp_path: Path) -> AsyncIterator[Pair]:
+    """Both know the board; ada has 3 there."""
+    async with fresh_schema(postgres_url) as url, AsyncExitStack() as stack:
+        services = [Service(tmp_path, store=url, curve_poll_s=0.05) for _ in range(2)]
+        for service in services:
+            await service.start()
+            stack.push_async_callback(service.stop)
+        pair = Pair(*services)
+        await pair.operator.board("b", XP)
+        await pair.other.post("b", {"owner": "ada", "stats": {"xp": 3}})
+        yield pair
+
+
+async def test_posts_to_a_board_that_another_process_made_anew_are_applied_there(pair: Pair) -> None:
+    await pair.anew()
+    [one] = await pair.other.post("b", ADA)
+    assert (one["status"], one["stats"]) == ("applied", {"xp": 8})
+    await pair.anew()
+    single = await pair.other.must("POST", f"{BOARD}/posts", ADA)
+    assert single["results"][0]["stats"] == {"xp": 8}
+    await pair.operator.board("c", XP)
+    await pair.anew()
+    named = [{**ADA, "boards": ["c", "b"]}, {**ADA, "boards": ["c"]}, {**ADA, "boards": ["b", "nowhere"]}]
+    fan = (await pair.other.must("POST", "/v1/posts", {"posts": named}))["results"]
+    assert [result["status"] for result in fan] == ["applied", "applied", "rejected"]
+    assert [part["stats"] for part in fan[0]["boards"]] == [{"xp": 2}, {"xp": 8}]
+    assert (await pair.operator.get(f"{BOARD}/entries/ada"))["stats"] == {"xp": 8}
+    assert (await pair.operator.get("/v1/leaderboards/c/entries/ada"))["stats"] == {"xp": 2}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/entries/ada",
+        "/entries/ada/positions",
+        "/entries/ada/around?column=xp",
+        "/rankings/xp",
+        "/rankings/xp/positions?values=7",
+        "/rankings/xp/around?value=7",
+        "/rankings/xp/values?ranks=1",
+        "/rankings/xp/buckets",
+    ],
+)
+async def test_every_view_of_a_board_that_another_process_made_anew_shows_it(pair: Pair, path: str) -> None:
+    await pair.anew()
+    shown, expected = [await service.get(BOARD + path) for service in (pair.other, pair.operator)]
+    assert _without_times(shown) == _without_times(expected)
+
+
+async def test_looking_up_erasing_and_refreshing_work_on_a_board_that_was_made_anew(pair: Pair) -> None:
+    await pair.anew()
+    found = await pair.other.must("POST", f"{BOARD}/entries/lookup", {"owners": ["ada"]})
+    assert [entry["stats"] for entry in found["entries"]] == [{"xp": 7}]
+    await pair.anew()
+    everywhere = await pair.other.must("POST", "/v1/owners/ada/positions", {"boards": ["b"], "column": "xp"})
+    assert [position["value"] for position in everywhere["positions"]] == [7]
+    await pair.anew()
+    await pair.other.refresh("b", "xp")
+    await pair.operator.must("POST", f"{BOARD}/reset")
+    await pair.other.refresh("b", "xp")
+    await pair.anew()
+    await pair.other.must("DELETE", f"{BOARD}/entries/ada")
+    assert await pair.operator.refused("GET", f"{BOARD}/entries/ada") == (404, "unknown_owner")
+
+
+async def test_a_board_that_another_process_deleted_is_unknown(pair: Pair) -> None:
+    await pair.operator.must("DELETE", BOARD)
+    for method, path, body in (
+        ("POST", f"{BOARD}/posts", ADA),
+        ("GET", f"{BOARD}/entries/ada", None),
+        ("GET", f"{BOARD}/rankings/xp", None),
+        ("POST", f"{BOARD}/rankings/xp/refresh", None),
+        ("DELETE", f"{BOARD}/entries/ada", None),
+    ):
+        assert await pair.other.refused(method, path, body) == (404, "unknown_board")
+
+
+def _without_times(shown: object) -> object:
+    if isinstance(shown, dict):
+        return {name: _without_times(value) for name, value in shown.items() if name != "as_of"}
+    return [_without_times(value) for value in shown] if isinstance(shown, list) else shown
+
+
+async def test_a_store_that_stands_still_is_answered_with_503_until_it_goes_on(tmp_path: Path) -> None:
+    with postgres() as server:
+        hasty = {"connect_timeout_s": 0.2, "statement_timeout_s": 0.2, "commit_timeout_s": 0.2, "store_attempts_max": 2}
+        service = Service(tmp_path, store=server.url(), retry_after_s=3, **hasty)
+        async with asyncio.timeout(WAIT_S):
+            await service.start()
+            await service.board("b", XP)
+            await service.post("b", ADA)
+            await _stands_still(server, service)
+            [again] = await service.post("b", {**ADA, "post_id": "one"})
+            assert again["status"] in ("applied", "duplicate") and again["stats"] == {"xp": 2}
+            assert (await service.get(f"{BOARD}/entries/ada"))["stats"] == {"xp": 2}
+            await service.get("/readyz")
+            await service.stop()
+
+
+async def _stands_still(server: PostgresServer, service: Service) -> None:
+    server.send(signal.SIGSTOP)
+    try:
+        asked: list[Answer] = await asyncio.gather(
+            service.call("GET", f"{BOARD}/entries/ada"),
+            service.call("GET", f"{BOARD}/rankings/xp"),
+            service.call("POST", f"{BOARD}/posts", {**ADA, "post_id": "one"}),
+            service.call("GET", "/readyz"),
+        )
+        assert [(answer.status, answer.headers.get("Retry-After")) for answer in asked] == [(503, "3")] * 4
+        assert (await service.call("GET", "/healthz")).status == 200
+    finally:
+        server.send(signal.SIGCONT)
