@@ -142,7 +142,7 @@ async def test_a_store_that_stands_still_is_answered_with_503_until_it_goes_on(t
 async def _stands_still(server: PostgresServer, service: Service) -> None:
     server.send(signal.SIGSTOP)
     try:
-        asked: list[Answer] = await asyncio.gather(
+        asked = await asyncio.gather(
             service.call("GET", f"{BOARD}/entries/ada"),
             service.call("GET", f"{BOARD}/rankings/xp"),
             service.call("POST", f"{BOARD}/posts", {**ADA, "post_id": "one"}),
