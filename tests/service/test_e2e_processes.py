@@ -16,7 +16,7 @@ import pytest
 
 from tests.schemas import fresh_schema
 from tests.servers import PostgresServer, postgres
-from tests.service.real_service import Answer, Service
+from tests.service.real_service import Service
 
 XP = {"name": "xp", "merge": "sum", "best": "high", "sorted": True}
 KILLS = {**XP, "name": "kills"}
