@@ -1,4 +1,4 @@
-"""Tables of entries on PostgreSQL under updates: fillfactor and autovacuum, by posts a second, bloat and WAL.
+"""How PostgreSQL should store entries: fillfactor and autovacuum, by posts/s, size, and counts after the posts.
 
 Rule kept: every layout starts from the same rows and takes the same batches, layouts in turn; what autovacuum does
 during a run is part of it.

@@ -65,6 +65,14 @@ def _pools(text: str) -> str:
     return text
 
 
+def _replica_url(url: str) -> str:
+    """Accept nothing or a `postgresql://` connection string; else ValueError."""
+    if url and not url.startswith(("postgresql://", "postgres://")):
+        raise ValueError("should be postgresql://USER:PASSWORD@HOST/DATABASE or empty")
+    return url
+
+
+ReplicaUrl = Annotated[str, AfterValidator(_replica_url)]
 PoolsText = Annotated[str, AfterValidator(_pools)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 Servers = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_servers)]
@@ -160,6 +168,10 @@ class Settings(BaseModel):
     pools: PoolsText = Field(
         default="", description="Connections of their own for sets of boards: `NAME=PATTERN:CONNECTIONS`, by commas"
     )
+    sampling_store: ReplicaUrl = Field(
+        default="", description="postgresql://… of a read replica that curves are sampled from; empty: from the store"
+    )
+    sampling_lag_s_max: float = _number(5, 0, 600, "s", "Longest wait for that replica; then the store is sampled")
     connection_wait_s_max: float = _number(5, 0.01, 600, "s", "Longest wait for a connection; past it 503")
     connect_timeout_s: float = _number(3, 0.1, 60, "s", "Longest wait for one host to take a connection")
     statement_timeout_s: float = _number(30, 0.1, 3_600, "s", "Longest statement, and longest idle transaction")

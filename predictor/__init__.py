@@ -10,9 +10,10 @@ from __future__ import annotations
 from .codec import decode, encode
 from .curve import Bracket, Curve, KeyBracket, Knot, Method
 from .errors import CurveCorrupt, KnotsInvalid, PredictorError, WalkInconsistent
-from .sample import Landing, Last, Skip, walk
+from .sample import RATIO_UNIT, Landing, Last, Skip, Stride, walk
 
 __all__ = [
+    "RATIO_UNIT",
     "Bracket",
     "Curve",
     "CurveCorrupt",
@@ -24,6 +25,7 @@ __all__ = [
     "Method",
     "PredictorError",
     "Skip",
+    "Stride",
     "WalkInconsistent",
     "decode",
     "encode",

@@ -19,7 +19,8 @@ from typing import NamedTuple
 from .curve import Knot
 from .errors import WalkInconsistent
 
-Reads = Generator["Skip | Last", "Landing | None", "list[Knot]"]
+RATIO_UNIT = 1_000_000  # of `Stride.ratio_ppm`: whole numbers, so that every store skips the same rows
+Reads = Generator["Skip | Last | Stride", "Landing | list[Landing] | None", "list[Knot]"]
 
 
 class Skip(NamedTuple):
@@ -36,6 +37,20 @@ class Last(NamedTuple):
     """Read the worst entry. Answer None where there is none; `ties_before` of the answer is not looked at."""
 
 
+class Stride(NamedTuple):
+    """Skip and read `steps` times with one spacing: for stores whose round trips cost more than what they skip.
+
+    Of the entries strictly worse than `after_key`, the first of which has `next_rank`, skip
+    next_rank * ratio_ppm // RATIO_UNIT, read one, and go on from its key; end before the `total`-th. Answer a list.
+    """
+
+    after_key: int
+    next_rank: int
+    ratio_ppm: int
+    steps: int
+    total: int
+
+
 class Landing(NamedTuple):
     """The entry landed on."""
 
@@ -44,8 +59,11 @@ class Landing(NamedTuple):
     ties: int  # entries with this key in all
 
 
-def walk(total: int, *, knots_max: int) -> Reads:
+def walk(total: int, *, knots_max: int, stride_max: int = 1) -> Reads:
     """Yields `Skip` and `Last`, is sent a `Landing` or None for each, returns the knots, best first.
+
+    With a `stride_max` above 1 it yields `Stride` too, of at most so many steps; the spacing is then corrected for ties
+    once a stride.
 
     At most `knots_max` (at least 2) knots, one question each; every value is a knot where there are no more values than
     that. The first and the last knot are the best and the worst value.
@@ -55,13 +73,13 @@ def walk(total: int, *, knots_max: int) -> Reads:
     """
     if knots_max < 2:
         raise ValueError("a curve needs 2 knots, for the best and the worst value")
-    knots = yield from _geometric(total, knots_max)
+    knots = yield from _geometric(total, knots_max, stride_max)
     if 0 < len(knots) < knots_max:
         knots = yield from _split_widest(knots, knots_max)
     return knots
 
 
-def _geometric(total: int, knots_max: int) -> Reads:
+def _geometric(total: int, knots_max: int, stride_max: int) -> Reads:
     """The first pass: from the best value to the worst."""
     knots: list[Knot] = []
     key: int | None = None
@@ -71,12 +89,19 @@ def _geometric(total: int, knots_max: int) -> Reads:
         rows = int(next_rank * ratio) if knots else 0  # the best value is a knot, however few there may be
         if knots and next_rank + rows >= total:
             break  # the target is the worst entry: found from the other end, without skipping
-        landing = yield Skip(key, rows)
-        if landing is None:
-            total = min(total, next_rank + rows - 1)
-            break
-        knots.append(_knot(landing, key, next_rank, rows))
-        key, next_rank = landing.key, knots[-1].better_count + landing.ties + 1
+        steps = min(stride_max, knots_max - 1 - len(knots))
+        if knots and steps > 1:
+            read = yield from _stride(knots[-1], next_rank, ratio, steps, total)
+            if not read:
+                break
+            knots += read
+        else:
+            landing = yield Skip(key, rows)
+            if not isinstance(landing, Landing):
+                total = min(total, next_rank + rows - 1)
+                break
+            knots.append(_knot(landing, key, next_rank, rows))
+        key, next_rank = knots[-1].key, knots[-1].better_count + knots[-1].ties + 1
         left = knots_max - len(knots)
         # One step of the fixed point d = d * steps(d) / left: ties only ever save knots, so the last d is near.
         ratio = ratio * _steps(next_rank, total, ratio) / left if total - next_rank >= left else 0.0
@@ -85,10 +110,24 @@ def _geometric(total: int, knots_max: int) -> Reads:
     return knots
 
 
+def _stride(before: Knot, next_rank: int, ratio: float, steps: int, total: int) -> Reads:
+    """The knots of several steps with one spacing."""
+    ratio_ppm = int(ratio * RATIO_UNIT)
+    landings = yield Stride(before.key, next_rank, ratio_ppm, steps, total)
+    if not isinstance(landings, list) or len(landings) > steps:
+        raise WalkInconsistent("a stride is answered with a list of at most its steps")
+    knots = [before]
+    for landing in landings:
+        rows = next_rank * ratio_ppm // RATIO_UNIT
+        knots.append(_knot(landing, knots[-1].key, next_rank, rows))
+        next_rank = knots[-1].better_count + landing.ties + 1
+    return knots[1:]
+
+
 def _worst(total: int, before: Knot) -> Reads:
     """The worst entry's knot, unless it is the knot before."""
     landing = yield Last()
-    if landing is None or landing.key < before.key:
+    if not isinstance(landing, Landing) or landing.key < before.key:
         raise WalkInconsistent("the worst entry is better than one read before")
     if landing.key == before.key:
         return []
@@ -106,7 +145,7 @@ def _split_widest(knots: list[Knot], knots_max: int) -> Reads:
         low = 1 + before.better_count + before.ties
         rows = isqrt(low * (1 + after.better_count)) - low
         landing = yield Skip(before.key, rows)
-        if landing is None or landing.key >= after.key:
+        if not isinstance(landing, Landing) or landing.key >= after.key:
             raise WalkInconsistent("entries counted before are gone")
         middle = _knot(landing, before.key, low, rows)
         if middle.better_count + middle.ties > after.better_count:

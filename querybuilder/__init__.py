@@ -22,7 +22,7 @@ from querybuilder.errors import (
 )
 from querybuilder.render import Built, Query, Statement
 from querybuilder.schema import add_column, create_index, create_table, drop_index, drop_table
-from querybuilder.select import Lock, Rows, Select, Union, rows, select, union_all
+from querybuilder.select import Lock, Recursive, Rows, Select, Union, recursive, rows, select, union_all
 from querybuilder.terms import (
     ASC,
     DESC,
@@ -38,6 +38,7 @@ from querybuilder.terms import (
     asc,
     coalesce,
     col,
+    collated,
     count,
     count_if,
     desc,
@@ -52,6 +53,8 @@ from querybuilder.terms import (
     plus,
     seek,
     sum_,
+    times,
+    whole_part,
 )
 from querybuilder.write import Delete, Empty, Insert, Update, delete, empty, insert, update
 
@@ -82,6 +85,7 @@ __all__ = [
     "Param",
     "Query",
     "QueryError",
+    "Recursive",
     "Rows",
     "Select",
     "Statement",
@@ -95,6 +99,7 @@ __all__ = [
     "asc",
     "coalesce",
     "col",
+    "collated",
     "count",
     "count_if",
     "create_index",
@@ -114,10 +119,13 @@ __all__ = [
     "null",
     "param",
     "plus",
+    "recursive",
     "rows",
     "seek",
     "select",
     "sum_",
+    "times",
     "union_all",
     "update",
+    "whole_part",
 ]

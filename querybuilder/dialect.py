@@ -42,6 +42,7 @@ class Dialect:
     table_options: tuple[str, ...]  # what every table declares
     clustered_options: tuple[str, ...]  # what a table stored in primary key order declares
     collation: str  # appended to text columns, so that their order is the order of code points
+    lateral: bool  # a joined select may use the rows before it; round trips cost more than what it saves the server
     empty_table: str  # what stands before the name of a table whose rows all go
     no_limit: str  # what must stand before an OFFSET that has no LIMIT
 
@@ -59,6 +60,7 @@ SQLITE = Dialect(
     table_options=("STRICT",),
     clustered_options=("WITHOUT ROWID",),
     collation="",
+    lateral=False,
     empty_table="DELETE FROM",  # without a condition it drops the pages unread, as TRUNCATE does
     no_limit="LIMIT -1 ",
 )
@@ -73,6 +75,7 @@ POSTGRES = Dialect(
     table_options=(),
     clustered_options=(),
     collation=' COLLATE "C"',
+    lateral=True,
     empty_table="TRUNCATE TABLE",
     no_limit="",
 )

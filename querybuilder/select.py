@@ -42,7 +42,7 @@ class Lock(Enum):
 
 
 Output = Term | Aliased
-Bound = int | Param
+Bound = int | Term
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,7 @@ class Select(RowSource, Query):
     outputs: tuple[Output, ...]
     source: Source | None = None
     joins: tuple[tuple[Source, Condition], ...] = ()
+    laterals: tuple[Derived, ...] = ()
     conditions: tuple[Condition, ...] = ()
     groups: tuple[Term, ...] = ()
     orders: tuple[Ordering, ...] = ()
@@ -149,6 +150,10 @@ class Select(RowSource, Query):
     def join(self, given: str | RowSource | Rows, on: Condition, *, alias: str | None = None) -> Select:
         """An inner join."""
         return replace(self, joins=(*self.joins, (source(given, alias), on)))
+
+    def join_lateral(self, given: RowSource, alias: str) -> Select:
+        """For each row so far, the rows of a select that may use its columns; no row where that has none."""
+        return replace(self, laterals=(*self.laterals, Derived(given, alias)))
 
     def where(self, *conditions: Condition) -> Select:
         """Adds conditions; all must hold."""
@@ -205,6 +210,10 @@ class Select(RowSource, Query):
         for joined, on in self.joins:
             text = joined.render(out)
             sql += f" JOIN {text} ON {on.render(out)}"
+        for lateral in self.laterals:
+            if not out.dialect.lateral:
+                raise Inexpressible("a joined select can't use the rows before it in this dialect")
+            sql += f" CROSS JOIN LATERAL {lateral.render(out)}"
         sql += render_where(out, self.conditions)
         if self.groups:
             sql += " GROUP BY " + ", ".join(one.render(out) for one in self.groups)
@@ -293,6 +302,21 @@ class Union(RowSource, Query):
         return sql if self.limit_rows is None else f"{sql} LIMIT {self.limit_rows.render(out)}"
 
 
+@dataclass(frozen=True, slots=True)
+class Recursive(Query):
+    name: str
+    columns: tuple[str, ...]
+    seed: Select
+    step: Select
+    final: Select
+
+    def compile(self, dialect: Dialect) -> Statement:
+        out = Rendering(dialect)
+        columns = ", ".join(out.name(column) for column in self.columns)
+        arms = f"{self.seed.render(out)} UNION ALL {self.step.render(out)}"
+        return out.statement(f"WITH RECURSIVE {out.name(self.name)}({columns}) AS ({arms}) {self.final.render(out)}")
+
+
 def _compile(query: Select | Union, dialect: Dialect, *, packed: bool) -> Statement:
     out = Rendering(dialect)
     if not (packed and dialect.packs):
@@ -313,10 +337,10 @@ def _orderings(orders: Sequence[Term | Ordering]) -> tuple[Ordering, ...]:
 
 
 def _bound(rows_max: Bound) -> Term:
-    if isinstance(rows_max, Param):
+    if isinstance(rows_max, Term):
         return rows_max
     if constant_kind(rows_max) is not Kind.INTEGER or rows_max < 0:
-        raise BadValue("a limit or offset is a parameter or an integer of at least 0")
+        raise BadValue("a limit or offset is a term or an integer of at least 0")
     return lit(rows_max)
 
 
@@ -329,3 +353,8 @@ def union_all(*arms: Select) -> Union:
     """All rows of all arms: each with its own order and limit, then the order across arms is not promised; or with one
     order and limit over all of them."""
     return Union(arms)
+
+
+def recursive(name: str, *columns: str, seed: Select, step: Select, final: Select) -> Recursive:
+    """`final` over the rows of `seed` and of every `step` from the rows before; both read `name` with these columns."""
+    return Recursive(name, columns, seed, step, final)

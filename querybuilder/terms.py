@@ -214,6 +214,14 @@ class Arithmetic(Term):
 
 
 @dataclass(frozen=True, slots=True)
+class Collated(Term):
+    operand: Term
+
+    def render(self, out: Rendering) -> str:
+        return f"({self.operand.render(out)}{out.dialect.collation})"
+
+
+@dataclass(frozen=True, slots=True)
 class Scalar(Term):
     source: RowSource
 
@@ -345,6 +353,20 @@ def plus(left: Operand, right: Operand) -> Term:
 
 def minus(left: Operand, right: Operand) -> Term:
     return Arithmetic("-", term(left), term(right))
+
+
+def collated(text: Term) -> Term:
+    """A text that compares by code points, as sortable columns do: what starts a recursion has to say so."""
+    return Collated(text)
+
+
+def times(left: Operand, right: Operand) -> Term:
+    return Arithmetic("*", term(left), term(right))
+
+
+def whole_part(left: Operand, right: Operand) -> Term:
+    """How often `right` fits into `left`: a whole number, cut towards 0 on both databases."""
+    return Arithmetic("/", term(left), term(right))
 
 
 def all_of(*conditions: Condition) -> Condition:

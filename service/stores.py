@@ -5,12 +5,13 @@ The rule: the settings' names of bounds are the store's own.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from config import Settings
 from storage.postgres import PostgresLimits, PostgresStore
+from storage.replica import ReplicaFirst
 from storage.sqlite import SqliteLimits, SqliteStore
 from storage.store import Store
 
@@ -30,6 +31,19 @@ async def open_store(settings: Settings, **options: Any) -> Store:
         path = Path(settings.store.removeprefix(SQLITE_PREFIX))
         return await SqliteStore.open(path, _limits(SqliteLimits, settings))
     return await PostgresStore.open(settings.store, _limits(PostgresLimits, settings), **options)
+
+
+async def open_sampling(settings: Settings, store: Store, **options: Any) -> Store:
+    """Where curves are sampled from: the replica that the settings name before the store, or the store itself.
+
+    Raises:
+        StoreUnsupported, StoreAway: see `open_store`.
+    """
+    if not settings.sampling_store or not isinstance(store, PostgresStore):
+        return store
+    limits = replace(_limits(PostgresLimits, settings), pools="", writer_connections=1)
+    replica = await PostgresStore.open(settings.sampling_store, limits, **options)
+    return ReplicaFirst(store, replica, lag_s_max=settings.sampling_lag_s_max)
 
 
 def _limits(kind: type[L], settings: Settings) -> L:

@@ -147,6 +147,21 @@ class PostgresStore:
 
         return await self._attempts.run(self._connections.writers, attempt)
 
+    async def log_position(self) -> str:
+        """How far the log is durable: whoever has got so far holds every write acknowledged before the call."""
+        position: str = await self._attempts.run(
+            self._connections.light, lambda connection: connection.fetchval("SELECT pg_current_wal_flush_lsn()::text")
+        )
+        return position
+
+    async def has_replayed(self, position: str) -> bool | None:
+        """Whether this server, a replica, has got so far; None where it is none."""
+        replayed: bool | None = await self._attempts.run(
+            self._connections.heavy,
+            lambda connection: connection.fetchval("SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", position),
+        )
+        return replayed
+
     async def close(self) -> None:
         """See `Store.close`. What has begun finishes."""
         await self._attempts.close()

@@ -7,9 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from querybuilder import Dialect, Select, asc, col, count, count_if, desc, lit, param, select, union_all
+from predictor import RATIO_UNIT
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Dialect,
+    Select,
+    Statement,
+    asc,
+    col,
+    collated,
+    count,
+    count_if,
+    desc,
+    lit,
+    param,
+    plus,
+    recursive,
+    select,
+    times,
+    union_all,
+    whole_part,
+)
 
 from .leaderboards import entries_table, physical
 from .neighbours import Neighbours, NeighbourStatement
@@ -39,6 +61,7 @@ class Ranking:
         spec = board.spec.columns[index]
         high = spec.best is Best.HIGH
         self.index = index
+        self._dialect, self._high = dialect, high
         self.timed = Padding.of(board.spec, spec).timed
         self.padding = Padding.of(board.spec, spec)
         self.neighbours = NeighbourStatement(dialect, board, index)
@@ -80,6 +103,50 @@ class Ranking:
         before = union_all(rows_of.where(tied, self._owner.lt(owner)), rows_of.where(better(cell)))
         self._rows_after = compiled(after.order_by(*self._best_first).limit(limit).packed())
         self._rows_before = compiled(before.order_by(*self._worst_first).limit(limit).packed())
+
+    @cached_property
+    def _stride(self) -> Statement:
+        """A walk of several steps on the server: each lands below the cell before and counts the ties there."""
+        before, found, ties, own = "w", "f", "t", col("owner", "e")
+        next_rank, cell = col("next_rank", before), col(self._name, "e")
+        skipped = whole_part(times(next_rank, param("ratio_ppm", INTEGER)), RATIO_UNIT)
+        below = cell.lt(col("cell", before)) if self._high else cell.gt(col("cell", before))
+        landing = select(cell.as_("cell"), own.as_("owner")).from_(self._table, "e").where(below)
+        order = (desc if self._high else asc)(cell), asc(own)
+        tied = select(count()).from_(self._table, "e").where(cell.eq(col("cell", found)))
+        counts = select(
+            tied.where(own.lt(col("owner", found))).scalar().as_("before"),
+            tied.where(own.ge(col("owner", found))).scalar().as_("rest"),
+        )
+        step = (
+            select(
+                plus(col("step", before), 1),
+                col("cell", found),
+                col("before", ties),
+                col("rest", ties),
+                plus(plus(next_rank, skipped), col("rest", ties)),
+            )
+            .from_("w")
+            .join_lateral(landing.order_by(*order).limit(1).offset(skipped), found)
+            .join_lateral(counts, ties)
+            .where(
+                col("step", before).lt(param("steps", INTEGER)), plus(next_rank, skipped).lt(param("total", INTEGER))
+            )
+        )
+        seed = select(lit(0), collated(param("cell", TEXT)), lit(0), lit(0), param("next_rank", INTEGER))
+        final = select(col("cell"), col("before"), col("rest")).from_("w").where(col("step").gt(0))
+        names = ("step", "cell", "before", "rest", "next_rank")
+        walk = recursive("w", *names, seed=seed, step=step, final=final.order_by(asc(col("step"))))
+        return walk.compile(self._dialect)
+
+    def stride(self, below: str, *, next_rank: int, ratio_ppm: int, steps: int, total: int) -> Program[list[Sample]]:
+        """Several samples in one statement; see `predictor.Stride`.
+
+        Raises:
+            Inexpressible: in this dialect it can't be said.
+        """
+        rows = yield self._stride.bind(cell=below, next_rank=next_rank, ratio_ppm=ratio_ppm, steps=steps, total=total)
+        return [Sample(cell, ties_before=before, ties=before + rest) for cell, before, rest in rows]
 
     def _with_ties(self, one_row: Select) -> Select:
         # Two counts that share the run between them: one over all of it and a filter would read it twice.

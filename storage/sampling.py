@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from predictor import Curve, Knot, Landing, Last, walk
+from predictor import Curve, Knot, Landing, Last, Stride, walk
 from querybuilder import Dialect
 
 from .entries import Entries
 from .leaderboards import count_entries
+from .rankings import Sample
 from .store import Program
 
 KNOTS_MIN = 2  # the best and the worst value
+# Samples of one statement where a server can walk by itself. The spacing is corrected for ties between them.
+STRIDE_MAX = 64
 
 
 def sample_curve(dialect: Dialect, entries: Entries, column_index: int, *, now_us: int) -> Program[Curve]:
@@ -25,19 +28,28 @@ def sample_curve(dialect: Dialect, entries: Entries, column_index: int, *, now_u
 def _walk(entries: Entries, column_index: int, total: int) -> Program[list[Knot]]:
     ranking = entries.rankings[column_index]
     padding = ranking.padding
-    plan = walk(total, knots_max=max(KNOTS_MIN, entries.board.spec.predictor.samples))
-    answer: Landing | None = None
+    stride_max = STRIDE_MAX if entries.dialect.lateral else 1
+    plan = walk(total, knots_max=max(KNOTS_MIN, entries.board.spec.predictor.samples), stride_max=stride_max)
+
+    def landing(found: Sample | None) -> Landing | None:
+        return None if found is None else Landing(padding.key(found.cell), found.ties_before, found.ties)
+
+    answer: Landing | list[Landing] | None = None
     try:
         question = next(plan)
         while True:
             if isinstance(question, Last):
-                found = yield from ranking.sample_worst()
+                answer = landing((yield from ranking.sample_worst()))
+            elif isinstance(question, Stride):
+                after_key, next_rank, ratio_ppm, steps, rows = question
+                cell = padding.cell_of_key(after_key)
+                found = yield from ranking.stride(
+                    cell, next_rank=next_rank, ratio_ppm=ratio_ppm, steps=steps, total=rows
+                )
+                answer = [Landing(padding.key(each.cell), each.ties_before, each.ties) for each in found]
             else:
                 below = None if question.after_key is None else padding.cell_of_key(question.after_key)
-                found = yield from ranking.sample(question.rows, below)
-            answer = None
-            if found is not None:
-                answer = Landing(padding.key(found.cell), found.ties_before, found.ties)
+                answer = landing((yield from ranking.sample(question.rows, below)))
             question = plan.send(answer)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]

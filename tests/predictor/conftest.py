@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from predictor import Curve, Knot, Landing, Last, Skip, walk
+from predictor import RATIO_UNIT, Curve, Knot, Landing, Last, Skip, Stride, walk
 
 Drive = Callable[..., list[Knot]]
 Sample = Callable[..., Curve]
@@ -25,12 +25,28 @@ def _answer(question: Skip | Last, keys: Sequence[int]) -> Landing | None:
     return Landing(keys[row], row - first, bisect_right(keys, keys[row]) - first)
 
 
-def _drive(sorted_keys: Sequence[int], knots_max: int, total: int | None = None) -> list[Knot]:
-    questions = walk(len(sorted_keys) if total is None else total, knots_max=knots_max)
+def _strides(stride: Stride, keys: Sequence[int]) -> list[Landing]:
+    landings: list[Landing] = []
+    after_key, next_rank = stride.after_key, stride.next_rank
+    for _ in range(stride.steps):
+        rows = next_rank * stride.ratio_ppm // RATIO_UNIT
+        landing = _answer(Skip(after_key, rows), keys)
+        if landing is None or next_rank + rows >= stride.total:
+            break
+        landings.append(landing)
+        after_key = landing.key
+        next_rank += rows - landing.ties_before + landing.ties
+    return landings
+
+
+def _drive(sorted_keys: Sequence[int], knots_max: int, total: int | None = None, *, stride_max: int = 1) -> list[Knot]:
+    questions = walk(len(sorted_keys) if total is None else total, knots_max=knots_max, stride_max=stride_max)
     question = next(questions)
     for _ in range(knots_max + 2 if total is not None else knots_max):
         try:
-            question = questions.send(_answer(question, sorted_keys))
+            question = questions.send(
+                _strides(question, sorted_keys) if isinstance(question, Stride) else _answer(question, sorted_keys)
+            )
         except StopIteration as done:
             knots: list[Knot] = done.value
             return knots

@@ -26,9 +26,11 @@ BOARDS = st.one_of(
 ).map(sorted)
 
 
-@given(keys=BOARDS, knots_max=st.integers(2, 70))
-def test_knots_are_values_counted_exactly_and_include_both_ends(drive: Drive, keys: list[int], knots_max: int) -> None:
-    knots = drive(keys, knots_max)
+@given(keys=BOARDS, knots_max=st.integers(2, 70), stride_max=st.integers(1, 9))
+def test_knots_are_values_counted_exactly_and_include_both_ends(
+    drive: Drive, keys: list[int], knots_max: int, stride_max: int
+) -> None:
+    knots = drive(keys, knots_max, stride_max=stride_max)
     assert len(knots) <= knots_max
     assert knots == sorted(set(knots))
     for key, better_count, ties in knots:
@@ -38,15 +40,17 @@ def test_knots_are_values_counted_exactly_and_include_both_ends(drive: Drive, ke
         assert (knots[0].key, knots[-1].key) == (keys[0], keys[-1])
 
 
-@given(keys=BOARDS, spare=st.integers(0, 5))
-def test_values_no_more_than_knots_are_all_knots(drive: Drive, keys: list[int], spare: int) -> None:
+@given(keys=BOARDS, spare=st.integers(0, 5), stride_max=st.integers(1, 9))
+def test_values_no_more_than_knots_are_all_knots(drive: Drive, keys: list[int], spare: int, stride_max: int) -> None:
     values = sorted(set(keys))
-    assert [knot.key for knot in drive(keys, max(2, len(values) + spare))] == values
+    assert [knot.key for knot in drive(keys, max(2, len(values) + spare), stride_max=stride_max)] == values
 
 
-@given(keys=BOARDS, knots_max=st.integers(2, 70))
-def test_knots_left_over_mean_that_nothing_is_left_to_find(drive: Drive, keys: list[int], knots_max: int) -> None:
-    assert len(drive(keys, knots_max)) == min(knots_max, len(set(keys)))
+@given(keys=BOARDS, knots_max=st.integers(2, 70), stride_max=st.integers(1, 9))
+def test_knots_left_over_mean_that_nothing_is_left_to_find(
+    drive: Drive, keys: list[int], knots_max: int, stride_max: int
+) -> None:
+    assert len(drive(keys, knots_max, stride_max=stride_max)) == min(knots_max, len(set(keys)))
 
 
 @given(keys=BOARDS, knots_max=st.integers(2, 40), total=st.integers(-10, 10**18))
@@ -156,3 +160,18 @@ def test_a_thousand_samples_keep_343_000_lognormal_scores_within_nine_per_mille(
     assert quality.broken_brackets == 0
     assert quality.worst_error <= 0.009
     assert quality.widest_bracket <= 0.009
+
+
+def test_strides_leave_brackets_about_as_narrow_as_single_steps(drive: Drive) -> None:
+    rng = Random(3)
+    keys = sorted(-round(rng.lognormvariate(10, 1.5)) for _ in range(60_000))
+    single, strides = (_widest(drive(keys, 500, stride_max=stride_max)) for stride_max in (1, 64))
+    assert strides <= 1.15 * single
+
+
+def _widest(knots: list[Knot]) -> float:
+    """The widest bracket, relative to the rank that it starts at."""
+    return max(
+        (after.better_count - before.better_count - before.ties) / (before.better_count + before.ties + 1)
+        for before, after in pairwise(knots)
+    )

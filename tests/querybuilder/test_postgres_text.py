@@ -14,11 +14,13 @@ from querybuilder import (
     INTEGER,
     POSTGRES,
     TEXT,
+    Lock,
     add_column,
     any_of,
     asc,
     coalesce,
     col,
+    collated,
     count,
     count_if,
     create_index,
@@ -26,18 +28,23 @@ from querybuilder import (
     delete,
     desc,
     drop_table,
+    empty,
     excluded,
     insert,
     lit,
     not_,
+    null,
     param,
     plus,
+    recursive,
     rows,
     seek,
     select,
     sum_,
+    times,
     union_all,
     update,
+    whole_part,
 )
 
 WANTED: list[tuple[Any, str]] = [
@@ -107,6 +114,34 @@ WANTED: list[tuple[Any, str]] = [
         'CREATE INDEX IF NOT EXISTS "b7_c1" ON "b7" ("c1" DESC, "owner" ASC) WHERE "c1" IS NOT NULL',
     ),
     (add_column("b7", "c2", TEXT), 'ALTER TABLE "b7" ADD COLUMN "c2" text COLLATE "C"'),
+    (
+        select(col("owner")).from_("b7").where(col("owner").in_(param("who"))).locked(Lock.NO_KEY_UPDATE, col("owner")),
+        'SELECT "owner" FROM "b7" WHERE "owner" = ANY($1) ORDER BY "owner" ASC FOR NO KEY UPDATE',
+    ),
+    (empty("b7"), 'TRUNCATE TABLE "b7"'),
+    (
+        union_all(select(null(INTEGER), col("a")).from_("t"), select(col("n"), null(TEXT)).from_("t")),
+        'SELECT * FROM (SELECT CAST(NULL AS bigint), "a" FROM "t") AS "a0" UNION ALL '
+        'SELECT * FROM (SELECT "n", CAST(NULL AS text) FROM "t") AS "a1"',
+    ),
+    (
+        recursive(
+            "w", "n", "c",
+            seed=select(lit(0), collated(param("c", TEXT))),
+            step=select(plus(col("n", "w"), 1), col("c", "f")).from_("w")
+            .join_lateral(
+                select(col("c1").as_("c")).from_("b7").where(col("c1").lt(col("c", "w"))).order_by(desc(col("c1")))
+                .limit(1).offset(whole_part(times(col("n", "w"), 3), 2)),
+                "f",
+            )
+            .where(col("n", "w").lt(param("steps"))),
+            final=select(col("c")).from_("w"),
+        ),
+        'WITH RECURSIVE "w"("n", "c") AS (SELECT $1::bigint, ($2::text COLLATE "C") UNION ALL '
+        'SELECT ("w"."n" + $3::bigint), "f"."c" FROM "w" CROSS JOIN LATERAL (SELECT "c1" AS "c" FROM "b7" '
+        'WHERE "c1" < "w"."c" ORDER BY "c1" DESC LIMIT $3::bigint OFFSET (("w"."n" * $4::bigint) / $5::bigint)) AS "f" '
+        'WHERE "w"."n" < $6) SELECT "c" FROM "w"',
+    ),
     (drop_table("b7").if_exists(), 'DROP TABLE IF EXISTS "b7"'),
 ]  # fmt: skip
 

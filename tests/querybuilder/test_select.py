@@ -23,6 +23,7 @@ from querybuilder import (
     Direction,
     IncompleteQuery,
     Inexpressible,
+    Lock,
     all_of,
     any_of,
     asc,
@@ -32,19 +33,24 @@ from querybuilder import (
     count_if,
     create_table,
     desc,
+    empty,
     insert,
     lit,
     max_,
     min_,
     minus,
     not_,
+    null,
     param,
     plus,
+    recursive,
     rows,
     seek,
     select,
     sum_,
+    times,
     union_all,
+    whole_part,
 )
 
 Run = Callable[..., list[Any]]
@@ -243,3 +249,30 @@ def test_seek_starts_from_the_index(database: sqlite3.Connection, board: str) ->
 def test_seek_needs_a_key() -> None:
     with pytest.raises(IncompleteQuery):
         seek()
+
+
+def test_a_lock_is_left_out_with_its_order_where_the_store_has_one_writer(run: Run, board: str) -> None:
+    found = select(col("owner")).from_(board).where(col("owner").in_(["b", "a"]))
+    assert found.locked(Lock.UPDATE, desc(col("owner"))).compile(SQLITE).sql == found.compile(SQLITE).sql
+    assert sorted(run(found.locked(Lock.UPDATE))) == [("a",), ("b",)]
+
+
+def test_rows_of_every_kind_fit_together_where_an_arm_has_nulls(run: Run, board: str) -> None:
+    arms = select(null(TEXT), col("n")).from_(board).limit(1), select(col("owner"), null(INTEGER)).from_(board).limit(1)
+    assert sorted(run(union_all(*arms)), key=str) == [("a", None), (None, 10)]
+
+
+def test_a_recursion_runs_until_its_step_finds_nothing(run: Run) -> None:
+    step = select(plus(times(col("n", "w"), 2), 1)).from_("w").where(col("n", "w").lt(param("limit")))
+    numbers = recursive("w", "n", seed=select(lit(1)), step=step, final=select(whole_part(col("n"), 2)).from_("w"))
+    assert run(numbers, limit=20) == [(0,), (1,), (3,), (7,), (15,)]
+
+
+def test_a_select_that_looks_sideways_is_refused_where_the_database_has_none(board: str) -> None:
+    with pytest.raises(Inexpressible):
+        select(lit(1)).from_(board).join_lateral(select(col("n")).from_(board), "x").compile(SQLITE)
+
+
+def test_a_table_is_emptied(run: Run, board: str) -> None:
+    run(empty(board))
+    assert run(select(count()).from_(board)) == [(0,)]
