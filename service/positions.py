@@ -17,7 +17,7 @@ from storage.boards import OpenBoards
 from storage.curves import CurveBook
 from storage.entries import Entries, live_epochs
 from storage.errors import UnknownBoard
-from storage.leaderboards import count_entries
+from storage.leaderboards import check_copy, count_entries
 from storage.rankings import Ranking
 from storage.records import Board, Kind
 from storage.store import Program, Store
@@ -283,8 +283,10 @@ def board_totals(dialect: Dialect, board: Board) -> Program[dict[int, int]]:
 
     Raises:
         UnknownBoard: it is gone.
+        BoardChanged: it is another one than this process knows.
     """
     totals = (yield from count_entries(dialect, [board.key]))[board.key]
     if not totals and board.key not in (yield from live_epochs(dialect, [board.key])):
         raise UnknownBoard(f"no leaderboard {board.id!r}")
+    check_copy(board, totals)
     return totals

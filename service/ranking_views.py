@@ -150,6 +150,8 @@ def rank_of_percentile(percentile: float, total: int) -> int:
 async def curve(context: Context, call: Call) -> Answer:
     """`GET …/rankings/{column}/curve`."""
     board, index = await find_column(context, call.path["board"], call.path["column"])
+    # Another process may have emptied the board: then the curve that serves here is of what it held before.
+    await context.store_of(board).read(lambda: board_totals(context.store.dialect, board))
     served = context.book.served(board, index)
     if served is None:
         raise NoCurve(f"{call.path['column']!r} of {board.id!r} has no curve yet")

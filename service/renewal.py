@@ -1,4 +1,4 @@
-"""Boards that another process deleted and made anew, or emptied: the store is asked again before one is called unknown.
+"""Boards that another process made anew, emptied or widened: a caller is answered from what they are now.
 
 The rule: a request is handled a second time only where this process' copy of the catalog was behind.
 """
@@ -9,16 +9,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import wraps
 
-from storage.errors import UnknownBoard
+from storage.errors import BoardChanged, UnknownBoard
 from storage.leaderboards import Catalog
 from storage.records import Board, PartOutcome, Post
 
 from .context import Context
 from .routes import Answer, Call, Route
 
+_ATTEMPTS_MAX = 3  # a board that changes as often while one request is answered
+
 
 def renewed(route: Route) -> Route:
-    """The route; where it names boards, its handler runs again after it called one unknown that the store has."""
+    """The route; where it names boards, its handler runs again after it met one that is not what it was."""
     if "unknown_board" not in route.problems:
         return route
     handler = route.handler
@@ -27,14 +29,15 @@ def renewed(route: Route) -> Route:
     async def handle(context: Context, call: Call) -> Answer:
         board_id = call.path.get("board")
         board_ids: Sequence[str] = call.body.boards if board_id is None else (board_id,)
-        before = [context.catalog.known(each) for each in board_ids]
-        try:
-            return await handler(context, call)
-        except UnknownBoard:
-            # Nothing was done: a transaction that finds its board gone is rolled back.
-            if not await _behind(context.catalog, (board for board in before if board is not None)):
-                raise
-            return await handler(context, call)
+        for _ in range(_ATTEMPTS_MAX):
+            before = [context.catalog.known(each) for each in board_ids]
+            try:
+                return await handler(context, call)
+            except (UnknownBoard, BoardChanged):
+                # Nothing was done: a transaction that finds its board gone is rolled back.
+                if not await _behind(context.catalog, (board for board in before if board is not None)):
+                    raise
+        return await handler(context, call)
 
     return replace(route, handler=handle)
 
@@ -60,6 +63,6 @@ async def _behind(catalog: Catalog, boards: Iterable[Board]) -> set[str]:
             now = await catalog.reread(board.id)
         except UnknownBoard:
             continue
-        if (now.key, now.epoch) != (board.key, board.epoch):
+        if now != board:
             behind.add(board.id)
     return behind

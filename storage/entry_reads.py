@@ -8,6 +8,7 @@ from typing import NamedTuple
 from .boards import OpenBoards
 from .coalesce import Coalescers
 from .entries import read_with_totals
+from .leaderboards import check_copy, state_of
 from .neighbours import OwnersNeighbours
 from .records import Board, Entry
 from .store import Store
@@ -63,6 +64,7 @@ class EntryReads:
         entries, _ = self._boards.open(asked[0][0])
         owners = list({owner for _, owner in asked})
         found, totals = read_with_totals(await self._store.of(asked[0][0].id).read_one(entries.with_totals(owners)))
+        check_copy(asked[0][0], totals)
         return [EntryRead(found.get(owner), totals) for _, owner in asked]
 
     async def _read_owners(self, asked: list[_Around]) -> list[OwnersNeighbours | None]:
@@ -78,4 +80,4 @@ class EntryReads:
 
 def _shape(board: Board) -> tuple[int, int]:
     # One that was found before a column was added is another kind: its rows are shorter.
-    return board.key, len(board.spec.columns)
+    return board.key, state_of(board)

@@ -6,7 +6,7 @@ StorageError
 │   └── PostIdConflict · AtInFuture · PostRejected
 ├── SpecConflict · SpecInvalid · TooManyBoards · TooManyKeys · UnknownKey
 ├── UnknownOwner · NotRanked · NoCurve · BadCursor
-├── QueueFull · StoreBusy (Overloaded · RacesLost · StoreAway)  (try again later)
+├── QueueFull · StoreBusy (Overloaded · RacesLost · StoreAway · BoardChanged)  (try again later)
 ├── WaitTooLong (OutcomeUnknown)                          (send the same post_id again)
 ├── LostRace                                 (internal: the group is read again)
 └── StoreLocked · StoreUnsupported · SchemaTooNew   (at start)
@@ -101,6 +101,10 @@ class StoreBusy(StorageError):
 
 class StoreAway(StoreBusy):
     """the store cannot be reached, or not in time"""
+
+
+class BoardChanged(StoreBusy):
+    """another process changed the leaderboard, and this one has yet to notice"""
 
 
 class RacesLost(StoreBusy):

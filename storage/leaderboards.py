@@ -29,6 +29,7 @@ from querybuilder import (
     desc,
     drop_table,
     empty,
+    excluded,
     insert,
     param,
     plus,
@@ -37,13 +38,16 @@ from querybuilder import (
 )
 from querybuilder import Kind as SqlKind
 
-from .errors import SpecConflict, TooManyBoards, UnknownBoard
+from .errors import BoardChanged, SpecConflict, TooManyBoards, UnknownBoard
 from .migrate import BOARDS, CURVES, TOTALS, next_in
 from .records import Best, Board, BoardSpec, ColumnSpec, Kind
 from .store import Program, Row, Store
 
 ALL_ENTRIES = -1  # the column_index under which the number of rows is counted
+STATE = -3  # … and, once a board was emptied or widened, `state_of` it: what a process compares its copy with
 CHANGES = -2  # … and the number of rows ever written or erased: an equal count means an unchanged board
+
+COLUMNS_LIMIT = 1 << 20  # far more than a table can have
 
 
 def entries_table(board_key: int) -> str:
@@ -144,7 +148,7 @@ def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec) -> Progr
     yield (
         update(BOARDS).set(spec=_spec_text(spec)).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
     )
-    return replace(board, spec=spec)
+    return (yield from _with_state(dialect, replace(board, spec=spec)))
 
 
 def _added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec, ...]:
@@ -195,7 +199,34 @@ def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
         .where(col("board_key").eq(param("key")))
         .build(dialect, key=board.key)
     )
-    return replace(board, epoch=board.epoch + 1)
+    return (yield from _with_state(dialect, replace(board, epoch=board.epoch + 1)))
+
+
+def state_of(board: Board) -> int:
+    """A number that is another one after every reset and every column that was added."""
+    return board.epoch * COLUMNS_LIMIT + len(board.spec.columns)
+
+
+def _with_state(dialect: Dialect, board: Board) -> Program[Board]:
+    """Have other processes see, in the totals that they read anyway, that their copy of the board is an old one."""
+    yield (
+        insert(TOTALS)
+        .values(board_key=board.key, column_index=STATE, entries=state_of(board))
+        .on_conflict("board_key", "column_index")
+        .do_update(entries=excluded("entries"))
+        .build(dialect)
+    )
+    return board
+
+
+def check_copy(board: Board, totals: dict[int, int]) -> None:
+    """Whether the board is what it was when the catalog read it, by totals that were read later.
+
+    Raises:
+        BoardChanged: it is not.
+    """
+    if STATE in totals and totals[STATE] != state_of(board):
+        raise BoardChanged
 
 
 def _existing(dialect: Dialect, board_id: str, *, lock: Lock | None = None) -> Program[Board]:

@@ -105,6 +105,36 @@ async def test_looking_up_erasing_and_refreshing_work_on_a_board_that_was_made_a
     assert await pair.operator.refused("GET", f"{BOARD}/entries/ada") == (404, "unknown_owner")
 
 
+async def test_no_curve_serves_what_a_board_held_before_another_process_emptied_it(pair: Pair) -> None:
+    await pair.operator.must("DELETE", BOARD)
+    await pair.operator.board("b", XP, predictor={"exact_top": 0, "samples": 10})
+    await pair.other.post("b", *({"owner": f"o{xp}", "stats": {"xp": xp}} for xp in range(100)))
+    await pair.other.refresh("b", "xp")
+    assert (await pair.other.get(f"{BOARD}/rankings/xp/curve"))["total"] == 100
+    for path in ("/rankings/xp/curve", "/rankings/xp/positions?values=7", "/entries/o7/positions?rank=estimate"):
+        await pair.operator.must("POST", f"{BOARD}/reset")
+        await pair.operator.post("b", {"owner": "o7", "stats": {"xp": 7}})
+        answer = await pair.other.call("GET", BOARD + path)
+        if path.endswith("curve"):
+            assert (answer.status, answer.body["code"]) == (404, "no_curve")
+        else:
+            [position] = answer.body["positions"]
+            assert (position["rank"], position["total"], position["method"]) == (1, 1, "count")
+        await pair.other.refresh("b", "xp")
+
+
+@pytest.mark.parametrize(
+    "path", ["/entries/ada", "/entries/ada/positions", "/rankings/xp", "/entries/ada/around?column=xp"]
+)
+async def test_a_column_that_another_process_added_shows_in_every_view(pair: Pair, path: str) -> None:
+    await pair.operator.board("b", XP, KILLS)
+    await pair.operator.post("b", {"owner": "ada", "stats": {"kills": 5}})
+    shown, expected = [await service.get(BOARD + path) for service in (pair.other, pair.operator)]
+    assert _without_times(shown) == _without_times(expected)
+    [posted] = await pair.other.post("b", {"owner": "ada", "stats": {"xp": 1}})
+    assert posted["stats"] == {"xp": 4, "kills": 5}
+
+
 async def test_a_board_that_another_process_deleted_is_unknown(pair: Pair) -> None:
     await pair.operator.must("DELETE", BOARD)
     for method, path, body in (

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 from storage.applying import Group
 from storage.boards import ChangeCounts, OpenBoards
 from storage.entries import Entries
-from storage.leaderboards import Catalog, count_entries, create_board
+from storage.leaderboards import STATE, Catalog, count_entries, create_board
 from storage.merging import Merger
 from storage.migrate import migrate
 from storage.post_ids import PostIds
@@ -213,7 +213,7 @@ class Deployment:
     async def totals(self, board: Board) -> dict[int, int]:
         """Counted entries by column index, zeros left out."""
         counted = await self.store.read(lambda: count_entries(self.dialect, [board.key]))
-        return {index: count for index, count in counted[board.key].items() if count}
+        return {index: count for index, count in counted[board.key].items() if count and index != STATE}
 
     def writer(
         self,
