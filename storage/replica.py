@@ -1,4 +1,4 @@
-"""Long reads on a read replica, as true as on the primary: a snapshot is taken there once it holds what was acknowledged.
+"""Long reads on a read replica, as true as on the primary: from a snapshot that holds what was acknowledged before.
 
 The rule: a replica that lags, is gone or is no replica costs time, never truth: the primary is asked instead.
 """
