@@ -104,7 +104,7 @@ class Schedule:
         for board in look.younger:
             self._youngest = board.key
             if self._catalog.known(board.id) is None:
-                self._catalog.put(board)
+                self._plan(self._catalog.put(board), None, now_s)
         found: list[Due] = []
         for key, turn in asked.items():
             found += self._see(turn, look.boards.get(key), look)

@@ -3,52 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 
 from jobs.errors import MethodUnsupported
-from jobs.refresh import RefreshJob, fitter
+from jobs.refresh import fitter
 from predictor import Curve
 from storage.curves import CurveBook
 from storage.errors import StoreBusy
 from storage.leaderboards import delete_board, reset_board
-from storage.records import Board, Method
+from storage.records import Method
 from storage.sampling import sample_curve
+from tests.jobs.refreshing import due, total, work_off, working
 from tests.jobs.world import LIMITS, PREDICTOR, REFRESH_S, World, within
-
-
-def total(world: World, board: Board, column_index: int = 0) -> int | None:
-    """Entries in the curve that serves, None where there is none."""
-    curve = world.book.find(board, column_index)
-    return None if curve is None else curve.total
-
-
-async def due(world: World, job: RefreshJob, seconds: float = REFRESH_S) -> int:
-    """Columns found due so much later."""
-    world.advance(seconds)
-    await job.tick()
-    return job.waiting
-
-
-@asynccontextmanager
-async def working(job: RefreshJob, workers: int = 1) -> AsyncIterator[None]:
-    """The job's workers, at work."""
-    job.open()
-    tasks = [asyncio.create_task(job.work()) for _ in range(workers)]
-    yield
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def work_off(world: World, job: RefreshJob) -> None:
-    """Refresh what waits."""
-    count = job.waiting
-    async with working(job):
-        await world.refreshed(count)
 
 
 async def test_every_ranked_column_of_a_changed_board_is_refreshed_within_its_interval(world: World) -> None:

@@ -86,6 +86,13 @@ class ManualTime:
                 self._changed.clear()
                 await self._changed.wait()
 
+    async def asleep_for(self, seconds: float, *, count: int) -> None:
+        """Wait until so many sleep for this long."""
+        async with asyncio.timeout(WAIT_S):
+            while sum(not woken.is_set() and duration == seconds for _, duration, woken in self._sleepers) < count:
+                self._changed.clear()
+                await self._changed.wait()
+
     def advance(self, seconds: float) -> None:
         """Move the clock and wake who slept until then."""
         self.now_s += seconds
@@ -125,6 +132,7 @@ class HeldStore:
         self.heavy_reads = 0
         self._read = asyncio.Condition()
         self.failures: list[Exception] = []
+        self.refused: asyncio.Queue[Exception] = asyncio.Queue()  # what writes ended with that were rolled back
         self.entered = asyncio.Event()
         self._free = asyncio.Event()
         self._free.set()
@@ -174,7 +182,11 @@ class HeldStore:
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """See `Store.write`."""
-        return await self._store.write(program)
+        try:
+            return await self._store.write(program)
+        except Exception as error:
+            self.refused.put_nowait(error)
+            raise
 
     async def close(self) -> None:
         """See `Store.close`."""
@@ -213,12 +225,12 @@ class World:
         """The process's leases."""
         return Ownership(self.store, self.leases, LIMITS.lease, holder=self.holder, sleep=self.time.elapse)
 
-    def refresh_job(self, *, load_ratio_max: float = 0.5, **schedule: float) -> RefreshJob:
+    def refresh_job(self, *, load_ratio: float = 0.5, **schedule: float) -> RefreshJob:
         """A job that is not started and whose desk nobody attends; keywords are limits of its schedule."""
         limits = replace(
             LIMITS.refresh,
             schedule=replace(LIMITS.refresh.schedule, **schedule),  # type: ignore[arg-type]  # counts are given as ints
-            refresh_load_ratio=load_ratio_max,
+            refresh_load_ratio=load_ratio,
         )
         return RefreshJob(
             self.store,
