@@ -25,7 +25,7 @@ from service.app import make_app
 from service.context import Context
 from service.metrics import Metrics
 from service.serve import SWITCH_INTERVAL_S
-from service.wiring import context_of, job_limits, memcached_limits, now_us
+from service.wiring import context_of, job_limits, leases_of, memcached_limits, new_holder, now_us
 from storage.curves import CurveBook
 from storage.envelope import Envelopes
 from storage.memcached import Memcached
@@ -49,9 +49,10 @@ async def start_job_side(context: Context, settings: Settings, stack: AsyncExitS
         ),
         post_ids=context.post_ids,
         desk=RefreshDesk(demands_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max),
+        leases=leases_of(settings, context.store),
+        holder=new_holder(),
         limits=job_limits(settings),
         observer=metrics,
-        changes=context.change_counts.of,
         now_us=now_us,
         monotonic=time.monotonic,
         sleep=asyncio.sleep,

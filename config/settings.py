@@ -200,11 +200,22 @@ class Settings(BaseModel):
     curve_poll_rows_max: int = _number(100, 1, 100_000, "curves", "Curves read in one step of a look for new ones")
     refresh_jitter_ratio: float = _number(0.1, 0, 1, "ratio", "Part of the refresh interval that is random")
     refresh_concurrency: int = _number(1, 1, 64, "refreshes", "Curves refreshed at the same time")
+    refresh_load_ratio: float = _number(
+        0.5, 0.01, 1, "ratio", "Part of the time that scheduled refreshes may keep a worker busy"
+    )
+    refresh_patience_intervals: float = _number(
+        10, 0.1, 10_000, "intervals", "A due curve that waited for so many goes before those of the most changed boards"
+    )
     refresh_wait_s_max: float = _number(30, 0.1, 3_600, "s", "Longest wait of an operator's refresh for its new curve")
     refresh_tick_s: float = _number(0.25, 0.01, 60, "s", "How often due refreshes are looked for")
     refresh_tick_boards_max: int = _number(2_000, 1, 1_000_000, "boards", "Boards looked at in one tick")
     refresh_queue_max: int = _number(1_000, 1, 1_000_000, "refreshes", "Due refreshes that wait for a worker")
     refresh_demands_max: int = _number(1_000, 1, 1_000_000, "refreshes", "Operators' refreshes that wait; past it 503")
+    lease_s: float = _number(10, 0.1, 3_600, "s", "How long a job process that died keeps others from its work")
+    lease_renewal_ratio: float = _number(0.3, 0.01, 0.9, "ratio", "Part of its time after which a lease is renewed")
+    lease_margin_s: float = _number(
+        0.5, 0, 60, "s", "Added before an expired lease is given away: how far the store's clock may jump"
+    )
     job_backoff_base_s: float = _number(0.5, 0.001, 60, "s", "First pause of a job that failed; doubles, with jitter")
     job_backoff_s_max: float = _number(30, 0.001, 3_600, "s", "Longest pause of a job that failed")
     job_stop_s_max: float = _number(5, 0.1, 600, "s", "Longest wait for jobs to end at the stop")

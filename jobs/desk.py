@@ -45,6 +45,11 @@ class Demand:
         else:
             self.done.set_result(outcome)
 
+    def follow(self, later: asyncio.Future[Refreshed]) -> None:
+        """Answer everyone who waits as a later demand for the same column was answered."""
+        error = later.exception()
+        self.settle(error if isinstance(error, Exception) else later.result())
+
 
 class RefreshDesk:
     """Takes demands while a job attends it."""
@@ -96,3 +101,13 @@ class RefreshDesk:
                 del self._pending[slot]
                 return demand
         return None
+
+    def put_back(self, demand: Demand) -> None:
+        """Let a demand that could not be met yet wait again; where somebody asked meanwhile, it is met with theirs."""
+        if self._wake is None:
+            demand.settle(NoJobProcess("the job process stopped"))
+            return
+        slot = (demand.board.key, demand.board.epoch, demand.column_index)
+        later = self._pending.setdefault(slot, demand)
+        if later is not demand:
+            later.done.add_done_callback(demand.follow)

@@ -1,7 +1,8 @@
 """Forgets post ids that are older than their retention, a step at a time.
 
 The one rule: posts come first. A step is one bounded transaction, and after each the job pauses for as long as the step
-took, so that pruning never has the writer for more than half of the time.
+took, so that pruning never has the writer for more than half of the time. Of several job processes one prunes, once an
+interval: the lease rests until the next run is nearly due.
 """
 
 from __future__ import annotations
@@ -11,12 +12,18 @@ from dataclasses import dataclass
 
 import structlog
 
+from storage.errors import LeaseTaken
 from storage.post_ids import PostIds
 from storage.store import Store
 
+from .ownership import Held, Ownership
 from .runner import Sleep
 
 log = structlog.get_logger(__name__)
+
+POOL = "job"  # the leases on what the store needs done once
+RESOURCE = "prune"
+REST_RATIO = 0.9  # of the interval: whoever pruned last finds the lease free at its own next turn, clocks differing
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,7 @@ class PruneJob:
         self,
         store: Store,
         post_ids: PostIds,
+        ownership: Ownership,
         limits: PruneLimits,
         *,
         now_us: Callable[[], int],
@@ -43,15 +51,23 @@ class PruneJob:
         sleep: Sleep,
     ) -> None:
         self._store, self._post_ids, self._limits = store, post_ids, limits
+        self._ownership = ownership
         self._now_us, self._monotonic, self._sleep = now_us, monotonic, sleep
 
     async def run(self) -> None:
         """Prune at every interval, for ever."""
         while True:
             await self._sleep(self._limits.prune_interval_s)
-            forgotten = await self.prune()
+            rests_s = self._limits.prune_interval_s * REST_RATIO
+            try:
+                forgotten = await self._ownership.run(POOL, RESOURCE, self._prune, rests_s=rests_s)
+            except LeaseTaken:
+                continue
             if forgotten:
                 log.info("post_ids_forgotten", rows=forgotten)
+
+    async def _prune(self, _held: Held) -> int:
+        return await self.prune()
 
     async def prune(self) -> int:
         """Forget what is past its retention now, in up to `prune_steps_max` steps; answers how many rows."""

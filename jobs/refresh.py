@@ -1,23 +1,23 @@
-"""Replaces curves: every changed ranked column on its board's schedule, and at once where an operator asks at the desk.
+"""Replaces curves: every changed ranked column when the schedule finds it due, at once where an operator asks.
 
-    tick ──> due columns (bounded) ──┐
-    desk ──> demands, first ─────────┴──> refresh_concurrency workers: sample in a snapshot, store, serve
+    schedule ──> due columns, the neediest first ──┐
+    desk ──> demands, before them ─────────────────┴──> refresh_concurrency workers: claim, sample in a snapshot,
+                                                        store and release in one transaction, serve
 
-The one rule: two refreshes of one column never overlap, since the later version could then hold the earlier snapshot.
+The one rule: two refreshes of one column never overlap, in this process or another one, since the later version could
+then hold the earlier snapshot. A refresh begins with the column's lease and is stored on the condition that it is still
+held; one that was fenced off is counted and forgotten.
 
-A column is settled while its board's count of written rows is the one from before its last sampling. Counts start with
-the process, so what was written before is unknown: each column is refreshed once after a start. An empty column that
-has no curve gets none.
+The load is capped: after a scheduled refresh a worker rests for as long as refresh_load_ratio wants. Demands don't
+wait for that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
@@ -25,17 +25,20 @@ import structlog
 from predictor import Curve
 from querybuilder import Dialect
 from storage.boards import OpenBoards
+from storage.curve_marks import curve_version
 from storage.curves import CurveBook, Served, store_curve
 from storage.entries import Entries
-from storage.errors import UnknownBoard
-from storage.leaderboards import Catalog
+from storage.errors import LeaseLost, LeaseTaken, StorageError, UnknownBoard
+from storage.leaderboards import CHANGES, REFRESH_POOL, Catalog, count_entries, refresh_resource
 from storage.records import Board, Method
 from storage.sampling import sample_curve
 from storage.store import Program, Store
 
 from .desk import Demand, RefreshDesk, Refreshed
 from .errors import MethodUnsupported, NoJobProcess
+from .ownership import Held, Ownership
 from .runner import Sleep
+from .schedule import Due, Schedule, ScheduleLimits
 
 __all__ = ["RefreshDesk", "RefreshJob", "RefreshLimits", "RefreshObserver", "Refreshed", "fitter"]
 
@@ -62,11 +65,10 @@ def fitter(method: Method) -> Fitter:
 class RefreshLimits:
     """The job's bounds; each is a setting of the same name."""
 
-    refresh_jitter_ratio: float
+    schedule: ScheduleLimits
     refresh_concurrency: int
     refresh_tick_s: float
-    refresh_tick_boards_max: int  # looked at in one tick; the next goes on from there
-    refresh_queue_max: int  # due columns that wait for a worker; others are found due again by a later tick
+    refresh_load_ratio: float  # of a worker's time that scheduled refreshes take
 
 
 class RefreshObserver(Protocol):
@@ -78,12 +80,12 @@ class RefreshObserver(Protocol):
     def refresh_failed(self) -> None:
         """A refresh ended in an error."""
 
+    def refresh_fenced(self) -> None:
+        """A curve was not stored, because another process had taken its column over."""
 
-@dataclass(slots=True)
-class _Schedule:
-    board: Board
-    due_s: float  # on the monotonic clock
-    settled: dict[int, int] = field(default_factory=dict)  # column index -> count of written rows before its sampling
+
+class _Superseded(Exception):
+    """another process refreshed the column after it was found due"""
 
 
 class RefreshJob:
@@ -96,30 +98,28 @@ class RefreshJob:
         open_boards: OpenBoards,
         book: CurveBook,
         desk: RefreshDesk,
+        ownership: Ownership,
         limits: RefreshLimits,
         observer: RefreshObserver,
         *,
-        changes: Callable[[int], int],
         now_us: Callable[[], int],
         monotonic: Callable[[], float],
         sleep: Sleep,
         rng: random.Random,
     ) -> None:
-        self._store, self._catalog, self._open_boards = store, catalog, open_boards
-        self._book, self._desk = book, desk
+        self._store, self._open_boards, self._book = store, open_boards, book
+        self._desk, self._ownership = desk, ownership
         self._limits, self._observer = limits, observer
-        self._changes = changes
-        self._now_us, self._monotonic, self._sleep, self._rng = now_us, monotonic, sleep, rng
-        self._schedules: dict[int, _Schedule] = {}
-        self._position = 0  # in the catalog, of the next tick's first board
-        self._due: deque[tuple[_Schedule, int]] = deque()
+        self._now_us, self._monotonic, self._sleep = now_us, monotonic, sleep
+        self._schedule = Schedule(store, catalog, limits.schedule, now_us=now_us, monotonic=monotonic, rng=rng)
         self._busy: set[tuple[int, int]] = set()
+        self._elsewhere: set[tuple[int, int]] = set()  # demanded, but another process has them: asked for at each tick
         self._wake = asyncio.Event()
 
     @property
     def waiting(self) -> int:
         """Due columns that wait for a worker."""
-        return len(self._due)
+        return self._schedule.waiting
 
     def open(self) -> None:
         """Attend the desk. A demand may come before the workers run: it waits for them."""
@@ -132,69 +132,62 @@ class RefreshJob:
     async def schedule(self) -> None:
         """Find due columns, tick after tick, for ever."""
         while True:
-            self.tick()
+            try:
+                await self.tick()
+            except StorageError as error:
+                log.error("refresh_schedule_failed", detail=error.detail)
             await self._sleep(self._limits.refresh_tick_s)
 
-    def tick(self) -> None:
-        """Hand the changed columns of boards that are due to the workers. Idle boards cost a look-up each."""
-        boards = self._catalog.boards()
-        start = self._position if self._position < len(boards) else 0
-        end = min(start + self._limits.refresh_tick_boards_max, len(boards))
-        now_s = self._monotonic()
-        schedules = self._schedules
-        for board in islice(boards, start, end):
-            schedule = schedules.get(board.key)
-            if schedule is None or schedule.board is not board:
-                self._plan(board, schedule, now_s)
-            elif schedule.due_s <= now_s:
-                self._list_due(schedule, now_s)
-        self._position = end
-        if len(schedules) > len(boards):
-            known = {board.key for board in boards}
-            self._schedules = {key: schedule for key, schedule in schedules.items() if key in known}
-
-    def _plan(self, board: Board, known: _Schedule | None, now_s: float) -> None:
-        """Begin a board's schedule, or go on with what the catalog says now."""
-        refresh_s = board.spec.predictor.refresh_seconds
-        if known is None or known.board.epoch != board.epoch:
-            # A random phase: boards that were loaded together don't come due together.
-            self._schedules[board.key] = _Schedule(board, now_s + refresh_s * self._rng.random())
-        else:
-            if known.board.spec.predictor != board.spec.predictor:
-                known.settled.clear()  # the curve was made by other rules
-            known.board = board
-            known.due_s = min(known.due_s, now_s + refresh_s)
-
-    def _list_due(self, schedule: _Schedule, now_s: float) -> None:
-        if len(self._due) >= self._limits.refresh_queue_max:
-            return
-        board = schedule.board
-        # Jitter only shortens, so that refresh_seconds is the longest that a change waits for its turn.
-        jitter = self._limits.refresh_jitter_ratio * self._rng.random()
-        schedule.due_s = now_s + board.spec.predictor.refresh_seconds * (1 - jitter)
-        changes = self._changes(board.key)
-        for index in board.sorted_indexes:
-            if schedule.settled.get(index) != changes:
-                self._due.append((schedule, index))
-                self._wake.set()
+    async def tick(self) -> None:
+        """Hand what is due, and what may be free again elsewhere, to the workers."""
+        if self._elsewhere:
+            self._elsewhere.clear()
+            self._wake.set()
+        if await self._schedule.tick():
+            self._wake.set()
 
     async def work(self) -> None:
         """Refresh what is demanded, then what is due, one column at a time, for ever."""
+        rested_s = self._monotonic()
         while True:
-            demand = self._desk.take(self._busy)
+            demand = self._desk.take(self._busy | self._elsewhere)
             if demand is not None:
                 await self._answer(demand)
-            elif self._due:
-                await self._refresh_due(*self._due.popleft())
-            else:
-                self._wake.clear()
-                await self._wake.wait()
+                continue
+            rest_s = rested_s - self._monotonic()
+            due = self._schedule.take(self._busy) if rest_s <= 0 else None
+            if due is not None:
+                started = self._monotonic()
+                await self._refresh_due(due)
+                took_s = self._monotonic() - started
+                rested_s = self._monotonic() + took_s * (1 / self._limits.refresh_load_ratio - 1)
+                continue
+            self._wake.clear()
+            await self._woken(rest_s if self._schedule.waiting else 0)
+
+    async def _woken(self, rest_s: float) -> None:
+        """Until there may be something to do: at the latest, where something waits, when the rest is over."""
+        if rest_s <= 0:
+            await self._wake.wait()
+            return
+        tasks = [asyncio.ensure_future(self._wake.wait()), asyncio.ensure_future(self._sleep(rest_s))]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
 
     async def _answer(self, demand: Demand) -> None:
         try:
-            refreshed = await self._refresh(demand.board, demand.column_index, demanded=True)
+            refreshed = await self._refresh(demand.board, demand.column_index, due=None)
             assert refreshed is not None
             demand.settle(refreshed)
+        except (LeaseTaken, LeaseLost) as error:
+            if isinstance(error, LeaseLost):
+                self._report(demand.board, demand.column_index, error)
+            # The other process may have sampled before this demand was made: a refresh of this one's comes after it.
+            self._elsewhere.add((demand.board.key, demand.column_index))
+            self._desk.put_back(demand)
         except asyncio.CancelledError:
             demand.settle(NoJobProcess("the job process stopped"))
             raise
@@ -202,57 +195,79 @@ class RefreshJob:
             self._report(demand.board, demand.column_index, error)
             demand.settle(error)
 
-    async def _refresh_due(self, schedule: _Schedule, column_index: int) -> None:
-        board = schedule.board
-        if (board.key, column_index) in self._busy or schedule.settled.get(column_index) == self._changes(board.key):
-            return  # an operator asked meanwhile
+    async def _refresh_due(self, due: Due) -> None:
         try:
-            await self._refresh(board, column_index, demanded=False)
+            await self._refresh(due.board, due.column_index, due=due)
+        except LeaseTaken as taken:
+            self._schedule.look_again(due, in_s=taken.free_in_us / 1e6)
+        except _Superseded:
+            return
         except Exception as error:
-            self._report(board, column_index, error)
+            self._report(due.board, due.column_index, error)
 
     def _report(self, board: Board, column_index: int, error: Exception) -> None:
         if isinstance(error, UnknownBoard):
             return  # deleted or emptied meanwhile: there is nothing left to refresh
+        if isinstance(error, LeaseLost):
+            self._observer.refresh_fenced()
+            log.warning("refresh_fenced", board=board.id, column_index=column_index, detail=error.detail)
+            return
         self._observer.refresh_failed()
         log.error("refresh_failed", board=board.id, column_index=column_index, exc_info=error)
 
-    async def _refresh(self, board: Board, column_index: int, *, demanded: bool) -> Refreshed | None:
+    async def _refresh(self, board: Board, column_index: int, *, due: Due | None) -> Refreshed | None:
         """Fit, store and serve one column's curve; None where it is empty, has no curve and nobody asked for one."""
         slot = (board.key, column_index)
+
+        def still_wanted() -> Program[None]:
+            if due is not None and (yield from curve_version(self._store.dialect, *slot)) > due.seen_version:
+                raise _Superseded
+
         self._busy.add(slot)
         try:
-            changes = self._changes(board.key)  # before the snapshot: what comes between is refreshed again
-            started = self._monotonic()
-            curve = await self._fit(board, column_index)
-            if demanded or curve.total > 0 or self._book.find(board, column_index) is not None:
-                served = await self._store_curve(board, column_index, curve)
-                refreshed = Refreshed(curve, self._monotonic() - started, served.version)
-                self._observer.refreshed(refreshed.seconds)
-                await self._book.share(served)
-            else:
-                refreshed = None
-            schedule = self._schedules.get(board.key)
-            if schedule is not None and schedule.board.epoch == board.epoch:
-                schedule.settled[column_index] = changes
-            return refreshed
+            return await self._ownership.run(
+                REFRESH_POOL,
+                refresh_resource(*slot),
+                lambda held: self._replace(held, board, column_index, demanded=due is None),
+                still_wanted=still_wanted,
+            )
         finally:
             self._busy.discard(slot)
             self._wake.set()  # a demand may have waited for this column
 
-    async def _store_curve(self, board: Board, column_index: int, curve: Curve) -> Served:
+    async def _replace(self, held: Held, board: Board, column_index: int, *, demanded: bool) -> Refreshed | None:
+        started = self._monotonic()
+        curve, changes = await self._fit(board, column_index)
+        if not demanded and curve.total == 0 and self._book.find(board, column_index) is None:
+            return None
+        served = await self._store_curve(held, board, column_index, curve, changes)
+        refreshed = Refreshed(curve, self._monotonic() - started, served.version)
+        self._observer.refreshed(refreshed.seconds)
+        await self._book.share(served)
+        return refreshed
+
+    async def _store_curve(self, held: Held, board: Board, column_index: int, curve: Curve, changes: int) -> Served:
+        def stored() -> Program[int]:
+            owned = held.release()
+            return store_curve(self._store.dialect, board, column_index, curve, changes=changes, owned=owned)
+
         with self._book.expecting():
-            version = await self._store.of(board.id).write(
-                lambda: store_curve(self._store.dialect, board, column_index, curve)
-            )
+            version = await self._store.of(board.id).write(stored)
+            held.stored = True
             served = Served(board.key, column_index, board.epoch, version, curve)
             self._book.serve(served)
         return served
 
-    async def _fit(self, board: Board, column_index: int) -> Curve:
+    async def _fit(self, board: Board, column_index: int) -> tuple[Curve, int]:
+        """The curve, and the board's count of changes in the same snapshot."""
         fit = fitter(board.spec.predictor.method)
         entries, _ = self._open_boards.open(board)
-        # The program is made when its snapshot begins: no write acknowledged before `as_of` is missing from the curve.
-        return await self._store.of(board.id).read(
-            lambda: fit(self._store.dialect, entries, column_index, now_us=self._now_us()), heavy=True
-        )
+        dialect = self._store.dialect
+
+        def fitted() -> Program[tuple[Curve, int]]:
+            # Made when its snapshot begins: no write acknowledged before `as_of` is missing from the curve.
+            program = fit(dialect, entries, column_index, now_us=self._now_us())
+            totals = yield from count_entries(dialect, [board.key])
+            return (yield from program), totals[board.key].get(CHANGES, 0)
+
+        return await self._store.of(board.id).read(fitted, heavy=True)

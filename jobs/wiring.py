@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from storage.boards import OpenBoards
 from storage.curves import CurveBook
 from storage.leaderboards import Catalog
+from storage.leases import Leases
 from storage.post_ids import PostIds
 from storage.store import Store
 
 from .desk import RefreshDesk
+from .ownership import LeaseLimits, Ownership
 from .prune import PruneJob, PruneLimits
 from .refresh import RefreshJob, RefreshLimits, RefreshObserver
 from .runner import Runner, RunnerLimits, Sleep
@@ -29,6 +31,7 @@ class JobLimits:
     runner: RunnerLimits
     refresh: RefreshLimits
     prune: PruneLimits
+    lease: LeaseLimits
     curve_poll_s: float
 
 
@@ -42,9 +45,10 @@ class JobParts:
     book: CurveBook
     post_ids: PostIds
     desk: RefreshDesk
+    leases: Leases
+    holder: str  # this process, told from every other one that ever worked on the store
     limits: JobLimits
     observer: RefreshObserver
-    changes: Callable[[int], int]  # board key -> rows of it that this process has written, erased ones included
     now_us: Callable[[], int]
     monotonic: Callable[[], float]
     sleep: Sleep
@@ -72,15 +76,16 @@ class Jobs:
 def start_jobs(parts: JobParts) -> Jobs:
     """Run every job. The desk takes demands from now on."""
     limits = parts.limits
+    ownership = Ownership(parts.store, parts.leases, limits.lease, holder=parts.holder, sleep=parts.sleep)
     refresh = RefreshJob(
         parts.store,
         parts.catalog,
         parts.open_boards,
         parts.book,
         parts.desk,
+        ownership,
         limits.refresh,
         parts.observer,
-        changes=parts.changes,
         now_us=parts.now_us,
         monotonic=parts.monotonic,
         sleep=parts.sleep,
@@ -89,6 +94,7 @@ def start_jobs(parts: JobParts) -> Jobs:
     prune = PruneJob(
         parts.store,
         parts.post_ids,
+        ownership,
         limits.prune,
         now_us=parts.now_us,
         monotonic=parts.monotonic,

@@ -5,12 +5,13 @@
     page = best_first.limit(param("rows")).packed().compile(SQLITE)
     built = page.bind(value="0000000600", owner="42", rows=100)  # Built(sql, arguments, packed)
 
-Compile once, bind often. Reading order: errors, dialect, arguments, render, terms, select, write, schema.
+Compile once, bind often. Reading order: errors, dialect, arguments, render, terms, clock, select, write, schema.
 
 The rule it keeps: nothing given to a builder can change the structure of the SQL. Values are bound, identifiers are
 quoted by one function, and every word of SQL stands in this package.
 """
 
+from querybuilder.clock import clock_us
 from querybuilder.dialect import BLOB, INTEGER, POSTGRES, SQLITE, TEXT, Dialect, Kind
 from querybuilder.errors import (
     BadIdentifier,
@@ -97,6 +98,7 @@ __all__ = [
     "all_of",
     "any_of",
     "asc",
+    "clock_us",
     "coalesce",
     "col",
     "collated",

@@ -45,6 +45,7 @@ class Dialect:
     lateral: bool  # a joined select may use the rows before it; round trips cost more than what it saves the server
     empty_table: str  # what stands before the name of a table whose rows all go
     no_limit: str  # what must stand before an OFFSET that has no LIMIT
+    clock_us: str  # microseconds since 1970, now
 
 
 # A double-quoted name that SQLite cannot resolve silently becomes a string constant; one in backticks is an error.
@@ -63,6 +64,7 @@ SQLITE = Dialect(
     lateral=False,
     empty_table="DELETE FROM",  # without a condition it drops the pages unread, as TRUNCATE does
     no_limit="LIMIT -1 ",
+    clock_us="(CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000)",
 )
 POSTGRES = Dialect(
     name="postgres",
@@ -78,6 +80,7 @@ POSTGRES = Dialect(
     lateral=True,
     empty_table="TRUNCATE TABLE",
     no_limit="",
+    clock_us="(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
 )
 
 

@@ -81,6 +81,11 @@ class Metrics:
         self._refresh_failures = Counter(
             "rankcurve_refresh_failures", "Refreshes that ended in an error", registry=self.registry
         )
+        self._refreshes_fenced = Counter(
+            "rankcurve_refreshes_fenced",
+            "Curves not stored, because another process had taken their refresh over",
+            registry=self.registry,
+        )
         self._curves_corrupt = Counter(
             "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
         )
@@ -137,6 +142,10 @@ class Metrics:
     def refresh_failed(self) -> None:
         """A refresh ended in an error."""
         self._refresh_failures.inc()
+
+    def refresh_fenced(self) -> None:
+        """A curve was not stored, because another process had taken its refresh over."""
+        self._refreshes_fenced.inc()
 
     def curve_corrupt(self) -> None:
         """A stored curve could not be read; its column is counted until the next refresh."""

@@ -6,7 +6,10 @@ The rule: clocks and chance enter here; everything below gets them as arguments.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import secrets
+import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,9 +17,11 @@ from dataclasses import dataclass
 
 from config import Settings
 from jobs.desk import RefreshDesk
+from jobs.ownership import LeaseLimits
 from jobs.prune import PruneLimits
 from jobs.refresh import RefreshLimits
 from jobs.runner import RunnerLimits
+from jobs.schedule import ScheduleLimits
 from jobs.wiring import JobLimits, JobParts, start_jobs, start_watch
 from storage.boards import ChangeCounts, OpenBoards
 from storage.coalesce import Coalescers
@@ -25,6 +30,7 @@ from storage.entry_reads import EntryReads
 from storage.envelope import Envelopes
 from storage.keys import list_keys
 from storage.leaderboards import Catalog
+from storage.leases import Leases, store_clock
 from storage.memcached import Memcached, MemcachedLimits
 from storage.migrate import migrate
 from storage.post_ids import PostIds
@@ -138,9 +144,10 @@ def _job_parts(settings: Settings, metrics: Metrics, stored: _Stored, desk: Refr
         book=stored.book,
         post_ids=stored.post_ids,
         desk=desk,
+        leases=leases_of(settings, stored.store),
+        holder=new_holder(),
         limits=job_limits(settings),
         observer=metrics,
-        changes=stored.change_counts.of,
         now_us=now_us,
         monotonic=time.monotonic,
         sleep=asyncio.sleep,
@@ -223,6 +230,16 @@ def key_limit_bounds(settings: Settings) -> KeyLimitBounds:
     )
 
 
+def leases_of(settings: Settings, store: Store) -> Leases:
+    """The leases of a store, by its own clock."""
+    return Leases(store.dialect, store_clock(store.dialect), margin_us=round(settings.lease_margin_s * 1e6))
+
+
+def new_holder() -> str:
+    """A holder of leases that people can find, and that never was one before."""
+    return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
+
+
 def job_limits(settings: Settings) -> JobLimits:
     """The jobs' part of the settings."""
     return JobLimits(
@@ -232,11 +249,16 @@ def job_limits(settings: Settings) -> JobLimits:
             job_stop_s_max=settings.job_stop_s_max,
         ),
         refresh=RefreshLimits(
-            refresh_jitter_ratio=settings.refresh_jitter_ratio,
+            schedule=ScheduleLimits(
+                curve_poll_s=settings.curve_poll_s,
+                refresh_jitter_ratio=settings.refresh_jitter_ratio,
+                refresh_tick_boards_max=settings.refresh_tick_boards_max,
+                refresh_queue_max=settings.refresh_queue_max,
+                refresh_patience_intervals=settings.refresh_patience_intervals,
+            ),
             refresh_concurrency=settings.refresh_concurrency,
             refresh_tick_s=settings.refresh_tick_s,
-            refresh_tick_boards_max=settings.refresh_tick_boards_max,
-            refresh_queue_max=settings.refresh_queue_max,
+            refresh_load_ratio=settings.refresh_load_ratio,
         ),
         prune=PruneLimits(
             post_id_retention_s=settings.post_id_retention_s,
@@ -244,5 +266,6 @@ def job_limits(settings: Settings) -> JobLimits:
             prune_rows_max=settings.prune_rows_max,
             prune_steps_max=settings.prune_steps_max,
         ),
+        lease=LeaseLimits(lease_s=settings.lease_s, lease_renewal_ratio=settings.lease_renewal_ratio),
         curve_poll_s=settings.curve_poll_s,
     )

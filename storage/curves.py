@@ -17,6 +17,7 @@ import structlog
 from predictor import Curve, CurveCorrupt, decode, encode
 from querybuilder import Dialect, asc, col, excluded, insert, param, select
 
+from .curve_marks import rules_of
 from .entries import live_epochs
 from .envelope import Listed
 from .errors import UnknownBoard
@@ -39,15 +40,29 @@ class Served:
     curve: Curve
 
 
-def store_curve(dialect: Dialect, board: Board, column_index: int, curve: Curve) -> Program[int]:
+def store_curve(
+    dialect: Dialect,
+    board: Board,
+    column_index: int,
+    curve: Curve,
+    *,
+    changes: int | None = None,
+    owned: Program[None] | None = None,
+) -> Program[int]:
     """Store a curve under a new version, unless the board was deleted or emptied since the fit; answers the version.
+
+    `changes`: the board's count of changes in the snapshot of the fit. `owned` runs in the same transaction and raises
+    where somebody else has taken over: then nothing is stored.
 
     Raises:
         UnknownBoard: the board is gone, or what the curve describes is.
+        LeaseLost: as `owned` does.
     """
     epochs = yield from live_epochs(dialect, [board.key], held=True)
     if epochs.get(board.key) != board.epoch:
         raise UnknownBoard(f"leaderboard {board.id!r} was deleted or emptied meanwhile")
+    if owned is not None:
+        yield from owned
     version = yield from next_in(dialect, "curve_version")
     yield (
         insert(CURVES)
@@ -58,12 +73,19 @@ def store_curve(dialect: Dialect, board: Board, column_index: int, curve: Curve)
             version=version,
             as_of=curve.as_of_us,
             document=param("document"),
+            changes=param("changes"),
+            rules=rules_of(board),
         )
         .on_conflict("board_key", "column_index")
         .do_update(
-            epoch=excluded("epoch"), version=excluded("version"), as_of=excluded("as_of"), document=excluded("document")
+            epoch=excluded("epoch"),
+            version=excluded("version"),
+            as_of=excluded("as_of"),
+            document=excluded("document"),
+            changes=excluded("changes"),
+            rules=excluded("rules"),
         )
-        .build(dialect, document=encode(curve))
+        .build(dialect, document=encode(curve), changes=changes)
     )
     return version
 

@@ -6,7 +6,8 @@ StorageError
 │   └── PostIdConflict · AtInFuture · PostRejected
 ├── SpecConflict · SpecInvalid · TooManyBoards · TooManyKeys · UnknownKey
 ├── UnknownOwner · NotRanked · NoCurve · BadCursor
-├── QueueFull · StoreBusy (Overloaded · RacesLost · StoreAway · BoardChanged)  (try again later)
+├── QueueFull · StoreBusy (Overloaded · RacesLost · StoreAway · BoardChanged
+│                LeaseTaken · LeaseLost)                   (try again later)
 ├── WaitTooLong (OutcomeUnknown)                          (send the same post_id again)
 ├── LostRace                                 (internal: the group is read again)
 └── StoreLocked · StoreUnsupported · SchemaTooNew   (at start)
@@ -113,6 +114,18 @@ class RacesLost(StoreBusy):
 
 class Overloaded(StoreBusy):
     """the posts would wait longer than they may: nothing was taken"""
+
+
+class LeaseTaken(StoreBusy):
+    """someone else has the lease"""
+
+    def __init__(self, detail: str | None = None, *, free_in_us: int) -> None:
+        super().__init__(detail)
+        self.free_in_us = free_in_us  # at the latest, unless its holder renews it
+
+
+class LeaseLost(StoreBusy):
+    """the lease is somebody else's by now"""
 
 
 class WaitTooLong(StorageError):

@@ -39,13 +39,14 @@ from querybuilder import (
 from querybuilder import Kind as SqlKind
 
 from .errors import BoardChanged, SpecConflict, TooManyBoards, UnknownBoard
-from .migrate import BOARDS, CURVES, TOTALS, next_in
+from .migrate import BOARDS, CURVES, LEASES, TOTALS, next_in
 from .records import Best, Board, BoardSpec, ColumnSpec, Kind
 from .store import Program, Row, Store
 
 ALL_ENTRIES = -1  # the column_index under which the number of rows is counted
 STATE = -3  # … and, once a board was emptied or widened, `state_of` it: what a process compares its copy with
 CHANGES = -2  # … and the number of rows ever written or erased: an equal count means an unchanged board
+REFRESH_POOL = "refresh"  # the leases on refreshing a column
 
 COLUMNS_LIMIT = 1 << 20  # far more than a table can have
 
@@ -58,6 +59,11 @@ def entries_table(board_key: int) -> str:
 def physical(index: int) -> str:
     """The physical name of a spec's column."""
     return f"c{index + 1}"
+
+
+def refresh_resource(board_key: int, column_index: int) -> str:
+    """The name under which refreshing a column is leased."""
+    return f"{board_key}/{column_index}"
 
 
 def _spec_text(spec: BoardSpec) -> str:
@@ -180,6 +186,12 @@ def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     yield drop_table(entries_table(board.key)).build(dialect)
     for table in (BOARDS, TOTALS, CURVES):
         yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+    leased = [refresh_resource(board.key, index) for index in board.sorted_indexes]
+    yield (
+        delete(LEASES)
+        .where(col("pool").eq(REFRESH_POOL), col("resource").in_(param("leased")))
+        .build(dialect, leased=leased)
+    )
     return board
 
 
@@ -244,6 +256,29 @@ def list_boards(dialect: Dialect, *, prefix: str, after: str, limit: int) -> Pro
         conditions.append(col("id").lt(prefix + "\x7f"))  # ids are printable ASCII
     rows = yield select(*_COLUMNS).from_(BOARDS).where(*conditions).order_by(asc(col("id"))).limit(limit).build(dialect)
     return [_board(row) for row in rows]
+
+
+def boards_by_key(dialect: Dialect, board_keys: list[int]) -> Program[dict[int, Board]]:
+    """Those of these boards that exist, as they are now."""
+    rows = yield _boards_by_key(dialect).bind(keys=board_keys)
+    return {row[0]: _board(row) for row in rows}
+
+
+@lru_cache
+def _boards_by_key(dialect: Dialect) -> Statement:
+    return select(*_COLUMNS).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed().compile(dialect)
+
+
+def boards_after(dialect: Dialect, board_key: int, limit: int) -> Program[list[Board]]:
+    """Boards that are younger than the one of this key, oldest first."""
+    rows = yield _boards_after(dialect).bind(board_key=board_key, limit=limit)
+    return [_board(row) for row in rows]
+
+
+@lru_cache
+def _boards_after(dialect: Dialect) -> Statement:
+    younger = select(*_COLUMNS).from_(BOARDS).where(col("board_key").gt(param("board_key")))
+    return younger.order_by(asc(col("board_key"))).limit(param("limit")).packed().compile(dialect)
 
 
 def count_entries(dialect: Dialect, board_keys: list[int]) -> Program[dict[int, dict[int, int]]]:

@@ -13,6 +13,7 @@ from querybuilder import (
     TEXT,
     Dialect,
     Query,
+    add_column,
     asc,
     col,
     create_index,
@@ -34,6 +35,7 @@ TOTALS = "totals"
 POST_IDS = "post_ids"
 CURVES = "curves"
 KEYS = "api_keys"
+LEASES = "leases"
 
 
 def _first() -> list[Query]:
@@ -83,7 +85,23 @@ def _first() -> list[Query]:
     ]
 
 
-STEPS = (_first,)
+def _leases() -> list[Query]:
+    return [
+        create_table(LEASES)
+        .column("pool", TEXT)
+        .column("resource", TEXT)
+        .column("holder", TEXT)
+        .column("version", INTEGER)  # the fencing number: grows with every new holding
+        .column("expires_at", INTEGER)  # by the store's clock; 0: given back
+        .primary_key("pool", "resource")
+        .clustered(),
+        # What a curve counts and how it was made; null where the version before this step stored it.
+        add_column(CURVES, "changes", INTEGER, null=True),
+        add_column(CURVES, "rules", TEXT, null=True),
+    ]
+
+
+STEPS = (_first, _leases)
 
 
 def migrate(dialect: Dialect) -> Program[str]:

@@ -16,6 +16,7 @@ def prune_job(world: World) -> PruneJob:
     return PruneJob(
         world.store,
         world.deployment.post_ids,
+        world.ownership(),
         LIMITS.prune,
         now_us=world.deployment.clock,
         monotonic=world.time.monotonic,

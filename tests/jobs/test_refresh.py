@@ -3,52 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 
 from jobs.errors import MethodUnsupported
-from jobs.refresh import RefreshJob, fitter
+from jobs.refresh import fitter
 from predictor import Curve
 from storage.curves import CurveBook
 from storage.errors import StoreBusy
 from storage.leaderboards import delete_board, reset_board
-from storage.records import Board, Method
+from storage.records import Method
 from storage.sampling import sample_curve
+from tests.jobs.refreshing import due, total, work_off, working
 from tests.jobs.world import LIMITS, PREDICTOR, REFRESH_S, World, within
-
-
-def total(world: World, board: Board, column_index: int = 0) -> int | None:
-    """Entries in the curve that serves, None where there is none."""
-    curve = world.book.find(board, column_index)
-    return None if curve is None else curve.total
-
-
-def due(world: World, job: RefreshJob, seconds: float = REFRESH_S) -> int:
-    """Columns found due so much later."""
-    world.time.advance(seconds)
-    job.tick()
-    return job.waiting
-
-
-@asynccontextmanager
-async def working(job: RefreshJob, workers: int = 1) -> AsyncIterator[None]:
-    """The job's workers, at work."""
-    job.open()
-    tasks = [asyncio.create_task(job.work()) for _ in range(workers)]
-    yield
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def work_off(world: World, job: RefreshJob) -> None:
-    """Refresh what waits."""
-    count = job.waiting
-    async with working(job):
-        await world.refreshed(count)
 
 
 async def test_every_ranked_column_of_a_changed_board_is_refreshed_within_its_interval(world: World) -> None:
@@ -56,8 +24,8 @@ async def test_every_ranked_column_of_a_changed_board_is_refreshed_within_its_in
     for column in ("xp0", "xp1", "xp2"):
         await world.post(board, {"a": 5, "b": 7}, column)
     job = world.refresh_job()
-    job.tick()
-    assert due(world, job) == 3
+    await job.tick()
+    assert await due(world, job) == 3
     await work_off(world, job)
     assert [total(world, board, index) for index in (0, 1, 2, 3)] == [2, 2, 2, None]
 
@@ -67,42 +35,55 @@ async def test_a_board_is_refreshed_again_only_after_its_rows_changed(world: Wor
     for board in (changed, idle):
         await world.post(board, {"a": 5})
     job = world.refresh_job()
-    job.tick()
-    assert due(world, job) == 2
+    await job.tick()
+    assert await due(world, job) == 2
     await work_off(world, job)
-    assert due(world, job) == 0
+    assert await due(world, job) == 0
     await world.post(changed, {"b": 5})
-    assert due(world, job) == 1
+    assert await due(world, job) == 1
     await work_off(world, job)
     assert (total(world, changed), total(world, idle)) == (2, 1)
 
 
-async def test_what_is_written_while_a_curve_is_sampled_is_refreshed_at_the_next_turn(world: World) -> None:
+async def test_what_is_written_after_the_snapshot_of_a_curve_is_refreshed_at_the_next_turn(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {"a": 5})
     job = world.refresh_job()
-    job.tick()
-    assert due(world, job) == 1
+    await job.tick()
+    assert await due(world, job) == 1
+    world.store.hold(after=True)
+    async with working(job):
+        await within(world.store.entered.wait())
+        await world.post(board, {"b": 5})
+        world.store.release()
+        await world.refreshed()
+    assert total(world, board) == 1
+    assert await due(world, job) == 1
+
+
+async def test_what_is_written_before_the_snapshot_is_in_the_curve_and_not_refreshed_again(world: World) -> None:
+    board = await world.create("b")
+    await world.post(board, {"a": 5})
+    job = world.refresh_job()
+    await job.tick()
+    assert await due(world, job) == 1
     world.store.hold()
     async with working(job):
         await within(world.store.entered.wait())
-        world.changes[board.key] += 1
+        await world.post(board, {"b": 5})
         world.store.release()
         await world.refreshed()
-    assert due(world, job) == 1
+    assert total(world, board) == 2
+    assert await due(world, job) == 0
 
 
 async def test_an_empty_board_gets_no_curve_until_it_has_entries(world: World) -> None:
     board = await world.create("b", columns=2)
     job = world.refresh_job()
-    job.tick()
-    assert due(world, job) == 2
-    async with working(job):
-        await within(world.idle(job))
-    assert (total(world, board, 0), total(world, board, 1)) == (None, None)
-    assert due(world, job) == 0
+    await job.tick()
+    assert await due(world, job) == 0
     await world.post(board, {"a": 1}, "xp1")
-    assert due(world, job) == 2
+    assert await due(world, job) == 1
     async with working(job):
         await within(world.idle(job))
     assert (total(world, board, 0), total(world, board, 1)) == (None, 1)
@@ -112,13 +93,12 @@ async def test_a_board_that_lost_all_its_entries_is_refreshed_to_an_empty_curve(
     board = await world.create("b")
     await world.post(board, {"a": 1})
     job = world.refresh_job()
-    job.tick()
-    due(world, job)
+    await job.tick()
+    await due(world, job)
     await work_off(world, job)
     entries = world.deployment.entries(board)
     await world.store.write(lambda: entries.erase("a"))
-    world.changes[board.key] += 1
-    assert due(world, job) == 1
+    assert await due(world, job) == 1
     await work_off(world, job)
     assert total(world, board) == 0
 
@@ -128,22 +108,22 @@ async def test_jitter_shortens_the_interval_by_at_most_its_ratio(world: World) -
     for board in boards:
         await world.post(board, {"a": 1})
     job = world.refresh_job(refresh_jitter_ratio=0.5)
-    job.tick()
-    due(world, job)
+    await job.tick()
+    await due(world, job)
     await work_off(world, job)
     for board in boards:
-        world.changes[board.key] += 1
-    assert due(world, job, REFRESH_S * 0.49) == 0
-    assert 5 < due(world, job, REFRESH_S * 0.26) < 35
-    assert due(world, job, REFRESH_S * 0.26) == 40
+        await world.post(board, {"a": 1})
+    assert await due(world, job, REFRESH_S * 0.49) == 0
+    assert 5 < await due(world, job, REFRESH_S * 0.26) < 35
+    assert await due(world, job, REFRESH_S * 0.26) == 40
 
 
 async def test_boards_known_at_the_start_come_due_spread_over_their_interval(world: World) -> None:
     for number in range(40):
         await world.post(await world.create(f"b{number}"), {"a": 1})
     job = world.refresh_job()
-    job.tick()
-    found = [due(world, job, REFRESH_S / 4) for _ in range(4)]
+    await job.tick()
+    found = [await due(world, job, REFRESH_S / 4) for _ in range(4)]
     assert found[0] < found[1] < found[2] < found[3] == 40
 
 
@@ -152,9 +132,9 @@ async def test_the_queue_of_due_columns_is_bounded_and_what_finds_no_room_comes_
     for board in boards:
         await world.post(board, {"a": 1})
     job = world.refresh_job(refresh_queue_max=2)
-    job.tick()
+    await job.tick()
     for waiting in (2, 2, 1):
-        assert due(world, job, REFRESH_S if waiting == 2 else 0) == waiting
+        assert await due(world, job, REFRESH_S if waiting == 2 else 0) == waiting
         await work_off(world, job)
     assert [total(world, board) for board in boards] == [1] * 5
 
@@ -164,32 +144,29 @@ async def test_a_tick_looks_at_a_bounded_number_of_boards_and_the_next_goes_on(w
         await world.post(await world.create(f"b{number}"), {"a": 1})
     job = world.refresh_job(refresh_tick_boards_max=2)
     for _ in range(3):
-        job.tick()
-    assert [due(world, job, seconds) for seconds in (REFRESH_S, 0, 0)] == [2, 4, 5]
+        await job.tick()
+    assert [await due(world, job, seconds) for seconds in (REFRESH_S, 0, 0)] == [2, 4, 5]
 
 
 async def test_a_shorter_interval_takes_effect_without_waiting_for_the_old_one(world: World) -> None:
     board = await world.create("b", predictor=replace(PREDICTOR, refresh_seconds=3_600))
     await world.post(board, {"a": 1})
     job = world.refresh_job()
-    job.tick()
-    spec = replace(board.spec, predictor=replace(board.spec.predictor, refresh_seconds=10))
-    world.catalog.put(replace(board, spec=spec))
-    job.tick()
-    assert due(world, job, 10) == 1
+    await job.tick()
+    world.catalog.put(await world.change(board, refresh_seconds=10))
+    await job.tick()
+    assert await due(world, job, 10) == 1
 
 
 async def test_other_rules_for_the_curve_make_a_new_one_though_no_row_changed(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {f"o{number}": number for number in range(9)})
     job = world.refresh_job()
-    job.tick()
-    due(world, job)
+    await job.tick()
+    await due(world, job)
     await work_off(world, job)
-    spec = replace(board.spec, predictor=replace(board.spec.predictor, samples=4))
-    world.catalog.put(replace(board, spec=spec))
-    job.tick()
-    assert due(world, job) == 1
+    await world.change(board, samples=4)
+    assert await due(world, job) == 1
     await work_off(world, job)
     curve = world.book.find(board, 0)
     assert curve is not None and len(curve.knots) == 4
@@ -199,15 +176,15 @@ async def test_an_emptied_board_begins_a_new_schedule(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {"a": 1})
     job = world.refresh_job()
-    job.tick()
-    due(world, job)
+    await job.tick()
+    await due(world, job)
     await work_off(world, job)
     emptied = await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
     world.catalog.put(emptied)
     await world.post(emptied, {"b": 1, "c": 2})
-    job.tick()
+    await job.tick()
     assert total(world, emptied) is None
-    assert due(world, job) == 1
+    assert await due(world, job) == 1
     await work_off(world, job)
     assert total(world, emptied) == 2
 
@@ -217,8 +194,8 @@ async def test_a_board_deleted_while_it_waits_is_no_failure_and_is_forgotten(wor
     for board in (gone, kept):
         await world.post(board, {"a": 1})
     job = world.refresh_job()
-    job.tick()
-    assert due(world, job) == 2
+    await job.tick()
+    assert await due(world, job) == 2
     await world.store.write(lambda: delete_board(world.store.dialect, board_id="gone"))
     world.catalog.drop("gone")
     async with working(job):
@@ -226,20 +203,20 @@ async def test_a_board_deleted_while_it_waits_is_no_failure_and_is_forgotten(wor
         await within(world.idle(job))
     assert (total(world, gone), total(world, kept)) == (None, 1)
     assert world.observed.failures.empty()
-    assert due(world, job) == 0
+    assert await due(world, job) == 0
 
 
 async def test_a_failed_refresh_is_counted_and_tried_again_at_the_next_turn(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {"a": 1})
     job = world.refresh_job()
-    job.tick()
-    due(world, job)
+    await job.tick()
+    await due(world, job)
     world.store.failures.append(StoreBusy())
     async with working(job):
         await within(world.observed.failures.get())
     assert (total(world, board), job.waiting) == (None, 0)
-    assert due(world, job) == 1
+    assert await due(world, job) == 1
     await work_off(world, job)
     assert total(world, board) == 1
 
@@ -249,8 +226,8 @@ async def test_no_more_columns_than_allowed_are_refreshed_at_once_and_never_one_
     for board in boards:
         await world.post(board, {"a": 1})
     job = world.refresh_job()
-    job.tick()
-    assert due(world, job) == 3
+    await job.tick()
+    assert await due(world, job) == 3
     world.store.hold()
     async with working(job, workers=2):
         await within(world.store.entered_by(2))
@@ -269,8 +246,8 @@ async def test_a_column_that_was_demanded_meanwhile_is_not_refreshed_again(world
     board = await world.create("b")
     await world.post(board, {"a": 1})
     job = world.refresh_job()
-    job.tick()
-    assert due(world, job) == 1
+    await job.tick()
+    assert await due(world, job) == 1
     job.open()
     demanded = asyncio.create_task(world.desk.refresh_now(board, 0))
     await asyncio.sleep(0)

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from jobs.desk import RefreshDesk
+from jobs.ownership import LeaseLimits, Ownership
 from jobs.prune import PruneLimits
 from jobs.refresh import RefreshJob, RefreshLimits
 from jobs.runner import RunnerLimits
+from jobs.schedule import ScheduleLimits
 from jobs.wiring import JobLimits, JobParts, Jobs, start_jobs
 from querybuilder import Built
 from storage.curves import CurveBook
-from storage.leaderboards import create_board
+from storage.leaderboards import Catalog, change_board, create_board
+from storage.leases import Leases
 from storage.records import Board, Method, PredictorSpec
 from storage.store import Program, Rows, Store
 from tests.storage.deployment import BOARDS_MAX, Deployment, counter, part, ranked, spec
@@ -29,17 +31,25 @@ T = TypeVar("T")
 WAIT_S = 10  # a test that waits this long has failed
 REFRESH_S = 60
 TICK_S = 1.0
+LEASE_S = 10.0
+MARGIN_S = 1.0
 PREDICTOR = PredictorSpec(samples=20, exact_top=10, refresh_seconds=REFRESH_S, method=Method.AUTO)
 LIMITS = JobLimits(
     runner=RunnerLimits(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=5),
     refresh=RefreshLimits(
-        refresh_jitter_ratio=0.1,
+        schedule=ScheduleLimits(
+            curve_poll_s=2,
+            refresh_jitter_ratio=0.1,
+            refresh_tick_boards_max=1_000,
+            refresh_queue_max=100,
+            refresh_patience_intervals=10,
+        ),
         refresh_concurrency=1,
         refresh_tick_s=TICK_S,
-        refresh_tick_boards_max=1_000,
-        refresh_queue_max=100,
+        refresh_load_ratio=0.5,
     ),
     prune=PruneLimits(post_id_retention_s=1_000, prune_interval_s=60, prune_rows_max=10, prune_steps_max=5),
+    lease=LeaseLimits(lease_s=LEASE_S, lease_renewal_ratio=0.3),
     curve_poll_s=2,
 )
 
@@ -76,6 +86,13 @@ class ManualTime:
                 self._changed.clear()
                 await self._changed.wait()
 
+    async def asleep_for(self, seconds: float, *, count: int) -> None:
+        """Wait until so many sleep for this long."""
+        async with asyncio.timeout(WAIT_S):
+            while sum(not woken.is_set() and duration == seconds for _, duration, woken in self._sleepers) < count:
+                self._changed.clear()
+                await self._changed.wait()
+
     def advance(self, seconds: float) -> None:
         """Move the clock and wake who slept until then."""
         self.now_s += seconds
@@ -90,6 +107,7 @@ class Observed:
 
     refreshes: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
     failures: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
+    fenced: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
 
     def refreshed(self, seconds: float) -> None:
         """See `RefreshObserver`."""
@@ -100,9 +118,13 @@ class Observed:
         """See `RefreshObserver`."""
         self.failures.put_nowait(None)
 
+    def refresh_fenced(self) -> None:
+        """See `RefreshObserver`."""
+        self.fenced.put_nowait(None)
+
 
 class HeldStore:
-    """A store whose heavy reads wait for `release` once `hold` was called, and that fails as often as it is told to."""
+    """A store whose heavy reads wait for `release` once `hold` was called, and whose reads fail on command."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -110,12 +132,15 @@ class HeldStore:
         self.heavy_reads = 0
         self._read = asyncio.Condition()
         self.failures: list[Exception] = []
+        self.refused: asyncio.Queue[Exception] = asyncio.Queue()  # what writes ended with that were rolled back
         self.entered = asyncio.Event()
         self._free = asyncio.Event()
         self._free.set()
+        self._holds_after = False
 
-    def hold(self) -> None:
-        """Heavy reads wait from now on."""
+    def hold(self, *, after: bool = False) -> None:
+        """Heavy reads wait from now on: before their snapshot, or after it."""
+        self._holds_after = after
         self.entered.clear()
         self._free.clear()
 
@@ -138,11 +163,18 @@ class HeldStore:
             async with self._read:
                 self.heavy_reads += 1
                 self._read.notify_all()
-            self.entered.set()
-            await self._free.wait()
+            if not self._holds_after:
+                await self._held()
         if self.failures:
             raise self.failures.pop()
-        return await self._store.read(program, heavy=heavy)
+        answer = await self._store.read(program, heavy=heavy)
+        if heavy and self._holds_after:
+            await self._held()
+        return answer
+
+    async def _held(self) -> None:
+        self.entered.set()
+        await self._free.wait()
 
     async def read_one(self, query: Built) -> Rows:
         """See `Store.read_one`."""
@@ -150,7 +182,11 @@ class HeldStore:
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """See `Store.write`."""
-        return await self._store.write(program)
+        try:
+            return await self._store.write(program)
+        except Exception as error:
+            self.refused.put_nowait(error)
+            raise
 
     async def close(self) -> None:
         """See `Store.close`."""
@@ -158,29 +194,53 @@ class HeldStore:
 
 
 class World:
-    """A deployment with what jobs need around it."""
+    """One job process: a deployment with what jobs need around it."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, *, beside: World | None = None) -> None:
+        """With `beside` another process on that one's store, at the same time of day."""
         self.deployment = deployment
         self.store = HeldStore(deployment.store)
-        self.time = ManualTime()
+        self.time: ManualTime = ManualTime() if beside is None else beside.time
         self.observed = Observed()
-        self.changes: Counter[int] = Counter()
-        self.catalog = deployment.catalog
+        self.catalog = Catalog(self.store)
         self.book = CurveBook(self.store, None, poll_rows_max=100, on_corrupt=lambda: None)
         self.desk = RefreshDesk(demands_max=3, wait_s_max=WAIT_S)
+        self.leases = Leases(deployment.dialect, self._store_clock, margin_us=round(MARGIN_S * 1e6))
+        self.holder: str = "first" if beside is None else beside.holder + " and another"
 
-    def refresh_job(self, **limits: float) -> RefreshJob:
-        """A job that is not started and whose desk nobody attends; keywords are limits."""
+    def _store_clock(self) -> Program[int]:
+        yield from ()
+        return self.deployment.clock.now_us
+
+    def beside(self) -> World:
+        """Another process that knows nothing yet."""
+        return World(self.deployment, beside=self)
+
+    def advance(self, seconds: float) -> None:
+        """Time passes, on every clock."""
+        self.deployment.clock.now_us += round(seconds * 1e6)
+        self.time.advance(seconds)
+
+    def ownership(self) -> Ownership:
+        """The process's leases."""
+        return Ownership(self.store, self.leases, LIMITS.lease, holder=self.holder, sleep=self.time.elapse)
+
+    def refresh_job(self, *, load_ratio: float = 0.5, **schedule: float) -> RefreshJob:
+        """A job that is not started and whose desk nobody attends; keywords are limits of its schedule."""
+        limits = replace(
+            LIMITS.refresh,
+            schedule=replace(LIMITS.refresh.schedule, **schedule),  # type: ignore[arg-type]  # counts are given as ints
+            refresh_load_ratio=load_ratio,
+        )
         return RefreshJob(
             self.store,
             self.catalog,
             self.deployment.boards,
             self.book,
             self.desk,
-            replace(LIMITS.refresh, **limits),  # type: ignore[arg-type]  # counts are ints where they are given
+            self.ownership(),
+            limits,
             self.observed,
-            changes=lambda board_key: self.changes[board_key],
             now_us=self.deployment.clock,
             monotonic=self.time.monotonic,
             sleep=self.time.elapse,
@@ -197,9 +257,10 @@ class World:
                 book=self.book,
                 post_ids=self.deployment.post_ids,
                 desk=self.desk,
+                leases=self.leases,
+                holder=self.holder,
                 limits=limits,
                 observer=self.observed,
-                changes=lambda board_key: self.changes[board_key],
                 now_us=self.deployment.clock,
                 monotonic=self.time.monotonic,
                 sleep=self.time.elapse,
@@ -218,11 +279,15 @@ class World:
         self.catalog.put(board)
         return board
 
+    async def change(self, board: Board, **predictor: int) -> Board:
+        """Other rules for a board's curves, as another process stores them."""
+        wanted = replace(board.spec, predictor=replace(board.spec.predictor, **predictor))  # type: ignore[arg-type]  # no method
+        return await self.store.write(lambda: change_board(self.deployment.dialect, board_id=board.id, wanted=wanted))
+
     async def post(self, board: Board, values: dict[str, int], column: str = "xp0") -> None:
         """Add these values by owner."""
         posts = [self.deployment.post(owner, part(board, {column: value})) for owner, value in values.items()]
         await self.deployment.apply(*posts)
-        self.changes[board.key] += len(values)
 
     async def refreshed(self, count: int = 1) -> None:
         """Wait for so many refreshes."""

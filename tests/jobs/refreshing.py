@@ -1,0 +1,45 @@
+"""What tests of refreshing do to a job that is not started: find what is due, work it off, see what serves.
+
+The rule it keeps: time passes only where a test says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from jobs.refresh import RefreshJob
+from storage.records import Board
+from tests.jobs.world import REFRESH_S, World
+
+
+def total(world: World, board: Board, column_index: int = 0) -> int | None:
+    """Entries in the curve that serves, None where there is none."""
+    curve = world.book.find(board, column_index)
+    return None if curve is None else curve.total
+
+
+async def due(world: World, job: RefreshJob, seconds: float = REFRESH_S) -> int:
+    """Columns found due so much later."""
+    world.advance(seconds)
+    await job.tick()
+    return job.waiting
+
+
+@asynccontextmanager
+async def working(job: RefreshJob, workers: int = 1) -> AsyncIterator[None]:
+    """The job's workers, at work."""
+    job.open()
+    tasks = [asyncio.create_task(job.work()) for _ in range(workers)]
+    yield
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def work_off(world: World, job: RefreshJob) -> None:
+    """Refresh what waits."""
+    count = job.waiting
+    async with working(job):
+        await world.refreshed(count)

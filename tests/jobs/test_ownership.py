@@ -1,0 +1,319 @@
+"""Why here: job processes come and go, and a curve of one that should have gone must not replace a newer one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from jobs.errors import NoJobProcess
+from jobs.ownership import Held
+from jobs.prune import REST_RATIO, PruneJob
+from jobs.refresh import RefreshJob
+from storage.errors import LeaseLost, LeaseTaken, StoreAway
+from storage.leaderboards import REFRESH_POOL, delete_board, refresh_resource
+from storage.leases import Lease
+from storage.records import Board, Status
+from tests.jobs.refreshing import due, total, work_off, working
+from tests.jobs.world import LEASE_S, LIMITS, MARGIN_S, REFRESH_S, World, within
+from tests.storage.deployment import part
+
+OVER_S = LEASE_S + MARGIN_S
+RENEWAL_S = LEASE_S * LIMITS.lease.lease_renewal_ratio
+
+
+async def two_that_know(world: World, boards: int = 1) -> tuple[list[Board], World, RefreshJob, RefreshJob]:
+    """Boards with an entry each, another process, and the jobs of both, that have seen the boards."""
+    made = [await world.create(f"b{number}") for number in range(boards)]
+    for board in made:
+        await world.post(board, {"a": 1})
+    other = world.beside()
+    await other.catalog.load(boards_max=100)
+    jobs = world.refresh_job(), other.refresh_job()
+    for job in jobs:
+        await job.tick()
+    return made, other, *jobs
+
+
+async def held_by(world: World, board: Board) -> Lease:
+    """The lease on refreshing the board's first column."""
+    found = await world.store.read(lambda: world.leases.find(REFRESH_POOL, refresh_resource(board.key, 0)))
+    assert found is not None
+    return found
+
+
+async def test_what_two_processes_find_due_is_refreshed_by_one_of_them(world: World) -> None:
+    boards, other, mine, theirs = await two_that_know(world, boards=6)
+    assert await due(world, mine) == 6
+    await theirs.tick()
+    assert theirs.waiting == 6
+    other.store.hold()
+    async with working(theirs):
+        await within(other.store.entered.wait())  # they have one
+        async with working(mine):
+            await world.refreshed(5)
+            refused = await within(world.store.refused.get())
+            assert isinstance(refused, LeaseTaken)
+        other.store.release()
+        await other.refreshed()
+        for _ in range(5):
+            await within(other.store.refused.get())  # found due, and refreshed meanwhile
+    assert (world.store.heavy_reads, other.store.heavy_reads) == (5, 1)
+    assert await due(world, mine) == 0
+    await theirs.tick()
+    assert theirs.waiting == 0
+    await other.book.poll()
+    assert [total(other, board) for board in boards] == [1] * 6
+
+
+async def test_a_process_that_starts_knows_which_boards_are_idle(world: World) -> None:
+    boards, other, mine, theirs = await two_that_know(world, boards=2)
+    await due(world, mine)
+    await work_off(world, mine)
+    assert await due(world, theirs, 10 * REFRESH_S) == 0
+    await world.post(boards[1], {"b": 1})
+    assert await due(world, theirs, REFRESH_S) == 1
+    await work_off(other, theirs)
+    await world.book.poll()
+    assert [total(world, board) for board in boards] == [1, 2]
+
+
+async def test_a_curve_that_another_process_refreshed_is_young_here_too(world: World) -> None:
+    [board], _, mine, theirs = await two_that_know(world)
+    await due(world, mine)
+    await work_off(world, mine)
+    await world.post(board, {"b": 1})
+    assert await due(world, theirs, REFRESH_S / 2) == 0
+    assert await due(world, theirs, REFRESH_S / 2) == 1
+
+
+async def test_boards_that_others_made_are_refreshed_and_those_that_they_deleted_forgotten(world: World) -> None:
+    other = world.beside()
+    job = other.refresh_job()
+    board = await world.create("b")
+    await world.post(board, {"a": 1})
+    await due(world, job, LIMITS.refresh.schedule.curve_poll_s)
+    assert other.catalog.known("b") == board
+    assert await due(world, job) == 1
+    await work_off(other, job)
+    assert total(other, board) == 1
+    await world.store.write(lambda: delete_board(world.store.dialect, board_id="b"))
+    assert await due(world, job) == 0
+    assert other.catalog.known("b") is None
+    resource = refresh_resource(board.key, 0)
+    assert await world.store.read(lambda: world.leases.find(REFRESH_POOL, resource)) is None
+
+
+async def test_an_owner_that_slept_past_its_lease_is_fenced_off(world: World) -> None:
+    [board], other, mine, theirs = await two_that_know(world)
+    await due(world, mine)
+    await theirs.tick()
+    world.store.hold(after=True)
+    async with working(mine):
+        await within(world.store.entered.wait())  # my snapshot is taken; from here on this process is stopped
+        await world.post(board, {"b": 1})
+        world.deployment.clock.now_us += round(OVER_S * 1e6)
+        await work_off(other, theirs)
+        world.store.release()
+        await within(world.observed.fenced.get())
+    assert world.observed.refreshes.empty() and world.observed.failures.empty()
+    assert total(world, board) is None, "what was not stored does not serve"
+    await world.book.poll()
+    assert total(world, board) == total(other, board) == 2
+
+
+async def test_the_lease_of_a_long_refresh_is_renewed(world: World) -> None:
+    [board], other, mine, theirs = await two_that_know(world)
+    await due(world, mine)
+    await theirs.tick()
+    world.store.hold()
+    async with working(mine):
+        await within(world.store.entered.wait())
+        first = await held_by(world, board)
+        for _ in range(10):
+            await world.time.asleep(RENEWAL_S)
+            world.advance(RENEWAL_S)
+        await world.time.asleep(RENEWAL_S)
+        now = await held_by(world, board)
+        assert (now.version, now.expires_at_us) == (first.version, first.expires_at_us + round(10 * RENEWAL_S * 1e6))
+        async with working(theirs):
+            assert isinstance(await within(other.store.refused.get()), LeaseTaken)
+        world.store.release()
+        await world.refreshed()
+    assert other.store.heavy_reads == 0
+    assert total(world, board) == 1
+
+
+async def test_a_renewal_that_finds_the_lease_lost_ends_the_refresh(world: World) -> None:
+    [board], other, mine, theirs = await two_that_know(world)
+    await due(world, mine)
+    await theirs.tick()
+    world.store.hold()
+    async with working(mine):
+        await within(world.store.entered.wait())
+        world.deployment.clock.now_us += round(OVER_S * 1e6)
+        await work_off(other, theirs)
+        await world.time.asleep(RENEWAL_S)
+        world.time.advance(RENEWAL_S)
+        await within(world.observed.fenced.get())  # though the read is held still
+    world.store.release()
+    assert total(other, board) == 1
+
+
+async def test_a_renewal_that_the_store_refuses_is_tried_again(world: World) -> None:
+    running, done = asyncio.Event(), asyncio.Event()
+    failures: list[Exception] = [StoreAway(), StoreAway()]
+    write = world.store.write
+
+    async def failing(program: object) -> object:
+        if failures and running.is_set():
+            raise failures.pop()
+        return await write(program)  # type: ignore[arg-type]
+
+    world.store.write = failing  # type: ignore[method-assign, assignment]
+
+    async def work(held: Held) -> int:
+        running.set()
+        await done.wait()
+        return held.lease.version
+
+    task = asyncio.create_task(world.ownership().run("pool", "r", work))
+    for _ in range(3):
+        await world.time.asleep(RENEWAL_S)
+        world.advance(RENEWAL_S)
+    await world.time.asleep(RENEWAL_S)
+    found = await world.store.read(lambda: world.leases.find("pool", "r"))
+    assert found is not None and not failures
+    assert found.expires_at_us == world.deployment.clock.now_us + round(LEASE_S * 1e6)
+    done.set()
+    assert await within(task) == 1
+
+
+async def test_the_column_of_an_owner_that_died_is_refreshed_as_soon_as_its_lease_is_over(world: World) -> None:
+    [board], other, mine, theirs = await two_that_know(world)
+    await due(world, mine)
+    await theirs.tick()
+    await world.store.write(
+        lambda: world.leases.claim(
+            REFRESH_POOL, refresh_resource(board.key, 0), holder="dead", lease_us=round(LEASE_S * 1e6)
+        )
+    )
+    async with working(theirs):
+        assert isinstance(await within(other.store.refused.get()), LeaseTaken)
+        await within(other.idle(theirs))
+    other.observed.refreshes.get_nowait()
+    assert other.store.heavy_reads == 1, "of the fence alone"
+    assert await due(world, theirs, OVER_S - 1) == 0
+    await theirs.tick()  # which passes the board that the fence left behind
+    assert await due(world, theirs, 1) == 1
+    await work_off(other, theirs)
+    assert total(other, board) == 1
+
+
+async def test_a_process_that_stops_gives_its_leases_back(world: World) -> None:
+    [board], other, mine, theirs = await two_that_know(world)
+    await due(world, mine)
+    await theirs.tick()
+    world.store.hold()
+    async with working(mine):
+        await within(world.store.entered.wait())
+        assert (await held_by(world, board)).expires_at_us > world.deployment.clock.now_us
+    assert (await held_by(world, board)).expires_at_us == 0
+    await work_off(other, theirs)
+
+
+async def test_a_demand_for_what_another_process_refreshes_is_met_by_a_refresh_that_starts_after_it(
+    world: World,
+) -> None:
+    [board], other, mine, theirs = await two_that_know(world)
+    await due(world, mine)
+    world.store.hold(after=True)
+    async with working(mine), working(theirs):
+        await within(world.store.entered.wait())
+        await world.post(board, {"b": 1})
+        demands = [asyncio.create_task(other.desk.refresh_now(board, 0))]
+        assert isinstance(await within(other.store.refused.get()), LeaseTaken)
+        demands.append(asyncio.create_task(other.desk.refresh_now(board, 0)))
+        world.store.release()
+        await world.refreshed()
+        await theirs.tick()
+        first, second = await within(asyncio.gather(*demands))
+    assert first.curve.total == 2 and first is second
+
+
+async def test_a_demand_that_waits_for_another_process_is_refused_when_this_one_stops(world: World) -> None:
+    [board], other, _, theirs = await two_that_know(world)
+    await world.store.write(
+        lambda: world.leases.claim(REFRESH_POOL, refresh_resource(board.key, 0), holder="x", lease_us=10**9)
+    )
+    async with working(theirs):
+        demand = asyncio.create_task(other.desk.refresh_now(board, 0))
+        await within(other.store.refused.get())
+        theirs.close()
+        with pytest.raises(NoJobProcess):
+            await within(demand)
+
+
+async def test_of_several_processes_one_prunes_once_an_interval(world: World) -> None:
+    board = await world.create("b")
+    deployment = world.deployment
+    post = deployment.post("a", part(board, {"xp0": 1}), post_id="old")
+    assert (await deployment.apply_one(post)).status is Status.APPLIED
+    interval_s = LIMITS.prune.prune_interval_s
+    runs: list[str] = []
+    tasks = []
+    for each in (world, world.beside(), world.beside()):
+        job = PruneJob(
+            each.store,
+            deployment.post_ids,
+            each.ownership(),
+            LIMITS.prune,
+            now_us=deployment.clock,
+            monotonic=each.time.monotonic,
+            sleep=each.time.elapse,
+        )
+
+        async def prune(name: str = each.holder) -> int:
+            runs.append(name)
+            return 0
+
+        job.prune = prune  # type: ignore[method-assign]
+        tasks.append(asyncio.create_task(job.run()))
+    for turn in range(1, 4):
+        await world.time.asleep_for(interval_s, count=3)
+        world.advance(interval_s)
+        await world.time.asleep_for(interval_s, count=3)
+        assert len(runs) == turn
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert 0 < REST_RATIO < 1
+
+
+async def test_who_claims_what_rests_is_refused_and_what_fails_gives_its_lease_back(world: World) -> None:
+    ownership = world.ownership()
+
+    async def work(held: Held) -> str:
+        return held.lease.holder
+
+    async def broken(_held: Held) -> str:
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        await ownership.run("pool", "r", broken)
+    assert await ownership.run("pool", "r", work, rests_s=100) == world.holder
+    world.advance(99)
+    with pytest.raises(LeaseTaken):
+        await ownership.run("pool", "r", work)
+    world.advance(1)
+    assert await ownership.run("pool", "r", work) == world.holder
+
+
+async def test_what_the_work_stored_is_undone_where_its_lease_is_lost(world: World) -> None:
+    async def work(held: Held) -> None:
+        world.advance(OVER_S)
+        await world.store.write(lambda: world.leases.claim("pool", "r", holder="x", lease_us=1))
+        await world.store.write(held.release)
+
+    with pytest.raises(LeaseLost):
+        await world.ownership().run("pool", "r", work)
