@@ -1,6 +1,6 @@
 """Boards that another process made anew, emptied or widened: a caller is answered from what they are now.
 
-The rule: a request is handled a second time only where this process' copy of the catalog was behind.
+The rule: a request is handled again only after the store was asked what its boards are now.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.records import Board, PartOutcome, Post
 from .context import Context
 from .routes import Answer, Call, Route
 
-_ATTEMPTS_MAX = 3  # a board that changes as often while one request is answered
+_RENEWALS_MAX = 3  # a board that changes as often while one request is answered
 
 
 def renewed(route: Route) -> Route:
@@ -27,19 +27,23 @@ def renewed(route: Route) -> Route:
 
     @wraps(handler)
     async def handle(context: Context, call: Call) -> Answer:
-        board_id = call.path.get("board")
-        board_ids: Sequence[str] = call.body.boards if board_id is None else (board_id,)
-        for _ in range(_ATTEMPTS_MAX):
-            before = [context.catalog.known(each) for each in board_ids]
+        for _ in range(_RENEWALS_MAX):
             try:
                 return await handler(context, call)
             except (UnknownBoard, BoardChanged):
                 # Nothing was done: a transaction that finds its board gone is rolled back.
-                if not await _behind(context.catalog, (board for board in before if board is not None)):
-                    raise
+                await _reread(context.catalog, call)
         return await handler(context, call)
 
     return replace(route, handler=handle)
+
+
+async def _reread(catalog: Catalog, call: Call) -> None:
+    board_id = call.path.get("board")
+    for each in call.body.boards if board_id is None else (board_id,):
+        if catalog.known(each) is None:
+            raise UnknownBoard(f"no leaderboard {each!r}")  # the handler has just asked the store
+        await catalog.reread(each)
 
 
 async def renewed_posts(catalog: Catalog, posts: Sequence[Post], outcomes: Sequence[list[PartOutcome]]) -> list[int]:

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from querybuilder import Built, lit, select
-from storage.entry_reads import EntryReads
-from storage.errors import StoreBusy, UnknownBoard
-from storage.leaderboards import ALL_ENTRIES, CHANGES, change_board, delete_board
+from storage.entry_reads import EntryRead, EntryReads
+from storage.errors import BoardChanged, StoreBusy, UnknownBoard
+from storage.leaderboards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
 from storage.store import Rows, Store
 from tests.storage.deployment import Deployment, part, ranked, spec
 from tests.storage.meddling import MeddlingStore
@@ -111,7 +111,9 @@ async def test_a_deleted_board_fails_only_those_who_ask_for_it(deployment: Deplo
         await reads.read(gone, "ada")
 
 
-async def test_an_entry_has_the_columns_of_the_board_that_was_asked_about(deployment: Deployment) -> None:
+async def test_who_asks_about_a_board_as_it_was_is_told_that_it_changed_and_others_are_answered(
+    deployment: Deployment,
+) -> None:
     narrow = await deployment.create("b", XP)
     wide = await deployment.store.write(
         lambda: change_board(deployment.dialect, board_id="b", wanted=spec(XP, ranked("lap")))
@@ -119,8 +121,14 @@ async def test_an_entry_has_the_columns_of_the_board_that_was_asked_about(deploy
     await deployment.apply(deployment.post("ada", part(wide, {"xp": 1, "lap": 2})))
     reads = reads_of(deployment, deployment.store)
     asked = [reads.read(board, "ada") for board in (narrow, wide, narrow)]  # before and after a column was added
-    entries = [answer.entry for answer in await asyncio.gather(*asked)]
-    assert [len(entry.cells) for entry in entries if entry is not None] == [1, 2, 1]
+    before, answer, again = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(before, BoardChanged) and isinstance(again, BoardChanged)
+    assert isinstance(answer, EntryRead) and answer.entry is not None
+    assert deployment.merger(wide).stats(answer.entry.cells) == [1, 2]
+    emptied = await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
+    with pytest.raises(BoardChanged):
+        await reads.read(wide, "ada")
+    assert (await reads.read(emptied, "ada")).entry is None
 
 
 async def test_another_lane_opens_for_as_many_as_are_under_way(deployment: Deployment) -> None:
