@@ -104,7 +104,9 @@ class RefreshJob:
         monotonic: Callable[[], float],
         sleep: Sleep,
         rng: random.Random,
+        sampled: Store | None = None,  # where curves are sampled from; the store where it is not given
     ) -> None:
+        self._sampled = sampled or store
         self._store, self._catalog, self._open_boards = store, catalog, open_boards
         self._book, self._desk = book, desk
         self._limits, self._observer = limits, observer
@@ -252,7 +254,8 @@ class RefreshJob:
     async def _fit(self, board: Board, column_index: int) -> Curve:
         fit = fitter(board.spec.predictor.method)
         entries, _ = self._open_boards.open(board)
-        # The program is made when its snapshot begins: no write acknowledged before `as_of` is missing from the curve.
-        return await self._store.of(board.id).read(
-            lambda: fit(self._store.dialect, entries, column_index, now_us=self._now_us()), heavy=True
+        # Before the snapshot, which may be a replica's: no write acknowledged before `as_of` is missing from the curve.
+        now_us = self._now_us()
+        return await self._sampled.of(board.id).read(
+            lambda: fit(self._store.dialect, entries, column_index, now_us=now_us), heavy=True
         )
