@@ -23,6 +23,8 @@ _ALL = (
     "positions",
     "single_posts",
     "batch_posts",
+    "batch_posts_postgres",
+    "pools",
     "halved_capacity",
     "against_redis",
 )

@@ -164,7 +164,7 @@ class Settings(BaseModel):
     checkpoint_idle_s: float = _number(0.2, 0.001, 3_600, "s", "Pause in writing after which the log is checkpointed")
 
     # PostgreSQL
-    writer_connections: int = _number(2, 1, 64, "connections", "Connections for transactions that write")
+    writer_connections: int = _number(4, 1, 64, "connections", "Connections for transactions that write")
     pools: PoolsText = Field(
         default="", description="Connections of their own for sets of boards: `NAME=PATTERN:CONNECTIONS`, by commas"
     )

@@ -106,8 +106,10 @@ class RefreshJob:
         monotonic: Callable[[], float],
         sleep: Sleep,
         rng: random.Random,
+        sampled: Store | None = None,  # where curves are sampled from; the store where it is not given
     ) -> None:
         self._store, self._open_boards, self._book = store, open_boards, book
+        self._sampled = sampled or store
         self._desk, self._ownership = desk, ownership
         self._limits, self._observer = limits, observer
         self._now_us, self._monotonic, self._sleep = now_us, monotonic, sleep
@@ -263,11 +265,12 @@ class RefreshJob:
         fit = fitter(board.spec.predictor.method)
         entries, _ = self._open_boards.open(board)
         dialect = self._store.dialect
+        # Before the snapshot, which may be a replica's: no write acknowledged before `as_of` is missing from the curve.
+        now_us = self._now_us()
 
         def fitted() -> Program[tuple[Curve, int]]:
-            # Made when its snapshot begins: no write acknowledged before `as_of` is missing from the curve.
-            program = fit(dialect, entries, column_index, now_us=self._now_us())
             totals = yield from count_entries(dialect, [board.key])
-            return (yield from program), totals[board.key].get(CHANGES, 0)
+            curve = yield from fit(dialect, entries, column_index, now_us=now_us)
+            return curve, totals[board.key].get(CHANGES, 0)
 
-        return await self._store.of(board.id).read(fitted, heavy=True)
+        return await self._sampled.of(board.id).read(fitted, heavy=True)

@@ -53,6 +53,7 @@ class JobParts:
     monotonic: Callable[[], float]
     sleep: Sleep
     rng: random.Random
+    sampled: Store | None = None  # where curves are sampled from: the store, or a replica of it
 
 
 class Jobs:
@@ -90,6 +91,7 @@ def start_jobs(parts: JobParts) -> Jobs:
         monotonic=parts.monotonic,
         sleep=parts.sleep,
         rng=parts.rng,
+        sampled=parts.sampled,
     )
     prune = PruneJob(
         parts.store,

@@ -39,7 +39,6 @@ from querybuilder.terms import (
     asc,
     coalesce,
     col,
-    collated,
     count,
     count_if,
     desc,
@@ -49,7 +48,6 @@ from querybuilder.terms import (
     min_,
     minus,
     not_,
-    null,
     param,
     plus,
     seek,
@@ -57,6 +55,7 @@ from querybuilder.terms import (
     times,
     whole_part,
 )
+from querybuilder.typed import collated, null
 from querybuilder.write import Delete, Empty, Insert, Update, delete, empty, insert, update
 
 __all__ = [

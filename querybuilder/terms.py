@@ -158,19 +158,6 @@ class Literal(Term):
 
 
 @dataclass(frozen=True, slots=True)
-class Null(Term):
-    kind: Kind
-
-    @property
-    def value_kind(self) -> Kind | None:
-        return self.kind
-
-    def render(self, out: Rendering) -> str:
-        # No value is carried. Cast, because in the arm of a union PostgreSQL takes a bare null for text.
-        return f"CAST(NULL AS {out.dialect.type_names[self.kind]})"
-
-
-@dataclass(frozen=True, slots=True)
 class Call(Term):
     function: str  # one of this module's own constants, never from outside
     operands: tuple[Term, ...]
@@ -211,14 +198,6 @@ class Arithmetic(Term):
     def render(self, out: Rendering) -> str:
         left = self.left.render(out)
         return f"({left} {self.operator} {self.right.render(out)})"
-
-
-@dataclass(frozen=True, slots=True)
-class Collated(Term):
-    operand: Term
-
-    def render(self, out: Rendering) -> str:
-        return f"({self.operand.render(out)}{out.dialect.collation})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,11 +293,6 @@ def lit(value: Value) -> Literal:
     return Literal(value)
 
 
-def null(kind: Kind) -> Null:
-    """No value of this kind: what an arm of a union has where another arm has a column."""
-    return Null(kind)
-
-
 def count() -> Term:
     """How many rows."""
     return Count()
@@ -353,11 +327,6 @@ def plus(left: Operand, right: Operand) -> Term:
 
 def minus(left: Operand, right: Operand) -> Term:
     return Arithmetic("-", term(left), term(right))
-
-
-def collated(text: Term) -> Term:
-    """A text that compares by code points, as sortable columns do: what starts a recursion has to say so."""
-    return Collated(text)
 
 
 def times(left: Operand, right: Operand) -> Term:

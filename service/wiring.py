@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from config import Settings
 from jobs.desk import RefreshDesk
@@ -47,7 +47,7 @@ from .logs import RequestLog
 from .metrics import CurveFigures, Metrics
 from .pages import first_pages
 from .positions import Locators
-from .stores import open_store
+from .stores import open_sampling, open_store
 
 
 def now_us() -> int:
@@ -82,7 +82,13 @@ async def context_of(settings: Settings, metrics: Metrics) -> AsyncIterator[Cont
         desk = RefreshDesk(demands_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
         # Without jobs too: other processes store the curves then, and this one has to notice.
         start = start_jobs if settings.jobs == "embedded" else start_watch
-        stack.push_async_callback(start(_job_parts(settings, metrics, stored, desk)).stop)
+        parts = _job_parts(settings, metrics, stored, desk)
+        if settings.jobs == "embedded":
+            sampled = await open_sampling(settings, stored.store, waited=metrics.connection_waited)
+            if sampled is not stored.store:
+                stack.push_async_callback(sampled.close)
+            parts = replace(parts, sampled=sampled)
+        stack.push_async_callback(start(parts).stop)
         yield _context(settings, metrics, stored, desk)
 
 
