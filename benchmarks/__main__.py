@@ -25,6 +25,7 @@ _ALL = (
     "batch_posts",
     "halved_capacity",
     "against_redis",
+    "workers",
 )
 _QUICK = ["--rows", "20000", "--seconds", "1", "--rounds", "2", "--kills", "5"]
 _NEEDS_DATA = "real_boards"

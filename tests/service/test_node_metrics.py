@@ -98,7 +98,8 @@ def test_cells_are_read_by_the_library_and_found_again(tmp_path: Path) -> None:
         cells.values[cells.index_of("f", f"{'s' * number}_total", {"label": "é" * number}, "Help")] += number
     again = SharedCells(path)
     again.values[again.index_of("f", "s_total", {"label": "é"}, "Help")] += 10
-    read = {key: value for key, value, _, _ in MmapedDict.read_all_values_from_file(str(path))}
+    entries = MmapedDict.read_all_values_from_file(str(path))  # type: ignore[no-untyped-call]
+    read = {key: value for key, value, _, _ in entries}
     assert sorted(read.values()) == [*range(2, 12), 11, *range(12, 20)]
     assert path.stat().st_size == FILE_BYTES
 
