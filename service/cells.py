@@ -1,7 +1,7 @@
 """Numbers that are counted on the event loop alone, where the processes of one node can read each other's.
 
-The library's own values lock, ask for the process id and pack bytes at each step: 4 us a request for a counter and a
-histogram, against 0.5 us here. The rule: the files are the library's format, so that there is one reader for both.
+The library's own values lock, ask for the process id and pack bytes at each step: 3.1 us a request for two counters and
+a histogram, against 0.5 us here. The rule: the files are the library's format, so that there is one reader for both.
 """
 
 from __future__ import annotations
