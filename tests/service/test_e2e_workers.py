@@ -211,6 +211,26 @@ def test_a_file_has_one_process_and_asking_for_more_is_refused_before_anything_s
     assert list(tmp_path.iterdir()) == []
 
 
+async def test_an_operator_has_a_curve_replaced_through_any_front_end(
+    store_url: str, spawn: Callable[..., Process]
+) -> None:
+    quick = ("--set", "curve_poll_s=0.05")
+    node = spawn("--store", store_url, "--workers", "2", *quick).ready()
+    alone = spawn("--store", store_url, "--jobs", "none", *quick, "--set", "refresh_wait_s_max=60").ready()
+    async with Caller(node.url) as caller, Caller(alone.url) as other:
+        await caller.board("b", XP)
+        for number, each in enumerate((caller, other, caller), start=1):
+            await each.post("b", {"owner": f"p{number}", "stats": {"xp": number}})
+            refreshed = await each.must("POST", f"{B}/rankings/xp/refresh")
+            assert refreshed["total"] == number
+            assert (await each.get(B))["curves"]["xp"]["total"] == number
+    assert [process.end(signal.SIGTERM) for process in (node, alone)] == [0, 0]
+    idle = ("--set", "refresh_wait_s_max=0.2")
+    alone = spawn("--store", store_url, "--jobs", "none", *idle).ready()
+    async with Caller(alone.url) as caller:
+        assert await caller.refused("POST", f"{B}/rankings/xp/refresh") == (503, "no_job_process")
+
+
 async def test_curves_of_a_job_process_serve_in_front_ends_and_monitors_can_ask_it(
     store_url: str, spawn: Callable[..., Process]
 ) -> None:
