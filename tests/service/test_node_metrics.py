@@ -51,6 +51,7 @@ def test_a_node_tells_the_same_families_as_a_process_alone(folder: Path) -> None
     for metrics in (alone, node):
         metrics.request_timer("page")(200, 0.1)
         metrics.read("page", "count")
+        metrics.connection_waited("default", "read", 0.1)
     described = [
         {(family.name, family.type, family.documentation) for family in metrics.families()} for metrics in (alone, node)
     ]
