@@ -27,6 +27,7 @@ _ALL = (
     "pools",
     "halved_capacity",
     "against_redis",
+    "workers",
 )
 _QUICK = ["--rows", "20000", "--seconds", "1", "--rounds", "2", "--kills", "5"]
 _NEEDS_DATA = "real_boards"

@@ -84,6 +84,7 @@ _ORDERED_PAIRS = (
     ("retry_after_s", "retry_after_s_max"),
     ("job_backoff_base_s", "job_backoff_s_max"),
     ("store_backoff_base_s", "store_backoff_s_max"),
+    ("worker_backoff_base_s", "worker_backoff_s_max"),
 )
 
 
@@ -101,7 +102,17 @@ class Settings(BaseModel):
     store: StoreUrl = _text(
         "sqlite:///data/rankcurve.db", "sqlite:///PATH (relative to the working directory) or postgresql://…"
     )
-    jobs: Literal["embedded", "none"] = _choice("embedded", "Run the background jobs in this process, or not")
+    jobs: Literal["embedded", "none"] = _choice("embedded", "Run the background jobs beside the service, or not")
+    workers: int = _number(1, 1, 64, "processes", "Processes that serve; more than 1 need a PostgreSQL store")
+    jobs_port: int = _number(
+        0, 0, 65535, "", "TCP port of `rankcurve jobs` for /healthz, /readyz and /metrics; 0: none"
+    )
+    worker_backoff_base_s: float = _number(
+        0.1, 0.001, 60, "s", "First pause before a crashed process is replaced; doubles, with jitter"
+    )
+    worker_backoff_s_max: float = _number(10, 0.001, 3_600, "s", "Longest pause before a crashed process is replaced")
+    worker_steady_s: float = _number(10, 0.1, 3_600, "s", "A process that ran so long did not crash at once")
+    worker_crashes_max: int = _number(10, 1, 1_000, "crashes", "Crashes at once in a row after which all are stopped")
     shutdown_s: float = _number(30, 0, 600, "s", "Longest wait on SIGTERM for accepted posts and open requests")
 
     # What one request may ask for

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from predictor import Curve
 from storage.records import Board
@@ -49,6 +50,13 @@ class Demand:
         """Answer everyone who waits as a later demand for the same column was answered."""
         error = later.exception()
         self.settle(error if isinstance(error, Exception) else later.result())
+
+
+class Desk(Protocol):
+    """Where a front end asks for refreshes, whichever process makes them."""
+
+    async def refresh_now(self, board: Board, column_index: int) -> Refreshed:
+        """See `RefreshDesk.refresh_now`."""
 
 
 class RefreshDesk:

@@ -16,6 +16,7 @@ from storage.leases import Leases
 from storage.post_ids import PostIds
 from storage.store import Store
 
+from .demands import DemandJob, DemandLimits
 from .desk import RefreshDesk
 from .ownership import LeaseLimits, Ownership
 from .prune import PruneJob, PruneLimits
@@ -32,6 +33,7 @@ class JobLimits:
     refresh: RefreshLimits
     prune: PruneLimits
     lease: LeaseLimits
+    demands: DemandLimits
     curve_poll_s: float
 
 
@@ -108,6 +110,9 @@ def start_jobs(parts: JobParts) -> Jobs:
     for number in range(limits.refresh.refresh_concurrency):
         runner.start(f"refresh worker {number + 1}", refresh.work)
     runner.start("prune", prune.run)
+    if not parts.store.sole_writer:  # front ends without jobs leave their operators' demands in the store
+        demands = DemandJob(parts.store, parts.catalog, parts.desk, limits.demands, sleep=parts.sleep)
+        runner.start("demands", demands.run)
     return Jobs(runner, refresh, parts.desk)
 
 

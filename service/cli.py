@@ -17,7 +17,7 @@ from service.commands.importing import import_csv
 from service.commands.keys import keys_app
 from service.commands.ranks import rank, top
 from service.commands.refreshing import refresh
-from service.commands.serving import serve
+from service.commands.serving import run_jobs, serve
 
 app = typer.Typer(
     name="rankcurve",
@@ -43,6 +43,7 @@ app = typer.Typer(
 RUN, DATA, READ = "Run a service", "Boards and data", "Read"
 
 app.command("serve", rich_help_panel=RUN)(serve)
+app.command("jobs", rich_help_panel=RUN)(run_jobs)
 app.command("config", rich_help_panel=RUN)(show_config)
 app.add_typer(keys_app, name="keys", rich_help_panel=RUN)
 app.add_typer(board_app, name="board", rich_help_panel=DATA)

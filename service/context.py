@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from config import Settings
-from jobs.desk import RefreshDesk
+from jobs.desk import Desk
 from storage.boards import ChangeCounts, OpenBoards
 from storage.coalesce import Coalescers
 from storage.curves import CurveBook
@@ -46,7 +46,7 @@ class Context:
     writer: Writers
     post_ids: PostIds
     book: CurveBook
-    desk: RefreshDesk
+    desk: Desk
     change_counts: ChangeCounts
     cursors: Cursors
     locators: Locators

@@ -11,8 +11,9 @@ import queue
 import random
 import sys
 import threading
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextvars import ContextVar
+from select import PIPE_BUF
 from typing import Any, Literal, TextIO
 
 import structlog
@@ -62,10 +63,26 @@ class LineWriter:
                 batch.append(self._lines.get())
             open_ = None not in batch
             try:
-                self._stream.write("".join(f"{line}\n" for line in batch if line is not None))
-                self._stream.flush()
+                for piece in _pieces([f"{line}\n" for line in batch if line is not None]):
+                    self._stream.write(piece)
+                    self._stream.flush()
             except (OSError, ValueError):  # a full disk or a closed pipe: the service outlives its log
                 self._on_drop()
+
+
+def _pieces(lines: list[str]) -> Iterator[str]:
+    """The lines joined into pieces that a pipe takes whole: lines of several processes then never mix."""
+    piece: list[str] = []
+    size = 0
+    for line in lines:
+        length = len(line.encode("utf-8", "replace"))
+        if piece and size + length > PIPE_BUF:
+            yield "".join(piece)
+            piece, size = [], 0
+        piece.append(line)
+        size += length
+    if piece:
+        yield "".join(piece)
 
 
 class _Sink:
@@ -94,10 +111,12 @@ def configure(
     style: Literal["json", "console"],
     stream: TextIO | None = None,
     on_drop: Callable[[], None] = lambda: None,
+    process: str | None = None,
 ) -> LineWriter:
     """Set up structlog and the standard library's logging for this process; close the result at the end.
 
-    `level` is a name of the logging module in either case; `stream` defaults to standard error.
+    `level` is a name of the logging module in either case; `stream` defaults to standard error. `process` stands in
+    every line where several processes write to one stream.
     """
     number = logging.getLevelNamesMapping()[level.upper()]
     writer = LineWriter(stream or sys.stderr, on_drop=on_drop)
@@ -111,6 +130,7 @@ def configure(
         exceptions = structlog.processors.format_exc_info
     structlog.configure(
         processors=[
+            *([_with_process(process)] if process else []),
             _with_request_id,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -123,6 +143,14 @@ def configure(
     )
     logging.basicConfig(handlers=[_StandardHandler()], level=max(number, logging.INFO), force=True)
     return writer
+
+
+def _with_process(process: str) -> structlog.typing.Processor:
+    def add(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        event["process"] = process
+        return event
+
+    return add
 
 
 def _with_request_id(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -7,16 +7,17 @@ board or an owner is never a label.
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from .cells import CellSet
+from .loop_metrics import LoopCounter, LoopGauge, RequestFigures
+from .node_metrics import Node
 from .sharing_metrics import SharingMetrics
 
 METRICS_TYPE = CONTENT_TYPE_LATEST
@@ -25,7 +26,6 @@ RATE_KINDS = ("reads", "posts")
 REFUSALS = ("queue_full", "overloaded", "stopping", "expired")
 _WRITE_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 _WAIT_BUCKETS_S = (0, 0.001, 0.01, 0.1, 1, 10)
-_REQUEST_BUCKETS_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 _REFRESH_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 _BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
 _AGE_BUCKETS_S = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 21600, 86400)
@@ -41,12 +41,24 @@ class CurveFigures:
 
 
 class Metrics:
-    """The figures of one process, in a registry of their own."""
+    """The figures of one process, and what they show: its own, or those of the node that it is a part of.
 
-    def __init__(self) -> None:
+    What is counted goes to `registry`. What a callback answers at a scrape goes to `views`: every process of a node
+    answers it for itself, because the processes know the same.
+    """
+
+    def __init__(self, node: Node | None = None) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series a metric, and nobody reads them
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
+        self.registry, self.views, self._shown = CollectorRegistry(), CollectorRegistry(), CollectorRegistry()
+        if node is None:
+            cells = CellSet()
+            ProcessCollector(registry=self.registry)
+            self._shown.register(self.registry)
+        else:
+            cells = node.join()  # before the library's first value: it writes to the node's folder as well
+            self._shown.register(node)
+        self._shown.register(self.views)
+        self._count_loop(cells)
         self.write_seconds = Histogram(
             "rankcurve_write_seconds",
             "Time of a write transaction, from its read to its commit",
@@ -70,8 +82,6 @@ class Metrics:
             buckets=_WAIT_BUCKETS_S,
             registry=self.registry,
         )
-        self._counts = _LoopCollector()
-        self.registry.register(self._counts)
         self.refresh_seconds = Histogram(
             "rankcurve_refresh_seconds",
             "Time to refresh the curve of a column",
@@ -89,16 +99,53 @@ class Metrics:
         self._curves_corrupt = Counter(
             "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
         )
-        self.sharing = SharingMetrics(self.registry)
-        self._requests = _RequestCollector()
-        self.registry.register(self._requests)
+        self.sharing = SharingMetrics(self.registry, self.views)
         self._log_lines_dropped = Counter(
             "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
         )
 
+    def _count_loop(self, cells: CellSet) -> None:
+        counters, gauges = cells.counters, cells.gauges
+        self._posts = LoopCounter(counters, "rankcurve_posts", "Posts by outcome", ("outcome",))
+        self._reads = LoopCounter(
+            counters, "rankcurve_reads", "Answers by view and by how the rank was found", ("view", "method")
+        )
+        self._rates = LoopCounter(
+            counters, "rankcurve_rate_limit", "Reads and posts held against their key's rate", ("kind", "outcome")
+        )
+        self._refused = LoopCounter(
+            counters,
+            "rankcurve_write_refused_posts",
+            "Posts not applied because too many came, counted once a board",
+            ("reason",),
+        )
+        self._queue_posts = LoopGauge(
+            gauges, "rankcurve_write_queue_posts", "Posts waiting to be written, counted once a board"
+        )
+        self._writes_in_flight = LoopGauge(gauges, "rankcurve_writes_in_flight", "Write transactions in flight")
+        self._writes_limit = LoopGauge(
+            gauges, "rankcurve_writes_in_flight_limit", "Write transactions that may be in flight"
+        )
+        self._writes_limit.set(1)
+        self._requests = RequestFigures(cells)
+        counts = (self._posts, self._reads, self._rates, self._refused)
+        for collector in (*counts, self._queue_posts, self._writes_in_flight, self._writes_limit, self._requests):
+            self.registry.register(collector)
+        self._begin_at_zero()
+
+    def _begin_at_zero(self) -> None:
+        """Samples whose labels are known beforehand are there before the first of their kind happens."""
+        for outcome in OUTCOMES:
+            self._posts.add((outcome,), 0)
+        for reason in REFUSALS:
+            self._refused.add((reason,), 0)
+        for kind in RATE_KINDS:
+            for passed in ("passed", "refused"):
+                self._rates.add((kind, passed), 0)
+
     def posts_settled(self, outcome: str, count: int = 1) -> None:
         """`count` posts ended as `outcome`, one of OUTCOMES."""
-        self._counts.posts[outcome] += count
+        self._posts.add((outcome,), count)
 
     def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
         """A transaction was committed."""
@@ -116,24 +163,24 @@ class Metrics:
 
     def queue_depth(self, posts: int) -> None:
         """Posts waiting, after a change."""
-        self._counts.queue_posts = posts
+        self._queue_posts.set(posts)
 
     def writes_in_flight(self, groups: int, *, limit: int) -> None:
         """Write transactions in flight and how many may be, after a change."""
-        self._counts.writes_in_flight, self._counts.writes_limit = groups, limit
+        self._writes_in_flight.set(groups)
+        self._writes_limit.set(limit)
 
     def posts_refused(self, reason: str, posts: int) -> None:
         """Posts that were not applied for one of REFUSALS."""
-        self._counts.refused[reason] += posts
+        self._refused.add((reason,), posts)
 
     def rate_checked(self, kind: str, count: int, *, passed: bool) -> None:
         """So many of one of RATE_KINDS were within their key's rate, or beyond it."""
-        self._counts.rates[kind, "passed" if passed else "refused"] += count
+        self._rates.add((kind, "passed" if passed else "refused"), count)
 
     def read(self, view: str, method: str, count: int = 1) -> None:
         """`count` ranks or rows were answered for a view (names of the code, never of a caller)."""
-        counts = self._counts.reads
-        counts[view, method] = counts.get((view, method), 0) + count
+        self._reads.add((view, method), count)
 
     def refreshed(self, seconds: float) -> None:
         """A curve was refreshed."""
@@ -163,99 +210,15 @@ class Metrics:
         self, curves: Callable[[], Iterable[CurveFigures]], *, now_s: Callable[[], float] = time.time
     ) -> None:
         """Show age and knots over all serving curves; `curves` is called at every scrape, `now_s` is Unix time."""
-        self.registry.register(_CurveCollector(curves, now_s))
+        self.views.register(_CurveCollector(curves, now_s))
+
+    def families(self) -> Iterable[Metric]:
+        """Every figure as it is now, of the node where the process is a part of one."""
+        return self._shown.collect()
 
     def text(self) -> bytes:
-        """The exposition, of media type METRICS_TYPE."""
-        return generate_latest(self.registry)
-
-
-class _LoopCollector(Collector):
-    """What every request counts: on the event loop alone, and therefore without the library's locks."""
-
-    def __init__(self) -> None:
-        self.posts = dict.fromkeys(OUTCOMES, 0)
-        self.reads: dict[tuple[str, str], int] = {}
-        self.rates = {(kind, outcome): 0 for kind in RATE_KINDS for outcome in ("passed", "refused")}
-        self.queue_posts = 0
-        self.writes_in_flight, self.writes_limit = 0, 1
-        self.refused = dict.fromkeys(REFUSALS, 0)
-
-    def collect(self) -> Iterator[Metric]:
-        posts = CounterMetricFamily("rankcurve_posts", "Posts by outcome", labels=["outcome"])
-        for outcome, count in self.posts.items():
-            posts.add_metric([outcome], count)
-        yield posts
-        reads = CounterMetricFamily(
-            "rankcurve_reads", "Answers by view and by how the rank was found", labels=["view", "method"]
-        )
-        for (view, method), count in self.reads.items():
-            reads.add_metric([view, method], count)
-        yield reads
-        rates = CounterMetricFamily(
-            "rankcurve_rate_limit", "Reads and posts held against their key's rate", labels=["kind", "outcome"]
-        )
-        for (kind, outcome), count in self.rates.items():
-            rates.add_metric([kind, outcome], count)
-        yield rates
-        refused = CounterMetricFamily(
-            "rankcurve_write_refused_posts",
-            "Posts not applied because too many came, counted once a board",
-            labels=["reason"],
-        )
-        for reason, count in self.refused.items():
-            refused.add_metric([reason], count)
-        yield refused
-        for name, documentation, value in (
-            ("rankcurve_write_queue_posts", "Posts waiting to be written, counted once a board", self.queue_posts),
-            ("rankcurve_writes_in_flight", "Write transactions in flight", self.writes_in_flight),
-            ("rankcurve_writes_in_flight_limit", "Write transactions that may be in flight", self.writes_limit),
-        ):
-            yield GaugeMetricFamily(name, documentation, value=value)
-
-
-class _RouteFigures:
-    """Requests of one route: how many a bucket, seconds in all, how many a status."""
-
-    __slots__ = ("buckets", "seconds", "statuses")
-
-    def __init__(self) -> None:
-        self.buckets = [0] * (len(_REQUEST_BUCKETS_S) + 1)
-        self.seconds = 0.0
-        self.statuses: dict[int, int] = {}
-
-
-class _RequestCollector(Collector):
-    """Requests by route, counted on the event loop alone and therefore without the library's locks.
-
-    A counter and a histogram of the library take 1.3 us a request, this 0.4 us: two per cent of a small request.
-    """
-
-    def __init__(self) -> None:
-        self._routes: dict[str, _RouteFigures] = {}
-
-    def timer(self, route: str) -> Callable[[int, float], None]:
-        figures = self._routes.setdefault(route, _RouteFigures())
-        buckets, statuses = figures.buckets, figures.statuses
-
-        def answered(status: int, seconds: float) -> None:
-            buckets[bisect_left(_REQUEST_BUCKETS_S, seconds)] += 1
-            figures.seconds += seconds
-            statuses[status] = statuses.get(status, 0) + 1
-
-        return answered
-
-    def collect(self) -> Iterator[Metric]:
-        counts = CounterMetricFamily("rankcurve_requests", "Requests answered", labels=["route", "status"])
-        times = HistogramMetricFamily("rankcurve_request_seconds", "Time to answer a request", labels=["route"])
-        for route, figures in self._routes.items():
-            for status, count in figures.statuses.items():
-                counts.add_metric([route, str(status)], count)
-            bounds = [*(str(float(bound)) for bound in _REQUEST_BUCKETS_S), "+Inf"]
-            sums = [float(total) for total in accumulate(figures.buckets)]
-            times.add_metric([route], list(zip(bounds, sums, strict=True)), sum_value=figures.seconds)
-        yield counts
-        yield times
+        """The exposition of `families`, of media type METRICS_TYPE."""
+        return generate_latest(self._shown)
 
 
 class _CurveCollector(Collector):

@@ -9,7 +9,9 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
 
 import structlog
 from aiohttp import web
@@ -39,14 +41,26 @@ def run(settings: Settings) -> None:
         ServiceError: the service would be open to others without a key.
         OSError: the address can't be bound.
     """
-    metrics = Metrics()
-    lines = configure(level=settings.log_level, style=settings.log_format, on_drop=metrics.log_line_dropped)
+    run_process(settings, Metrics(), _serve)
+
+
+def run_process(
+    settings: Settings,
+    metrics: Metrics,
+    work: Callable[[Settings, Metrics], Coroutine[Any, Any, None]],
+    *,
+    name: str | None = None,
+) -> None:
+    """Run `work` with the log and the interpreter of a service; `name` tells its lines from other processes' lines."""
+    lines = configure(
+        level=settings.log_level, style=settings.log_format, on_drop=metrics.log_line_dropped, process=name
+    )
     # Requests make little that lives on, and what the process is made of never dies: fewer and shorter collections.
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(settings, metrics))
+            runner.run(work(settings, metrics))
     finally:
         lines.close()
 
@@ -60,27 +74,47 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(settings: Settings, metrics: Metrics) -> None:
+    stop = stop_signals(signal.SIGTERM, signal.SIGINT)
+    async with serving(settings, metrics) as addresses:
+        log.info("serving", addresses=addresses)
+        await stop.wait()
+        log.info("stopping")
+    log.info("stopped")
+
+
+def stop_signals(*numbers: signal.Signals) -> asyncio.Event:
+    """An event that any of these signals sets."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in numbers:
         loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+@asynccontextmanager
+async def serving(settings: Settings, metrics: Metrics, *, reuse_port: bool = False) -> AsyncIterator[list[str]]:
+    """The service, listening; answers its addresses. With `reuse_port` other processes listen there as well."""
     async with context_of(settings, metrics) as context:
         context.keyring.check_binding(settings.host)
         if context.keyring.open:
             log.warning("open_to_this_machine", detail="no API key is configured: every caller is ops")
-        # aiohttp closes what is idle at once and waits for what runs.
-        runner = ProblemRunner(
-            make_app(ROUTES, context), access_log=None, handle_signals=False, shutdown_timeout=settings.shutdown_s
-        )
-        await runner.setup()
-        gc.collect()
-        gc.freeze()
-        try:
-            site = web.TCPSite(runner, settings.host, settings.port, backlog=BACKLOG_CONNECTIONS)
-            await site.start()
-            log.info("serving", addresses=[f"{address[0]}:{address[1]}" for address in runner.addresses])
-            await stop.wait()
-            log.info("stopping")
-        finally:
-            await runner.cleanup()
-    log.info("stopped")
+        async with listening(make_app(ROUTES, context), settings, settings.port, reuse_port=reuse_port) as addresses:
+            yield addresses
+
+
+@asynccontextmanager
+async def listening(
+    app: web.Application, settings: Settings, port: int, *, reuse_port: bool = False
+) -> AsyncIterator[list[str]]:
+    """The application on a port; at the end what runs is answered first."""
+    # aiohttp closes what is idle at once and waits for what runs.
+    runner = ProblemRunner(app, access_log=None, handle_signals=False, shutdown_timeout=settings.shutdown_s)
+    await runner.setup()
+    gc.collect()
+    gc.freeze()
+    try:
+        site = web.TCPSite(runner, settings.host, port, backlog=BACKLOG_CONNECTIONS, reuse_port=reuse_port)
+        await site.start()
+        yield [f"{address[0]}:{address[1]}" for address in runner.addresses]
+    finally:
+        await runner.cleanup()

@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter
 
 from storage.shared_curves import ReadOutcome, WriteOutcome
+
+from .loop_metrics import WatchedGauge
 
 
 class SharingMetrics:
     """What the curves of one process meet in memcached."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, views: CollectorRegistry) -> None:
+        self._views = views
         self._reads = Counter(
             "rankcurve_shared_curve_reads", "Curves looked for in memcached", ["outcome"], registry=registry
         )
@@ -27,9 +30,6 @@ class SharingMetrics:
             for outcome in outcomes:
                 counter.labels(outcome)  # shown as 0 from the start
         self._errors = Counter("rankcurve_memcached_errors", "Servers that failed in a call", registry=registry)
-        self._left_alone = Gauge(
-            "rankcurve_memcached_servers_left_alone", "Servers whose breaker is open", registry=registry
-        )
 
     def shared_read(self, outcome: ReadOutcome) -> None:
         """See `SharingObserver`."""
@@ -44,5 +44,7 @@ class SharingMetrics:
         self._errors.inc(servers)
 
     def watch_servers(self, left_alone: Callable[[], int]) -> None:
-        """Show how many servers are left alone, at every scrape."""
-        self._left_alone.set_function(left_alone)
+        """Show how many servers this process leaves alone, at every scrape."""
+        self._views.register(
+            WatchedGauge("rankcurve_memcached_servers_left_alone", "Servers whose breaker is open", left_alone)
+        )

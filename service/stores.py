@@ -19,6 +19,11 @@ SQLITE_PREFIX = "sqlite:///"
 L = TypeVar("L", SqliteLimits, PostgresLimits)
 
 
+def is_shared(url: str) -> bool:
+    """Whether several processes may open the store at once."""
+    return not url.startswith(SQLITE_PREFIX)
+
+
 async def open_store(settings: Settings, **options: Any) -> Store:
     """The store of the settings; `options` go to the one that is shared by processes.
 

@@ -16,7 +16,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from config import Settings
-from jobs.desk import RefreshDesk
+from jobs.demands import DemandLimits, StoreDesk
+from jobs.desk import Desk, RefreshDesk
 from jobs.ownership import LeaseLimits
 from jobs.prune import PruneLimits
 from jobs.refresh import RefreshLimits
@@ -89,7 +90,9 @@ async def context_of(settings: Settings, metrics: Metrics) -> AsyncIterator[Cont
                 stack.push_async_callback(sampled.close)
             parts = replace(parts, sampled=sampled)
         stack.push_async_callback(start(parts).stop)
-        yield _context(settings, metrics, stored, desk)
+        # On a store of its own nobody else could meet a demand: the desk that no job attends refuses it.
+        far = settings.jobs == "none" and not stored.store.sole_writer
+        yield _context(settings, metrics, stored, _store_desk(settings, stored) if far else desk)
 
 
 async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> _Stored:
@@ -142,6 +145,10 @@ def _shared_curves(settings: Settings, metrics: Metrics, salt: str, stack: Async
     return SharedCurves(cache, Envelopes(salt), metrics.sharing)
 
 
+def _store_desk(settings: Settings, stored: _Stored) -> StoreDesk:
+    return StoreDesk(stored.store, stored.book, demand_limits(settings), sleep=asyncio.sleep)
+
+
 def _job_parts(settings: Settings, metrics: Metrics, stored: _Stored, desk: RefreshDesk) -> JobParts:
     return JobParts(
         store=stored.store,
@@ -161,7 +168,7 @@ def _job_parts(settings: Settings, metrics: Metrics, stored: _Stored, desk: Refr
     )
 
 
-def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: RefreshDesk) -> Context:
+def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) -> Context:
     store, boards = stored.store, stored.boards
     return Context(
         settings=settings,
@@ -273,5 +280,15 @@ def job_limits(settings: Settings) -> JobLimits:
             prune_steps_max=settings.prune_steps_max,
         ),
         lease=LeaseLimits(lease_s=settings.lease_s, lease_renewal_ratio=settings.lease_renewal_ratio),
+        demands=demand_limits(settings),
+        curve_poll_s=settings.curve_poll_s,
+    )
+
+
+def demand_limits(settings: Settings) -> DemandLimits:
+    """The part of the settings that bounds refreshes on demand between processes."""
+    return DemandLimits(
+        refresh_demands_max=settings.refresh_demands_max,
+        refresh_wait_s_max=settings.refresh_wait_s_max,
         curve_poll_s=settings.curve_poll_s,
     )

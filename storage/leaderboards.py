@@ -39,7 +39,7 @@ from querybuilder import (
 from querybuilder import Kind as SqlKind
 
 from .errors import BoardChanged, SpecConflict, TooManyBoards, UnknownBoard
-from .migrate import BOARDS, CURVES, LEASES, TOTALS, next_in
+from .migrate import BOARDS, CURVES, DEMANDS, LEASES, TOTALS, next_in
 from .records import Best, Board, BoardSpec, ColumnSpec, Kind
 from .store import Program, Row, Store
 
@@ -184,7 +184,7 @@ def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     """
     board = yield from _existing(dialect, board_id, lock=Lock.UPDATE)
     yield drop_table(entries_table(board.key)).build(dialect)
-    for table in (BOARDS, TOTALS, CURVES):
+    for table in (BOARDS, TOTALS, CURVES, DEMANDS):
         yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
     leased = [refresh_resource(board.key, index) for index in board.sorted_indexes]
     yield (

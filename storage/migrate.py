@@ -36,6 +36,7 @@ POST_IDS = "post_ids"
 CURVES = "curves"
 KEYS = "api_keys"
 LEASES = "leases"
+DEMANDS = "refresh_demands"
 
 
 def _first() -> list[Query]:
@@ -101,7 +102,28 @@ def _leases() -> list[Query]:
     ]
 
 
-STEPS = (_first, _leases)
+def _demands() -> list[Query]:
+    return [
+        create_table(DEMANDS)
+        .column("board_key", INTEGER)
+        .column("column_index", INTEGER)
+        .column("epoch", INTEGER)
+        .column("board_id", TEXT)
+        .column("demanded", INTEGER)  # numbers of one sequence: the newest demand,
+        .column("taken", INTEGER)  # the newest that a job process works on,
+        .column("answered", INTEGER)  # and the newest that is answered, by what follows
+        .column("outcome", TEXT)
+        .column("detail", TEXT)
+        .column("version", INTEGER)
+        .column("took_us", INTEGER)
+        .primary_key("board_key", "column_index")
+        .clustered(),
+        # A look finds nothing nearly always: then it should cost nothing, however many were ever made.
+        create_index("refresh_demands_open", DEMANDS, asc(col("demanded")), where=col("demanded").gt(col("taken"))),
+    ]
+
+
+STEPS = (_first, _leases, _demands)
 
 
 def migrate(dialect: Dialect) -> Program[str]:

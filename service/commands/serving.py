@@ -1,29 +1,41 @@
-"""`rankcurve serve`: the API and its jobs in one process.
+"""`rankcurve serve` and `rankcurve jobs`: the API, the jobs beside it, and how many processes of each.
 
-The rule: this module reads options and nothing else; what they start is `service.serve`.
+The rule: this module reads options and refuses what can't be; what they start is `service.serve`, `service.node` and
+`service.job_process`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
+from config import Settings
 from service.commands.settings import ConfigOption, SetOption, StoreOption, settings_from
 from service.commands.target import fail
 from service.problems import ServiceError
 from storage.errors import StorageError, StoreLocked
 
 JobsOption = Annotated[
-    str | None, typer.Option(help="embedded: jobs run in this process; none: they do not.", show_default=False)
+    str | None, typer.Option(help="embedded: jobs run beside the service; none: they do not.", show_default=False)
+]
+HostOption = Annotated[str | None, typer.Option(help="Address to listen on.", show_default=False)]
+WorkersOption = Annotated[
+    int | None, typer.Option(min=1, max=64, help="Processes that serve (PostgreSQL).", show_default=False)
+]
+MonitorPortOption = Annotated[
+    int | None,
+    typer.Option("--port", min=0, max=65535, help="Port for /healthz, /readyz and /metrics.", show_default=False),
 ]
 
 
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default=False)] = None,
+    host: HostOption = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on.", show_default=False)] = None,
     store: StoreOption = None,
     jobs: JobsOption = None,
+    workers: WorkersOption = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
 ) -> None:
@@ -36,10 +48,45 @@ def serve(
 
         rankcurve keys create NAME --role ops
     """
-    settings = settings_from({"host": host, "port": port, "store": store, "jobs": jobs}, assignments, config)
+    named = {"host": host, "port": port, "store": store, "jobs": jobs, "workers": workers}
+    settings = settings_from(named, assignments, config)
     # Here, because it pulls in the whole server: `--help` and the other commands stay quick.
-    from service.serve import run
+    if settings.workers > 1:
+        _refuse_one_file(settings, f"{settings.workers} workers would be as many writers: serve it with one")
+        from service.node import run
+    else:
+        from service.serve import run
+    _run(run, settings, settings.port)
 
+
+def run_jobs(
+    host: HostOption = None,
+    port: MonitorPortOption = None,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+) -> None:
+    """Run the background jobs alone, for `rankcurve serve --jobs none` on the same PostgreSQL store.
+
+    Any number may run. With --port (or the setting jobs_port) monitors are answered there.
+    """
+    settings = settings_from({"host": host, "jobs_port": port, "store": store}, assignments, config)
+    _refuse_one_file(settings, "its jobs run in the process that serves it: rankcurve serve --jobs embedded")
+    from service.job_process import run
+
+    _run(run, settings, settings.jobs_port)
+
+
+def _refuse_one_file(settings: Settings, instead: str) -> None:
+    """End with exit code 2 where the store is one process' own."""
+    from service.stores import is_shared
+
+    if not is_shared(settings.store):
+        typer.echo(f"error: {settings.store}: one process owns a SQLite file, and {instead}", err=True)
+        raise typer.Exit(2)
+
+
+def _run(run: Callable[[Settings], None], settings: Settings, port: int) -> None:
     try:
         run(settings)
     except StoreLocked as error:
@@ -47,4 +94,4 @@ def serve(
     except (StorageError, ServiceError) as error:
         fail(str(error))
     except OSError as error:
-        fail(f"cannot serve on {settings.host}:{settings.port}: {error.strerror or error}")
+        fail(f"cannot serve on {settings.host}:{port}: {error.strerror or error}")

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from jobs.demands import DemandLimits
 from jobs.desk import RefreshDesk
 from jobs.ownership import LeaseLimits, Ownership
 from jobs.prune import PruneLimits
@@ -50,6 +51,7 @@ LIMITS = JobLimits(
     ),
     prune=PruneLimits(post_id_retention_s=1_000, prune_interval_s=60, prune_rows_max=10, prune_steps_max=5),
     lease=LeaseLimits(lease_s=LEASE_S, lease_renewal_ratio=0.3),
+    demands=DemandLimits(refresh_demands_max=3, refresh_wait_s_max=WAIT_S, curve_poll_s=2),
     curve_poll_s=2,
 )
 

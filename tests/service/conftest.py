@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,10 +25,10 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 @pytest.fixture
 def spawn(tmp_path: Path) -> Iterator[Callable[..., Process]]:
-    """Starts `rankcurve serve` processes."""
+    """Starts processes of the command line."""
     started: list[Process] = []
 
-    def start(*arguments: str, **named: str) -> Process:
+    def start(*arguments: str, **named: Any) -> Process:
         started.append(Process(tmp_path, *arguments, **named))
         return started[-1]
 

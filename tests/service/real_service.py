@@ -34,6 +34,7 @@ from tests.service.described import check_answer
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 120.0  # a bound, not a pause: a shared disk can stall a start for half a minute
+SERVE = ("serve", "--port", "0")
 RARELY = {"refresh_seconds": 86_400}  # a predictor whose schedule no test lives to see: curves come when asked for
 
 
@@ -158,17 +159,19 @@ class Service(Caller):
 
 
 class Process:
-    """`rankcurve serve` on a free port; what it logs is kept as dicts in `lines`."""
+    """`rankcurve serve` on a free port, or another command that runs on; what it logs is kept as dicts in `lines`."""
 
-    def __init__(self, folder: Path, *arguments: str, store: str = "rankcurve.db") -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, store: str = "rankcurve.db", command: tuple[str, ...] = SERVE
+    ) -> None:
         self.folder = folder
         self.store = f"sqlite:///{folder / store}"
         self.lines: list[dict[str, Any]] = []
         self.port = 0
         self._logged: queue.Queue[dict[str, Any]] = queue.Queue()
-        command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--store", self.store, *arguments]
+        words = [sys.executable, "-m", "service.cli", *command, "--store", self.store, *arguments]
         self.process = subprocess.Popen(
-            command, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            words, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -183,11 +186,11 @@ class Process:
                 self._logged.put(found)
         self._logged.put({"event": "the log ended"})
 
-    def await_line(self, event: str) -> dict[str, Any]:
-        """The next line that tells of `event`; fails where the process ends before it."""
+    def await_line(self, event: str, **fields: object) -> dict[str, Any]:
+        """The next line that tells of `event` with these fields; fails where the process ends before it."""
         while True:
             line = self._logged.get(timeout=WAIT_S)
-            if line["event"] == event:
+            if line["event"] == event and fields.items() <= line.items():
                 return line
             assert line["event"] != "the log ended", f"it ended before {event!r}: {self.lines[-3:]}"
 
@@ -195,6 +198,11 @@ class Process:
         """Return once it serves."""
         self.port = int(self.await_line("serving")["addresses"][0].rpartition(":")[2])
         return self
+
+    def await_end_of_log(self) -> None:
+        """Return once nobody can write to its log any more: it and all that it started have ended."""
+        self._reader.join(WAIT_S)
+        assert not self._reader.is_alive()
 
     @property
     def url(self) -> str:

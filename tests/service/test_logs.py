@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 from collections.abc import Iterator
+from select import PIPE_BUF
 from typing import Any
 
 import pytest
@@ -132,3 +133,40 @@ def test_a_closed_stream_does_not_end_the_writer() -> None:
     assert dropped.wait(10)
     assert writer.write("still taken")
     writer.close()
+
+
+class _Pieces(io.StringIO):
+    """A stream that keeps what it is given at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[str] = []
+        self.free = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.free.wait()
+        self.pieces.append(text)
+        return super().write(text)
+
+
+def test_what_is_written_at_once_are_whole_lines_that_a_pipe_takes_whole() -> None:
+    stream = _Pieces()
+    writer = LineWriter(stream, on_drop=lambda: None)
+    sent = [f"{number} {'é' * (number % 300)}" for number in range(400)] + ["x" * 2 * PIPE_BUF]
+    for line in sent:
+        writer.write(line)
+    stream.free.set()
+    writer.close()
+    assert stream.getvalue().splitlines() == sent
+    assert all(piece.endswith("\n") for piece in stream.pieces)
+    *short, long = stream.pieces
+    assert max(len(piece.encode()) for piece in short) <= PIPE_BUF
+    assert long == sent[-1] + "\n"
+    assert len(short) < 60  # not one at a time
+
+
+def test_a_process_of_several_is_named_in_its_lines() -> None:
+    stream = io.StringIO()
+    writer = configure(level="info", style="json", stream=stream, process="worker1")
+    structlog.get_logger().info("started")
+    assert [line["process"] for line in lines(writer, stream)] == ["worker1"]

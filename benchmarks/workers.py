@@ -1,0 +1,103 @@
+"""`positions` on a 1 M board in PostgreSQL by two worker processes against one, and whether their metrics add up.
+
+Rule kept: both nodes serve one database at the same time, neither runs jobs, and rounds take turns. Exactness is shown
+with requests whose number is known; `wrk` breaks off what is under way at the end of a round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from pathlib import Path
+
+from benchmarks import load, report
+from benchmarks.boards import BOARD, COLUMN, fill, owner, refresh, spec, values
+from benchmarks.client import HOST, Connection, for_each
+from benchmarks.options import Options, parse
+from benchmarks.positions import FEW, check
+from benchmarks.servers import Server, free_port, rankcurve
+from tests.servers import DURABLE, postgres
+
+_COUNTED = 20_000  # requests whose count is compared
+_ASKED = 16  # connections that ask for the metrics, so that each worker is asked
+_SAMPLE = 'rankcurve_requests_total{route="positions",status="200"} '
+# As an operator of a server for a board of this size would have it.
+_SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
+
+
+def _node(url: str, folder: Path, *, workers: int, jobs: str = "none") -> Server:
+    port = free_port()
+    command = [*rankcurve(), "serve", "--host", HOST, "--port", str(port), "--store", url]
+    command += ["--workers", str(workers), "--jobs", jobs]
+    return Server(command, folder, port=port, ready_path="/readyz")
+
+
+async def _counted(port: int) -> set[float]:
+    """What connections of their own are told of how many positions were answered."""
+    told = set()
+    for _ in range(_ASKED):
+        connection = Connection(port)
+        try:
+            _, text = await connection.call("GET", "/metrics")
+        finally:
+            connection.close()
+        told.add(sum(float(line.removeprefix(_SAMPLE)) for line in text.decode().splitlines() if _SAMPLE in line))
+    return told
+
+
+async def _count_exactly(port: int, rows: int) -> int:
+    """By how much the metrics of every worker are off after requests whose number is known."""
+    rng = random.Random(7)
+    [before] = await _counted(port)
+
+    async def one(connection: Connection, index: int) -> None:
+        await connection.must("GET", f"/v1/leaderboards/{BOARD}/entries/{owner(index)}/positions")
+
+    await for_each(port, [rng.randrange(rows) for _ in range(_COUNTED)], one, connections=FEW)
+    after = await _counted(port)
+    return round(max(abs(told - before - _COUNTED) for told in after))
+
+
+def _fill(url: str, folder: Path, rows: int) -> None:
+    with _node(url, folder, workers=1, jobs="embedded") as server:
+        owners = [owner(index) for index in range(rows)]
+        took_s = asyncio.run(fill(server.port, BOARD, owners=owners, named={COLUMN: values(rows)}, body=spec([COLUMN])))
+        asyncio.run(refresh(server.port, BOARD, [COLUMN]))
+        print(f"   filled {rows:,} rows over HTTP in {took_s:.0f} s, {rows / took_s:,.0f} rows/s", flush=True)
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    with postgres(_SERVER) as cluster:
+        url = cluster.url()
+        _fill(url, folder, options.rows)
+        cluster.run_sql("VACUUM ANALYZE", "CHECKPOINT")
+        with _node(url, folder, workers=1) as one, _node(url, folder, workers=2) as two:
+            methods = asyncio.run(check(two.port, options.rows))
+            print(f"   {sum(methods.values())} answers checked against ranks computed apart; methods: {methods}")
+            contestants = {
+                name: load.by_wrk(
+                    load.Target(server.url, f"/v1/leaderboards/{BOARD}/entries/", "/positions", rows=options.rows),
+                    connections=FEW,
+                    seconds=options.seconds,
+                )
+                for name, server in (("1 worker", one), ("2 workers", two))
+            }
+            figures = load.alternate(contestants, rounds=options.rounds)
+            off = asyncio.run(_count_exactly(two.port, options.rows))
+    report.table(load.COLUMNS, [load.row(f"{name}, {FEW} connections", found) for name, found in figures.items()])
+    ratio = load.ratio(figures["2 workers"], figures["1 worker"])
+    return [
+        report.Bar(f"requests of {_COUNTED:,} by which any worker's summed metrics are off", off, 0, at_most=True),
+        report.Bar("positions, 2 workers / 1 worker", ratio, None),
+    ]
+
+
+def main() -> int:
+    options = parse(__doc__)
+    title = f"workers: positions, PostgreSQL, {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s"
+    return report.run(options, title, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

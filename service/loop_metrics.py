@@ -1,0 +1,116 @@
+"""What requests count, on the event loop alone and therefore without the library's locks.
+
+The rule: an instrument knows its cells, and asks for a new one only when it meets a label for the first time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from .cells import Cells, CellSet
+
+_REQUEST_BUCKETS_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+_BOUNDS = (*(str(float(bound)) for bound in _REQUEST_BUCKETS_S), "+Inf")
+
+
+class LoopCounter(Collector):
+    """A counter; `name` without the `_total` that its samples have."""
+
+    def __init__(self, cells: Cells, name: str, documentation: str, labels: tuple[str, ...]) -> None:
+        self._cells, self._name, self._documentation, self._labels = cells, name, documentation, labels
+        self._values = cells.values
+        self._indexes: dict[tuple[str, ...], int] = {}
+
+    def add(self, labels: tuple[str, ...], count: float = 1) -> None:
+        """Count under the values of the labels; 0 makes the sample known."""
+        index = self._indexes.get(labels)
+        if index is None:
+            named = dict(zip(self._labels, labels, strict=True))
+            index = self._cells.index_of(self._name, f"{self._name}_total", named, self._documentation)
+            self._indexes[labels] = index
+        self._values[index] += count
+
+    def collect(self) -> Iterator[Metric]:
+        """The counts of this process."""
+        family = CounterMetricFamily(self._name, self._documentation, labels=self._labels)
+        for labels, index in self._indexes.items():
+            family.add_metric(labels, self._values[index])
+        yield family
+
+
+class LoopGauge(Collector):
+    """A number that rises and falls; over several processes the sum of those that live."""
+
+    def __init__(self, cells: Cells, name: str, documentation: str) -> None:
+        self._name, self._documentation = name, documentation
+        self._values, self._index = cells.values, cells.index_of(name, name, {}, documentation)
+
+    def set(self, value: float) -> None:
+        """What it is from now on."""
+        self._values[self._index] = value
+
+    def collect(self) -> Iterator[Metric]:
+        """The number of this process."""
+        yield GaugeMetricFamily(self._name, self._documentation, value=self._values[self._index])
+
+
+class WatchedGauge(Collector):
+    """A number that is asked for at every scrape, of the process that answers it."""
+
+    def __init__(self, name: str, documentation: str, read: Callable[[], float]) -> None:
+        self._name, self._documentation, self._read = name, documentation, read
+
+    def collect(self) -> Iterator[Metric]:
+        """The number now."""
+        yield GaugeMetricFamily(self._name, self._documentation, value=self._read())
+
+
+class RequestFigures(Collector):
+    """Requests answered, by route and status, and the time that each route took."""
+
+    _COUNTS = ("rankcurve_requests", "Requests answered")
+    _TIMES = ("rankcurve_request_seconds", "Time to answer a request")
+
+    def __init__(self, cells: CellSet) -> None:
+        self._times = cells.histograms
+        self._counts = LoopCounter(cells.counters, *self._COUNTS, ("route", "status"))
+        self._routes: dict[str, tuple[list[int], int]] = {}  # cells of the buckets, cell of the seconds
+
+    def timer(self, route: str) -> Callable[[int, float], None]:
+        """A function `(status, seconds)` that counts one answered request of `route`."""
+        if route not in self._routes:
+            self._routes[route] = self._route(route)
+        buckets, sum_index = self._routes[route]
+        values, count = self._times.values, self._counts.add
+        labels: dict[int, tuple[str, str]] = {}
+
+        def answered(status: int, seconds: float) -> None:
+            values[buckets[bisect_left(_REQUEST_BUCKETS_S, seconds)]] += 1
+            values[sum_index] += seconds
+            found = labels.get(status)
+            if found is None:
+                found = labels[status] = (route, str(status))
+            count(found)
+
+        return answered
+
+    def _route(self, route: str) -> tuple[list[int], int]:
+        name, documentation = self._TIMES
+        new = self._times.index_of
+        buckets = [new(name, f"{name}_bucket", {"route": route, "le": bound}, documentation) for bound in _BOUNDS]
+        return buckets, new(name, f"{name}_sum", {"route": route}, documentation)
+
+    def collect(self) -> Iterator[Metric]:
+        """The figures of this process."""
+        yield from self._counts.collect()
+        times = HistogramMetricFamily(*self._TIMES, labels=["route"])
+        for route, (buckets, sum_index) in self._routes.items():
+            values = self._times.values
+            sums = accumulate(values[index] for index in buckets)
+            times.add_metric([route], list(zip(_BOUNDS, sums, strict=True)), sum_value=values[sum_index])
+        yield times

@@ -1,0 +1,251 @@
+"""Several processes of one node on PostgreSQL: one answers for all, and none is missed, lost or left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientConnectionError, ClientSession
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.schemas import fresh_schema
+from tests.servers import free_port
+from tests.service.real_service import Caller, Process, command_line
+
+B = "/v1/leaderboards/b"
+XP = {"name": "xp", "merge": "sum"}
+Figures = dict[tuple[str, ...], float]
+
+
+@pytest.fixture
+async def store_url(postgres_url: str) -> AsyncIterator[str]:
+    """An empty place on the server."""
+    async with fresh_schema(postgres_url) as url:
+        yield url
+
+
+async def figures(url: str) -> Figures:
+    """Every sample by its name and the values of its labels (sorted by label), as one process of the node tells it."""
+    async with ClientSession() as session, session.get(f"{url}/metrics") as answer:
+        text = await answer.text()
+    families = text_string_to_metric_families(text)
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+async def answering(url: str, requests: int, path: str = "/healthz") -> Counter[str]:
+    """How many of the requests, each on a connection of its own, each process answered."""
+    processes: Counter[str] = Counter()
+    for _ in range(requests):
+        async with ClientSession() as session, session.get(url + path) as answer:
+            assert answer.status == 200
+            processes[answer.headers["X-Request-Id"].partition("-")[0]] += 1
+    return processes
+
+
+def pid_of(node: Process, name: str) -> int:
+    """The process that is in a place now."""
+    return int([line["pid"] for line in node.lines if line["event"] == "process_ready" and line["name"] == name][-1])
+
+
+def figures_folder(node: Process) -> Path:
+    """Where the node's processes count, as the kernel tells it of one of them."""
+    mapped = Path(f"/proc/{pid_of(node, 'worker1')}/maps").read_text()
+    return Path(next(line.split()[-1] for line in mapped.splitlines() if "rankcurve-node-" in line)).parent
+
+
+async def test_every_worker_answers_for_the_whole_node_and_the_sums_are_what_was_sent(
+    store_url: str, spawn: Callable[..., Process]
+) -> None:
+    node = spawn("--store", store_url, "--workers", "2").ready()
+    async with Caller(node.url) as caller:
+        await caller.board("b", XP)
+    assert len(await answering(node.url, 60, B)) == 2
+    for n in range(20):
+        async with Caller(node.url) as caller:
+            await caller.post("b", {"owner": f"p{n}", "stats": {"xp": n}}, {"owner": "all", "stats": {"xp": 1}})
+    for _ in range(8):  # whichever worker they reach
+        found = await figures(node.url)
+        assert found["rankcurve_requests_total", "board", "200"] == 60
+        assert found["rankcurve_request_seconds_count", "board"] == 60
+        assert found["rankcurve_request_seconds_bucket", "+Inf", "board"] == 60
+        assert found["rankcurve_posts_total", "applied"] == 40
+        assert found["rankcurve_write_batch_posts_sum",] == 40
+        assert found["rankcurve_write_queue_posts",] == 0
+        assert found["process_resident_memory_bytes",] > 100 * 2**20  # of four processes, each of some 60 MiB
+    async with Caller(node.url) as caller:
+        assert (await caller.get(f"{B}/entries/all"))["stats"] == {"xp": 20}
+
+
+async def test_a_worker_killed_under_load_is_replaced_and_what_it_counted_stays(
+    store_url: str, spawn: Callable[..., Process]
+) -> None:
+    node = spawn("--store", store_url, "--workers", "2").ready()
+    async with Caller(node.url) as caller:
+        await caller.board("b", XP)
+    answered = broken = 0
+    over = asyncio.Event()
+
+    async def client(name: str) -> int:
+        nonlocal answered, broken
+        number = 0
+        while not over.is_set():
+            number += 1
+            post = {"owner": "champion", "stats": {"xp": 1}, "post_id": f"{name}/{number}"}
+            while True:
+                try:
+                    async with ClientSession() as session, session.post(f"{node.url}{B}/posts", json=post) as answer:
+                        assert answer.status == 200, await answer.text()
+                        await answer.read()
+                    answered += 1
+                    break
+                except ClientConnectionError:
+                    broken += 1
+        return number
+
+    clients = [asyncio.create_task(client(str(n))) for n in range(6)]
+    for name in ("worker1", "worker2", "worker1"):
+        os.kill(pid_of(node, name), signal.SIGKILL)
+        crash = await asyncio.to_thread(node.await_line, "process_crashed", name=name)
+        assert crash["exit_code"] == -signal.SIGKILL
+        await asyncio.to_thread(node.await_line, "process_ready", name=name)
+    over.set()
+    posts = sum(await asyncio.gather(*clients))
+    assert posts == answered
+    for _ in range(4):
+        found = await figures(node.url)
+        # A request may have been counted by a worker that was killed before its answer went out.
+        assert answered <= found["rankcurve_requests_total", "post", "200"] <= answered + broken
+        assert found["rankcurve_request_seconds_count", "post"] == found["rankcurve_requests_total", "post", "200"]
+        assert found["rankcurve_write_queue_posts",] == 0
+        assert found["rankcurve_process_ends_total", "serve"] == 3
+    assert len(await answering(node.url, 60)) == 2
+    async with Caller(node.url) as caller:
+        assert (await caller.get(f"{B}/entries/champion"))["stats"] == {"xp": posts}
+
+
+async def test_a_stop_answers_what_was_accepted_and_leaves_no_process_and_no_folder(
+    store_url: str, spawn: Callable[..., Process]
+) -> None:
+    node = spawn("--store", store_url, "--workers", "2").ready()
+    folder = figures_folder(node)
+    assert folder.exists()
+    async with Caller(node.url) as caller:
+        await caller.board("b", XP)
+        posts = [
+            asyncio.create_task(caller.call("POST", f"{B}/posts", {"owner": f"p{n}", "stats": {"xp": 1}}))
+            for n in range(50)
+        ]
+        await asyncio.wait(posts, return_when=asyncio.FIRST_COMPLETED)
+        code = await asyncio.to_thread(node.end, signal.SIGTERM)
+        outcomes = await asyncio.gather(*posts, return_exceptions=True)
+    assert code == 0
+    node.await_end_of_log()
+    assert {line["process"] for line in node.lines if line["event"] == "stopped"} == {
+        "worker1", "worker2", "jobs1", "supervisor",
+    }  # fmt: skip
+    assert not folder.exists()
+    accepted = [each for each in outcomes if not isinstance(each, BaseException)]
+    assert accepted
+    assert {answer.status for answer in accepted} == {200}
+
+
+def test_workers_end_when_their_supervisor_is_killed(store_url: str, spawn: Callable[..., Process]) -> None:
+    node = spawn("--store", store_url, "--workers", "2").ready()
+    folder = figures_folder(node)
+    assert node.end(signal.SIGKILL) == -signal.SIGKILL
+    node.await_end_of_log()  # its pipe is open for as long as one of them lives
+    assert not folder.exists()
+    gone = {line["process"] for line in node.lines if line["event"] == "supervisor_gone"}
+    assert gone == {"worker1", "worker2", "jobs1"}
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", node.port))
+
+
+def test_a_node_whose_workers_crash_again_and_again_at_once_gives_up(
+    store_url: str, spawn: Callable[..., Process]
+) -> None:
+    limits = ("--set", "worker_crashes_max=3", "--set", "worker_backoff_base_s=0.001")
+    node = spawn("--store", store_url, "--workers", "2", *limits).ready()
+    for crashes in (1, 2, 3):
+        os.kill(pid_of(node, "worker2"), signal.SIGKILL)
+        if crashes < 3:
+            node.await_line("process_ready", name="worker2")
+    node.await_end_of_log()
+    assert node.process.wait() == 1
+    assert node.lines[-1]["event"] == "error: worker2 crashed 3 times in a row, each time at once"
+
+
+def test_what_keeps_one_process_from_starting_keeps_a_node_from_it_with_the_same_words(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    away = ("--store", "postgresql://someone:hunter2@127.0.0.1:1/db", "--set", "store_attempts_max=1")
+    one = command_line("serve", "--port", "0", *away, cwd=tmp_path)
+    several = command_line("serve", "--port", "0", "--workers", "2", *away, cwd=tmp_path)
+    assert (several.returncode, several.stderr.splitlines()[-1]) == (1, one.stderr.splitlines()[-1])
+    assert "hunter2" not in several.stderr
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        refused = command_line("serve", "--port", port, "--workers", "2", "--store", postgres_url, cwd=tmp_path)
+    assert (refused.returncode, "in use" in refused.stderr) == (1, True)
+
+
+def test_a_file_has_one_process_and_asking_for_more_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    for command in (("serve", "--workers", "2"), ("jobs",)):
+        refused = command_line(*command, cwd=tmp_path)
+        assert refused.returncode == 2
+        assert refused.stderr.startswith("error: sqlite:///data/rankcurve.db: one process owns a SQLite file")
+        assert len(refused.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_an_operator_has_a_curve_replaced_through_any_front_end(
+    store_url: str, spawn: Callable[..., Process]
+) -> None:
+    quick = ("--set", "curve_poll_s=0.05")
+    node = spawn("--store", store_url, "--workers", "2", *quick).ready()
+    alone = spawn("--store", store_url, "--jobs", "none", *quick, "--set", "refresh_wait_s_max=60").ready()
+    async with Caller(node.url) as caller, Caller(alone.url) as other:
+        await caller.board("b", XP)
+        for number, each in enumerate((caller, other, caller), start=1):
+            await each.post("b", {"owner": f"p{number}", "stats": {"xp": number}})
+            refreshed = await each.must("POST", f"{B}/rankings/xp/refresh")
+            assert refreshed["total"] == number
+            assert (await each.get(B))["curves"]["xp"]["total"] == number
+    assert [process.end(signal.SIGTERM) for process in (node, alone)] == [0, 0]
+    idle = ("--set", "refresh_wait_s_max=0.2")
+    alone = spawn("--store", store_url, "--jobs", "none", *idle).ready()
+    async with Caller(alone.url) as caller:
+        assert await caller.refused("POST", f"{B}/rankings/xp/refresh") == (503, "no_job_process")
+
+
+async def test_curves_of_a_job_process_serve_in_front_ends_and_monitors_can_ask_it(
+    store_url: str, spawn: Callable[..., Process]
+) -> None:
+    front_end = spawn("--store", store_url, "--jobs", "none", "--set", "curve_poll_s=0.05").ready()
+    async with Caller(front_end.url) as caller:
+        await caller.board("b", XP, predictor={"refresh_seconds": 1})
+        await caller.post("b", *({"owner": f"p{n}", "stats": {"xp": n}} for n in range(50)))
+        port = free_port()
+        jobs = spawn("--store", store_url, "--port", str(port), command=("jobs",))
+        assert jobs.await_line("working")["addresses"] == [f"127.0.0.1:{port}"]
+        url = f"http://127.0.0.1:{port}"
+        await answering(url, 1, "/readyz")
+        async with asyncio.timeout(60):
+            while not (await caller.get(B))["curves"]["xp"]:
+                pass
+        assert (await caller.get(B))["curves"]["xp"]["total"] == 50
+        assert (await figures(url))["rankcurve_refresh_seconds_count",] >= 1
+    assert [process.end(signal.SIGTERM) for process in (jobs, front_end)] == [0, 0]
