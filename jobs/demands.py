@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from storage.catalog import Catalog
 from storage.curves import CurveBook
 from storage.demands import (
     DemandAnswer,
@@ -26,7 +27,6 @@ from storage.demands import (
     take_demand,
 )
 from storage.errors import StorageError, StoreBusy, UnknownBoard
-from storage.leaderboards import Catalog
 from storage.records import Board
 from storage.store import Store
 

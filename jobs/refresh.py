@@ -25,11 +25,12 @@ import structlog
 from predictor import Curve
 from querybuilder import Dialect
 from storage.boards import OpenBoards
+from storage.catalog import Catalog
 from storage.curve_marks import curve_version
 from storage.curves import CurveBook, Served, store_curve
 from storage.entries import Entries
 from storage.errors import LeaseLost, LeaseTaken, StorageError, UnknownBoard
-from storage.leaderboards import CHANGES, REFRESH_POOL, Catalog, count_entries, refresh_resource
+from storage.leaderboards import CHANGES, REFRESH_POOL, count_entries, refresh_resource
 from storage.records import Board, Method
 from storage.sampling import sample_curve
 from storage.store import Program, Store

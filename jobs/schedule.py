@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from querybuilder import Dialect
+from storage.catalog import Catalog
 from storage.curve_marks import CurveMark, curve_marks, rules_of
-from storage.leaderboards import CHANGES, Catalog, boards_after, boards_by_key, count_entries
+from storage.leaderboards import CHANGES, boards_after, boards_by_key, count_entries
 from storage.records import Board
 from storage.store import Program, Store
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from storage.boards import OpenBoards
+from storage.catalog import Catalog
 from storage.curves import CurveBook
-from storage.leaderboards import Catalog
 from storage.leases import Leases
 from storage.post_ids import PostIds
 from storage.store import Store

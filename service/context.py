@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from config import Settings
 from jobs.desk import Desk
 from storage.boards import ChangeCounts, OpenBoards
+from storage.catalog import Catalog
 from storage.coalesce import Coalescers
 from storage.curves import CurveBook
 from storage.entry_reads import EntryReads
 from storage.errors import StoreBusy
-from storage.leaderboards import Catalog
 from storage.post_ids import PostIds
 from storage.records import Board
 from storage.store import Program, Store

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import wraps
 
+from storage.catalog import Catalog
 from storage.errors import BoardChanged, UnknownBoard
-from storage.leaderboards import Catalog
 from storage.records import Board, PartOutcome, Post
 
 from .context import Context

@@ -25,12 +25,12 @@ from jobs.runner import RunnerLimits
 from jobs.schedule import ScheduleLimits
 from jobs.wiring import JobLimits, JobParts, start_jobs, start_watch
 from storage.boards import ChangeCounts, OpenBoards
+from storage.catalog import Catalog
 from storage.coalesce import Coalescers
 from storage.curves import CurveBook
 from storage.entry_reads import EntryReads
 from storage.envelope import Envelopes
 from storage.keys import list_keys
-from storage.leaderboards import Catalog
 from storage.leases import Leases, store_clock
 from storage.memcached import Memcached, MemcachedLimits
 from storage.migrate import migrate

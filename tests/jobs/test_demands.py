@@ -11,10 +11,11 @@ import pytest
 
 from jobs.demands import DemandJob, DemandLimits, StoreDesk
 from jobs.errors import MethodUnsupported, NoJobProcess, TooManyDemands
+from storage.catalog import Catalog
 from storage.curves import CurveBook
 from storage.demands import StoredDemand, open_demands
 from storage.errors import StoreBusy, UnknownBoard
-from storage.leaderboards import Catalog, reset_board
+from storage.leaderboards import reset_board
 from storage.records import Method
 from tests.jobs.world import PREDICTOR, WAIT_S, World, within
 

@@ -20,8 +20,9 @@ from jobs.runner import RunnerLimits
 from jobs.schedule import ScheduleLimits
 from jobs.wiring import JobLimits, JobParts, Jobs, start_jobs
 from querybuilder import Built
+from storage.catalog import Catalog
 from storage.curves import CurveBook
-from storage.leaderboards import Catalog, change_board, create_board
+from storage.leaderboards import change_board, create_board
 from storage.leases import Leases
 from storage.records import Board, Method, PredictorSpec
 from storage.store import Program, Rows, Store

@@ -15,8 +15,9 @@ from typing import Any, Self, TypeVar
 
 from storage.applying import Group
 from storage.boards import ChangeCounts, OpenBoards
+from storage.catalog import Catalog
 from storage.entries import Entries
-from storage.leaderboards import STATE, Catalog, count_entries, create_board
+from storage.leaderboards import STATE, count_entries, create_board
 from storage.merging import Merger
 from storage.migrate import migrate
 from storage.post_ids import PostIds

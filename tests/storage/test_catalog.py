@@ -10,11 +10,11 @@ from typing import TypeVar
 import pytest
 
 from storage.boards import ChangeCounts
+from storage.catalog import Catalog
 from storage.errors import SpecConflict, TooManyBoards, UnknownBoard
 from storage.leaderboards import (
     ALL_ENTRIES,
     CHANGES,
-    Catalog,
     change_board,
     create_board,
     delete_board,

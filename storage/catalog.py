@@ -1,0 +1,120 @@
+"""A process's copy of the boards.
+
+The rule: it is read again before a board is called unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from .errors import UnknownBoard
+from .leaderboards import existing, list_boards
+from .records import Board
+from .store import Store
+
+
+class Catalog:
+    """A process's copy of the boards. `find` re-reads before it calls one unknown."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._by_id: dict[str, Board] = {}
+        self._reads_under_way = 0
+        self._written_meanwhile: set[str] = set()  # their reads under way may answer what was before the write
+        self._on_gone: list[Callable[[int], None]] = []
+
+    def watch_gone(self, forget: Callable[[int], None]) -> None:
+        """Call `forget` with the key of every board that this process knew and that exists no longer."""
+        self._on_gone.append(forget)
+
+    def _let_go(self, board_key: int) -> None:
+        # Only of what was known before a read began: the answer may be older than what was learned meanwhile.
+        for forget in self._on_gone:
+            forget(board_key)
+
+    async def load(self, *, boards_max: int) -> None:
+        """Read every board."""
+        known_before = {board.key for board in self._by_id.values()}
+        with self._reading():
+            boards = await self._store.read(
+                lambda: list_boards(self._store.dialect, prefix="", after="", limit=boards_max)
+            )
+            before, self._by_id = self._by_id, {}
+            for board in boards:
+                if board.id not in self._written_meanwhile:
+                    known = before.get(board.id)
+                    self._by_id[board.id] = known if known == board else board
+            for board_id in self._written_meanwhile & before.keys():
+                self._by_id[board_id] = before[board_id]
+            kept = {board.key for board in self._by_id.values()}
+            for key in known_before - kept:
+                self._let_go(key)
+
+    def known(self, board_id: str) -> Board | None:
+        """The board as this process last saw it."""
+        return self._by_id.get(board_id)
+
+    def boards(self) -> list[Board]:
+        """All boards that this process knows."""
+        return list(self._by_id.values())
+
+    async def find(self, board_id: str) -> Board:
+        """The board of that id.
+
+        Raises:
+            UnknownBoard: the store has none either.
+        """
+        board = self._by_id.get(board_id)
+        return board if board is not None else await self.reread(board_id)
+
+    async def reread(self, board_id: str) -> Board:
+        """The board as the store has it now.
+
+        Raises:
+            UnknownBoard: there is none.
+        """
+        known_before = self._by_id.get(board_id)
+        with self._reading():
+            try:
+                board = await self._store.read(lambda: existing(self._store.dialect, board_id))
+            except UnknownBoard:
+                if board_id not in self._written_meanwhile:
+                    self._by_id.pop(board_id, None)
+                    if known_before is not None:
+                        self._let_go(known_before.key)
+                raise
+            return board if board_id in self._written_meanwhile else self._keep(board)
+
+    def put(self, board: Board) -> Board:
+        """Take over a board that this process has just written."""
+        if self._reads_under_way:
+            self._written_meanwhile.add(board.id)
+        return self._keep(board)
+
+    def drop(self, board_id: str) -> None:
+        """Forget a board that this process has just deleted."""
+        if self._reads_under_way:
+            self._written_meanwhile.add(board_id)
+        if (board := self._by_id.pop(board_id, None)) is not None:
+            self._let_go(board.key)
+
+    def _keep(self, board: Board) -> Board:
+        """The board as it is known from now on: unchanged, it stays the object that it was, with what it carries."""
+        known = self._by_id.get(board.id)
+        if known is None or known != board:
+            self._by_id[board.id] = board
+            if known is not None and known.key < board.key:  # keys grow: deleted and made anew elsewhere
+                self._let_go(known.key)
+            return board
+        return known
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        self._reads_under_way += 1
+        try:
+            yield
+        finally:
+            self._reads_under_way -= 1
+            if not self._reads_under_way:
+                self._written_meanwhile.clear()
