@@ -19,6 +19,8 @@ _ALL = (
     "memcached_faults",
     "postgres_restarts",
     "standby_promoted",
+    "job_owners",
+    "jobs_away",
     "refresh_343k",
     "positions",
     "single_posts",

@@ -80,6 +80,11 @@ class Server:
     def url(self) -> str:
         return f"http://{HOST}:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "spawn comes first"
+        return self._process.pid
+
     def spawn(self) -> None:
         """Start the process without waiting for an answer."""
         with self._log.open("ab") as log:

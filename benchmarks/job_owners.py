@@ -1,0 +1,225 @@
+"""Three job processes on one PostgreSQL: owners killed and stopped in the middle of a refresh.
+
+Rule kept: what was stored, when and under which lease is recorded by the server itself, for this measurement only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from benchmarks import report
+from benchmarks.boards import COLUMN, fill, owner, spec, values
+from benchmarks.client import Connection, call_once
+from benchmarks.options import Options, parse
+from benchmarks.servers import Server, service_on
+from tests.servers import DURABLE, PostgresServer
+
+PROCESSES = 3
+BOARDS = [f"owned-{number}" for number in range(6)]
+REFRESH_S = 2
+LEASE_S = 4.0
+MARGIN_S = 0.5
+_LATE_S = 5.0  # what the bar allows past a lease's expiry
+_ROWS = 50_000  # of each board: a refresh takes long enough to be met
+_POST_EVERY_S = 0.2
+_WAIT_S = 60.0
+_RECORD = (
+    "CREATE TABLE stored (board_key bigint, version bigint, as_of bigint, fence bigint, at bigint)",
+    """CREATE FUNCTION record_stored() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO stored SELECT NEW.board_key, NEW.version, NEW.as_of, leases.version,
+        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+        FROM leases WHERE pool = 'refresh' AND resource = NEW.board_key || '/' || NEW.column_index;
+    RETURN NEW; END $$""",
+    "CREATE TRIGGER record_stored AFTER INSERT OR UPDATE ON curves FOR EACH ROW EXECUTE FUNCTION record_stored()",
+)
+_NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_HELD = "SELECT resource, version, expires_at FROM leases WHERE pool = 'refresh' AND holder LIKE $1 AND expires_at > 0"
+
+
+@dataclass(slots=True)
+class Figures:
+    """What happened to owners, and how long it took to make good."""
+
+    killed_while_refreshing: int = 0
+    stopped_while_refreshing: int = 0
+    refreshed_after_s: list[float] = field(default_factory=list)  # every curve, from the kill
+    past_expiry_s: list[float] = field(default_factory=list)  # the victim's own, from the end of its lease
+    bound_s: list[float] = field(default_factory=list)  # what is left of what the bar allows, the worst of each kill
+    fenced: int = 0
+
+
+class Observer:
+    """Looks into the database, beside the service."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def held(self, server: Server) -> list[Any]:
+        """Leases of a process: resource, fencing number, expiry."""
+        rows: list[Any] = await self._connection.fetch(_HELD, f"%/{server.pid}/%")
+        return rows
+
+    async def now_us(self) -> int:
+        return int(await self._connection.fetchval(_NOW))
+
+    async def refreshed(self, after_us: int) -> dict[int, int]:
+        """By board: when its first curve that is of after that time was stored. Waits until there is one for each."""
+        query = "SELECT board_key, min(at) FROM stored WHERE as_of > $1 GROUP BY board_key"
+        until = time.monotonic() + _WAIT_S
+        while time.monotonic() < until:
+            rows = await self._connection.fetch(query, after_us)
+            if len(rows) == len(BOARDS):
+                return {row[0]: row[1] for row in rows}
+            await asyncio.sleep(0.05)
+        raise TimeoutError(f"after {_WAIT_S:.0f} s {len(rows)} of {len(BOARDS)} curves were refreshed")
+
+    async def catch(self, server: Server, signal_number: int) -> tuple[list[Any], int]:
+        """Signal a process once it refreshes; what it held then, and when."""
+        until = time.monotonic() + _WAIT_S
+        while time.monotonic() < until:
+            if await self.held(server):
+                server.send(signal_number)
+                at_us = await self.now_us()
+                await asyncio.sleep(0.1)  # a transaction that was being committed is, or never will be
+                held = await self.held(server)
+                if held or signal_number == signal.SIGKILL:
+                    return held, at_us
+                server.send(signal.SIGCONT)
+        raise TimeoutError("the process refreshes nothing")
+
+    async def wrong_stores(self) -> int:
+        """Curves stored under a number that was over, or older than the one that they replaced."""
+        rows = await self._connection.fetch("SELECT board_key, as_of, fence FROM stored ORDER BY board_key, version")
+        pairs = [(one, next_) for one, next_ in pairwise(rows) if one[0] == next_[0]]
+        return sum(next_[1] <= one[1] or next_[2] <= one[2] for one, next_ in pairs)
+
+    async def stores(self) -> int:
+        return int(await self._connection.fetchval("SELECT count(*) FROM stored"))
+
+
+async def keep_changing(port: int) -> None:
+    """Post to every board, for ever, so that each of its curves is due at every turn."""
+    connection, rng = Connection(port), random.Random(5)
+    while True:
+        for board in BOARDS:
+            posts = [{"owner": owner(rng.randrange(1000)), "stats": {COLUMN: rng.randint(1, 9)}} for _ in range(5)]
+            await connection.must("POST", f"/v1/leaderboards/{board}/posts", {"posts": posts})
+        await asyncio.sleep(_POST_EVERY_S)
+
+
+async def kill(observer: Observer, server: Server, figures: Figures) -> None:
+    """End an owner in the middle of a refresh, see what comes of its curves, and start it again."""
+    held, at_us = await observer.catch(server, signal.SIGKILL)
+    await asyncio.to_thread(server.end, signal.SIGKILL)
+    stored_at = await observer.refreshed(at_us)
+    after_s = {key: (stored - at_us) / 1e6 for key, stored in stored_at.items()}
+    figures.refreshed_after_s += after_s.values()
+    figures.killed_while_refreshing += bool(held)
+    longest_s = max(((row["expires_at"] - at_us) / 1e6 for row in held), default=0.0)
+    figures.bound_s.append(longest_s + _LATE_S - max(after_s.values()))
+    for row in held:
+        key = int(row["resource"].partition("/")[0])
+        figures.past_expiry_s.append((stored_at[key] - row["expires_at"]) / 1e6)
+    server.spawn()
+    await asyncio.to_thread(server.wait_ready)
+
+
+async def stop(observer: Observer, server: Server, figures: Figures) -> None:
+    """Freeze an owner in the middle of a refresh, until another process has done its work, and let it go on."""
+    held, at_us = await observer.catch(server, signal.SIGSTOP)
+    figures.stopped_while_refreshing += bool(held)
+    try:
+        await observer.refreshed(at_us)
+    finally:
+        server.send(signal.SIGCONT)
+    await observer.refreshed(await observer.now_us())
+
+
+def fenced(servers: Iterable[Server]) -> int:
+    """Curves that the processes, as long as they live, were not allowed to store."""
+    found = 0
+    for server in servers:
+        _, text = call_once(server.port, "GET", "/metrics")
+        lines = [line for line in text.decode().splitlines() if line.startswith("rankcurve_refreshes_fenced_total ")]
+        found += sum(int(float(line.split()[1])) for line in lines)
+    return found
+
+
+async def run(front_end: Server, jobs: list[Server], url: str, options: Options) -> tuple[Figures, int, int]:
+    """Kill each round one process and stop another one; figures, curves stored wrongly, curves stored."""
+    body = spec([COLUMN]) | {"predictor": {"refresh_seconds": REFRESH_S}}
+    owners = [owner(index) for index in range(options.rows)]
+    for number, board in enumerate(BOARDS):
+        await fill(front_end.port, board, owners=owners, named={COLUMN: values(options.rows, number)}, body=body)
+    connection = await asyncpg.connect(url)
+    observer, figures = Observer(connection), Figures()
+    changing = asyncio.create_task(keep_changing(front_end.port))
+    try:
+        await observer.refreshed(await observer.now_us())
+        for turn in range(options.rounds):
+            await kill(observer, jobs[turn % PROCESSES], figures)
+            await stop(observer, jobs[(turn + 1) % PROCESSES], figures)
+            figures.fenced += await asyncio.to_thread(fenced, [jobs[(turn + 1) % PROCESSES]])
+        return figures, await observer.wrong_stores(), await observer.stores()
+    finally:
+        changing.cancel()
+        await asyncio.gather(changing, return_exceptions=True)
+        await connection.close()
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    environment = {"RANKCURVE_LEASE_S": str(LEASE_S), "RANKCURVE_LEASE_MARGIN_S": str(MARGIN_S)}
+    with ExitStack() as stack:
+        server = PostgresServer(DURABLE)
+        stack.callback(server.remove)
+        server.start()
+        url = server.create_database("owners")
+        front_end = stack.enter_context(service_on(url, folder, jobs="none", environment=environment))
+        server.run_sql(*_RECORD, database="owners")
+        jobs = [stack.enter_context(service_on(url, folder, environment=environment)) for _ in range(PROCESSES)]
+        figures, wrong, stores = asyncio.run(run(front_end, jobs, url, options))
+    print(f"   {stores:,} curves stored; after a kill every curve within s: {_plain(figures.refreshed_after_s)}")
+    print(f"   the victim's own past its lease's end: {_plain(figures.past_expiry_s)} s")
+    return [
+        report.Bar("worst curve of a kill: left of lease expiry + 5 s", min(figures.bound_s), 0, " s"),
+        report.Bar(
+            "a killed owner's curve, past its lease's expiry",
+            max(figures.past_expiry_s, default=0.0),
+            _LATE_S,
+            " s",
+            at_most=True,
+        ),
+        report.Bar("curves stored by a fenced owner", wrong, 0, at_most=True),
+        report.Bar("kills in the middle of a refresh", figures.killed_while_refreshing, 1),
+        report.Bar("owners stopped in the middle of a refresh", figures.stopped_while_refreshing, 1),
+        report.Bar("curves that a fenced owner tried to store, or gave up", figures.fenced, 1),
+    ]
+
+
+def _plain(seconds: list[float]) -> str:
+    ordered = sorted(seconds)
+    return json.dumps([round(ordered[index], 2) for index in (0, len(ordered) // 2, -1)]) if ordered else "none"
+
+
+def main() -> int:
+    options = parse(__doc__, rows=_ROWS, rounds=6)
+    title = f"{PROCESSES} job processes, {len(BOARDS)} boards of {options.rows:,}, refreshed every {REFRESH_S} s,"
+    title += f" leases of {LEASE_S:.0f} s: {options.rounds} owners killed, {options.rounds} stopped"
+    return report.run(options, title, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""All job processes killed, front ends restarted: ranks keep coming from the last curves, and move on with new jobs.
+
+Rule kept: readers ask all the time, and a connection that a restarting front end does not take yet is tried at the
+other one; every answer counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.boards import BOARD, COLUMN, fill, owner, spec, values
+from benchmarks.client import Connection
+from benchmarks.options import Options, parse
+from benchmarks.servers import Server, service_on
+from tests.servers import DURABLE, PostgresServer
+
+FRONT_ENDS = 2
+JOB_PROCESSES = 2
+REFRESH_S = 1
+_READERS = 4
+_ROWS = 20_000
+_MOVES_S_MAX = 10.0  # a curve is due at once after the pause; poll, phase and refresh come on top
+_POLLED_S = 3.0  # until what was stored has come to every front end: curve_poll_s and a second
+_WAIT_S = 60.0
+
+
+@dataclass(slots=True)
+class Seen:
+    """What readers were answered."""
+
+    statuses: Counter[int] = field(default_factory=Counter)
+    methods: Counter[str] = field(default_factory=Counter)
+    as_of: set[str] = field(default_factory=set)
+    unreachable: int = 0
+    stop: bool = False
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def forget_times(self, last: str) -> None:
+        """All that came before the last one."""
+        self.as_of = {last}
+
+    async def moved_on(self, known: str) -> float:
+        """Seconds until an answer comes from a curve that is younger."""
+        begun = time.monotonic()
+        async with asyncio.timeout(_WAIT_S):
+            while max(self.as_of, default="") <= known:
+                self.answered.clear()
+                await self.answered.wait()
+        return time.monotonic() - begun
+
+
+async def read(front_ends: list[Server], rows: int, seen: Seen, seed: int) -> None:
+    """Ask for the ranks of random owners, of the next front end where one does not take the connection."""
+    connections, rng = [Connection(server.port) for server in front_ends], random.Random(seed)
+    turn = seed
+    while not seen.stop:
+        turn += 1
+        path = f"/v1/leaderboards/{BOARD}/entries/{owner(rng.randrange(rows))}/positions?rank=estimate"
+        try:
+            status, answer = await connections[turn % FRONT_ENDS].call("GET", path)
+        except (OSError, EOFError):
+            seen.unreachable += 1
+            await asyncio.sleep(0.01)
+            continue
+        seen.statuses[status] += 1
+        if status == 200:
+            [position] = json.loads(answer)["positions"]
+            seen.methods[position["method"]] += 1
+            if position["method"] != "count":  # of the moment that it was counted at
+                seen.as_of.add(position["as_of"])
+                seen.answered.set()
+    for connection in connections:
+        connection.close()
+
+
+async def change(port: int) -> None:
+    """One more post, so that the curve is old."""
+    connection = Connection(port)
+    try:
+        await connection.must(
+            "POST", f"/v1/leaderboards/{BOARD}/posts", {"posts": [{"owner": owner(0), "stats": {COLUMN: 1}}]}
+        )
+    finally:
+        connection.close()
+
+
+async def act(front_ends: list[Server], jobs: list[Server], seen: Seen, seconds: float) -> tuple[int, float]:
+    """Kill the jobs, restart the front ends one after the other, start the jobs; times seen meanwhile, and seconds."""
+    for job in jobs:
+        await asyncio.to_thread(job.end, signal.SIGKILL)
+    await asyncio.sleep(_POLLED_S)
+    seen.forget_times(max(seen.as_of))
+    await change(front_ends[0].port)
+    for server in front_ends:
+        await asyncio.sleep(seconds / (FRONT_ENDS + 1))
+        await asyncio.to_thread(server.end, signal.SIGTERM)
+        server.spawn()
+        await asyncio.to_thread(server.wait_ready)
+    await asyncio.sleep(seconds / (FRONT_ENDS + 1))
+    times, last = len(seen.as_of), max(seen.as_of)
+    for job in jobs:
+        job.spawn()
+    for job in jobs:
+        await asyncio.to_thread(job.wait_ready)
+    return times, await seen.moved_on(last)
+
+
+async def run(front_ends: list[Server], jobs: list[Server], options: Options) -> tuple[Seen, list[int], list[float]]:
+    body = spec([COLUMN]) | {"predictor": {"refresh_seconds": REFRESH_S}}
+    owners = [owner(index) for index in range(options.rows)]
+    await fill(front_ends[0].port, BOARD, owners=owners, named={COLUMN: values(options.rows)}, body=body)
+    seen, times, moved_s = Seen(), [], []
+    async with asyncio.TaskGroup() as group:
+        readers = [group.create_task(read(front_ends, options.rows, seen, seed)) for seed in range(_READERS)]
+        await seen.moved_on("")
+        await asyncio.sleep(_POLLED_S)
+        seen.methods.clear()
+        for _ in range(options.rounds):
+            found, seconds = await act(front_ends, jobs, seen, options.seconds)
+            times.append(found)
+            moved_s.append(seconds)
+        seen.stop = True
+        await asyncio.wait(readers)
+    return seen, times, moved_s
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    with ExitStack() as stack:
+        server = PostgresServer(DURABLE)
+        stack.callback(server.remove)
+        server.start()
+        url = server.create_database("away")
+        front_ends = [stack.enter_context(service_on(url, folder, jobs="none")) for _ in range(FRONT_ENDS)]
+        jobs = [stack.enter_context(service_on(url, folder)) for _ in range(JOB_PROCESSES)]
+        seen, times, moved_s = asyncio.run(run(front_ends, jobs, options))
+    print(f"   {sum(seen.statuses.values()):,} answers {dict(seen.statuses)}, by {dict(seen.methods)},", end=" ")
+    print(f"{seen.unreachable:,} connections not taken; as_of moved on after {[round(one, 1) for one in moved_s]} s")
+    failed = sum(count for status, count in seen.statuses.items() if status != 200)
+    return [
+        report.Bar("answers that are no rank", failed, 0, at_most=True),
+        report.Bar("values of as_of while no job process lived", max(times), 1, at_most=True),
+        report.Bar("as_of moved on after the jobs were up", max(moved_s), _MOVES_S_MAX, " s", at_most=True),
+        report.Bar("ranks counted for want of a curve", seen.methods["count"], 0, at_most=True),
+        report.Bar("ranks from a curve", seen.methods["curve"] + seen.methods["knot"], 1),
+    ]
+
+
+def main() -> int:
+    options = parse(__doc__, rows=_ROWS, rounds=3, seconds=6)
+    title = f"{JOB_PROCESSES} job processes killed, {FRONT_ENDS} front ends restarted, {options.rounds} times"
+    return report.run(options, title, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
