@@ -167,7 +167,6 @@ async def erase_entry(context: Context, call: Call) -> Reply:
     entries = context.boards.open(board)[0]
     if not await context.store.write(lambda: entries.erase(owner)):
         raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
-    context.change_counts.add(board.key, 1)
     return Reply(None, status=204)
 
 
@@ -178,19 +177,16 @@ async def erase_owner(context: Context, call: Call) -> Reply:
     boards = context.catalog.boards()
     for start in range(0, len(boards), ERASE_BOARDS_A_STEP):
         step = [context.boards.open(board)[0] for board in boards[start : start + ERASE_BOARDS_A_STEP]]
-        for key in await context.store.write(lambda step=step: _erase_all(step, owner)):  # type: ignore[misc]
-            context.change_counts.add(key, 1)
+        await context.store.write(lambda step=step: _erase_all(step, owner))  # type: ignore[misc]
     return Reply(None, status=204)
 
 
-def _erase_all(boards: list[Entries], owner: str) -> Program[list[int]]:
-    erased = []
+def _erase_all(boards: list[Entries], owner: str) -> Program[None]:
     alive = yield from live_epochs(boards[0].dialect, [entries.board.key for entries in boards])
     for entries in boards:
         # A board may have been deleted since the catalog was read: there is nothing left to erase then.
-        if entries.board.key in alive and (yield from entries.erase(owner)):
-            erased.append(entries.board.key)
-    return erased
+        if entries.board.key in alive:
+            yield from entries.erase(owner)
 
 
 async def _answer(context: Context, board: Board) -> BoardAnswer:

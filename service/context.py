@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from config import Settings
 from jobs.desk import Desk
-from storage.boards import ChangeCounts, OpenBoards
+from storage.boards import OpenBoards
 from storage.catalog import Catalog
 from storage.coalesce import Coalescers
 from storage.curves import CurveBook
@@ -47,7 +47,6 @@ class Context:
     post_ids: PostIds
     book: CurveBook
     desk: Desk
-    change_counts: ChangeCounts
     cursors: Cursors
     locators: Locators
     first_pages: Coalescers[tuple[Pager, int], FirstPage]

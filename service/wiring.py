@@ -24,7 +24,7 @@ from jobs.refresh import RefreshLimits
 from jobs.runner import RunnerLimits
 from jobs.schedule import ScheduleLimits
 from jobs.wiring import JobLimits, JobParts, start_jobs, start_watch
-from storage.boards import ChangeCounts, OpenBoards
+from storage.boards import OpenBoards
 from storage.catalog import Catalog
 from storage.coalesce import Coalescers
 from storage.curves import CurveBook
@@ -65,7 +65,6 @@ class _Stored:
     keyring: KeyRing
     catalog: Catalog
     boards: OpenBoards
-    change_counts: ChangeCounts
     post_ids: PostIds
     book: CurveBook
     writer: Writers
@@ -102,7 +101,6 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
     catalog = Catalog(store)
     await catalog.load(boards_max=settings.catalog_boards_max)
     boards = OpenBoards(store.dialect, open_boards_max=settings.open_boards_max)
-    change_counts = ChangeCounts()
     post_ids = PostIds(store.dialect, salt)
     book = CurveBook(
         store,
@@ -111,7 +109,6 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
         on_corrupt=metrics.curve_corrupt,
     )
     catalog.watch_gone(book.forget)
-    catalog.watch_gone(change_counts.forget)
     await book.poll()
     metrics.watch_curves(
         lambda: [CurveFigures(served.curve.as_of_us, len(served.curve.knots)) for served in book.all()]
@@ -125,7 +122,6 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
             post_ids,
             writer_limits(settings),
             observer,
-            change_counts,
             now_us=now_us,
             monotonic=time.monotonic,
             rng=random.Random(),
@@ -133,7 +129,7 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
 
     writer = Writers(store, make_writer, metrics)
     stack.push_async_callback(writer.close)
-    return _Stored(store, salt, KeyRing(keys), catalog, boards, change_counts, post_ids, book, writer)
+    return _Stored(store, salt, KeyRing(keys), catalog, boards, post_ids, book, writer)
 
 
 def _shared_curves(settings: Settings, metrics: Metrics, salt: str, stack: AsyncExitStack) -> SharedCurves | None:
@@ -190,7 +186,6 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) 
         post_ids=stored.post_ids,
         book=stored.book,
         desk=desk,
-        change_counts=stored.change_counts,
         cursors=Cursors(stored.salt),
         first_pages=Coalescers(
             first_pages,

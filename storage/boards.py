@@ -31,26 +31,3 @@ class OpenBoards:
                 self._open.popitem(last=False)
         self._open.move_to_end(board.key)
         return found
-
-
-class ChangeCounts:
-    """Rows that this process has written or erased, by board: what has not changed need not be refreshed."""
-
-    def __init__(self) -> None:
-        self._rows: dict[int, int] = {}
-
-    def add(self, board_key: int, rows: int) -> None:
-        """Rows of a board were written."""
-        if rows:
-            self._rows[board_key] = self._rows.get(board_key, 0) + rows
-
-    def of(self, board_key: int) -> int:
-        """Rows of a board written since the process began."""
-        return self._rows.get(board_key, 0)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def forget(self, board_key: int) -> None:
-        """The board is gone for good: keys are never given again."""
-        self._rows.pop(board_key, None)

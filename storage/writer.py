@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from .applying import Group, GroupResult
-from .boards import ChangeCounts, OpenBoards
+from .boards import OpenBoards
 from .drain_rate import DrainRate
 from .entries import Entries
 from .errors import (
@@ -96,7 +96,6 @@ class Writer:
         post_ids: PostIds,
         limits: WriterLimits,
         observer: WriterObserver,
-        change_counts: ChangeCounts,
         *,
         now_us: Callable[[], int],
         monotonic: Callable[[], float],
@@ -104,7 +103,6 @@ class Writer:
     ) -> None:
         self._store, self._boards, self._post_ids = store, boards, post_ids
         self._limits, self._observer = limits, observer
-        self._change_counts = change_counts
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
         self._queue = PostQueue(group_posts_max=limits.group_posts_max, grouping=limits.grouping)
         self._limit = WriteLimit(groups_max=min(limits.writes_in_flight_max, store.writes_at_once))
@@ -268,7 +266,7 @@ class Writer:
             if attempt > 0:
                 await asyncio.sleep(self._pause_s(attempt - 1))
             try:
-                result = await self._store.write(program)
+                return await self._store.write(program)
             except LostRace:
                 self._observer.race_lost()
                 continue
@@ -276,9 +274,6 @@ class Writer:
                 if check_boards:
                     raise
                 return await self._apply(posts, check_boards=True)  # only the posts to that board are rejected
-            for board_key, rows in result.rows_written.items():
-                self._change_counts.add(board_key, rows)
-            return result
         raise RacesLost(f"rows kept changing during {self._limits.write_attempts_max} attempts")
 
     def _open_boards(self, posts: list[Post]) -> list[tuple[Entries, Merger]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from storage.applying import Group
-from storage.boards import ChangeCounts, OpenBoards
+from storage.boards import OpenBoards
 from storage.catalog import Catalog
 from storage.entries import Entries
 from storage.leaderboards import STATE, count_entries, create_board
@@ -147,7 +147,6 @@ class Deployment:
         self.post_ids = PostIds(store.dialect, salt)
         self.boards = OpenBoards(store.dialect, open_boards_max=BOARDS_MAX)
         self.catalog = Catalog(store)
-        self.change_counts = ChangeCounts()
         self.clock = Clock()
 
     @classmethod
@@ -232,7 +231,6 @@ class Deployment:
             self.post_ids,
             limits,
             observer,
-            self.change_counts,
             now_us=self.clock,
             monotonic=monotonic or asyncio.get_running_loop().time,
             rng=rng or random.Random(7),

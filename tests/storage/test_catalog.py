@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import pytest
 
-from storage.boards import ChangeCounts
 from storage.catalog import Catalog
 from storage.errors import SpecConflict, TooManyBoards, UnknownBoard
 from storage.leaderboards import (
@@ -300,14 +299,3 @@ async def test_an_answer_from_before_a_board_was_made_does_not_call_it_gone(depl
     await asyncio.wait([reading, finding])
     assert finding.result().id == "b"
     assert gone == []
-
-
-def test_the_changes_of_a_board_are_counted_until_it_is_gone() -> None:
-    counts = ChangeCounts()
-    counts.add(7, 2)
-    counts.add(7, 3)
-    counts.add(8, 1)
-    assert (counts.of(7), counts.of(8)) == (5, 1)
-    counts.forget(7)
-    counts.forget(9)
-    assert (counts.of(7), counts.of(8), len(counts)) == (0, 1, 1)
