@@ -186,7 +186,7 @@ class Group:
             yield self._post_ids.remember(sorted(remembered, key=lambda row: row[:3]), self._now_us)
         if any(count for by_index in totals.values() for count in by_index.values()):
             dialect = next(iter(self._boards.values())).entries.dialect
-            yield add_totals(dialect, totals)
+            yield add_totals(dialect, totals, spread=self._now_us)
         return written
 
     def _write_board(self, state: _BoardState, totals: dict[int, int]) -> Program[int]:

@@ -35,6 +35,7 @@ from .migrate import BOARDS, TOTALS
 from .rankings import Ranking, entry_of
 from .records import Board, Entry, Kind
 from .store import Program, Rows
+from .total_shares import shares, stored_index, summed
 
 _ROW_ALIAS = "v"
 _ENTRY_ROW = -10  # no column index
@@ -151,18 +152,27 @@ class Entries:
 def read_with_totals(rows: Rows) -> tuple[dict[str, Entry], dict[int, int]]:
     """Entries by owner and totals by column index, from the rows of `with_totals`."""
     entries: dict[str, Entry] = {}
-    totals: dict[int, int] = {}
+    stored: list[tuple[int, int]] = []
     for row in rows:
         if row[0] == _ENTRY_ROW:
             entries[row[1]] = Entry(row[1], row[2], list(row[3:]))
         else:
-            totals[row[0]] = row[2]
-    return entries, totals
+            stored.append((row[0], row[2]))
+    return entries, summed(stored)
 
 
-def add_totals(dialect: Dialect, changes: dict[int, dict[int, int]]) -> Built:
-    """Add to the counted entries by board key and column index, in the transaction that changes the rows."""
-    rows = [(key, index, count) for key, by_index in changes.items() for index, count in by_index.items() if count]
+def add_totals(dialect: Dialect, changes: dict[int, dict[int, int]], *, spread: int = 0) -> Built:
+    """Add to the counted entries by board key and column index, in the transaction that changes the rows.
+
+    Any number as `spread` chooses the share that is added to, where transactions would wait for each other.
+    """
+    share = spread % shares(dialect)
+    rows = [
+        (key, stored_index(index, share), count)
+        for key, by_index in changes.items()
+        for index, count in by_index.items()
+        if count
+    ]
     return _add_totals(dialect).bind(rows=sorted(rows))  # one order for all who write: no deadlock
 
 

@@ -40,6 +40,7 @@ from .errors import BoardChanged, SpecConflict, TooManyBoards, UnknownBoard
 from .migrate import BOARDS, CURVES, DEMANDS, LEASES, TOTALS, next_in
 from .records import Best, Board, BoardSpec, ColumnSpec, Kind
 from .store import Program, Row
+from .total_shares import summed
 
 ALL_ENTRIES = -1  # the column_index under which the number of rows is counted
 STATE = -3  # … and, once a board was emptied or widened, `state_of` it: what a process compares its copy with
@@ -287,10 +288,10 @@ def _boards_after(dialect: Dialect) -> Statement:
 def count_entries(dialect: Dialect, board_keys: list[int]) -> Program[dict[int, dict[int, int]]]:
     """Entries of boards by column index (`ALL_ENTRIES`: rows), by board key."""
     rows = yield _count_entries(dialect).bind(keys=board_keys)
-    totals: dict[int, dict[int, int]] = {key: {} for key in board_keys}
-    for board_key, column_index, entries in rows:
-        totals[board_key][column_index] = entries
-    return totals
+    stored: dict[int, list[tuple[int, int]]] = {key: [] for key in board_keys}
+    for board_key, index, entries in rows:
+        stored[board_key].append((index, entries))
+    return {key: summed(shares) for key, shares in stored.items()}
 
 
 @lru_cache

@@ -28,6 +28,7 @@ from querybuilder import (
     param,
     rows,
     select,
+    sum_,
     union_all,
 )
 
@@ -35,6 +36,7 @@ from .leaderboards import CHANGES, entries_table, physical
 from .migrate import TOTALS
 from .records import Best, Board, Entry
 from .store import Program, Row
+from .total_shares import stored_indexes
 
 _decode: Callable[[str], list[list[Any]]] = msgspec.json.Decoder(list[list[Any]]).decode
 _PLACE = "q"
@@ -123,17 +125,22 @@ class NeighbourStatement:
         ties = self._ties(col("cell", _PLACE), col("owner", _PLACE))
         return select(col("number", _PLACE), ties).from_(place).packed().compile(self._dialect)
 
+    def _total(self, column_index: int) -> Term:
+        found = select(sum_(col("entries"))).from_(TOTALS).where(col("board_key").eq(self._board_key))
+        indexes = stored_indexes(self._dialect, column_index)
+        stored = col("column_index")
+        return found.where(stored.in_(indexes) if len(indexes) > 1 else stored.eq(indexes[0])).scalar()
+
     @cached_property
     def _of_owners(self) -> Statement:
         asked = rows(_PLACE, param("owners"), number=INTEGER, owner=TEXT)
         cell, owner = col(self._name, _OWN), col("owner", _OWN)
-        totals = select(col("entries")).from_(TOTALS).where(col("board_key").eq(self._board_key))
         return (
             select(
                 col("number", _PLACE),
                 *self._around(cell, owner),
-                totals.where(col("column_index").eq(self._index)).scalar(),
-                totals.where(col("column_index").eq(CHANGES)).scalar(),
+                self._total(self._index),
+                self._total(CHANGES),
             )
             .from_(asked)
             .join(self._table, owner.eq(col("owner", _PLACE)), alias=_OWN)

@@ -12,14 +12,15 @@ import asyncpg
 import pytest
 
 from querybuilder import POSTGRES, col, count, select
+from storage.entries import read_with_totals
 from storage.entry_reads import EntryReads
 from storage.errors import (
     LostRace,
     StorageError,
     UnknownBoard,
 )
-from storage.leaderboards import ALL_ENTRIES, change_board, delete_board, entries_table, reset_board
-from storage.migrate import migrate
+from storage.leaderboards import ALL_ENTRIES, CHANGES, change_board, delete_board, entries_table, reset_board
+from storage.migrate import TOTALS, migrate
 from storage.postgres import PostgresStore
 from storage.records import Board, BoardSpec, Status
 from storage.store import Program
@@ -221,3 +222,21 @@ async def test_every_wait_for_a_connection_is_told_by_pool_and_kind(place: str) 
     await store.of("arena-x").read_one(select(count()).from_("boards").build(deployment.dialect))
     assert told == {("common", "write"), ("arena", "read")}
     await store.close()
+
+
+async def test_totals_are_the_sum_of_shares_that_groups_take_in_turn(processes: Processes) -> None:
+    deployment = await processes.one()
+    board = await deployment.create("b", XP)
+    for number in range(6):
+        deployment.clock.now_us += 1
+        await deployment.apply(deployment.post(f"o{number}", part(board, {"xp": number})))
+    stored = select(col("column_index")).from_(TOTALS).where(col("column_index").gt(500_000))
+    assert await deployment.store.read_one(stored.build(POSTGRES)), "more rows than one hold a total"
+    assert await deployment.totals(board) == {0: 6, ALL_ENTRIES: 6, CHANGES: 6}
+    _, totals = read_with_totals(await deployment.store.read_one(deployment.entries(board).with_totals(["o1"])))
+    assert totals == {0: 6, ALL_ENTRIES: 6, CHANGES: 6}
+    neighbours = deployment.entries(board).rankings[0].neighbours
+    found = await deployment.store.read(lambda: neighbours.around_owners(["o3"], better_rows=1, worse_rows=1))
+    assert found[0].totals == {0: 6, CHANGES: 6}
+    assert await deployment.erase(board, "o5")
+    assert await deployment.totals(board) == {0: 5, ALL_ENTRIES: 5, CHANGES: 7}
