@@ -66,12 +66,13 @@ class StoreDesk:
 
     async def _met(self, board: Board, column_index: int) -> Refreshed:
         number = await self._store.write(lambda: make_demand(self._store.dialect, board, column_index))
-        seen: list[DemandState] = []
         try:
             async with asyncio.timeout(self._limits.refresh_wait_s_max):
-                answer = await self._answered(board, column_index, number, seen)
+                answer = await self._answered(board, column_index, number)
         except TimeoutError:
-            if seen and seen[-1].taken < number:
+            # Looked at once more: a store that was slow may not have said yet that nobody took the demand.
+            state = await self._state(board, column_index)
+            if state is not None and state.taken < number:
                 waited_s = self._limits.refresh_wait_s_max
                 raise NoJobProcess(f"no job process took the demand in {waited_s:g} s") from None
             raise
@@ -87,17 +88,19 @@ class StoreDesk:
             raise StoreBusy("the new curve could not be read")
         return Refreshed(served.curve, answer.took_us / 1e6, served.version)
 
-    async def _answered(self, board: Board, column_index: int, number: int, seen: list[DemandState]) -> DemandAnswer:
+    async def _answered(self, board: Board, column_index: int, number: int) -> DemandAnswer:
         pause_s = min(LOOK_BASE_S, self._limits.curve_poll_s)
         while True:
             await self._sleep(pause_s)
             pause_s = min(2 * pause_s, self._limits.curve_poll_s)
-            state = await self._store.read(lambda: demand_state(self._store.dialect, board.key, column_index))
+            state = await self._state(board, column_index)
             if state is None:
                 return DemandAnswer("unknown_board")
             if state.answered >= number:
                 return state.answer
-            seen[:] = [state]
+
+    async def _state(self, board: Board, column_index: int) -> DemandState | None:
+        return await self._store.read(lambda: demand_state(self._store.dialect, board.key, column_index))
 
 
 class DemandJob:

@@ -125,6 +125,13 @@ async def test_without_a_job_process_it_says_so_once_its_wait_is_over(world: Wor
         await within(front_end.desk.refresh_now(board, 0))
 
 
+async def test_a_wait_that_is_over_before_the_store_was_asked_says_so_too(world: World) -> None:
+    board = await world.create("b")
+    front_end = FrontEnd(world, replace(LIMITS, refresh_wait_s_max=0.001))
+    with pytest.raises(NoJobProcess):
+        await within(front_end.desk.refresh_now(board, 0))
+
+
 async def test_a_refresh_that_takes_longer_than_the_wait_is_a_timeout(world: World) -> None:
     board = await world.create("b")
     front_end = FrontEnd(world, replace(LIMITS, refresh_wait_s_max=1))
