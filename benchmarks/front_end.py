@@ -23,12 +23,13 @@ from jobs.wiring import JobParts, start_jobs
 from service.api import ROUTES
 from service.app import make_app
 from service.context import Context
+from service.limits import limits_of
 from service.metrics import Metrics
 from service.serve import SWITCH_INTERVAL_S
-from service.wiring import context_of, job_limits, leases_of, memcached_limits, new_holder, now_us
+from service.wiring import context_of, job_limits, leases_of, new_holder, now_us
 from storage.curves import CurveBook
 from storage.envelope import Envelopes
-from storage.memcached import Memcached
+from storage.memcached import Memcached, MemcachedLimits
 from storage.migrate import migrate
 from storage.shared_curves import SharedCurves
 
@@ -37,7 +38,7 @@ async def start_job_side(context: Context, settings: Settings, stack: AsyncExitS
     """Jobs as another process would run them: the front end learns of their curves by its poll only."""
     metrics = Metrics()
     salt = await context.store.write(lambda: migrate(context.store.dialect))
-    cache = Memcached(memcached_limits(settings), monotonic=time.monotonic)
+    cache = Memcached(limits_of(MemcachedLimits, settings), monotonic=time.monotonic)
     stack.push_async_callback(cache.close)
     shared = SharedCurves(cache, Envelopes(salt), metrics.sharing)
     parts = JobParts(

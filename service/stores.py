@@ -5,9 +5,9 @@ The rule: the settings' names of bounds are the store's own.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from config import Settings
 from storage.postgres import PostgresLimits, PostgresStore
@@ -15,8 +15,9 @@ from storage.replica import ReplicaFirst
 from storage.sqlite import SqliteLimits, SqliteStore
 from storage.store import Store
 
+from .limits import limits_of
+
 SQLITE_PREFIX = "sqlite:///"
-L = TypeVar("L", SqliteLimits, PostgresLimits)
 
 
 def is_shared(url: str) -> bool:
@@ -34,8 +35,8 @@ async def open_store(settings: Settings, **options: Any) -> Store:
     """
     if settings.store.startswith(SQLITE_PREFIX):
         path = Path(settings.store.removeprefix(SQLITE_PREFIX))
-        return await SqliteStore.open(path, _limits(SqliteLimits, settings))
-    return await PostgresStore.open(settings.store, _limits(PostgresLimits, settings), **options)
+        return await SqliteStore.open(path, limits_of(SqliteLimits, settings))
+    return await PostgresStore.open(settings.store, limits_of(PostgresLimits, settings), **options)
 
 
 async def open_sampling(settings: Settings, store: Store, **options: Any) -> Store:
@@ -46,10 +47,6 @@ async def open_sampling(settings: Settings, store: Store, **options: Any) -> Sto
     """
     if not settings.sampling_store or not isinstance(store, PostgresStore):
         return store
-    limits = replace(_limits(PostgresLimits, settings), pools="", writer_connections=1)
+    limits = replace(limits_of(PostgresLimits, settings), pools="", writer_connections=1)
     replica = await PostgresStore.open(settings.sampling_store, limits, **options)
     return ReplicaFirst(store, replica, lag_s_max=settings.sampling_lag_s_max)
-
-
-def _limits(kind: type[L], settings: Settings) -> L:
-    return kind(**{field.name: getattr(settings, field.name) for field in fields(kind)})

@@ -44,6 +44,7 @@ from .context import Context
 from .cursors import Cursors
 from .key_limits import KeyLimitBounds, KeyLimits
 from .keys import KeyRing
+from .limits import limits_of
 from .logs import RequestLog
 from .metrics import CurveFigures, Metrics
 from .pages import first_pages
@@ -120,7 +121,7 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
             by,
             boards,
             post_ids,
-            writer_limits(settings),
+            limits_of(WriterLimits, settings),
             observer,
             now_us=now_us,
             monotonic=time.monotonic,
@@ -135,14 +136,14 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
 def _shared_curves(settings: Settings, metrics: Metrics, salt: str, stack: AsyncExitStack) -> SharedCurves | None:
     if not settings.memcached_servers:
         return None
-    cache = Memcached(memcached_limits(settings), monotonic=time.monotonic)
+    cache = Memcached(limits_of(MemcachedLimits, settings), monotonic=time.monotonic)
     stack.push_async_callback(cache.close)
     metrics.sharing.watch_servers(lambda: cache.servers_left_alone)
     return SharedCurves(cache, Envelopes(salt), metrics.sharing)
 
 
 def _store_desk(settings: Settings, stored: _Stored) -> StoreDesk:
-    return StoreDesk(stored.store, stored.book, demand_limits(settings), sleep=asyncio.sleep)
+    return StoreDesk(stored.store, stored.book, limits_of(DemandLimits, settings), sleep=asyncio.sleep)
 
 
 def _job_parts(settings: Settings, metrics: Metrics, stored: _Stored, desk: RefreshDesk) -> JobParts:
@@ -170,7 +171,7 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) 
         settings=settings,
         metrics=metrics,
         keyring=stored.keyring,
-        key_limits=KeyLimits(key_limit_bounds(settings), metrics, monotonic=time.monotonic),
+        key_limits=KeyLimits(limits_of(KeyLimitBounds, settings), metrics, monotonic=time.monotonic),
         request_log=RequestLog(sample_ratio=settings.log_sample_ratio, slow_s=settings.slow_request_s),
         store=store,
         catalog=stored.catalog,
@@ -198,46 +199,6 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) 
     )
 
 
-def memcached_limits(settings: Settings) -> MemcachedLimits:
-    """The cache's part of the settings."""
-    return MemcachedLimits(
-        memcached_servers=settings.memcached_servers,
-        memcached_timeout_s=settings.memcached_timeout_s,
-        memcached_failures_max=settings.memcached_failures_max,
-        memcached_pause_s=settings.memcached_pause_s,
-        memcached_batch_max=settings.memcached_batch_max,
-        memcached_value_bytes_max=settings.memcached_value_bytes_max,
-        memcached_expiry_s=settings.memcached_expiry_s,
-    )
-
-
-def writer_limits(settings: Settings) -> WriterLimits:
-    """The writer's part of the settings."""
-    return WriterLimits(
-        queue_posts_max=settings.queue_posts_max,
-        group_posts_max=settings.group_posts_max,
-        write_attempts_max=settings.write_attempts_max,
-        write_backoff_base_s=settings.write_backoff_base_s,
-        write_backoff_s_max=settings.write_backoff_s_max,
-        post_wait_s_max=settings.post_wait_s_max,
-        writes_in_flight_max=settings.writes_in_flight_max,
-        grouping=settings.grouping,
-    )
-
-
-def key_limit_bounds(settings: Settings) -> KeyLimitBounds:
-    """What one key may ask for, of the settings."""
-    return KeyLimitBounds(
-        key_reads_per_s=settings.key_reads_per_s,
-        key_reads_burst=settings.key_reads_burst,
-        key_posts_per_s=settings.key_posts_per_s,
-        key_posts_burst=settings.key_posts_burst,
-        keys_max=settings.keys_max,
-        retry_after_s=settings.retry_after_s,
-        retry_after_s_max=settings.retry_after_s_max,
-    )
-
-
 def leases_of(settings: Settings, store: Store) -> Leases:
     """The leases of a store, by its own clock."""
     return Leases(store.dialect, store_clock(store.dialect), margin_us=round(settings.lease_margin_s * 1e6))
@@ -251,39 +212,15 @@ def new_holder() -> str:
 def job_limits(settings: Settings) -> JobLimits:
     """The jobs' part of the settings."""
     return JobLimits(
-        runner=RunnerLimits(
-            job_backoff_base_s=settings.job_backoff_base_s,
-            job_backoff_s_max=settings.job_backoff_s_max,
-            job_stop_s_max=settings.job_stop_s_max,
-        ),
+        runner=limits_of(RunnerLimits, settings),
         refresh=RefreshLimits(
-            schedule=ScheduleLimits(
-                curve_poll_s=settings.curve_poll_s,
-                refresh_jitter_ratio=settings.refresh_jitter_ratio,
-                refresh_tick_boards_max=settings.refresh_tick_boards_max,
-                refresh_queue_max=settings.refresh_queue_max,
-                refresh_patience_intervals=settings.refresh_patience_intervals,
-            ),
+            schedule=limits_of(ScheduleLimits, settings),
             refresh_concurrency=settings.refresh_concurrency,
             refresh_tick_s=settings.refresh_tick_s,
             refresh_load_ratio=settings.refresh_load_ratio,
         ),
-        prune=PruneLimits(
-            post_id_retention_s=settings.post_id_retention_s,
-            prune_interval_s=settings.prune_interval_s,
-            prune_rows_max=settings.prune_rows_max,
-            prune_steps_max=settings.prune_steps_max,
-        ),
-        lease=LeaseLimits(lease_s=settings.lease_s, lease_renewal_ratio=settings.lease_renewal_ratio),
-        demands=demand_limits(settings),
-        curve_poll_s=settings.curve_poll_s,
-    )
-
-
-def demand_limits(settings: Settings) -> DemandLimits:
-    """The part of the settings that bounds refreshes on demand between processes."""
-    return DemandLimits(
-        refresh_demands_max=settings.refresh_demands_max,
-        refresh_wait_s_max=settings.refresh_wait_s_max,
+        prune=limits_of(PruneLimits, settings),
+        lease=limits_of(LeaseLimits, settings),
+        demands=limits_of(DemandLimits, settings),
         curve_poll_s=settings.curve_poll_s,
     )

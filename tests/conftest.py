@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.servers import MemcachedServer, PostgresServer, memcached, postgres
+from tests.servers import PostgresServer, postgres
 
 
 @pytest.fixture(scope="session")
@@ -28,10 +28,3 @@ def postgres_url(request: pytest.FixtureRequest) -> str:
         return given
     server: PostgresServer = request.getfixturevalue("postgres_server")
     return server.url()
-
-
-@pytest.fixture(scope="session")
-def memcached_server() -> Iterator[MemcachedServer]:
-    """A memcached that tests share: none stops it."""
-    with memcached() as server:
-        yield server

@@ -272,14 +272,3 @@ def postgres(settings: Mapping[str, str] = FAST) -> Iterator[PostgresServer]:
         yield server
     finally:
         server.remove()
-
-
-@contextlib.contextmanager
-def memcached(*words: str) -> Iterator[MemcachedServer]:
-    """A running memcached, removed at the end."""
-    server = MemcachedServer(*words)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.remove()
