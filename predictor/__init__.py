@@ -11,9 +11,11 @@ from .codec import decode, encode
 from .curve import Bracket, Curve, KeyBracket, Knot, Method
 from .errors import CurveCorrupt, KnotsInvalid, PredictorError, WalkInconsistent
 from .sample import RATIO_UNIT, Landing, Last, Skip, Stride, walk
+from .shards import Bounded, added_up
 
 __all__ = [
     "RATIO_UNIT",
+    "Bounded",
     "Bracket",
     "Curve",
     "CurveCorrupt",
@@ -27,6 +29,7 @@ __all__ = [
     "Skip",
     "Stride",
     "WalkInconsistent",
+    "added_up",
     "decode",
     "encode",
     "walk",
