@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from .errors import StorageError
+from .periods import PeriodKind
 
 INT64_MAX = 2**63 - 1
 
@@ -44,6 +45,13 @@ class Method(StrEnum):
     SKIP = "skip"
     SCAN = "scan"
     AUTO = "auto"
+
+
+class Table(StrEnum):
+    """Where a board's rows live."""
+
+    OWN = "own"  # in a table of their own: few large boards
+    SHARED = "shared"  # with those of other small boards
 
 
 class Kind(StrEnum):
@@ -84,17 +92,21 @@ class BoardSpec:
     columns: tuple[ColumnSpec, ...]
     ties: Ties
     predictor: PredictorSpec
+    table: Table = Table.OWN
 
 
 @dataclass(frozen=True)
 class Board:
-    """A board in the catalog. `key` is small, never reused, and names its table and columns."""
+    """A board in the catalog. `key` is small, never reused, and names what belongs to the board."""
 
     key: int
     id: str
     spec: BoardSpec
     created_at_us: int
     epoch: int  # counts resets: what was fitted in another epoch is void
+    table_key: int | None = None  # of the table that its rows share with other boards'; None: a table of its own
+    rows_key: int = 0  # tells its rows from theirs; another one after every reset
+    family_key: int | None = None  # of the family that it belongs to; None: it stands alone
 
     @cached_property
     def column_index(self) -> dict[str, int]:
@@ -105,6 +117,28 @@ class Board:
     def sorted_indexes(self) -> tuple[int, ...]:
         """Positions of the ranked columns."""
         return tuple(index for index, column in enumerate(self.spec.columns) if column.sorted)
+
+
+@dataclass(frozen=True, slots=True)
+class FamilySpec:
+    """All that a client chose about a family: what its boards have in common, and which there are."""
+
+    board: BoardSpec
+    periods: tuple[PeriodKind, ...]
+    time_zone: str  # an IANA name, known
+    facets: tuple[tuple[str, ...], ...]  # each sorted; a board for each, in each period
+    grace_seconds: int  # after a period's end, while late posts still count
+    keep: tuple[tuple[PeriodKind, int], ...]  # closed periods of a kind whose boards keep their rows
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family in the catalog. `key` comes from the boards' sequence: no board has it."""
+
+    key: int
+    id: str
+    spec: FamilySpec
+    created_at_us: int
 
 
 @dataclass(slots=True)
