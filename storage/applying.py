@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 from querybuilder import Built
 
-from .entries import Entries, add_totals, live_epochs
+from .entries import Entries, add_totals, held_rows_keys, live_epochs
 from .errors import LostRace, PostError, PostIdConflict, PostRejected, UnknownBoard
 from .leaderboards import ALL_ENTRIES, CHANGES
 from .merging import Cell, Merger
 from .post_ids import PostIds, Remembered
 from .records import BoardPost, Entry, PartOutcome, Post, Status
+from .row_writes import RowWrites
 from .store import Program
 
 
@@ -37,11 +38,18 @@ class _BoardState:
 
     entries: Entries
     merger: Merger
+    rows_key: int  # in its table, as the store has it
     alive: bool = True
     epoch: int = 0  # as the store has it; known where post ids are looked for
     rows: dict[str, _Row] = field(default_factory=dict)
     seen: dict[str, Remembered] = field(default_factory=dict)
     fresh: dict[str, tuple[str, PartOutcome]] = field(default_factory=dict)  # post hash -> fingerprint, outcome
+
+    @property
+    def table_key(self) -> int:
+        """What tables are ordered by."""
+        board = self.entries.board
+        return board.key if board.table_key is None else board.table_key
 
 
 @dataclass(slots=True)
@@ -61,7 +69,9 @@ class Group:
         # By key: rows are locked, and new ones written, by board and owner, so that groups of several processes never
         # deadlock. The table of totals, which every group of a board changes, comes last.
         by_key = sorted(boards, key=lambda board: board[0].board.key)
-        self._boards = {entries.board.key: _BoardState(entries, merger) for entries, merger in by_key}
+        self._boards = {
+            entries.board.key: _BoardState(entries, merger, entries.board.rows_key) for entries, merger in by_key
+        }
         self._post_ids = post_ids
         self._now_us = now_us
         self._check_boards = check_boards  # False: all are taken to live, and the store says where one does not
@@ -85,17 +95,34 @@ class Group:
             return
         if self._check_boards:
             dialect = next(iter(self._boards.values())).entries.dialect
-            alive = yield from live_epochs(dialect, list(owners))
-            for key, state in self._boards.items():
-                state.alive = key in alive
+            named = [key for key in owners if not self._boards[key].entries.layout.shared]
+            alive = (yield from live_epochs(dialect, named)) if named else {}
+            for key in named:
+                self._boards[key].alive = key in alive
+        yield from self._find_moved()
+        for writes, states in self._tables():
+            yield from _hold_rows(writes, states, owners)
         for key, state in self._boards.items():
-            if not state.alive:
-                continue
-            found = yield from state.entries.hold_owners(list(owners[key]))
-            state.rows = {owner: _Row(entry, entry.updated_at_us) for owner, entry in found.items()}
-            if hashes[key]:
+            if state.alive and hashes[key]:
                 assumed = state.entries.board.epoch
                 state.epoch, state.seen = yield from self._post_ids.find(key, assumed, hashes[key])
+
+    def _find_moved(self) -> Program[None]:
+        """Where the rows of boards in shared tables are by now. Those of families leave theirs with the table only."""
+        alone = [key for key, state in self._boards.items() if state.entries.board.is_guest]
+        if alone:
+            found = yield from held_rows_keys(self._boards[alone[0]].entries.dialect, alone)
+            for key in alone:
+                self._boards[key].alive = key in found
+                self._boards[key].rows_key = found.get(key, 0)
+
+    def _tables(self) -> list[tuple[RowWrites, list[_BoardState]]]:
+        """The boards that are alive, by table, in one order for all who write."""
+        tables: dict[RowWrites, list[_BoardState]] = defaultdict(list)
+        for state in self._boards.values():
+            if state.alive:
+                tables[state.entries.writes].append(state)
+        return sorted(tables.items(), key=lambda table: table[1][0].table_key)
 
     def _apply(self, post: Post) -> list[PartOutcome]:
         at_us = self._now_us if post.at_us is None else post.at_us
@@ -179,9 +206,14 @@ class Group:
         written: dict[int, int] = {}
         totals: dict[int, dict[int, int]] = {}
         remembered: list[tuple[int, int, str, str, PartOutcome]] = []
-        for key, state in self._boards.items():
-            written[key] = yield from self._write_board(state, totals.setdefault(key, defaultdict(int)))
-            remembered += [(key, state.epoch, post_hash, *fresh) for post_hash, fresh in state.fresh.items()]
+        for writes, states in self._tables():
+            changes = _TableChanges()
+            for state in states:
+                key = state.entries.board.key
+                totals[key] = changes.add(state)
+                written[key] = totals[key].get(CHANGES, 0)
+                remembered += [(key, state.epoch, post_hash, *fresh) for post_hash, fresh in state.fresh.items()]
+            yield from changes.write(writes)
         if remembered:
             yield self._post_ids.remember(sorted(remembered, key=lambda row: row[:3]), self._now_us)
         if any(count for by_index in totals.values() for count in by_index.values()):
@@ -189,27 +221,47 @@ class Group:
             yield add_totals(dialect, totals, spread=self._now_us)
         return written
 
-    def _write_board(self, state: _BoardState, totals: dict[int, int]) -> Program[int]:
-        new: list[Entry] = []
-        updates: dict[tuple[int, ...], list[tuple[Entry, int]]] = defaultdict(list)
+
+@dataclass(slots=True)
+class _TableChanges:
+    """What a group does to one table."""
+
+    new: list[tuple[int, Entry]] = field(default_factory=list)  # by the board's key in the table
+    updates: dict[tuple[int, ...], list[tuple[int, Entry, int]]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, state: _BoardState) -> dict[int, int]:
+        """Take in a board's rows; answers what that adds to its totals."""
+        totals: dict[int, int] = defaultdict(int)
+        rows_key = state.rows_key
         for row in state.rows.values():
             if row.expected is None:
-                new.append(row.entry)
+                self.new.append((rows_key, row.entry))
                 totals[ALL_ENTRIES] += 1
                 for index in state.entries.rankings:
                     totals[index] += row.entry.cells[index] is not None
             elif row.changed:
-                updates[tuple(sorted(row.changed))].append((row.entry, row.expected))
+                self.updates[tuple(sorted(row.changed))].append((rows_key, row.entry, row.expected))
                 for index in row.first_values:
                     totals[index] += 1
-        for indexes, changed in updates.items():
-            yield from _all_or_lost(state.entries.update_changed(indexes, changed), len(changed))
-        if new:
-            new.sort(key=lambda entry: entry.owner)
-            yield from _all_or_lost(state.entries.insert_new(new), len(new))
-        written = len(new) + sum(len(changed) for changed in updates.values())
-        totals[CHANGES] += written
-        return written
+            else:
+                continue
+            totals[CHANGES] += 1
+        return totals
+
+    def write(self, writes: RowWrites) -> Program[None]:
+        """Write it, every row or none."""
+        for indexes, changed in self.updates.items():
+            yield from _all_or_lost(writes.update_changed(indexes, changed), len(changed))
+        if self.new:
+            yield from _all_or_lost(writes.insert_new(self.new), len(self.new))
+
+
+def _hold_rows(writes: RowWrites, states: list[_BoardState], owners: dict[int, dict[str, None]]) -> Program[None]:
+    by_rows_key = {state.rows_key: state for state in states}
+    wanted = [(state.rows_key, owner) for state in states for owner in owners[state.entries.board.key]]
+    found = yield from writes.hold(wanted)
+    for (rows_key, owner), entry in found.items():
+        by_rows_key[rows_key].rows[owner] = _Row(entry, entry.updated_at_us)
 
 
 def _all_or_lost(query: Built, expected: int) -> Program[None]:

@@ -37,6 +37,9 @@ CURVES = "curves"
 KEYS = "api_keys"
 LEASES = "leases"
 DEMANDS = "refresh_demands"
+SHARED_TABLES = "shared_tables"
+DROPPED_ROWS = "dropped_rows"
+FAMILIES = "families"
 
 
 def _first() -> list[Query]:
@@ -123,7 +126,44 @@ def _demands() -> list[Query]:
     ]
 
 
-STEPS = (_first, _leases, _demands)
+def _families() -> list[Query]:
+    return [
+        create_table(FAMILIES)
+        .column("family_key", INTEGER)  # of the boards' sequence
+        .column("id", TEXT, sortable=True)
+        .column("spec", TEXT)
+        .column("created_at", INTEGER)
+        .primary_key("family_key"),
+        create_index("families_id", FAMILIES, asc(col("id")), unique=True),
+        add_column(BOARDS, "family_key", INTEGER, null=True),
+        add_column(BOARDS, "shelf", TEXT, null=True),  # the period and the facets' names
+        create_index(
+            "boards_shelf",
+            BOARDS,
+            asc(col("family_key")),
+            asc(col("shelf")),
+            asc(col("id")),
+            where=col("family_key").not_null(),
+        ),
+        # Null where a board has a table of its own, as every board had before this step.
+        add_column(BOARDS, "table_key", INTEGER, null=True),
+        add_column(BOARDS, "rows_key", INTEGER, null=True),
+        # The tables of boards that belong to no family, one for each list of columns.
+        create_table(SHARED_TABLES)
+        .column("table_key", INTEGER)  # of the boards' sequence
+        .column("layout", TEXT)  # the columns that a new board has
+        .column("columns", TEXT)  # and all those that there are by now
+        .primary_key("table_key"),
+        create_index("shared_tables_layout", SHARED_TABLES, asc(col("layout")), unique=True),
+        create_table(DROPPED_ROWS)
+        .column("table_key", INTEGER)
+        .column("rows_key", INTEGER)
+        .primary_key("table_key", "rows_key")
+        .clustered(),
+    ]
+
+
+STEPS = (_first, _leases, _demands, _families)
 
 
 def migrate(dialect: Dialect) -> Program[str]:

@@ -108,6 +108,11 @@ class Board:
     rows_key: int = 0  # tells its rows from theirs; another one after every reset
     family_key: int | None = None  # of the family that it belongs to; None: it stands alone
 
+    @property
+    def is_guest(self) -> bool:
+        """Whether its rows may leave the table that they are in: those of a family go with the table."""
+        return self.table_key is not None and self.family_key is None
+
     @cached_property
     def column_index(self) -> dict[str, int]:
         """Column name to its position in the spec; the physical column is `c{index + 1}`."""

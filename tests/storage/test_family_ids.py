@@ -23,7 +23,6 @@ from storage.family_ids import (
 )
 from storage.periods import Period, PeriodKind, period_of
 
-
 LOWER, DIGITS = "abcxyz", "0189"
 FAMILIES = st.text("ABZaz09_-", min_size=1, max_size=32).filter(is_family_id)
 FACETS = st.text(LOWER + DIGITS + "_", min_size=1, max_size=16).filter(is_facet)
