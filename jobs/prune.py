@@ -1,4 +1,4 @@
-"""Forgets post ids that are older than their retention, a step at a time.
+"""Forgets post ids that are older than their retention, and deletes rows that boards left in shared tables.
 
 The one rule: posts come first. A step is one bounded transaction, and after each the job pauses for as long as the step
 took, so that pruning never has the writer for more than half of the time. Of several job processes one prunes, once an
@@ -14,7 +14,8 @@ import structlog
 
 from storage.errors import LeaseTaken
 from storage.post_ids import PostIds
-from storage.store import Store
+from storage.shared_tables import sweep_rows
+from storage.store import Program, Store
 
 from .ownership import Held, Ownership
 from .runner import Sleep
@@ -63,22 +64,33 @@ class PruneJob:
                 forgotten = await self._ownership.run(POOL, RESOURCE, self._prune, rests_s=rests_s)
             except LeaseTaken:
                 continue
-            if forgotten:
-                log.info("post_ids_forgotten", rows=forgotten)
+            if any(forgotten):
+                log.info("pruned", post_ids=forgotten[0], rows_left_behind=forgotten[1])
 
-    async def _prune(self, _held: Held) -> int:
-        return await self.prune()
+    async def _prune(self, _held: Held) -> tuple[int, int]:
+        return await self.prune(), await self.sweep()
 
     async def prune(self) -> int:
         """Forget what is past its retention now, in up to `prune_steps_max` steps; answers how many rows."""
         before_us = self._now_us() - round(self._limits.post_id_retention_s * 1e6)
         rows_max = self._limits.prune_rows_max
-        forgotten = 0
+        return await self._steps(
+            lambda: self._post_ids.prune(before_us=before_us, rows_max=rows_max),
+            lambda rows: rows > rows_max,  # a step that leaves something behind takes more
+        )
+
+    async def sweep(self) -> int:
+        """Delete rows that boards left behind, in up to `prune_steps_max` steps; answers how many."""
+        rows_max = self._limits.prune_rows_max
+        return await self._steps(lambda: sweep_rows(self._store.dialect, rows_max=rows_max), bool)
+
+    async def _steps(self, step: Callable[[], Program[int]], is_more: Callable[[int], bool]) -> int:
+        done = 0
         for _ in range(self._limits.prune_steps_max):
             started = self._monotonic()
-            rows = await self._store.write(lambda: self._post_ids.prune(before_us=before_us, rows_max=rows_max))
-            forgotten += rows
-            if rows <= rows_max:  # a step that leaves something behind takes more
+            rows = await self._store.write(step)
+            done += rows
+            if not is_more(rows):
                 break
             await self._sleep(self._monotonic() - started)
-        return forgotten
+        return done

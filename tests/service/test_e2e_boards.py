@@ -111,7 +111,6 @@ async def test_ties_cannot_change_and_the_predictor_can(service: Service) -> Non
 @pytest.mark.parametrize(
     ("spec", "status", "code"),
     [
-        ({"table": "shared"}, 422, "unsupported"),
         ({"predictor": {"method": "scan"}}, 422, "unsupported"),
         ({"columns": [XP, XP]}, 422, "bad_spec"),
         ({"columns": [{**XP, "min": 5, "max": 5}]}, 422, "bad_spec"),
