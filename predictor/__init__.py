@@ -8,17 +8,20 @@ out.
 from __future__ import annotations
 
 from .codec import decode, encode
-from .curve import Bracket, Curve, KeyBracket, Knot, Method
+from .curve import Curve, Knot, Method
 from .errors import CurveCorrupt, KnotsInvalid, PredictorError, WalkInconsistent
+from .locate import SHAPE_UNIT, Bracket, KeyBracket, KnotRanks
 from .sample import RATIO_UNIT, Landing, Last, Skip, Stride, walk
 
 __all__ = [
     "RATIO_UNIT",
+    "SHAPE_UNIT",
     "Bracket",
     "Curve",
     "CurveCorrupt",
     "KeyBracket",
     "Knot",
+    "KnotRanks",
     "KnotsInvalid",
     "Landing",
     "Last",
