@@ -8,19 +8,22 @@ out.
 from __future__ import annotations
 
 from .codec import decode, encode
-from .curve import Bracket, Curve, KeyBracket, Knot, Method
+from .curve import Curve, Knot, Method
 from .errors import CurveCorrupt, KnotsInvalid, PredictorError, WalkInconsistent
+from .locate import SHAPE_UNIT, Bracket, KeyBracket, KnotRanks
 from .sample import RATIO_UNIT, Landing, Last, Skip, Stride, walk
 from .shards import Bounded, added_up
 
 __all__ = [
     "RATIO_UNIT",
+    "SHAPE_UNIT",
     "Bounded",
     "Bracket",
     "Curve",
     "CurveCorrupt",
     "KeyBracket",
     "Knot",
+    "KnotRanks",
     "KnotsInvalid",
     "Landing",
     "Last",
