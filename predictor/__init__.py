@@ -8,22 +8,32 @@ out.
 from __future__ import annotations
 
 from .codec import decode, encode
-from .curve import Bracket, Curve, KeyBracket, Knot, Method
+from .curve import Curve, Knot, Method
 from .errors import CurveCorrupt, KnotsInvalid, PredictorError, WalkInconsistent
+from .live import AsOf, LiveCounts, LiveCurve, RankCurve
+from .locate import SHAPE_UNIT, Bracket, Drift, KeyBracket, KnotRanks, Rung
 from .sample import RATIO_UNIT, Landing, Last, Skip, Stride, walk
 
 __all__ = [
     "RATIO_UNIT",
+    "SHAPE_UNIT",
+    "AsOf",
     "Bracket",
     "Curve",
     "CurveCorrupt",
+    "Drift",
     "KeyBracket",
     "Knot",
+    "KnotRanks",
     "KnotsInvalid",
     "Landing",
     "Last",
+    "LiveCounts",
+    "LiveCurve",
     "Method",
     "PredictorError",
+    "RankCurve",
+    "Rung",
     "Skip",
     "Stride",
     "WalkInconsistent",
