@@ -239,9 +239,12 @@ class Settings(BaseModel):
     job_backoff_base_s: float = _number(0.5, 0.001, 60, "s", "First pause of a job that failed; doubles, with jitter")
     job_backoff_s_max: float = _number(30, 0.001, 3_600, "s", "Longest pause of a job that failed")
     job_stop_s_max: float = _number(5, 0.1, 600, "s", "Longest wait for jobs to end at the stop")
+    change_log_retention_s: float = _number(
+        3_600, 1, 31 * 86_400, "s", "How long the log of changes is kept; what has yet to be counted stays longer"
+    )
     prune_interval_s: float = _number(60, 1, 86_400, "s", "How often old post ids and changes are removed")
     prune_rows_max: int = _number(10_000, 1, 10_000_000, "rows", "Rows removed in one transaction")
-    prune_steps_max: int = _number(100, 1, 100_000, "steps", "Transactions in one run of the pruning")
+    prune_steps_max: int = _number(100, 1, 100_000, "steps", "Transactions in one run of the pruning, of each kind")
 
     # Boards
     catalog_boards_max: int = _number(100_000, 1, 10_000_000, "boards", "Boards in the catalog")

@@ -52,7 +52,13 @@ LIMITS = JobLimits(
         refresh_tick_s=TICK_S,
         refresh_load_ratio=0.5,
     ),
-    prune=PruneLimits(post_id_retention_s=1_000, prune_interval_s=60, prune_rows_max=10, prune_steps_max=5),
+    prune=PruneLimits(
+        post_id_retention_s=1_000,
+        change_log_retention_s=500,
+        prune_interval_s=60,
+        prune_rows_max=10,
+        prune_steps_max=5,
+    ),
     lease=LeaseLimits(lease_s=LEASE_S, lease_renewal_ratio=0.3),
     demands=DemandLimits(refresh_demands_max=3, refresh_wait_s_max=WAIT_S, curve_poll_s=2),
     fold=FoldLimits(
