@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from querybuilder import Built
+from querybuilder import Built, Dialect
 
+from .change_log import Appended, change_log
 from .entries import Entries, add_totals, held_rows_keys, live_epochs
 from .errors import LostRace, PostError, PostIdConflict, PostRejected, UnknownBoard
 from .leaderboards import ALL_ENTRIES, CHANGES
@@ -30,6 +31,7 @@ class _Row:
     expected: int | None  # the version that was read; None: absent
     changed: set[int] = field(default_factory=set)
     first_values: set[int] = field(default_factory=set)  # ranked columns that had no value before
+    ranked: str | None = None  # its ranked cells as the log has them; None: not asked for yet
 
 
 @dataclass(slots=True)
@@ -64,7 +66,13 @@ class Group:
     """The state of one group while its program runs."""
 
     def __init__(
-        self, boards: Iterable[tuple[Entries, Merger]], post_ids: PostIds, now_us: int, *, check_boards: bool
+        self,
+        boards: Iterable[tuple[Entries, Merger]],
+        post_ids: PostIds,
+        now_us: int,
+        *,
+        check_boards: bool,
+        logged: bool = True,  # False is for measuring
     ) -> None:
         # By key: rows are locked, and new ones written, by board and owner, so that groups of several processes never
         # deadlock. The table of totals, which every group of a board changes, comes last.
@@ -74,7 +82,13 @@ class Group:
         }
         self._post_ids = post_ids
         self._now_us = now_us
+        self._logged = logged
+        self._changes: list[Appended] = []
         self._check_boards = check_boards  # False: all are taken to live, and the store says where one does not
+
+    @property
+    def _dialect(self) -> Dialect:
+        return next(iter(self._boards.values())).entries.dialect
 
     def run(self, posts: Sequence[Post]) -> Program[GroupResult]:
         """Apply the posts in order."""
@@ -94,9 +108,8 @@ class Group:
         if not owners:
             return
         if self._check_boards:
-            dialect = next(iter(self._boards.values())).entries.dialect
             named = [key for key in owners if not self._boards[key].entries.layout.shared]
-            alive = (yield from live_epochs(dialect, named)) if named else {}
+            alive = (yield from live_epochs(self._dialect, named)) if named else {}
             for key in named:
                 self._boards[key].alive = key in alive
         yield from self._find_moved()
@@ -111,7 +124,7 @@ class Group:
         """Where the rows of boards in shared tables are by now. Those of families leave theirs with the table only."""
         alone = [key for key, state in self._boards.items() if state.entries.board.is_guest]
         if alone:
-            found = yield from held_rows_keys(self._boards[alone[0]].entries.dialect, alone)
+            found = yield from held_rows_keys(self._dialect, alone)
             for key in alone:
                 self._boards[key].alive = key in found
                 self._boards[key].rows_key = found.get(key, 0)
@@ -189,6 +202,8 @@ class Group:
             status = Status.APPLIED
         else:
             status = Status.APPLIED if changed else Status.UNCHANGED
+        if self._logged and status is Status.APPLIED and row.ranked is None:
+            row.ranked = state.entries.ranked_cells.text(row.entry.cells)
         if changed:
             if row.expected is not None and not row.changed:
                 row.entry.updated_at_us = max(self._now_us, row.expected + 1)
@@ -197,10 +212,18 @@ class Group:
                 if row.entry.cells[index] is None and index in state.entries.rankings:
                     row.first_values.add(index)
                 row.entry.cells[index] = cell
+        if self._logged and status is Status.APPLIED:
+            self._log(state, row)
         outcome = PartOutcome(status, row.entry.updated_at_us, state.merger.stats(row.entry.cells))
         if post.post_hash is not None:
             state.fresh[post.post_hash] = (post.fingerprint, outcome)
         return outcome
+
+    def _log(self, state: _BoardState, row: _Row) -> None:
+        after = state.entries.ranked_cells.text(row.entry.cells)
+        entry, before = row.entry, row.ranked or ""
+        self._changes.append(Appended(state.entries.board.key, entry.owner, entry.updated_at_us, before, after))
+        row.ranked = after
 
     def _write(self) -> Program[dict[int, int]]:
         written: dict[int, int] = {}
@@ -216,9 +239,10 @@ class Group:
             yield from changes.write(writes)
         if remembered:
             yield self._post_ids.remember(sorted(remembered, key=lambda row: row[:3]), self._now_us)
+        if self._changes:  # last of what is written by owner: an owner's changes are numbered as they were committed
+            yield change_log(self._dialect).append(self._changes)
         if any(count for by_index in totals.values() for count in by_index.values()):
-            dialect = next(iter(self._boards.values())).entries.dialect
-            yield add_totals(dialect, totals, spread=self._now_us)
+            yield add_totals(self._dialect, totals, spread=self._now_us)
         return written
 
 

@@ -27,10 +27,12 @@ from querybuilder import (
     union_all,
 )
 
+from .change_log import Appended, change_log
 from .errors import UnknownBoard
 from .layouts import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from .leaderboards import ALL_ENTRIES, CHANGES
 from .migrate import BOARDS, TOTALS
+from .ranked_cells import RankedCells
 from .rankings import Ranking, entry_of
 from .records import Board, Entry
 from .row_writes import RowWrites, shared_writes
@@ -72,6 +74,7 @@ class Entries:
     def __init__(self, dialect: Dialect, board: Board) -> None:
         self.board = board
         self.rankings = {index: Ranking(dialect, board, index) for index in board.sorted_indexes}
+        self.ranked_cells = RankedCells(board)
         self.dialect = dialect
         self.layout = layout_of(board)
         shared = self.layout.shared
@@ -88,14 +91,14 @@ class Entries:
         """One query for the entries of owners and the totals of the board; `read_with_totals` reads its rows."""
         return self._sql.with_totals.bind(owners=owners, totals_key=self.board.key, **self._scope)
 
-    def erase(self, owner: str) -> Program[bool]:
-        """Remove an owner's row and take it out of the totals; False where there was none.
+    def erase(self, owner: str, *, now_us: int) -> Program[bool]:
+        """Remove an owner's row, log that, and take it out of the totals; False where there was none.
 
         Raises:
             UnknownBoard: it was deleted.
         """
         rows_key = self.board.rows_key
-        if self.board.table_key is not None:
+        if self.board.is_guest:
             held = yield from held_rows_keys(self.dialect, [self.board.key])
             if self.board.key not in held:
                 raise UnknownBoard(f"no leaderboard {self.board.id!r}")
@@ -105,6 +108,9 @@ class Entries:
             return False
         ((_, entry),) = found.items()
         yield self._sql.erase.bind(owner=owner, **(self._scope and {ROWS_KEY: rows_key}))
+        previous = self.ranked_cells.text(entry.cells)
+        change = Appended(self.board.key, owner, now_us, previous, self.ranked_cells.none)
+        yield change_log(self.dialect).append([change])
         gone = {ALL_ENTRIES: -1, CHANGES: 1}
         gone.update({index: -1 for index in self.rankings if entry.cells[index] is not None})
         yield add_totals(self.dialect, {self.board.key: gone})

@@ -114,7 +114,7 @@ def create_rows(layout: Layout) -> list[Query]:
     for column in layout.columns:
         table = table.column(column.name, column.kind, null=True, sortable=column.best is not None)
     queries: list[Query] = [table.primary_key(*layout.key_columns).clustered()]
-    queries += [_index(layout, column) for column in layout.columns if column.best is not None]
+    queries += [ranking_index(layout, column) for column in layout.columns if column.best is not None]
     return queries
 
 
@@ -124,15 +124,20 @@ def widen_rows(layout: Layout, added: Iterable[Physical]) -> list[Query]:
     for column in added:
         queries.append(add_column(layout.table, column.name, column.kind, null=True, sortable=column.best is not None))
         if column.best is not None:
-            queries.append(_index(layout, column))
+            queries.append(ranking_index(layout, column))
     return queries
 
 
-def _index(layout: Layout, column: Physical) -> Query:
+def index_name(layout: Layout, column: Physical) -> str:
+    """The name of a column's ranking index."""
+    return f"{layout.table}_{column.name}"
+
+
+def ranking_index(layout: Layout, column: Physical) -> Query:
     """The ranking index of a column: best first, owners ascending within a tie both ways, no row without a value."""
     cell = col(column.name)
     order = desc(cell) if column.best is Best.HIGH else asc(cell)
     of_board = (asc(col(ROWS_KEY)),) if layout.shared else ()
     return create_index(
-        f"{layout.table}_{column.name}", layout.table, *of_board, order, asc(col("owner")), where=cell.not_null()
+        index_name(layout, column), layout.table, *of_board, order, asc(col("owner")), where=cell.not_null()
     )

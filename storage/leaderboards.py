@@ -30,7 +30,7 @@ from querybuilder import (
 
 from .errors import BoardChanged, SpecConflict, TooManyBoards, UnknownBoard
 from .layouts import columns_of, create_rows, layout_of, widen_rows
-from .migrate import BOARDS, CURVES, DEMANDS, LEASES, TOTALS, next_in
+from .migrate import BOARDS, CURVES, DEMANDS, LEASES, LIVE_COUNTS, TOTALS, next_in
 from .records import Board, BoardSpec, ColumnSpec, Table
 from .shared_tables import leave_rows, table_for, widen_table
 from .store import Program, Row
@@ -168,7 +168,7 @@ def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
         yield from leave_rows(dialect, board.table_key, board.rows_key)
     else:
         yield drop_table(layout_of(board).table).build(dialect)
-    for table in (BOARDS, TOTALS, CURVES, DEMANDS):
+    for table in (BOARDS, TOTALS, CURVES, LIVE_COUNTS, DEMANDS):
         yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
     leased = [refresh_resource(board.key, index) for index in board.sorted_indexes]
     yield (
@@ -192,7 +192,7 @@ def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
         emptied = replace(emptied, rows_key=(yield from next_in(dialect, "board_key")))
     else:
         yield empty(layout_of(board).table).build(dialect)
-    for table in (TOTALS, CURVES):
+    for table in (TOTALS, CURVES, LIVE_COUNTS):
         yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
     yield (
         update(BOARDS)
