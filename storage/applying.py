@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from querybuilder import Built, Dialect
 
@@ -17,8 +17,8 @@ from .entries import Entries, add_totals, held_rows_keys, live_epochs
 from .errors import LostRace, PostError, PostIdConflict, PostRejected, UnknownBoard
 from .leaderboards import ALL_ENTRIES, CHANGES
 from .merging import Cell, Merger
-from .post_ids import PostIds, Remembered
-from .records import BoardPost, Entry, PartOutcome, Post, Status
+from .post_ids import PostIds, Remembered, RememberedParts
+from .records import BoardPost, Entry, Family, PartOutcome, Post, Status
 from .row_writes import RowWrites
 from .store import Program
 
@@ -84,6 +84,8 @@ class Group:
         self._now_us = now_us
         self._logged = logged
         self._changes: list[Appended] = []
+        self._in_families: dict[int, dict[str, RememberedParts]] = defaultdict(dict)  # by family key and post hash
+        self._fresh_in_families: list[tuple[int, str, str, Sequence[PartOutcome]]] = []
         self._check_boards = check_boards  # False: all are taken to live, and the store says where one does not
 
     @property
@@ -100,14 +102,18 @@ class Group:
     def _read(self, posts: Sequence[Post]) -> Program[None]:
         owners: dict[int, dict[str, None]] = defaultdict(dict)
         hashes: dict[int, dict[str, None]] = defaultdict(dict)
+        of_families: dict[int, dict[str, None]] = defaultdict(dict)
         for post in posts:
+            of_boards = post.post_hash is not None and post.family is None
+            if post.post_hash is not None and post.family is not None:
+                of_families[post.family.key][post.post_hash] = None
             for part in post.parts:
                 owners[part.board.key][post.owner] = None
-                if post.post_hash is not None:
-                    hashes[part.board.key][post.post_hash] = None
-        if not owners:
-            return
-        if self._check_boards:
+                if of_boards:
+                    hashes[part.board.key][post.post_hash] = None  # type: ignore[index]  # not None, says of_boards
+        for family_key, asked in of_families.items():
+            self._in_families[family_key] = yield from self._post_ids.find_in_family(family_key, asked)
+        if owners and self._check_boards:
             named = [key for key in owners if not self._boards[key].entries.layout.shared]
             alive = (yield from live_epochs(self._dialect, named)) if named else {}
             for key in named:
@@ -139,8 +145,30 @@ class Group:
 
     def _apply(self, post: Post) -> list[PartOutcome]:
         at_us = self._now_us if post.at_us is None else post.at_us
+        if post.family is not None:
+            return self._apply_in_family(post, post.family, at_us)
         if len(post.parts) == 1:
             return [self._apply_to_one(post, post.parts[0], at_us)]
+        return self._apply_to_all(post, at_us)
+
+    def _apply_in_family(self, post: Post, family: Family, at_us: int) -> list[PartOutcome]:
+        """To boards of a family, which remembers the post once: it may reach other boards when it is sent again."""
+        seen = self._in_families[family.key]
+        if post.post_hash is not None and (known := seen.get(post.post_hash)) is not None:
+            if known.fingerprint == post.fingerprint:
+                return known.parts
+            conflict = PostIdConflict(pointer="/post_id")
+            return [PartOutcome(Status.REJECTED, error=conflict) for _ in range(max(1, len(post.parts)))]
+        outcomes = self._apply_to_all(post, at_us)
+        for part, outcome in zip(post.parts, outcomes, strict=True):
+            outcome.board_key = part.board.key
+        if post.post_hash is not None and outcomes and outcomes[0].status is not Status.REJECTED:
+            again = [replace(outcome, status=Status.DUPLICATE) for outcome in outcomes]
+            seen[post.post_hash] = RememberedParts(post.fingerprint, again)
+            self._fresh_in_families.append((family.key, post.post_hash, post.fingerprint, outcomes))
+        return outcomes
+
+    def _apply_to_all(self, post: Post, at_us: int) -> list[PartOutcome]:
         plans: list[tuple[_BoardState, PartOutcome | None, dict[int, Cell]]] = []
         errors: dict[int, PostError] = {}
         for index, part in enumerate(post.parts):
@@ -179,7 +207,7 @@ class Group:
         return None, state.merger.merge(row.entry.cells if row else None, part.changes, at_us)
 
     def _known(self, state: _BoardState, post: Post) -> PartOutcome | None:
-        if post.post_hash is None:
+        if post.post_hash is None or post.family is not None:
             return None
         if post.post_hash in state.fresh:
             fingerprint, first = state.fresh[post.post_hash]
@@ -215,7 +243,7 @@ class Group:
         if self._logged and status is Status.APPLIED:
             self._log(state, row)
         outcome = PartOutcome(status, row.entry.updated_at_us, state.merger.stats(row.entry.cells))
-        if post.post_hash is not None:
+        if post.post_hash is not None and post.family is None:
             state.fresh[post.post_hash] = (post.fingerprint, outcome)
         return outcome
 
@@ -239,6 +267,8 @@ class Group:
             yield from changes.write(writes)
         if remembered:
             yield self._post_ids.remember(sorted(remembered, key=lambda row: row[:3]), self._now_us)
+        if self._fresh_in_families:
+            yield self._post_ids.remember_parts(sorted(self._fresh_in_families, key=_family_and_hash), self._now_us)
         if self._changes:  # last of what is written by owner: an owner's changes are numbered as they were committed
             yield change_log(self._dialect).append(self._changes)
         if any(count for by_index in totals.values() for count in by_index.values()):
@@ -286,6 +316,10 @@ def _hold_rows(writes: RowWrites, states: list[_BoardState], owners: dict[int, d
     found = yield from writes.hold(wanted)
     for (rows_key, owner), entry in found.items():
         by_rows_key[rows_key].rows[owner] = _Row(entry, entry.updated_at_us)
+
+
+def _family_and_hash(remembered: tuple[int, str, str, Sequence[PartOutcome]]) -> tuple[int, str]:
+    return remembered[:2]
 
 
 def _all_or_lost(query: Built, expected: int) -> Program[None]:

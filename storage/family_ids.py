@@ -6,7 +6,7 @@ The rule: a board has one id. Facet names are sorted in it, and text that is not
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from .periods import Period, parse_period
@@ -83,10 +83,8 @@ def shelf(period_id: str, facet_names: Sequence[str]) -> str:
     return f"{period_id}:{','.join(facet_names)}"
 
 
-def facets_of(spec: FamilySpec, values: Mapping[str, str]) -> list[tuple[tuple[str, str], ...]]:
+def facets_of(listed: Iterable[tuple[str, ...]], values: Mapping[str, str]) -> list[tuple[tuple[str, str], ...]]:
     """The facet values of each list whose facets all have one here."""
     return [
-        tuple([(name, values[name]) for name in names])
-        for names in spec.facets
-        if all(name in values for name in names)
+        tuple([(name, values[name]) for name in names]) for names in listed if all(name in values for name in names)
     ]

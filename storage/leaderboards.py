@@ -22,15 +22,16 @@ from querybuilder import (
     empty,
     excluded,
     insert,
+    lit,
     param,
     plus,
     select,
     update,
 )
 
-from .errors import BoardChanged, SpecConflict, TooManyBoards, UnknownBoard
+from .errors import BoardChanged, FamilyBoard, SpecConflict, TooManyBoards, UnknownBoard
 from .layouts import columns_of, create_rows, layout_of, widen_rows
-from .migrate import BOARDS, CURVES, DEMANDS, LEASES, LIVE_COUNTS, TOTALS, next_in
+from .migrate import BOARDS, CURVES, DEMANDS, FAMILIES, LEASES, LIVE_COUNTS, TOTALS, next_in
 from .records import Board, BoardSpec, ColumnSpec, Table
 from .shared_tables import leave_rows, table_for, widen_table
 from .store import Program, Row
@@ -60,12 +61,13 @@ def _spec(text: str) -> BoardSpec:
     return msgspec.json.decode(text, type=BoardSpec)
 
 
-def _board(row: Row) -> Board:
+def board_of(row: Row) -> Board:
+    """A board from `COLUMNS` of it."""
     key, board_id, spec, created_at, epoch, table_key, rows_key, family_key = row
     return Board(key, board_id, _spec(spec), created_at, epoch, table_key, rows_key or 0, family_key)
 
 
-_COLUMNS = tuple(
+COLUMNS = tuple(
     col(name) for name in ("board_key", "id", "spec", "created_at", "epoch", "table_key", "rows_key", "family_key")
 )
 
@@ -76,9 +78,17 @@ def create_board(dialect: Dialect, *, board_id: str, spec: BoardSpec, now_us: in
     Raises:
         TooManyBoards: the store holds `boards_max` already.
     """
-    rows = yield select(*_COLUMNS).from_(BOARDS).where(col("id").eq(param("id"))).build(dialect, id=board_id)
+    rows = yield select(*COLUMNS).from_(BOARDS).where(col("id").eq(param("id"))).build(dialect, id=board_id)
     if rows:
-        return _board(rows[0])
+        board = board_of(rows[0])
+        if board.family_key is not None:
+            raise FamilyBoard(f"{board_id!r} is a family's: it changes with the family only")
+        return board
+    family_id, colon, _ = board_id.partition(":")
+    if colon:
+        named = select(lit(1)).from_(FAMILIES).where(col("id").eq(param("family_id")))
+        if (yield named.build(dialect, family_id=family_id)):
+            raise FamilyBoard(f"{board_id!r} would be of the family {family_id!r}, whose boards come with its posts")
     [[boards]] = yield select(count()).from_(BOARDS).build(dialect)
     if boards >= boards_max:
         raise TooManyBoards(f"this store holds {boards_max} leaderboards, as many as catalog_boards_max allows")
@@ -112,7 +122,7 @@ def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec) -> Progr
         UnknownBoard: deleted meanwhile.
         SpecConflict: the change would reinterpret or drop stored values.
     """
-    board = yield from existing(dialect, board_id, lock=Lock.UPDATE)
+    board = yield from standing_alone(dialect, board_id, lock=Lock.UPDATE)
     added = added_columns(board.spec, wanted)
     spec = replace(board.spec, columns=board.spec.columns + added, predictor=wanted.predictor)
     if spec == board.spec:
@@ -163,7 +173,7 @@ def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     Raises:
         UnknownBoard: there is none.
     """
-    board = yield from existing(dialect, board_id, lock=Lock.UPDATE)
+    board = yield from standing_alone(dialect, board_id, lock=Lock.UPDATE)
     if board.table_key is not None:
         yield from leave_rows(dialect, board.table_key, board.rows_key)
     else:
@@ -185,7 +195,7 @@ def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     Raises:
         UnknownBoard: there is none.
     """
-    board = yield from existing(dialect, board_id, lock=Lock.UPDATE)
+    board = yield from standing_alone(dialect, board_id, lock=Lock.UPDATE)
     emptied = replace(board, epoch=board.epoch + 1)
     if board.table_key is not None:
         yield from leave_rows(dialect, board.table_key, board.rows_key)
@@ -244,17 +254,30 @@ def check_there(dialect: Dialect, board: Board) -> Program[None]:
         raise BoardChanged
 
 
+def standing_alone(dialect: Dialect, board_id: str, *, lock: Lock) -> Program[Board]:
+    """A board that may be changed by itself, its row locked.
+
+    Raises:
+        UnknownBoard: there is none.
+        FamilyBoard: it goes with its family.
+    """
+    board = yield from existing(dialect, board_id, lock=lock)
+    if board.family_key is not None:
+        raise FamilyBoard(f"{board_id!r} is a family's: it changes with the family only")
+    return board
+
+
 def existing(dialect: Dialect, board_id: str, *, lock: Lock | None = None) -> Program[Board]:
     """The board of that id, its row locked where `lock` says so.
 
     Raises:
         UnknownBoard: there is none.
     """
-    found = select(*_COLUMNS).from_(BOARDS).where(col("id").eq(param("id")))
+    found = select(*COLUMNS).from_(BOARDS).where(col("id").eq(param("id")))
     rows = yield (found if lock is None else found.locked(lock)).build(dialect, id=board_id)
     if not rows:
         raise UnknownBoard(f"no leaderboard {board_id!r}")
-    return _board(rows[0])
+    return board_of(rows[0])
 
 
 def list_boards(dialect: Dialect, *, prefix: str, after: str, limit: int) -> Program[list[Board]]:
@@ -262,30 +285,30 @@ def list_boards(dialect: Dialect, *, prefix: str, after: str, limit: int) -> Pro
     conditions = [col("id").ge(prefix), col("id").gt(after)]
     if prefix:
         conditions.append(col("id").lt(prefix + "\x7f"))  # ids are printable ASCII
-    rows = yield select(*_COLUMNS).from_(BOARDS).where(*conditions).order_by(asc(col("id"))).limit(limit).build(dialect)
-    return [_board(row) for row in rows]
+    rows = yield select(*COLUMNS).from_(BOARDS).where(*conditions).order_by(asc(col("id"))).limit(limit).build(dialect)
+    return [board_of(row) for row in rows]
 
 
 def boards_by_key(dialect: Dialect, board_keys: list[int]) -> Program[dict[int, Board]]:
     """Those of these boards that exist, as they are now."""
     rows = yield _boards_by_key(dialect).bind(keys=board_keys)
-    return {row[0]: _board(row) for row in rows}
+    return {row[0]: board_of(row) for row in rows}
 
 
 @lru_cache
 def _boards_by_key(dialect: Dialect) -> Statement:
-    return select(*_COLUMNS).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed().compile(dialect)
+    return select(*COLUMNS).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed().compile(dialect)
 
 
 def boards_after(dialect: Dialect, board_key: int, limit: int) -> Program[list[Board]]:
     """Boards that are younger than the one of this key, oldest first."""
     rows = yield _boards_after(dialect).bind(board_key=board_key, limit=limit)
-    return [_board(row) for row in rows]
+    return [board_of(row) for row in rows]
 
 
 @lru_cache
 def _boards_after(dialect: Dialect) -> Statement:
-    younger = select(*_COLUMNS).from_(BOARDS).where(col("board_key").gt(param("board_key")))
+    younger = select(*COLUMNS).from_(BOARDS).where(col("board_key").gt(param("board_key")))
     return younger.order_by(asc(col("board_key"))).limit(param("limit")).packed().compile(dialect)
 
 

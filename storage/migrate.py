@@ -245,11 +245,16 @@ def migrate(dialect: Dialect) -> Program[str]:
 
 def next_in(dialect: Dialect, name: str) -> Program[int]:
     """The next number of a sequence; a number is never given twice, whatever is deleted."""
+    return (yield from next_many(dialect, name, 1))
+
+
+def next_many(dialect: Dialect, name: str, numbers: int) -> Program[int]:
+    """The last of so many next numbers of a sequence."""
     upsert = (
         insert(SEQUENCES)
-        .values(name=param("name"), next=1)
+        .values(name=param("name"), next=numbers)
         .on_conflict("name")
-        .do_update(next=plus(col("next", SEQUENCES), 1))
+        .do_update(next=plus(col("next", SEQUENCES), numbers))
         .returning(col("next"))
     )
     rows = yield upsert.build(dialect, name=name)

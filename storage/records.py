@@ -113,6 +113,11 @@ class Board:
         """Whether its rows may leave the table that they are in: those of a family go with the table."""
         return self.table_key is not None and self.family_key is None
 
+    @property
+    def is_unreached(self) -> bool:
+        """Whether it is a family's that no post has reached: the store has no row of it."""
+        return self.key == self.family_key
+
     @cached_property
     def column_index(self) -> dict[str, int]:
         """Column name to its position in the spec; the physical column is `c{index + 1}`."""
@@ -144,6 +149,34 @@ class Family:
     id: str
     spec: FamilySpec
     created_at_us: int
+
+    @property
+    def shares_table(self) -> bool:
+        """Whether its boards share a table, which is the family's own."""
+        return self.spec.board.table is Table.SHARED
+
+    @cached_property
+    def facet_names(self) -> frozenset[str]:
+        """Every facet of some list."""
+        return frozenset(name for names in self.spec.facets for name in names)
+
+    def unreached(self, board_id: str) -> Board:
+        """A board that no post has reached: under the family's own key there are never any rows."""
+        return Board(
+            key=self.key,
+            id=board_id,
+            spec=self.spec.board,
+            created_at_us=self.created_at_us,
+            epoch=1,
+            table_key=self.key if self.shares_table else None,
+            rows_key=self.key,
+            family_key=self.key,
+        )
+
+    @cached_property
+    def any_board(self) -> Board:
+        """What all boards have in common, as a board called like the family."""
+        return self.unreached(self.id)
 
 
 @dataclass(slots=True)
@@ -193,6 +226,7 @@ class Post:
     post_hash: str | None  # of the post id
     at_us: int | None  # None: arrival
     fingerprint: str  # of owner, stats and `at`: tells a retry from a conflict
+    family: Family | None = None  # where boards get it as a family's, its id is remembered once for all of them
 
 
 @dataclass(slots=True)
@@ -203,3 +237,4 @@ class PartOutcome:
     updated_at_us: int | None = None
     stats: list[StatValue | None] | None = None
     error: StorageError | None = None
+    board_key: int | None = None  # of the board, where it need not be the post's part at the same place
