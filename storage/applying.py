@@ -29,8 +29,8 @@ class _Row:
 
     entry: Entry
     expected: int | None  # the version that was read; None: absent
-    changed: set[int] = field(default_factory=set)
-    first_values: set[int] = field(default_factory=set)  # ranked columns that had no value before
+    changed: dict[int, Cell] | None = None  # by column index, where anything changed
+    first_values: tuple[int, ...] = ()  # ranked columns that had no value before
     ranked: str | None = None  # its ranked cells as the log has them; None: not asked for yet
 
 
@@ -156,15 +156,14 @@ class Group:
         seen = self._in_families[family.key]
         if post.post_hash is not None and (known := seen.get(post.post_hash)) is not None:
             if known.fingerprint == post.fingerprint:
-                return known.parts
+                return [replace(part, status=Status.DUPLICATE) for part in known.parts]
             conflict = PostIdConflict(pointer="/post_id")
             return [PartOutcome(Status.REJECTED, error=conflict) for _ in range(max(1, len(post.parts)))]
         outcomes = self._apply_to_all(post, at_us)
         for part, outcome in zip(post.parts, outcomes, strict=True):
             outcome.board_key = part.board.key
         if post.post_hash is not None and outcomes and outcomes[0].status is not Status.REJECTED:
-            again = [replace(outcome, status=Status.DUPLICATE) for outcome in outcomes]
-            seen[post.post_hash] = RememberedParts(post.fingerprint, again)
+            seen[post.post_hash] = RememberedParts(post.fingerprint, outcomes)
             self._fresh_in_families.append((family.key, post.post_hash, post.fingerprint, outcomes))
         return outcomes
 
@@ -233,12 +232,15 @@ class Group:
         if self._logged and status is Status.APPLIED and row.ranked is None:
             row.ranked = state.entries.ranked_cells.text(row.entry.cells)
         if changed:
-            if row.expected is not None and not row.changed:
-                row.entry.updated_at_us = max(self._now_us, row.expected + 1)
-            row.changed.update(changed)
+            if row.changed is None:
+                row.changed = changed
+                if row.expected is not None:
+                    row.entry.updated_at_us = max(self._now_us, row.expected + 1)
+            else:
+                row.changed |= changed
             for index, cell in changed.items():
-                if row.entry.cells[index] is None and index in state.entries.rankings:
-                    row.first_values.add(index)
+                if row.entry.cells[index] is None and index in state.entries.pattern.sorted_indexes:
+                    row.first_values += (index,)
                 row.entry.cells[index] = cell
         if self._logged and status is Status.APPLIED:
             self._log(state, row)
@@ -291,10 +293,12 @@ class _TableChanges:
             if row.expected is None:
                 self.new.append((rows_key, row.entry))
                 totals[ALL_ENTRIES] += 1
-                for index in state.entries.rankings:
+                for index in state.entries.pattern.sorted_indexes:
                     totals[index] += row.entry.cells[index] is not None
             elif row.changed:
-                self.updates[tuple(sorted(row.changed))].append((rows_key, row.entry, row.expected))
+                changed = row.changed
+                indexes = tuple(changed) if len(changed) == 1 else tuple(sorted(changed))
+                self.updates[indexes].append((rows_key, row.entry, row.expected))
                 for index in row.first_values:
                     totals[index] += 1
             else:

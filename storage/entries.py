@@ -6,7 +6,7 @@ The rule: they are compiled once a board and bound per call.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from querybuilder import (
     INTEGER,
@@ -31,6 +31,7 @@ from .change_log import Appended, change_log
 from .errors import UnknownBoard
 from .layouts import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from .leaderboards import ALL_ENTRIES, CHANGES
+from .merging import Merger
 from .migrate import BOARDS, TOTALS
 from .ranked_cells import RankedCells
 from .rankings import Ranking, entry_of
@@ -68,19 +69,34 @@ def _shared_statements(dialect: Dialect, layout: Layout) -> EntryStatements:
     return EntryStatements(dialect, layout)
 
 
-class Entries:
-    """Reading and writing programs over one board's rows, and a `Ranking` for each sorted column."""
+class Pattern:
+    """What boards of one table and one spec have in common: nearly everything, so that opening one costs little."""
 
     def __init__(self, dialect: Dialect, board: Board) -> None:
-        self.board = board
-        self.rankings = {index: Ranking(dialect, board, index) for index in board.sorted_indexes}
-        self.ranked_cells = RankedCells(board)
-        self.dialect = dialect
+        self.spec, self.dialect = board.spec, dialect
         self.layout = layout_of(board)
         shared = self.layout.shared
         self.writes = (shared_writes if shared else RowWrites)(dialect, self.layout)
-        self._sql = (_shared_statements if shared else EntryStatements)(dialect, self.layout)
+        self.sql = (_shared_statements if shared else EntryStatements)(dialect, self.layout)
+        self.ranked_cells = RankedCells(board)
+        self.merger = Merger(board)
+        self.sorted_indexes = board.sorted_indexes
+
+
+class Entries:
+    """Reading and writing programs over one board's rows, and a `Ranking` for each sorted column."""
+
+    def __init__(self, dialect: Dialect, board: Board, pattern: Pattern | None = None) -> None:
+        self.pattern = pattern or Pattern(dialect, board)
+        self.board, self.dialect = board, dialect
+        self.layout, self.writes = self.pattern.layout, self.pattern.writes
+        self.ranked_cells, self._sql = self.pattern.ranked_cells, self.pattern.sql
         self._scope = scope_of(board)
+
+    @cached_property
+    def rankings(self) -> dict[int, Ranking]:
+        """By column index. Posts need none."""
+        return {index: Ranking(self.dialect, self.board, index) for index in self.board.sorted_indexes}
 
     def by_owners(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
         """The entries of those owners that have one, in one statement."""
@@ -112,7 +128,7 @@ class Entries:
         change = Appended(self.board.key, owner, now_us, previous, self.ranked_cells.none)
         yield change_log(self.dialect).append([change])
         gone = {ALL_ENTRIES: -1, CHANGES: 1}
-        gone.update({index: -1 for index in self.rankings if entry.cells[index] is not None})
+        gone.update({index: -1 for index in self.pattern.sorted_indexes if entry.cells[index] is not None})
         yield add_totals(self.dialect, {self.board.key: gone})
         return True
 

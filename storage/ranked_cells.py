@@ -50,10 +50,13 @@ class RankedCells:
             self._places[index] = Place(start, width, _WORSE_THAN_ANY[padding.high] * width, padding.high)
             start += width
         self._absent = [(index, place.absent) for index, place in self._places.items()]
+        self._only = self._absent[0] if len(self._absent) == 1 else None
         self.none = "".join(absent for _, absent in self._absent)  # of no row at all
 
     def text(self, cells: Sequence[Cell]) -> str:
         """The ranked ones of a row's cells, side by side."""
+        if self._only is not None:  # most boards have one
+            return cells[self._only[0]] or self._only[1]  # type: ignore[return-value]
         return "".join([cells[index] or absent for index, absent in self._absent])  # type: ignore[misc]
 
     def cell(self, text: str, column_index: int) -> str | None:
