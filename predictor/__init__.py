@@ -13,10 +13,12 @@ from .errors import CurveCorrupt, KnotsInvalid, PredictorError, WalkInconsistent
 from .live import LiveCounts, LiveCurve
 from .locate import SHAPE_UNIT, Bracket, Drift, KeyBracket, KnotRanks, Rung
 from .sample import RATIO_UNIT, Landing, Last, Skip, Stride, walk
+from .shards import Bounded, added_up
 
 __all__ = [
     "RATIO_UNIT",
     "SHAPE_UNIT",
+    "Bounded",
     "Bracket",
     "Curve",
     "CurveCorrupt",
@@ -35,6 +37,7 @@ __all__ = [
     "Skip",
     "Stride",
     "WalkInconsistent",
+    "added_up",
     "decode",
     "encode",
     "walk",
