@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ async def _load(store_url: str, rows: int) -> None:
                 Entry(owner(start + at), _FIRST_POST_US + start + at, [padding.pad(score)])
                 for at, score in enumerate(chunk)
             ]
-            await store.write(lambda new=new: _added(store, entries, new))  # type: ignore[misc]
+            await store.write(partial(_added, store, entries, new))
         await _run(store, _column_index(board.key, index, board.spec.columns[index]))
     finally:
         await store.close()
