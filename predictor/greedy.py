@@ -15,10 +15,11 @@ from math import inf, log
 import numpy as np
 from numpy.typing import NDArray
 
+from .tally import LIMB_BITS
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-LIMB_BITS = 62  # of the lower of the two parts of a key: a difference of two parts fits an int64
 GUARD = 0.05  # widest bracket, relative to its better end; wider where that many knots are not there
 SHARE_OF_TOTAL = 0.0005  # most ranks that an estimate may be off, as a share of all entries: what deep ranks see …
 SHARE_TOTAL_MIN = 20_000  # … of boards of at least so many entries

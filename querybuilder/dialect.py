@@ -46,6 +46,7 @@ class Dialect:
     empty_table: str  # what stands before the name of a table whose rows all go
     no_limit: str  # what must stand before an OFFSET that has no LIMIT
     clock_us: str  # microseconds since 1970, now
+    smaller: str  # the function that answers the smaller of two values
 
 
 # A double-quoted name that SQLite cannot resolve silently becomes a string constant; one in backticks is an error.
@@ -65,6 +66,7 @@ SQLITE = Dialect(
     empty_table="DELETE FROM",  # without a condition it drops the pages unread, as TRUNCATE does
     no_limit="LIMIT -1 ",
     clock_us="(CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000)",
+    smaller="min",
 )
 POSTGRES = Dialect(
     name="postgres",
@@ -81,6 +83,7 @@ POSTGRES = Dialect(
     empty_table="TRUNCATE TABLE",
     no_limit="",
     clock_us="(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
+    smaller="least",
 )
 
 

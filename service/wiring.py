@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from config import Settings
 from jobs.demands import DemandLimits, StoreDesk
 from jobs.desk import Desk, RefreshDesk
+from jobs.fitting import FittingLimits
 from jobs.ownership import LeaseLimits
 from jobs.prune import PruneLimits
 from jobs.refresh import RefreshLimits
@@ -35,6 +36,7 @@ from storage.leases import Leases, store_clock
 from storage.memcached import Memcached, MemcachedLimits
 from storage.migrate import migrate
 from storage.post_ids import PostIds
+from storage.scanning import ScanLimits
 from storage.shared_curves import SharedCurves
 from storage.store import Store
 from storage.writer import Writer, WriterLimits, WriterObserver
@@ -209,12 +211,24 @@ def new_holder() -> str:
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
 
 
+def fitting_limits(settings: Settings) -> FittingLimits:
+    """The fits' part of the settings."""
+    return FittingLimits(
+        scan=limits_of(ScanLimits, settings),
+        gap_rows_max=settings.gap_rows_max,
+        scan_bound_ratio=settings.scan_bound_ratio,
+        scan_changes_ratio=settings.scan_changes_ratio,
+        scan_rows_per_s=settings.scan_rows_per_s,
+    )
+
+
 def job_limits(settings: Settings) -> JobLimits:
     """The jobs' part of the settings."""
     return JobLimits(
         runner=limits_of(RunnerLimits, settings),
         refresh=RefreshLimits(
             schedule=limits_of(ScheduleLimits, settings),
+            fitting=fitting_limits(settings),
             refresh_concurrency=settings.refresh_concurrency,
             refresh_tick_s=settings.refresh_tick_s,
             refresh_load_ratio=settings.refresh_load_ratio,
