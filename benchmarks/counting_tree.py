@@ -20,7 +20,7 @@ from benchmarks.boards import BOARD, COLUMN
 from benchmarks.bulk import bulk_board, bulk_store, drawn
 from benchmarks.options import Options, parse
 from config import load
-from predictor import Curve, Knot, LiveCounts, LiveCurve
+from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
 from predictor.quality import counted
 from service.stores import SQLITE_PREFIX, open_store
 from storage.entries import Entries
@@ -84,7 +84,7 @@ def fold_prices(rows: int, cells: int) -> tuple[float, float, float]:
     counts.move_all(moves)
     moved = time.perf_counter()
     document = counts.encode()
-    LiveCurve(curve, counts, as_of_us=0)
+    LiveCurve(curve, counts, as_of=AsOf(0))
     ended = time.perf_counter()
     return 1e6 * (moved - begun) / _MOVES, len(document) / 1024, 1000 * (ended - moved)
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import structlog
 
-from predictor import Curve, Tally
+from predictor import Curve, RankCurve, Tally
 from storage.boards import OpenBoards
+from storage.change_log import Mark, change_log
 from storage.curve_marks import CurveMark, curve_marks
 from storage.leaderboards import CHANGES, count_entries
 from storage.records import Board, Method
@@ -52,12 +53,11 @@ class FittingObserver(Protocol):
         """So many more entries were read by scans; `left`: how many those under way have yet to read, about."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """A new curve, and the board's count of changes in its snapshot."""
+class Seen(NamedTuple):
+    """What the snapshot of a fit saw."""
 
-    curve: Curve
-    changes: int
+    changes: int  # the board's count of them
+    mark: Mark  # in the change log
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Fitting:
         self._rows_per_s = float(limits.scan_rows_per_s)  # as the last scan went
         self._left: dict[tuple[int, int], int] = {}  # entries to read, by column that is being scanned
 
-    async def fit(self, board: Board, column_index: int, present: Curve | None) -> Fitted:
+    async def fit(self, board: Board, column_index: int, present: RankCurve | None) -> tuple[Curve, Seen]:
         """The column's next curve, by its board's method. `present`: the one that serves."""
         method = board.spec.predictor.method
         look: _Look | None = None
@@ -105,7 +105,7 @@ class Fitting:
         mark = marks.get((board.key, column_index))
         return _Look(totals.get(column_index, 0), totals.get(CHANGES, 0), mark)
 
-    def _wants_scan(self, look: _Look, present: Curve | None) -> bool:
+    def _wants_scan(self, look: _Look, present: RankCurve | None) -> bool:
         """Whether a board that leaves the choice to the service is scanned now."""
         mark = look.mark
         if present is None or mark is None or mark.changes is None or look.entries == 0:
@@ -117,41 +117,47 @@ class Fitting:
         changes = (look.changes - mark.changes) / age_s * (look.entries / self._rows_per_s)
         return changes <= self._limits.scan_changes_ratio * look.entries
 
-    async def _sample(self, board: Board, column_index: int) -> Fitted:
+    def _seen(self, board: Board) -> Program[Seen]:
+        dialect = self._store.dialect
+        totals = yield from count_entries(dialect, [board.key])
+        mark = yield from change_log(dialect).mark_now()
+        return Seen(totals[board.key].get(CHANGES, 0), mark)
+
+    async def _sample(self, board: Board, column_index: int) -> tuple[Curve, Seen]:
         entries, _ = self._open_boards.open(board)
-        dialect, now_us, gap_rows_max = self._store.dialect, self._now_us(), self._limits.gap_rows_max
-
-        def sampled() -> Program[Fitted]:
-            totals = yield from count_entries(dialect, [board.key])
-            curve = yield from sample_curve(dialect, entries, column_index, gap_rows_max=gap_rows_max, now_us=now_us)
-            return Fitted(curve, totals[board.key].get(CHANGES, 0))
-
-        fitted = await self._sampled.of(board.id).read(sampled, heavy=True)
-        if fitted.curve.drift(1 + board.spec.predictor.exact_top).bracket <= ROUGH_BRACKET:
-            return fitted
-        return Fitted(await asyncio.to_thread(_shaped, fitted.curve), fitted.changes)
-
-    async def _scan(self, board: Board, column_index: int, look: _Look) -> Fitted:
-        entries, _ = self._open_boards.open(board)
+        dialect, gap_rows_max = self._store.dialect, self._limits.gap_rows_max
         # Before the snapshot, which may be a replica's: no write acknowledged before `as_of` is missing from the curve.
-        dialect, now_us = self._store.dialect, self._now_us()
+        now_us = self._now_us()
 
+        def sampled() -> Program[tuple[Curve, Seen]]:
+            seen = yield from self._seen(board)
+            curve = yield from sample_curve(dialect, entries, column_index, gap_rows_max=gap_rows_max, now_us=now_us)
+            return curve, seen
+
+        curve, seen = await self._sampled.of(board.id).read(sampled, heavy=True)
+        if curve.drift(1 + board.spec.predictor.exact_top).bracket > ROUGH_BRACKET:
+            curve = await asyncio.to_thread(_shaped, curve)
+        return curve, seen
+
+    async def _scan(self, board: Board, column_index: int, look: _Look) -> tuple[Curve, Seen]:
+        entries, _ = self._open_boards.open(board)
+        now_us = self._now_us()  # before the snapshot, as above
         slot, loop = (board.key, column_index), asyncio.get_running_loop()
 
         def progress(read: int) -> None:  # on a thread of the store's
             loop.call_soon_threadsafe(self._progress, slot, read)
 
-        def scanned() -> Program[tuple[Tally, int]]:
-            totals = yield from count_entries(dialect, [board.key])
+        def scanned() -> Program[tuple[Tally, Seen]]:
+            seen = yield from self._seen(board)
             tally = yield from scan_column(entries, column_index, self._limits.scan, progress=progress)
-            return tally, totals[board.key].get(CHANGES, 0)
+            return tally, seen
 
         log.info("scan_began", board=board.id, column_index=column_index, entries=look.entries)
         self._left[slot] = look.entries
         self._progress(slot, 0)
         started = self._monotonic()
         try:
-            tally, changes = await self._sampled.of(board.id).read(scanned, heavy=True)
+            tally, seen = await self._sampled.of(board.id).read(scanned, heavy=True)
             read_s = self._monotonic() - started
             samples, gap_rows_max = board.spec.predictor.samples, self._limits.gap_rows_max
             curve = await asyncio.to_thread(_fitted, tally, samples, gap_rows_max, now_us)
@@ -171,7 +177,7 @@ class Fitting:
             knots=len(curve.knots),
             certificate=curve.certificate,
         )
-        return Fitted(curve, changes)
+        return curve, seen
 
     def _progress(self, slot: tuple[int, int], read: int) -> None:
         if slot in self._left:

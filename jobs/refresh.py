@@ -34,7 +34,7 @@ from storage.store import Program, Store
 
 from .desk import Demand, RefreshDesk, Refreshed
 from .errors import NoJobProcess
-from .fitting import Fitting, FittingLimits, FittingObserver
+from .fitting import Fitting, FittingLimits, FittingObserver, Seen
 from .ownership import Held, Ownership
 from .runner import Sleep
 from .schedule import Due, Schedule, ScheduleLimits
@@ -226,24 +226,25 @@ class RefreshJob:
     async def _replace(self, held: Held, board: Board, column_index: int, *, demanded: bool) -> Refreshed | None:
         started = self._monotonic()
         present = self._book.find(board, column_index)
-        fitted = await self._fitting.fit(board, column_index, present)
-        curve, changes = fitted.curve, fitted.changes
+        curve, seen = await self._fitting.fit(board, column_index, present)
         if not demanded and curve.total == 0 and present is None:
             return None
-        served = await self._store_curve(held, board, column_index, curve, changes)
+        served = await self._store_curve(held, board, column_index, curve, seen)
         refreshed = Refreshed(curve, self._monotonic() - started, served.version)
         self._observer.refreshed(refreshed.seconds)
         await self._book.share(served)
         return refreshed
 
-    async def _store_curve(self, held: Held, board: Board, column_index: int, curve: Curve, changes: int) -> Served:
+    async def _store_curve(self, held: Held, board: Board, column_index: int, curve: Curve, seen: Seen) -> Served:
         def stored() -> Program[int]:
             owned = held.release()
-            return store_curve(self._store.dialect, board, column_index, curve, changes=changes, owned=owned)
+            return store_curve(
+                self._store.dialect, board, column_index, curve, changes=seen.changes, mark=seen.mark, owned=owned
+            )
 
         with self._book.expecting():
             version = await self._store.of(board.id).write(stored)
             held.stored = True
-            served = Served(board.key, column_index, board.epoch, version, curve)
+            served = Served(board.key, column_index, board.epoch, version, curve, seen.mark)
             self._book.serve(served)
         return served

@@ -10,7 +10,7 @@ from __future__ import annotations
 from .codec import decode, encode
 from .curve import Curve, Knot, Method
 from .errors import CurveCorrupt, KnotsInvalid, PredictorError, WalkInconsistent
-from .live import LiveCounts, LiveCurve
+from .live import AsOf, LiveCounts, LiveCurve, RankCurve
 from .locate import SHAPE_UNIT, Bracket, Drift, KeyBracket, KnotRanks, Rung
 from .sample import RATIO_UNIT, Landing, Last, Skip, Stride, walk
 from .shards import Bounded, added_up
@@ -20,6 +20,7 @@ __all__ = [
     "LIMB_BITS",
     "RATIO_UNIT",
     "SHAPE_UNIT",
+    "AsOf",
     "Bounded",
     "Bracket",
     "Curve",
@@ -35,6 +36,7 @@ __all__ = [
     "LiveCurve",
     "Method",
     "PredictorError",
+    "RankCurve",
     "Rung",
     "Skip",
     "Stride",

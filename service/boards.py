@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw
 
-from predictor import Curve
+from predictor import RankCurve
 from storage.entries import Entries, live_epochs
 from storage.errors import SpecInvalid, UnknownOwner
 from storage.leaderboards import (
@@ -162,7 +162,7 @@ async def erase_entry(context: Context, call: Call) -> Reply:
     board = await context.catalog.find(call.path["board"])
     owner = call.path["owner"]
     entries = context.boards.open(board)[0]
-    if not await context.store.write(lambda: entries.erase(owner)):
+    if not await context.store.write(lambda: entries.erase(owner, now_us=context.now_us())):
         raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
     return Reply(None, status=204)
 
@@ -174,16 +174,16 @@ async def erase_owner(context: Context, call: Call) -> Reply:
     boards = context.catalog.boards()
     for start in range(0, len(boards), ERASE_BOARDS_A_STEP):
         step = [context.boards.open(board)[0] for board in boards[start : start + ERASE_BOARDS_A_STEP]]
-        await context.store.write(lambda step=step: _erase_all(step, owner))  # type: ignore[misc]
+        await context.store.write(lambda step=step: _erase_all(step, owner, context.now_us()))  # type: ignore[misc]
     return Reply(None, status=204)
 
 
-def _erase_all(boards: list[Entries], owner: str) -> Program[None]:
+def _erase_all(boards: list[Entries], owner: str, now_us: int) -> Program[None]:
     alive = yield from live_epochs(boards[0].dialect, [entries.board.key for entries in boards])
     for entries in boards:
         # A board may have been deleted since the catalog was read: there is nothing left to erase then.
         if entries.board.key in alive:
-            yield from entries.erase(owner)
+            yield from entries.erase(owner, now_us=now_us)
 
 
 async def _answer(context: Context, board: Board) -> BoardAnswer:
@@ -195,7 +195,7 @@ async def _answer(context: Context, board: Board) -> BoardAnswer:
     return board_answer(board, totals[board.key].get(ALL_ENTRIES, 0), curves)
 
 
-def _curve_state(curve: Curve, now_us: int) -> CurveState:
+def _curve_state(curve: RankCurve, now_us: int) -> CurveState:
     return CurveState(
         method=curve.method,
         total=curve.total,

@@ -82,6 +82,16 @@ class Metrics:
             buckets=_WAIT_BUCKETS_S,
             registry=self.registry,
         )
+        self._count_fits()
+        self._curves_corrupt = Counter(
+            "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
+        )
+        self.sharing = SharingMetrics(self.registry, self.views)
+        self._log_lines_dropped = Counter(
+            "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
+        )
+
+    def _count_fits(self) -> None:
         self.refresh_seconds = Histogram(
             "rankcurve_refresh_seconds",
             "Time to refresh the curve of a column",
@@ -99,12 +109,18 @@ class Metrics:
         self._scan_entries = Counter(
             "rankcurve_scan_entries", "Entries that scans for certified curves read", registry=self.registry
         )
-        self._curves_corrupt = Counter(
-            "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
+        self._folded = Counter(
+            "rankcurve_changes_folded", "Changes folded into the live counts of the curves", registry=self.registry
         )
-        self.sharing = SharingMetrics(self.registry, self.views)
-        self._log_lines_dropped = Counter(
-            "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
+        self._folds_void = Counter(
+            "rankcurve_live_counts_void",
+            "Curves whose live counts were given up until their next refresh",
+            registry=self.registry,
+        )
+        self._fold_seconds = Histogram(
+            "rankcurve_fold_seconds",
+            "Time to fold what had changed into the live counts",
+            registry=self.registry,
         )
 
     def _count_loop(self, cells: CellSet) -> None:
@@ -211,6 +227,12 @@ class Metrics:
         """Scans read so many more entries and have so many to go."""
         self._scan_entries.inc(entries)
         self._scan_left.set(left)
+
+    def folded(self, *, changes: int, void: int, seconds: float) -> None:
+        """Changes were folded; `void` curves go without live counts until their next refresh."""
+        self._folded.inc(changes)
+        self._folds_void.inc(void)
+        self._fold_seconds.observe(seconds)
 
     def curve_corrupt(self) -> None:
         """A stored curve could not be read; its column is counted until the next refresh."""

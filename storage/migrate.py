@@ -37,9 +37,12 @@ CURVES = "curves"
 KEYS = "api_keys"
 LEASES = "leases"
 DEMANDS = "refresh_demands"
+CHANGE_LOG = "changes"
+LIVE_COUNTS = "live_counts"
+LIVE_MARK = "live_mark"
 
 
-def _first() -> list[Query]:
+def _first(_dialect: Dialect) -> list[Query]:
     return [
         create_table(BOARDS)
         .column("board_key", INTEGER)
@@ -86,7 +89,7 @@ def _first() -> list[Query]:
     ]
 
 
-def _leases() -> list[Query]:
+def _leases(_dialect: Dialect) -> list[Query]:
     return [
         create_table(LEASES)
         .column("pool", TEXT)
@@ -102,7 +105,7 @@ def _leases() -> list[Query]:
     ]
 
 
-def _demands() -> list[Query]:
+def _demands(_dialect: Dialect) -> list[Query]:
     return [
         create_table(DEMANDS)
         .column("board_key", INTEGER)
@@ -123,7 +126,50 @@ def _demands() -> list[Query]:
     ]
 
 
-STEPS = (_first, _leases, _demands)
+def _changes(dialect: Dialect) -> list[Query]:
+    ordered = not dialect.transaction  # rows stand in the order of the commits
+    table = create_table(CHANGE_LOG) if ordered else create_table(CHANGE_LOG).in_transaction("position")
+    table = (
+        table.numbered("seq")
+        .column("board_key", INTEGER)
+        .column("owner", TEXT)
+        .column("updated_at", INTEGER)
+        .column("previous", TEXT)  # the ranked cells before, side by side at fixed places,
+        .column("next", TEXT)  # and after
+    )
+    if ordered:
+        by_board = create_index("changes_board_key", CHANGE_LOG, col("board_key"))  # SQLite appends the primary key
+        return [table.primary_key("seq"), by_board]
+    by_position = create_index("changes_position", CHANGE_LOG, col("position"), col("seq"))
+    return [table.primary_key("board_key", "position", "seq"), by_position]
+
+
+def _live_counts(_dialect: Dialect) -> list[Query]:
+    return [
+        create_table(LIVE_COUNTS)
+        .column("board_key", INTEGER)
+        .column("column_index", INTEGER)
+        .column("epoch", INTEGER)
+        .column("curve_version", INTEGER)  # of the curve that they belong to
+        .column("version", INTEGER)  # grows with every document
+        .column("document", BLOB)
+        .column("counted", INTEGER)  # 0: the curve goes without, and the document is empty
+        .primary_key("board_key", "column_index"),
+        create_index("live_counts_version", LIVE_COUNTS, asc(col("version"))),
+        create_table(LIVE_MARK)
+        .column("mark_key", INTEGER)
+        .column("position", INTEGER)
+        .column("seen", TEXT)
+        .column("as_of", INTEGER)
+        .column("version", INTEGER)  # of the newest document
+        .primary_key("mark_key"),
+        # What of the change log a curve's snapshot saw; null where the version before this step stored it.
+        add_column(CURVES, "mark_position", INTEGER, null=True),
+        add_column(CURVES, "mark_seen", TEXT, null=True),
+    ]
+
+
+STEPS = (_first, _leases, _demands, _changes, _live_counts)
 
 
 def migrate(dialect: Dialect) -> Program[str]:
@@ -146,7 +192,7 @@ def migrate(dialect: Dialect) -> Program[str]:
     if version > len(STEPS):
         raise SchemaTooNew(f"the store has schema {version}, this version knows {len(STEPS)}")
     for step in STEPS[version:]:
-        for query in step():
+        for query in step(dialect):
             yield query.build(dialect)
     if not meta:
         meta["salt"] = secrets.token_hex(16)

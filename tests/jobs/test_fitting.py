@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from predictor import Curve
+from predictor import RankCurve
 from storage.padding import Padding
 from storage.records import Board, Method
 from tests.jobs.refreshing import due, work_off, working
@@ -16,7 +16,7 @@ from tests.jobs.world import PREDICTOR, World, within
 MANY = {f"p{number:04}": number * number for number in range(300)}  # no sampled curve of 20 knots is near
 
 
-async def refreshed(world: World, board: Board) -> Curve:
+async def refreshed(world: World, board: Board) -> RankCurve:
     """The curve that serves after the next scheduled refresh."""
     job = world.refresh_job()
     await job.tick()
@@ -33,7 +33,6 @@ async def test_a_board_that_wants_scans_gets_certified_curves(world: World) -> N
     curve = await refreshed(world, board)
     assert (curve.method, curve.total) == ("scan", 300)
     assert curve.certificate is not None
-    assert curve.errors is not None
     assert len(curve.knots) <= 20 + 3
     padding = Padding.of(board.spec, board.spec.columns[0])
     for number, value in enumerate(sorted(MANY.values())):

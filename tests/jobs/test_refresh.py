@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from predictor import Curve
+from predictor import RankCurve
 from storage.curves import CurveBook
 from storage.errors import StoreBusy
 from storage.leaderboards import delete_board, reset_board
@@ -91,7 +91,7 @@ async def test_a_board_that_lost_all_its_entries_is_refreshed_to_an_empty_curve(
     await due(world, job)
     await work_off(world, job)
     entries = world.deployment.entries(board)
-    await world.store.write(lambda: entries.erase("a"))
+    await world.store.write(lambda: entries.erase("a", now_us=world.deployment.clock()))
     assert await due(world, job) == 1
     await work_off(world, job)
     assert total(world, board) == 0
@@ -270,5 +270,5 @@ async def test_a_curve_survives_in_the_store_for_the_next_process(world: World) 
         done = await within(world.desk.refresh_now(board, 0))
     book = CurveBook(world.store, None, poll_rows_max=10, on_corrupt=lambda: None)
     assert await book.poll() == 1
-    curve: Curve | None = book.find(board, 0)
+    curve: RankCurve | None = book.find(board, 0)
     assert curve == done.curve
