@@ -79,6 +79,12 @@ def _ended(process: subprocess.Popen[bytes] | None) -> bool:
     return process.poll() is not None
 
 
+def _frozen(pid: int) -> bool:
+    """Whether every thread stands still: one that still runs may answer."""
+    threads = Path(f"/proc/{pid}/task").glob("*/stat")
+    return {file.read_text().rpartition(")")[2].split()[0] for file in threads} == {"T"}
+
+
 class _Folder:
     """A temporary folder that goes with the process that made it."""
 
@@ -247,9 +253,11 @@ class MemcachedServer:
                 raise RuntimeError("memcached did not start")
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal: SIGSTOP and SIGCONT freeze and thaw it."""
+        """Send a signal: SIGSTOP and SIGCONT freeze and thaw it; returns once it is frozen."""
         assert self._process is not None, "start comes first"
         self._process.send_signal(number)
+        while number is signal.SIGSTOP and self._process.poll() is None and not _frozen(self._process.pid):
+            time.sleep(POLL_S)
 
     def kill(self) -> None:
         """End it at once."""
