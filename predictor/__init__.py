@@ -8,25 +8,38 @@ out.
 from __future__ import annotations
 
 from .codec import decode, encode
-from .curve import Bracket, Curve, KeyBracket, Knot, Method
+from .curve import Curve, Knot, Method
 from .errors import CurveCorrupt, KnotsInvalid, PredictorError, WalkInconsistent
+from .live import AsOf, LiveCounts, LiveCurve, RankCurve
+from .locate import SHAPE_UNIT, Bracket, Drift, KeyBracket, KnotRanks, Rung
 from .sample import RATIO_UNIT, Landing, Last, Skip, Stride, walk
+from .shards import Bounded, added_up
 
 __all__ = [
     "RATIO_UNIT",
+    "SHAPE_UNIT",
+    "AsOf",
+    "Bounded",
     "Bracket",
     "Curve",
     "CurveCorrupt",
+    "Drift",
     "KeyBracket",
     "Knot",
+    "KnotRanks",
     "KnotsInvalid",
     "Landing",
     "Last",
+    "LiveCounts",
+    "LiveCurve",
     "Method",
     "PredictorError",
+    "RankCurve",
+    "Rung",
     "Skip",
     "Stride",
     "WalkInconsistent",
+    "added_up",
     "decode",
     "encode",
     "walk",

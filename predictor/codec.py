@@ -6,7 +6,8 @@ columns of differences, each in its narrowest fixed width: 1,000 knots take 6 to
 decode in one call each.
 
     magic 4s · version B · method B · certified B · knots I · total Q · as_of_us q · certificate d · step · first key
-    3 columns (key difference to the knot before, entries between, ties), each: width H · values · then CRC32 I
+    3 columns (key difference to the knot before, entries between, ties), each: width H · values
+    options B: bit 0 a column of errors, bit 1 two columns of control values, by gap · then CRC32 I
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from .curve import Curve, Knot, Method
 from .errors import CurveCorrupt, KnotsInvalid
 
 MAGIC = b"RKCV"
-VERSION = 1
+VERSION = 2
+VERSIONS = (1, 2)  # read; 1 has no optional columns
 METHODS: tuple[Method, ...] = get_args(Method)  # stored as an index: append only
 _HEADER = struct.Struct("<4sBBBIQqd")
 _CRC = struct.Struct("<I")
 _WIDTH = struct.Struct("<H")
+_ERRORS, _SHAPES = 1, 2  # bits of the options
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+_SIGNED = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
 def encode(curve: Curve) -> bytes:
@@ -50,8 +54,9 @@ def encode(curve: Curve) -> bytes:
             curve.as_of_us,
             curve.certificate or 0.0,
         )
-        parts = [header, _pack_int(curve.step), _pack_int(knots[0].key if knots else 0)]
+        parts = [header, pack_int(curve.step), pack_int(knots[0].key if knots else 0)]
         parts += [_pack(differences), _pack(gaps), _pack([knot.ties for knot in knots])]
+        parts += _options(curve)
     except (struct.error, ValueError) as error:
         raise KnotsInvalid(f"this curve does not fit the format: {error}") from error
     body = b"".join(parts)
@@ -65,7 +70,7 @@ def decode(data: bytes) -> Curve:
         raise CurveCorrupt("not a curve")
     if _CRC.unpack(data[-_CRC.size :])[0] != crc32(body):
         raise CurveCorrupt("the checksum does not match")
-    if body[len(MAGIC)] != VERSION:
+    if body[len(MAGIC)] not in VERSIONS:
         raise CurveCorrupt(f"format version {body[len(MAGIC)]}, this program reads {VERSION}")
     try:
         return _curve(body)
@@ -75,12 +80,13 @@ def decode(data: bytes) -> Curve:
 
 def _curve(body: bytes) -> Curve:
     """Raises struct.error, ValueError or IndexError where the body is none."""
-    _, _, method, certified, knot_count, total, as_of_us, certificate = _HEADER.unpack_from(body)
-    step, at = _unpack_int(body, _HEADER.size)
-    first_key, at = _unpack_int(body, at)
+    _, version, method, certified, knot_count, total, as_of_us, certificate = _HEADER.unpack_from(body)
+    step, at = unpack_int(body, _HEADER.size)
+    first_key, at = unpack_int(body, at)
     differences, at = _unpack(body, at, knot_count)
     gaps, at = _unpack(body, at, knot_count)
     ties, at = _unpack(body, at, knot_count)
+    errors, shapes, at = (None, None, at) if version == 1 else _unpack_options(body, at, max(0, knot_count - 1))
     if at != len(body) or certified > 1 or (knot_count and differences[0]):
         raise ValueError("parts are missing or left over")
     keys = accumulate(differences, initial=first_key)
@@ -95,22 +101,67 @@ def _curve(body: bytes) -> Curve:
         method=METHODS[method],
         step=step,
         certificate=certificate if certified else None,
+        errors=errors,
+        shapes=shapes,
     )
 
 
-def _pack_int(value: int) -> bytes:
+def _options(curve: Curve) -> list[bytes]:
+    """What a curve may go without."""
+    parts = [bytes([_ERRORS * (curve.errors is not None) + _SHAPES * (curve.shapes is not None)])]
+    if curve.errors is not None:
+        parts.append(_pack(curve.errors))
+    if curve.shapes is not None:
+        parts += [_pack([shape[inner] for shape in curve.shapes]) for inner in (0, 1)]
+    return parts
+
+
+def _unpack_options(
+    body: bytes, at: int, gap_count: int
+) -> tuple[Sequence[int] | None, list[tuple[int, int]] | None, int]:
+    """(errors, shapes, where the next part starts)"""
+    options, at = body[at], at + 1
+    if options > _ERRORS + _SHAPES:
+        raise ValueError("an option is not known")
+    errors = shapes = None
+    if options & _ERRORS:
+        errors, at = _unpack(body, at, gap_count)
+    if options & _SHAPES:
+        first, at = _unpack(body, at, gap_count)
+        second, at = _unpack(body, at, gap_count)
+        shapes = list(zip(first, second, strict=True))
+    return errors, shapes, at
+
+
+def pack_int(value: int) -> bytes:
     """A signed integer of any width, its length first."""
     width = value.bit_length() // 8 + 1
     return _WIDTH.pack(width) + value.to_bytes(width, "little", signed=True)
 
 
-def _unpack_int(body: bytes, at: int) -> tuple[int, int]:
+def unpack_int(body: bytes, at: int) -> tuple[int, int]:
     """(the integer, where the next part starts)"""
     (width,) = _WIDTH.unpack_from(body, at)
     at += _WIDTH.size
     if at + width > len(body):
         raise ValueError("an integer is cut off")
     return int.from_bytes(body[at : at + width], "little", signed=True), at + width
+
+
+def pack_signed(values: Sequence[int]) -> bytes:
+    """Integers of 64 bits in the narrowest width that all fit."""
+    bits = max(max(values, default=0).bit_length(), (~min(values, default=0)).bit_length() if values else 0) + 1
+    width = next((size for size in _SIGNED if size * 8 >= bits), 8)
+    return _WIDTH.pack(width) + struct.pack(f"<{len(values)}{_SIGNED[width]}", *values)
+
+
+def unpack_signed(body: bytes, at: int, count: int) -> tuple[list[int], int]:
+    """(the integers, where the next part starts)"""
+    (width,) = _WIDTH.unpack_from(body, at)
+    if width not in _SIGNED:
+        raise ValueError("a column has no known width")
+    at += _WIDTH.size
+    return list(struct.unpack_from(f"<{count}{_SIGNED[width]}", body, at)), at + width * count
 
 
 def _pack(values: Sequence[int]) -> bytes:

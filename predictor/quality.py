@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
-from .curve import Bracket
+from .locate import Bracket
 
 
 class Locating(Protocol):

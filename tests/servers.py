@@ -79,12 +79,6 @@ def _ended(process: subprocess.Popen[bytes] | None) -> bool:
     return process.poll() is not None
 
 
-def _frozen(pid: int) -> bool:
-    """Whether every thread stands still: one that still runs may answer."""
-    threads = Path(f"/proc/{pid}/task").glob("*/stat")
-    return {file.read_text().rpartition(")")[2].split()[0] for file in threads} == {"T"}
-
-
 class _Folder:
     """A temporary folder that goes with the process that made it."""
 
@@ -256,8 +250,8 @@ class MemcachedServer:
         """Send a signal: SIGSTOP and SIGCONT freeze and thaw it; returns once it is frozen."""
         assert self._process is not None, "start comes first"
         self._process.send_signal(number)
-        while number is signal.SIGSTOP and self._process.poll() is None and not _frozen(self._process.pid):
-            time.sleep(POLL_S)
+        if number is signal.SIGSTOP:  # until every thread stands still: one that runs may answer
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def kill(self) -> None:
         """End it at once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from zlib import crc32
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor import Curve, CurveCorrupt, Knot, KnotsInvalid, decode, encode
+from predictor import SHAPE_UNIT, Curve, CurveCorrupt, Knot, KnotsInvalid, decode, encode
 
 Sample = Callable[..., Curve]
 
@@ -28,6 +29,9 @@ def curves(draw: st.DrawFn) -> Curve:
         ties = draw(st.integers(1, draw(st.sampled_from([1, 300, 10**7]))))
         knots.append(Knot(key, counted + entries, ties))
         counted += entries + ties
+    gap_count = max(0, len(knots) - 1)
+    errors = st.lists(st.integers(0, 10**6), min_size=gap_count, max_size=gap_count)
+    shape = st.tuples(st.integers(0, SHAPE_UNIT), st.integers(0, SHAPE_UNIT)).map(lambda pair: (min(pair), max(pair)))
     return Curve(
         knots,
         total=counted,
@@ -35,6 +39,8 @@ def curves(draw: st.DrawFn) -> Curve:
         method=draw(st.sampled_from(["skip", "scan"])),
         step=step,
         certificate=draw(st.none() | st.floats(0, 10)),
+        errors=draw(st.none() | errors),
+        shapes=draw(st.none() | st.lists(shape, min_size=gap_count, max_size=gap_count)),
     )
 
 
@@ -91,9 +97,18 @@ def test_a_changed_body_under_a_right_checksum_is_refused_or_a_valid_curve(curve
 
 def test_another_version_is_refused_by_name() -> None:
     body = bytearray(encode(Curve([Knot(1, 0, 1)], total=1, as_of_us=0))[:-4])
-    body[4] = 2
-    with pytest.raises(CurveCorrupt, match="version 2"):
+    body[4] = 3
+    with pytest.raises(CurveCorrupt, match="version 3"):
         decode(sealed(bytes(body)))
+
+
+@given(curve=curves())
+def test_a_curve_of_the_first_version_still_serves(curve: Curve) -> None:
+    plain = replace(curve, errors=None, shapes=None)
+    body = bytearray(encode(plain)[:-4])
+    assert body.pop() == 0  # the first version ends before the options
+    body[4] = 1
+    assert decode(sealed(bytes(body))) == plain
 
 
 def test_a_time_beyond_64_bits_does_not_fit() -> None:

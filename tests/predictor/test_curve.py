@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor import Bracket, Curve, KeyBracket, Knot, KnotsInvalid
+from predictor import SHAPE_UNIT, Bracket, Curve, KeyBracket, Knot, KnotsInvalid
 
 Sample = Callable[..., Curve]
 
@@ -26,6 +27,16 @@ BOARDS = st.one_of(
 
 def rank_of(keys: list[int], key: int) -> int:
     return 1 + bisect_left(keys, key)
+
+
+def measured(curve: Curve, keys: list[int]) -> Curve:
+    """The curve with the largest error of every gap, over every key that can be asked for there."""
+    errors = []
+    for knot, worse in pairwise(curve.knots):
+        within = [key for key in keys if knot.key < key < worse.key]
+        asked = {knot.key + 1, *within, *(key + 1 for key in within)}
+        errors.append(max(abs(curve.locate(key).rank - rank_of(keys, key)) for key in asked))
+    return replace(curve, errors=errors)
 
 
 def probes(keys: list[int]) -> list[int]:
@@ -65,6 +76,67 @@ def test_a_rank_is_answered_by_the_worst_key_that_still_has_it(sample: Sample, k
         # The inverse of `locate`, as far as the bracket lets it be.
         assert curve.locate(found.key).rank <= rank or found.key == found.low
         assert curve.locate(found.key + 1).rank > min(rank, len(keys)) or found.key == found.high
+
+
+SHAPES = st.lists(st.tuples(st.integers(0, SHAPE_UNIT), st.integers(0, SHAPE_UNIT)), min_size=19, max_size=19)
+
+
+@given(keys=BOARDS, knots_max=st.integers(2, 20), pairs=st.none() | SHAPES)
+def test_a_known_error_narrows_the_bracket_around_the_true_rank(
+    sample: Sample, keys: list[int], knots_max: int, pairs: list[tuple[int, int]] | None
+) -> None:
+    plain = sample(keys, knots_max)
+    if pairs is not None:
+        gap_count = max(0, len(plain.knots) - 1)
+        plain = replace(plain, shapes=[(min(pair), max(pair)) for pair in pairs[:gap_count]])
+    curve = measured(plain, keys)
+    before = Bracket(1, 1, 1, "knot")
+    for key in probes(keys):
+        bracket, wide = curve.locate(key), plain.locate(key)
+        assert wide.low <= bracket.low <= rank_of(keys, key) <= bracket.high <= wide.high
+        assert bracket.low <= bracket.rank == wide.rank <= bracket.high
+        assert before.rank <= bracket.rank and before.low <= bracket.low and before.high <= bracket.high
+        before = bracket
+
+
+@given(keys=BOARDS, knots_max=st.integers(2, 20), pairs=SHAPES)
+def test_a_cubic_finds_the_worst_key_of_a_rank_too(
+    sample: Sample, keys: list[int], knots_max: int, pairs: list[tuple[int, int]]
+) -> None:
+    plain = sample(keys, knots_max)
+    gap_count = max(0, len(plain.knots) - 1)
+    curve = replace(plain, shapes=[(min(pair), max(pair)) for pair in pairs[:gap_count]])
+    for rank in range(1, len(keys) + 1):
+        found = curve.key_at(rank)
+        assert found is not None and found.low <= keys[rank - 1] <= found.high
+        assert curve.locate(found.key).rank <= rank or found.key == found.low
+        assert curve.locate(found.key + 1).rank > rank or found.key == found.high
+
+
+def test_a_cubic_follows_its_control_values() -> None:
+    knots = [Knot(0, 0, 1), Knot(1001, 1000, 1)]
+    early = Curve(knots, total=1001, as_of_us=0, shapes=[(SHAPE_UNIT, SHAPE_UNIT)])
+    late = Curve(knots, total=1001, as_of_us=0, shapes=[(0, 0)])
+    # 1 - (1 - t)^3 and t^3 over a rise of 999, from rank 2.
+    assert [early.locate(key).rank for key in (1, 101, 501, 1001)] == [2, 273, 876, 1001]
+    assert [late.locate(key).rank for key in (1, 101, 501, 1001)] == [2, 3, 127, 1001]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"errors": [0]},
+        {"errors": [-1, 0]},
+        {"shapes": [(0, 1)]},
+        {"shapes": [(2, 1), (0, 0)]},
+        {"shapes": [(0, SHAPE_UNIT + 1), (0, 0)]},
+        {"shapes": [(-1, 0), (0, 0)]},
+    ],
+)
+def test_columns_that_do_not_fit_the_gaps_are_no_curve(columns: dict[str, list[int]]) -> None:
+    knots = [Knot(0, 0, 1), Knot(5, 2, 1), Knot(9, 3, 1)]
+    with pytest.raises(KnotsInvalid):
+        Curve(knots, total=4, as_of_us=0, **columns)  # type: ignore[arg-type]
 
 
 @given(
