@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import pairwise
 from math import floor
 
-from predictor import Curve
+from predictor import RankCurve
 from storage.errors import NoCurve
 from storage.padding import Padding
 from storage.rankings import Ranking
@@ -113,7 +113,7 @@ class _ValueFinder:
     """Values for ranks: read off the board near the top and where there is no curve, off the curve elsewhere."""
 
     def __init__(self, context: Context, board: Board, index: int) -> None:
-        self.curve: Curve | None = context.book.find(board, index)
+        self.curve: RankCurve | None = context.book.find(board, index)
         self._context, self._board, self._index = context, board, index
         self._ranking: Ranking = context.boards.open(board)[0].rankings[index]
         self._scale = board.spec.columns[index].scale
@@ -166,7 +166,7 @@ async def curve(context: Context, call: Call) -> Answer:
     served = context.book.served(board, index)
     if served is None:
         raise NoCurve(f"{call.path['column']!r} of {board.id!r} has no curve yet")
-    etag = f'"{board.key}-{index}-{served.version}"'
+    etag = f'"{board.key}-{index}-{served.version}-{served.live_version}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     if _holds(call.request.headers.get("If-None-Match", ""), etag):
         return Reply(None, status=304, headers=headers)

@@ -30,6 +30,7 @@ from storage.coalesce import Coalescers
 from storage.curves import CurveBook
 from storage.entry_reads import EntryReads
 from storage.envelope import Envelopes
+from storage.folding import FoldLimits
 from storage.keys import list_keys
 from storage.leases import Leases, store_clock
 from storage.memcached import Memcached, MemcachedLimits
@@ -111,6 +112,7 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
     )
     catalog.watch_gone(book.forget)
     await book.poll()
+    await book.poll_live()
     metrics.watch_curves(
         lambda: [CurveFigures(served.curve.as_of_us, len(served.curve.knots)) for served in book.all()]
     )
@@ -222,5 +224,7 @@ def job_limits(settings: Settings) -> JobLimits:
         prune=limits_of(PruneLimits, settings),
         lease=limits_of(LeaseLimits, settings),
         demands=limits_of(DemandLimits, settings),
+        fold=limits_of(FoldLimits, settings),
         curve_poll_s=settings.curve_poll_s,
+        live_poll_s=settings.live_poll_s,
     )
