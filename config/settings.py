@@ -224,6 +224,9 @@ class Settings(BaseModel):
         500_000, 1, 100_000_000, "changes", "Changes folded at once; curves further behind wait for their next refresh"
     )
     fold_curves_max: int = _number(10_000, 1, 10_000_000, "curves", "Curves that the folding process keeps decoded")
+    drift_ratio: float = _number(
+        0.01, 0.0001, 1, "ratio", "Bound of a live curve's relative error past which it is fitted anew"
+    )
     refresh_jitter_ratio: float = _number(0.1, 0, 1, "ratio", "Part of the refresh interval that is random")
     refresh_concurrency: int = _number(1, 1, 64, "refreshes", "Curves refreshed at the same time")
     refresh_load_ratio: float = _number(

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from config import Settings
 from jobs.demands import DemandLimits, StoreDesk
 from jobs.desk import Desk, RefreshDesk
+from jobs.drift import DriftLimits
 from jobs.ownership import LeaseLimits
 from jobs.prune import PruneLimits
 from jobs.refresh import RefreshLimits
@@ -224,6 +225,7 @@ def job_limits(settings: Settings) -> JobLimits:
         runner=limits_of(RunnerLimits, settings),
         refresh=RefreshLimits(
             schedule=limits_of(ScheduleLimits, settings),
+            drift=limits_of(DriftLimits, settings),
             refresh_concurrency=settings.refresh_concurrency,
             refresh_tick_s=settings.refresh_tick_s,
             refresh_load_ratio=settings.refresh_load_ratio,
