@@ -50,7 +50,7 @@ from .limits import limits_of
 from .logs import RequestLog
 from .metrics import CurveFigures, Metrics
 from .pages import first_pages
-from .positions import Locators
+from .positions import CountLimits, Locators
 from .stores import open_sampling, open_store
 
 
@@ -197,7 +197,14 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) 
             waiting_max=settings.reads_waiting_max,
             lanes=settings.point_read_lanes,
         ),
-        locators=Locators(store, boards, stored.book, now_us=now_us, open_boards_max=settings.open_boards_max),
+        locators=Locators(
+            store,
+            boards,
+            stored.book,
+            limits_of(CountLimits, settings),
+            now_us=now_us,
+            open_boards_max=settings.open_boards_max,
+        ),
         now_us=now_us,
     )
 
