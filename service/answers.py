@@ -271,22 +271,37 @@ class Buckets(msgspec.Struct):
 
 
 class KnotAnswer(msgspec.Struct):
-    """A value of the column with its exact rank and how many entries have it."""
+    """A value of the column with its exact rank and how many entries have it.
+
+    `reached_at` is there where the earliest of equal values is better: when this one was reached.
+    """
 
     value: Number
     rank: int
     ties: int
+    reached_at: Time | UnsetType = UNSET
 
 
-class CurveAnswer(msgspec.Struct):
-    """A curve: between two knots the rank is read off a line."""
+class CurveAnswer(msgspec.Struct, kw_only=True):
+    """A curve with all that ranking offline needs; docs/curve.md has the formula, docs/rank_offline.py does it.
+
+    Between two neighbouring knots the rank follows a line over keys, or the cubic whose inner control values `shapes`
+    has, in 1/65536 of the rise between the knots. `errors` has, for each two neighbours, how far such an estimate can
+    be off; null where nobody measured. Values that are held stand `step` units of the last digit apart, or a multiple.
+    """
 
     column: str
+    best: BestName
+    scale: int
+    ties: TiesName
     method: CurveMethod
     total: int
     as_of: Time
     certificate: float | None
+    step: int
     knots: list[KnotAnswer]
+    errors: list[int] | None
+    shapes: list[list[int]] | None
 
 
 class RefreshAnswer(msgspec.Struct):

@@ -84,6 +84,7 @@ _READS = [
     Route(
         method="GET", path=_RANKING + "/curve", handler=ranking_views.curve, role=Role.READER, view="curve",
         summary="The curve that ranks are read off", tag="Rankings", response=CurveAnswer, statuses=(200, 304),
+        description="Enough to rank offline, with the service's own answers: docs/rank_offline.py does it.",
         problems=(*_COLUMN_CODES, "no_curve"), response_headers=("ETag",),
     ),
     Route(
