@@ -120,8 +120,26 @@ class EntryAnswer(msgspec.Struct):
     stats: Stats
 
 
+class NextPlace(msgspec.Struct, kw_only=True, gc=False):
+    """The next better place: its rank with the bracket, the value that holds it, and how much is missing to take it.
+
+    Where the earliest of equal values is better, `points` is one unit more than the difference of the values, and null
+    where the column's range ends before that.
+    """
+
+    rank: int
+    low: int
+    high: int
+    exact: bool
+    value: Number
+    points: Number | None
+
+
 class Position(msgspec.Struct, kw_only=True, gc=False):
-    """A rank and the bracket [low, high] that the true one lies in as of `as_of`; `exact` where they are equal."""
+    """A rank and the bracket [low, high] that the true one lies in as of `as_of`; `exact` where they are equal.
+
+    `next` is there when it was asked for, null where nobody is better.
+    """
 
     column: str
     value: Number
@@ -133,6 +151,7 @@ class Position(msgspec.Struct, kw_only=True, gc=False):
     total: int
     percentile: float
     as_of: Time
+    next: NextPlace | UnsetType | None = UNSET
 
 
 class NoPosition(msgspec.Struct, kw_only=True):

@@ -46,7 +46,8 @@ _READS = [
     Route(
         method="GET", path=_OWNER + "/positions", handler=owner_views.positions, role=Role.READER, view="positions",
         summary="An owner's positions", tag="Owners", query=PositionsQuery, response=OwnerPositions,
-        description="Without `columns`: every ranked column. `rank=auto` counts near the top and wherever no curve is.",
+        description="Without `columns`: every ranked column. `rank=auto` counts near the top and wherever no curve is. "
+        "`next=true` adds to each position the next better place and the points that are missing to take it.",
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked"),
     ),
     Route(

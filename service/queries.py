@@ -55,10 +55,11 @@ class BoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An owner's positions; without `columns`, in every ranked column."""
+    """An owner's positions; without `columns`, in every ranked column; with `next`, the next better place of each."""
 
     columns: tuple[str, ...] = ()
     rank: RankMode = "auto"
+    next: bool = False
 
     def __post_init__(self) -> None:
         for column in self.columns:
