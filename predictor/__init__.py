@@ -10,7 +10,8 @@ from __future__ import annotations
 from .codec import decode, encode
 from .curve import Curve, Knot, Method
 from .errors import CurveCorrupt, KnotsInvalid, PredictorError, WalkInconsistent
-from .locate import SHAPE_UNIT, Bracket, KeyBracket, KnotRanks
+from .live import LiveCounts, LiveCurve
+from .locate import SHAPE_UNIT, Bracket, Drift, KeyBracket, KnotRanks, Rung
 from .sample import RATIO_UNIT, Landing, Last, Skip, Stride, walk
 
 __all__ = [
@@ -19,14 +20,18 @@ __all__ = [
     "Bracket",
     "Curve",
     "CurveCorrupt",
+    "Drift",
     "KeyBracket",
     "Knot",
     "KnotRanks",
     "KnotsInvalid",
     "Landing",
     "Last",
+    "LiveCounts",
+    "LiveCurve",
     "Method",
     "PredictorError",
+    "Rung",
     "Skip",
     "Stride",
     "WalkInconsistent",

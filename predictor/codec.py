@@ -30,6 +30,7 @@ _CRC = struct.Struct("<I")
 _WIDTH = struct.Struct("<H")
 _ERRORS, _SHAPES = 1, 2  # bits of the options
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+_SIGNED = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
 def encode(curve: Curve) -> bytes:
@@ -53,7 +54,7 @@ def encode(curve: Curve) -> bytes:
             curve.as_of_us,
             curve.certificate or 0.0,
         )
-        parts = [header, _pack_int(curve.step), _pack_int(knots[0].key if knots else 0)]
+        parts = [header, pack_int(curve.step), pack_int(knots[0].key if knots else 0)]
         parts += [_pack(differences), _pack(gaps), _pack([knot.ties for knot in knots])]
         parts += _options(curve)
     except (struct.error, ValueError) as error:
@@ -80,8 +81,8 @@ def decode(data: bytes) -> Curve:
 def _curve(body: bytes) -> Curve:
     """Raises struct.error, ValueError or IndexError where the body is none."""
     _, version, method, certified, knot_count, total, as_of_us, certificate = _HEADER.unpack_from(body)
-    step, at = _unpack_int(body, _HEADER.size)
-    first_key, at = _unpack_int(body, at)
+    step, at = unpack_int(body, _HEADER.size)
+    first_key, at = unpack_int(body, at)
     differences, at = _unpack(body, at, knot_count)
     gaps, at = _unpack(body, at, knot_count)
     ties, at = _unpack(body, at, knot_count)
@@ -132,19 +133,35 @@ def _unpack_options(
     return errors, shapes, at
 
 
-def _pack_int(value: int) -> bytes:
+def pack_int(value: int) -> bytes:
     """A signed integer of any width, its length first."""
     width = value.bit_length() // 8 + 1
     return _WIDTH.pack(width) + value.to_bytes(width, "little", signed=True)
 
 
-def _unpack_int(body: bytes, at: int) -> tuple[int, int]:
+def unpack_int(body: bytes, at: int) -> tuple[int, int]:
     """(the integer, where the next part starts)"""
     (width,) = _WIDTH.unpack_from(body, at)
     at += _WIDTH.size
     if at + width > len(body):
         raise ValueError("an integer is cut off")
     return int.from_bytes(body[at : at + width], "little", signed=True), at + width
+
+
+def pack_signed(values: Sequence[int]) -> bytes:
+    """Integers of 64 bits in the narrowest width that all fit."""
+    bits = max(max(values, default=0).bit_length(), (~min(values, default=0)).bit_length() if values else 0) + 1
+    width = next((size for size in _SIGNED if size * 8 >= bits), 8)
+    return _WIDTH.pack(width) + struct.pack(f"<{len(values)}{_SIGNED[width]}", *values)
+
+
+def unpack_signed(body: bytes, at: int, count: int) -> tuple[list[int], int]:
+    """(the integers, where the next part starts)"""
+    (width,) = _WIDTH.unpack_from(body, at)
+    if width not in _SIGNED:
+        raise ValueError("a column has no known width")
+    at += _WIDTH.size
+    return list(struct.unpack_from(f"<{count}{_SIGNED[width]}", body, at)), at + width * count
 
 
 def _pack(values: Sequence[int]) -> bytes:

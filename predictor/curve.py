@@ -6,7 +6,6 @@ that `locate` need not ask.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from math import isfinite
@@ -64,11 +63,6 @@ class Curve(KnotRanks):
         highs = (*[1 + count for count in better_counts], self.total + 1)
         reaches = None if self.errors is None else (0, *self.errors, 0)
         self._arrange(keys, lows, highs, self.step, self.step, reaches, self.shapes, None)
-
-    def ties_at(self, key: int) -> int:
-        """How many entries have this key, where it is a knot's; 0 where it is not."""
-        i = bisect_left(self._keys, key)
-        return self.knots[i].ties if i < len(self._keys) and self._keys[i] == key else 0
 
 
 def _check(curve: Curve, keys: Sequence[int], better_counts: Sequence[int], counted: Sequence[int]) -> None:

@@ -44,6 +44,21 @@ class KeyBracket(NamedTuple):
         return self.low == self.high
 
 
+class Rung(NamedTuple):
+    """A knot from which the entries better than some key are a short count away."""
+
+    key: int | None  # strictly better than the key in question; None: the top, which nobody is better than
+    counted: int  # entries better than the rung or tied with it
+    gap_rows: int  # entries between the rung and the next knot: as many as a count may read
+
+
+class Drift(NamedTuple):
+    """The worst over some ranks, relative to the rank: 0.01 is 1 %."""
+
+    bound: float  # of the error
+    bracket: float  # of a gap's width
+
+
 class KnotRanks:
     """Ranks between knots; `_arrange` gives it what it reads."""
 
@@ -113,12 +128,41 @@ class KnotRanks:
             run = keys[j] - start
             rank = low + (2 * (high - low) * (key - start) + run) // (2 * run)
             return Bracket(rank, low, high, "curve")
+        if self._ends is not None and (j == 0 or j == len(keys)):
+            best, worst = self._ends
+            if j == 0 and key <= best:
+                return Bracket(low, low, low, "knot")
+            if j == len(keys) and key > worst:
+                return Bracket(high, high, high, "knot")
         rank = self._estimate(j, key)
         if self._reaches is None:
             return Bracket(rank, low, high, "curve")
         reach = self._reaches[j]
         low, high = max(low, rank - reach), min(high, rank + reach)
         return Bracket(rank, low, high, "knot" if low == high else "curve")
+
+    def ties_at(self, key: int) -> int:
+        """How many entries have this key, where it is a knot's; 0 where it is not."""
+        j = bisect_left(self._keys, key)
+        return self._lows[j + 1] - self._highs[j] if j < len(self._keys) and self._keys[j] == key else 0
+
+    def rung_for(self, key: int) -> Rung:
+        """Where to begin a short count of the entries strictly better than a key: they are the rung's, and those that
+        stand strictly between the rung and the key.
+        """
+        j = bisect_left(self._keys, key)
+        return Rung(self._keys[j - 1] if j else None, self._lows[j] - 1, self._highs[j] - self._lows[j])
+
+    def drift(self, from_rank: int) -> Drift:
+        """How wrong the ranks from this one on (at least 1) may be by now."""
+        bound = bracket = 0.0
+        reaches = self._reaches
+        for j in range(bisect_left(self._highs, from_rank), len(self._highs)):
+            low = max(self._lows[j], from_rank)
+            width = self._highs[j] - self._lows[j]
+            bracket = max(bracket, width / low)
+            bound = max(bound, (width if reaches is None else min(width, reaches[j])) / low)
+        return Drift(bound, bracket)
 
     def _span(self, j: int) -> tuple[int, int]:
         """(the first key of a gap, the first key past it): where its line starts and ends."""

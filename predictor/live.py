@@ -1,0 +1,201 @@
+"""A curve that stays right while its board changes: counts of who left and who came, by run and by gap of a fit.
+
+    Curve (the fit) + LiveCounts (moves since) ──> LiveCurve, which answers like a curve, as of the last move counted
+
+The one rule: brackets come from exact counts, so they hold at any moment; and what an estimate may be off grows by one
+with every move in, out or within its gap, because entries can all go to one end of a gap without leaving it:
+
+    |rank - true rank| <= min(the way to the bracket's ends, error of the fit + moves + 1)
+
+Where moves have been netted (an owner's first key and last) a bound is as true: it compares two states.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterable
+from itertools import accumulate, chain
+from operator import add
+from zlib import crc32
+
+from .codec import pack_int, pack_signed, unpack_int, unpack_signed
+from .curve import Curve, Knot, Method
+from .errors import CurveCorrupt, KnotsInvalid
+from .locate import KnotRanks
+
+MAGIC = b"RKLC"
+VERSION = 1
+_HEADER = struct.Struct("<4sBBI")
+_CRC = struct.Struct("<I")
+_OFF_LATTICE, _ENDS = 1, 2  # bits of the header's flags
+
+Move = tuple[int | None, int | None]  # (key before, key after); None: no entry in the column
+
+
+class LiveCounts:
+    """What has changed since a fit. Mutable: `move` counts."""
+
+    __slots__ = ("_keys", "_step", "best", "gaps", "moves", "off_lattice", "runs", "worst")
+
+    def __init__(self, curve: Curve) -> None:
+        self._keys = tuple([knot.key for knot in curve.knots])
+        self._step = curve.step
+        self.runs = [0] * len(self._keys)  # entries more (or less) at each knot than at the fit
+        self.gaps = [0] * (len(self._keys) + 1)  # the same between the knots, the two open ends included
+        self.moves = [0] * (len(self._keys) + 1)  # changes in, out of and within each gap
+        self.off_lattice = False  # a key came that is none of the fit's lattice: keys may be moved onto it no longer
+        self.best: int | None = None  # the best and the worst key that ever came to the open ends
+        self.worst: int | None = None
+
+    def move(self, before: int | None, after: int | None) -> None:
+        """An owner's key changed, came or went."""
+        if before == after:
+            return
+        keys = self._keys
+        left = -1
+        if before is not None:
+            left = bisect_left(keys, before)
+            if left < len(keys) and keys[left] == before:
+                self.runs[left] -= 1
+                left = -1
+            else:
+                self.gaps[left] -= 1
+                self.moves[left] += 1
+        if after is not None:
+            j = bisect_left(keys, after)
+            if j < len(keys) and keys[j] == after:
+                self.runs[j] += 1
+                return
+            self.gaps[j] += 1
+            if j != left:
+                self.moves[j] += 1
+            if self._step != 1 and keys and (after - keys[0]) % self._step:
+                self.off_lattice = True
+            if j == 0 or j == len(keys):
+                self._stretch(j, after)
+
+    def _stretch(self, j: int, key: int) -> None:
+        """The open ends reach this far."""
+        if j == 0 and (self.best is None or key < self.best):
+            self.best = key
+        if j == len(self._keys) and (self.worst is None or key > self.worst):
+            self.worst = key
+
+    def move_all(self, moves: Iterable[Move]) -> None:
+        """Count many moves."""
+        move = self.move
+        for before, after in moves:
+            move(before, after)
+
+    @property
+    def moved(self) -> int:
+        """Changes in, out of and within gaps."""
+        return sum(self.moves)
+
+    def _state(self) -> tuple[object, ...]:
+        return self._keys, self._step, self.runs, self.gaps, self.moves, self.off_lattice, self.best, self.worst
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LiveCounts) and self._state() == other._state()
+
+    __hash__ = None  # type: ignore[assignment] # mutable
+
+    def encode(self) -> bytes:
+        """The counts as bytes. They say nothing of the curve that they belong to: whoever stores them has to."""
+        ends = [end for end in (self.best, self.worst) if end is not None]
+        flags = _OFF_LATTICE * self.off_lattice
+        flags += _ENDS * (self.best is not None) + 2 * _ENDS * (self.worst is not None)
+        parts = [_HEADER.pack(MAGIC, VERSION, flags, len(self._keys)), *map(pack_int, ends)]
+        parts += map(pack_signed, (self.runs, self.gaps, self.moves))
+        body = b"".join(parts)
+        return body + _CRC.pack(crc32(body))
+
+    @classmethod
+    def decode(cls, data: bytes, curve: Curve) -> LiveCounts:
+        """The counts that `encode` was called on, of the same curve. Raises `CurveCorrupt` for anything else."""
+        body = data[: -_CRC.size]
+        if len(body) < _HEADER.size or _CRC.unpack(data[-_CRC.size :])[0] != crc32(body):
+            raise CurveCorrupt("not live counts, or damaged ones")
+        magic, version, flags, knot_count = _HEADER.unpack_from(body)
+        if magic != MAGIC or version != VERSION:
+            raise CurveCorrupt(f"live counts of format {magic!r} {version}, this program reads {VERSION}")
+        counts = cls(curve)
+        if knot_count != len(counts.runs):
+            raise CurveCorrupt("the live counts are another curve's")
+        try:
+            counts._fill(body, flags)
+        except (struct.error, ValueError) as error:
+            raise CurveCorrupt(f"the contents are no live counts: {error}") from error
+        return counts
+
+    def _fill(self, body: bytes, flags: int) -> None:
+        at = _HEADER.size
+        self.off_lattice = bool(flags & _OFF_LATTICE)
+        if flags & _ENDS:
+            self.best, at = unpack_int(body, at)
+        if flags & 2 * _ENDS:
+            self.worst, at = unpack_int(body, at)
+        self.runs, at = unpack_signed(body, at, len(self.runs))
+        self.gaps, at = unpack_signed(body, at, len(self.gaps))
+        self.moves, at = unpack_signed(body, at, len(self.moves))
+        if at != len(body) or min(self.moves) < 0:
+            raise ValueError("parts are left over, or moves are negative")
+
+
+class LiveCurve(KnotRanks):
+    """A curve as of the last move counted. Answers like one; its brackets need no fit to be near.
+
+    Raises `KnotsInvalid` where the counts can't be of this curve.
+    """
+
+    __slots__ = ("as_of_us", "fit", "moved", "total")
+
+    def __init__(self, fit: Curve, counts: LiveCounts, *, as_of_us: int) -> None:
+        self.fit = fit
+        self.as_of_us = as_of_us
+        runs = list(map(add, (knot.ties for knot in fit.knots), counts.runs))
+        starts = [0, *(knot.better_count + knot.ties for knot in fit.knots)]
+        ends = [*(knot.better_count for knot in fit.knots), fit.total]
+        gaps = [end - start + delta for start, end, delta in zip(starts, ends, counts.gaps, strict=True)]
+        if min(runs, default=0) < 0 or min(gaps) < 0:
+            raise KnotsInvalid("more entries have left a place than stood there")
+        # Of gap, run, gap, …, gap: how many entries stand before the end of each.
+        upto = list(accumulate(chain.from_iterable(zip(gaps, [*runs, 0], strict=True)), initial=0))
+        self.total = upto[-1]
+        self.moved = counts.moved
+        reaches = None
+        if fit.errors is not None:
+            errors = (0, *fit.errors, 0) if fit.knots else (0,)
+            pairs = zip(errors, counts.moves, strict=True)
+            reaches = [error + moves + 1 if moves else error for error, moves in pairs]
+        keys = tuple([knot.key for knot in fit.knots])
+        lows = tuple([1 + count for count in upto[:-1:2]])
+        highs = tuple([1 + count for count in upto[1::2]])
+        best = counts.best if counts.best is not None else 0
+        worst = counts.worst if counts.worst is not None else 0
+        snap = 1 if counts.off_lattice else fit.step
+        self._arrange(keys, lows, highs, fit.step, snap, reaches, fit.shapes, (best, worst))
+
+    @property
+    def method(self) -> Method:
+        """How the fit was made."""
+        return self.fit.method
+
+    @property
+    def step(self) -> int:
+        """The distance from a key to the next that an entry may have."""
+        return self._snap
+
+    @property
+    def knots(self) -> list[Knot]:
+        """The knots with their counts as of now; unlike at a fit, one may have no entries any more."""
+        places = zip(self._keys, self._highs, self._lows[1:], strict=False)
+        return [Knot(key, high - 1, low - high) for key, high, low in places]
+
+    @property
+    def certificate(self) -> float | None:
+        """The worst relative rank error by now; None where the fit has not measured any."""
+        if self.fit.certificate is None or not self.moved:
+            return self.fit.certificate
+        return self.drift(1).bound

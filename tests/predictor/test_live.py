@@ -1,0 +1,226 @@
+"""Live curves against a recount after every kind of move: brackets, bounds, order, exactness, and the bytes."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from math import gcd
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor import SHAPE_UNIT, Bracket, Curve, CurveCorrupt, Knot, KnotsInvalid, LiveCounts, LiveCurve, Rung
+
+SEEDS = st.integers(0, 2**32)
+
+
+def rank_of(keys: list[int], key: int) -> int:
+    return 1 + bisect_left(keys, key)
+
+
+def fitted(rng: Random, entries: list[int], *, errors: bool = True) -> Curve:
+    """A curve of some of the values, with what a scan would have measured of every lattice point."""
+    entries = sorted(entries)
+    values = sorted(set(entries))
+    chosen = sorted({*values[:1], *values[-1:], *rng.sample(values, min(len(values), rng.randrange(1, 8)))})
+    ties = Counter(entries)
+    knots = [Knot(key, bisect_left(entries, key), ties[key]) for key in chosen]
+    step = gcd(*(key - values[0] for key in values)) or 1 if values else 1
+    pairs = [(rng.randrange(SHAPE_UNIT // 2), rng.randrange(SHAPE_UNIT // 2, SHAPE_UNIT + 1)) for _ in chosen[1:]]
+    shapes = pairs if rng.random() < 0.5 else None
+    curve = Curve(knots, total=len(entries), as_of_us=0, step=step, shapes=shapes)
+    worst = [
+        max(abs(curve.locate(key).rank - rank_of(entries, key)) for key in range(start + step, end + 1, step))
+        for start, end in pairwise(chosen)
+    ]
+    return replace(curve, errors=worst if errors else None)
+
+
+def board(rng: Random) -> tuple[list[int], int]:
+    """(keys, their lattice step); few values, so that ties, knots and gaps all come up."""
+    step, reach = rng.choice([1, 1, 3, 10]), rng.choice([3, 20, 60])
+    return [step * rng.randrange(-reach, reach) for _ in range(rng.choice([0, 1, 2, 30, 120]))], step
+
+
+def moved(rng: Random, keys: list[int], step: int, counts: LiveCounts, times: int) -> None:
+    """Entrants, departures and changes, counted and made; now and then off the lattice or past either end."""
+    for _ in range(times):
+        after = step * rng.randrange(-80, 80) + (rng.random() < 0.02)
+        kind = rng.random()
+        if kind < 0.25 or not keys:
+            counts.move(None, after)
+            keys.append(after)
+            continue
+        index = rng.randrange(len(keys))
+        if kind < 0.4:
+            counts.move(keys[index], None)
+            keys.pop(index)
+        else:
+            counts.move(keys[index], after)
+            keys[index] = after
+
+
+@given(seed=SEEDS, errors=st.booleans())
+def test_brackets_and_bounds_hold_whatever_has_moved(seed: int, errors: bool) -> None:
+    rng = Random(seed)
+    entries, step = board(rng)
+    fit = fitted(rng, entries, errors=errors)
+    counts = LiveCounts(fit)
+    for times in (0, 1, 5, 40):
+        moved(rng, entries, step, counts, times)
+        now = sorted(entries)
+        live = LiveCurve(fit, counts, as_of_us=9)
+        before = Bracket(1, 1, 1, "knot")
+        for key in range(-1000, 1000):
+            bracket, rank = live.locate(key), rank_of(now, key)
+            assert 1 <= bracket.low <= rank <= bracket.high <= len(now) + 1
+            assert bracket.low <= bracket.rank <= bracket.high
+            assert before.rank <= bracket.rank and before.low <= bracket.low and before.high <= bracket.high
+            assert not bracket.exact or bracket.rank == rank
+            before = bracket
+
+
+@given(seed=SEEDS)
+def test_counts_are_those_of_a_recount(seed: int) -> None:
+    rng = Random(seed)
+    entries, step = board(rng)
+    fit = fitted(rng, entries)
+    counts = LiveCounts(fit)
+    moved(rng, entries, step, counts, 60)
+    live = LiveCurve(fit, LiveCounts.decode(counts.encode(), fit), as_of_us=9)
+    now = sorted(entries)
+    assert (live.total, live.as_of_us) == (len(now), 9)
+    assert live.knots == [Knot(knot.key, bisect_left(now, knot.key), now.count(knot.key)) for knot in fit.knots]
+    for key in (*now, *(knot.key for knot in fit.knots)):
+        assert live.ties_at(key) == (now.count(key) if any(knot.key == key for knot in fit.knots) else 0)
+        rung = live.rung_for(key)
+        between = [one for one in now if (rung.key is None or one > rung.key) and one < key]
+        assert 1 + rung.counted + len(between) == rank_of(now, key)
+        assert len(between) <= rung.gap_rows
+
+
+@given(seed=SEEDS)
+def test_the_drift_is_no_smaller_than_any_error(seed: int) -> None:
+    rng = Random(seed)
+    entries, step = board(rng)
+    fit = fitted(rng, entries)
+    counts = LiveCounts(fit)
+    moved(rng, entries, step, counts, 30)
+    live, now = LiveCurve(fit, counts, as_of_us=0), sorted(entries)
+    for from_rank in (1, 5, 40):
+        drift = live.drift(from_rank)
+        for key in range(-900, 900):
+            rank = rank_of(now, key)
+            if rank >= from_rank:
+                assert abs(live.locate(key).rank - rank) / rank <= drift.bound + 1e-12
+        assert drift.bound <= drift.bracket
+
+
+@given(seed=SEEDS)
+def test_the_key_of_a_rank_lies_in_its_bracket(seed: int) -> None:
+    rng = Random(seed)
+    entries, step = board(rng)
+    fit = fitted(rng, entries)
+    counts = LiveCounts(fit)
+    moved(rng, entries, step, counts, 30)
+    live, now = LiveCurve(fit, counts, as_of_us=0), sorted(entries)
+    assert (live.key_at(1) is None) == (not now)
+    for rank in range(1, len(now) + 2):
+        found = live.key_at(rank)
+        if found is not None:
+            assert found.low <= now[min(rank, len(now)) - 1] <= found.high and found.low <= found.key <= found.high
+
+
+@given(seed=SEEDS)
+def test_the_order_of_other_owners_moves_does_not_matter(seed: int) -> None:
+    rng = Random(seed)
+    entries, step = board(rng)
+    fit = fitted(rng, entries)
+    moves = [(key, step * rng.randrange(-90, 90)) for key in entries] + [(None, 5), (None, -700)]
+    first, second = LiveCounts(fit), LiveCounts(fit)
+    first.move_all(moves)
+    second.move_all(rng.sample(moves, len(moves)))
+    assert first == second and first.encode() == second.encode()
+
+
+@given(seed=SEEDS, flip=st.integers(0, 10**6))
+def test_damaged_counts_are_noticed(seed: int, flip: int) -> None:
+    rng = Random(seed)
+    entries, step = board(rng)
+    fit = fitted(rng, entries)
+    counts = LiveCounts(fit)
+    moved(rng, entries, step, counts, 20)
+    stored = bytearray(counts.encode())
+    stored[flip // 8 % len(stored)] ^= 1 << flip % 8
+    with pytest.raises(CurveCorrupt):
+        LiveCounts.decode(bytes(stored), fit)
+
+
+def test_counts_of_another_curve_are_refused() -> None:
+    one = Curve([Knot(1, 0, 1)], total=1, as_of_us=0)
+    two = Curve([Knot(1, 0, 1), Knot(2, 1, 1)], total=2, as_of_us=0)
+    with pytest.raises(CurveCorrupt, match="another"):
+        LiveCounts.decode(LiveCounts(one).encode(), two)
+    with pytest.raises(CurveCorrupt):
+        LiveCounts.decode(b"", two)
+
+
+def test_more_departures_than_entries_are_no_live_curve() -> None:
+    fit = Curve([Knot(1, 0, 1)], total=1, as_of_us=0)
+    counts = LiveCounts(fit)
+    counts.move_all([(1, None), (1, None)])
+    with pytest.raises(KnotsInvalid):
+        LiveCurve(fit, counts, as_of_us=0)
+
+
+def test_nothing_moved_is_the_fit() -> None:
+    fit = Curve([Knot(0, 0, 1), Knot(10, 5, 1)], total=6, as_of_us=3, method="scan", certificate=0.5, errors=[2])
+    live = LiveCurve(fit, LiveCounts(fit), as_of_us=3)
+    assert all(live.locate(key) == fit.locate(key) for key in range(-3, 14))
+    assert (live.certificate, live.method, live.step, live.total) == (0.5, "scan", 1, 6)
+    assert [live.key_at(rank) for rank in range(1, 8)] == [fit.key_at(rank) for rank in range(1, 8)]
+
+
+def test_everyone_at_one_end_of_a_gap_is_within_the_bound_and_nothing_less() -> None:
+    fit = Curve([Knot(0, 0, 1), Knot(1001, 1000, 1)], total=1001, as_of_us=0, errors=[0])
+    counts = LiveCounts(fit)
+    counts.move_all((key, 1) for key in range(2, 501))
+    bracket = LiveCurve(fit, counts, as_of_us=0).locate(2)
+    assert bracket == Bracket(3, 2, 503, "curve")  # the truth is 501: a bound without the moves would be wrong
+
+
+def test_the_best_and_the_worst_that_ever_came_close_the_open_ends() -> None:
+    fit = Curve([Knot(0, 0, 1), Knot(100, 1, 1)], total=2, as_of_us=0)
+    counts = LiveCounts(fit)
+    counts.move_all([(None, -50), (None, -20), (None, 140)])
+    live = LiveCurve(fit, counts, as_of_us=0)
+    exact = {key: live.locate(key).exact for key in (-51, -50, -49, 0, 101, 140, 141)}
+    assert exact == {-51: True, -50: True, -49: False, 0: True, 101: False, 140: False, 141: True}
+    assert live.locate(141) == Bracket(6, 6, 6, "knot")
+    assert live.rung_for(-50) == Rung(None, 0, 2)
+    assert live.rung_for(150) == Rung(100, 4, 1)
+
+
+def test_a_key_off_the_lattice_ends_the_snapping() -> None:
+    fit = Curve([Knot(0, 0, 1), Knot(10, 1, 1)], total=2, as_of_us=0, method="scan", step=10, errors=[0])
+    counts = LiveCounts(fit)
+    counts.move(None, 20)
+    assert LiveCurve(fit, counts, as_of_us=0).step == 10
+    counts.move(None, 7)
+    live = LiveCurve(fit, counts, as_of_us=0)
+    assert live.step == 1
+    bracket = live.locate(8)  # snapped to 10 it would be called the third, and exact
+    assert bracket.low <= 3 <= bracket.high and live.locate(6).low <= 2
+
+
+def test_a_column_that_was_empty_at_the_fit_fills_up() -> None:
+    fit = Curve([], total=0, as_of_us=0)
+    counts = LiveCounts(fit)
+    counts.move_all([(None, 5), (None, 9), (None, 7)])
+    live = LiveCurve(fit, counts, as_of_us=0)
+    assert [live.locate(key).rank for key in (4, 5, 10)] == [1, 1, 4]
+    assert live.locate(7).low <= 2 <= live.locate(7).high
