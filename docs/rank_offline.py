@@ -34,28 +34,49 @@ def rank_of(curve: dict[str, Any], value: Any, reached_at: str | None = None) ->
     knots, step = curve["knots"], curve["step"]
     keys = [key_of(curve, knot["value"], knot.get("reached_at")) for knot in knots]
     key = key_of(curve, value, reached_at)
-    if keys and step != 1:
-        key += (keys[0] - key) % step  # nobody stands between two steps: the next one has the same rank
-    j = bisect_left(keys, key)  # the first knot that is no better
-    if j == len(keys):
-        return (curve["total"] + 1,) * 3
-    high = knots[j]["rank"]
-    low = knots[j - 1]["rank"] + knots[j - 1]["ties"] if j else high
-    if keys[j] == key or low == high:
+    on_lattice = key + (keys[0] - key) % step if keys else key
+    if curve["snaps"]:
+        key = on_lattice  # nobody stands between two steps: the next one has the same rank
+    j = bisect_left(keys, key)  # the first knot that is no better; gap j lies before it
+    low = knots[j - 1]["rank"] + knots[j - 1]["ties"] if j else 1
+    high = knots[j]["rank"] if j < len(keys) else curve["total"] + 1
+    if low == high or (j < len(keys) and keys[j] == key):
         return high, high, high
-    start = keys[j - 1] + step
-    run, at = keys[j] - start, key - start
-    if curve["shapes"] is None:
-        part, whole = at, run
-    else:
-        s1, s2 = curve["shapes"][j - 1]
-        part = at * (3 * (run - at) * ((run - at) * s1 + at * s2) + at * at * SHAPE_UNIT)
-        whole = run**3 * SHAPE_UNIT
-    rank = low + (2 * (high - low) * part + whole) // (2 * whole)  # to the nearest, halves up
-    if curve["errors"] is None:
+    best, worst = (end and key_of(curve, end["value"], end.get("reached_at")) for end in _ends(curve))
+    if j == 0 and key <= best:
+        return low, low, low  # nobody is better
+    if j == len(keys) and key > worst:
+        return high, high, high  # nobody is worse
+    start = keys[j - 1] + step if j else best
+    end = keys[j] if j < len(keys) else max(worst, start) + step
+    inside = 0 < j < len(keys)
+    shape = curve["shapes"][j - 1] if inside and curve["shapes"] else None
+    rank = _estimate(low, high, on_lattice - start, end - start, shape)
+    errors = curve["errors"] if inside else (curve["outside"] or {}).get("errors")
+    if errors is None:
         return rank, low, high
-    error = curve["errors"][j - 1]
+    error = errors[j - 1] if inside else errors[0 if j == 0 else 1]
     return rank, max(low, rank - error), min(high, rank + error)
+
+
+def _ends(curve: dict[str, Any]) -> tuple[Any, Any]:
+    """How far entries stand beyond the best and the worst knot; None: nobody does."""
+    outside = curve["outside"] or {}
+    return outside.get("best"), outside.get("worst")
+
+
+def _estimate(low: int, high: int, at: int, run: int, shape: list[int] | None) -> int:
+    """From `low` at 0 to `high` at `run`, along a line or a cubic, to the nearest whole number, halves up."""
+    if at <= 0:
+        return low
+    if at >= run:
+        return high
+    part, whole = at, run
+    if shape is not None:
+        first, second = shape
+        part = at * (3 * (run - at) * ((run - at) * first + at * second) + at * at * SHAPE_UNIT)
+        whole = run**3 * SHAPE_UNIT
+    return low + (2 * (high - low) * part + whole) // (2 * whole)
 
 
 if __name__ == "__main__":  # curl …/curve | python rank_offline.py 600 700

@@ -289,6 +289,24 @@ class Buckets(msgspec.Struct):
     buckets: list[Bucket]
 
 
+class EndAnswer(msgspec.Struct):
+    """How far entries may stand beyond the knots."""
+
+    value: Number
+    reached_at: Time | UnsetType = UNSET
+
+
+class OutsideAnswer(msgspec.Struct):
+    """Who came after the fit and stands beyond its knots: ends and errors before the best and after the worst knot.
+
+    An end is null where nobody stands there.
+    """
+
+    best: EndAnswer | None
+    worst: EndAnswer | None
+    errors: list[int] | None
+
+
 class KnotAnswer(msgspec.Struct):
     """A value of the column with its exact rank and how many entries have it.
 
@@ -306,7 +324,8 @@ class CurveAnswer(msgspec.Struct, kw_only=True):
 
     Between two neighbouring knots the rank follows a line over keys, or the cubic whose inner control values `shapes`
     has, in 1/65536 of the rise between the knots. `errors` has, for each two neighbours, how far such an estimate can
-    be off; null where nobody measured. Values that are held stand `step` units of the last digit apart, or a multiple.
+    be off; null where nobody measured. Lines and cubics are of a lattice of `step` units of the last digit; where
+    `snaps`, every value that is held lies on it.
     """
 
     column: str
@@ -318,9 +337,11 @@ class CurveAnswer(msgspec.Struct, kw_only=True):
     as_of: Time
     certificate: float | None
     step: int
+    snaps: bool
     knots: list[KnotAnswer]
     errors: list[int] | None
     shapes: list[list[int]] | None
+    outside: OutsideAnswer | None
 
 
 class RefreshAnswer(msgspec.Struct):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from math import gcd
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from predictor import Curve
 from storage.curves import Served
-from tests.service.real_service import ROOT, Service
+from tests.service.offline import rank_of
+from tests.service.real_service import Service
 
 B = "/v1/leaderboards/b"
 KNOTS = 12
@@ -23,18 +21,6 @@ COLUMNS: dict[str, dict[str, Any]] = {
     "low decimals": {"name": "v", "merge": "min", "best": "low", "scale": 2, "min": 0},
     "negatives": {"name": "v", "min": -500, "max": 500},
 }
-
-
-def reference() -> Callable[..., tuple[int, int, int]]:
-    """The function that docs/curve.md gives to clients."""
-    path: Path = ROOT / "docs" / "rank_offline.py"
-    spec = importlib.util.spec_from_file_location("rank_offline", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    rank_of: Callable[..., tuple[int, int, int]] = module.rank_of
-    return rank_of
 
 
 async def fill(service: Service, column: dict[str, Any], ties: str) -> None:
@@ -53,12 +39,12 @@ async def compare(service: Service, scale: int) -> dict[str, Any]:
     low = 0 if scale else -410
     values = [str(value) for value in range(low, 410)]
     values += [f"{value}.{digits}" for value in range(0, 400, 5) for digits in ("01", "50", "99") if scale]
-    rank_of = reference()
+    offline = rank_of()
     for first in range(0, len(values), 500):
         asked = ",".join(values[first : first + 500])
         for answer in (await service.get(f"{B}/rankings/v/positions?rank=estimate&values={asked}"))["positions"]:
             said = (answer["rank"], answer["low"], answer["high"])
-            assert rank_of(curve, answer["value"]) == said
+            assert offline(curve, answer["value"]) == said
     return curve
 
 
@@ -106,5 +92,5 @@ async def test_the_time_reached_decides_offline_too_where_the_earliest_is_better
     await service.refresh("b", "v")
     curve = (await service.call("GET", f"{B}/rankings/v/curve")).body
     for i in range(20):
-        assert reference()(curve, 5, f"2026-01-01T00:00:{i:02d}.500000Z") == (i + 1,) * 3
-    assert reference()(curve, 5) == (21,) * 3
+        assert rank_of()(curve, 5, f"2026-01-01T00:00:{i:02d}.500000Z") == (i + 1,) * 3
+    assert rank_of()(curve, 5) == (21,) * 3
