@@ -12,6 +12,7 @@ import typer
 
 from service.commands.boards import board_app
 from service.commands.configuration import show_config
+from service.commands.curves import curve
 from service.commands.exporting import export
 from service.commands.importing import import_csv
 from service.commands.keys import keys_app
@@ -52,6 +53,7 @@ app.command("export", rich_help_panel=DATA)(export)
 app.command("refresh", rich_help_panel=DATA)(refresh)
 app.command("top", rich_help_panel=READ)(top)
 app.command("rank", rich_help_panel=READ)(rank)
+app.command("curve", rich_help_panel=READ)(curve)
 
 
 def say_version(wanted: bool) -> None:

@@ -27,6 +27,7 @@ from yarl import URL
 from service.client_answers import (
     Board,
     BoardList,
+    CurveDocument,
     Page,
     Position,
     Positions,
@@ -34,6 +35,8 @@ from service.client_answers import (
     PostResults,
     Problem,
     RefreshDone,
+    ValueFor,
+    ValuesFor,
     one_line,
 )
 
@@ -287,6 +290,23 @@ class ServiceClient:
         path = f"{board_path(board)}/rankings/{segment(column)}/positions"
         query = {"values": ",".join(values), "rank": mode}
         return (await self.call("GET", path, Positions, query=query)).positions
+
+    async def curve_document(self, board: str, column: str) -> dict[str, Any]:
+        """The whole curve, decimals exact. Raises Refused `no_curve`."""
+        return await self.call("GET", f"{board_path(board)}/rankings/{segment(column)}/curve", dict[str, Any])
+
+    async def curve(self, board: str, column: str) -> CurveDocument:
+        """The curve's knots. Raises Refused `no_curve`."""
+        return await self.call("GET", f"{board_path(board)}/rankings/{segment(column)}/curve", CurveDocument)
+
+    async def values_for(
+        self, board: str, column: str, *, ranks: Sequence[int], percentiles: Sequence[float]
+    ) -> list[ValueFor]:
+        """The worst values that still have these ranks, then those that still have these percentiles."""
+        lists = {"ranks": ranks, "percentiles": percentiles}
+        query = {name: ",".join(map(str, wanted)) for name, wanted in lists.items() if wanted}
+        path = f"{board_path(board)}/rankings/{segment(column)}/values"
+        return (await self.call("GET", path, ValuesFor, query=query)).values
 
     async def refresh(self, board: str, column: str) -> RefreshDone:
         """Have a job process fit a new curve; returns when it serves. Raises Refused `no_job_process`."""

@@ -130,3 +130,38 @@ class RefreshDone(msgspec.Struct, frozen=True):
     as_of: str = ""
     seconds: float = 0.0
     certificate: float | None = None
+
+
+class Knot(msgspec.Struct, frozen=True):
+    """A value with its rank; `value` is exact (`decimal.Decimal` where it has a point)."""
+
+    value: Any
+    rank: int
+    ties: int = 1
+
+
+class CurveDocument(msgspec.Struct, frozen=True):
+    """What of a curve's document the commands show."""
+
+    column: str
+    method: str
+    total: int
+    as_of: str
+    knots: list[Knot]
+    certificate: Any = None
+    best: str = "high"
+
+
+class ValueFor(msgspec.Struct, frozen=True):
+    """The worst value that still has a rank, or a percentile."""
+
+    rank: int | None = None
+    percentile: Any = None
+    value: Any = None
+    low: Any = None
+    high: Any = None
+    exact: bool = False
+
+
+class ValuesFor(msgspec.Struct, frozen=True):
+    values: list[ValueFor]

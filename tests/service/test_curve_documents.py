@@ -1,4 +1,4 @@
-"""A live curve's document too is enough to rank offline: entries beyond the knots, off the lattice, moved within gaps."""
+"""A live curve's document is enough to rank offline: entries beyond the knots, off the lattice, moved within gaps."""
 
 from __future__ import annotations
 
