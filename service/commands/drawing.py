@@ -39,7 +39,8 @@ def draw_curve(curve: CurveDocument, path: Path, *, title: str) -> None:
     ranks = list(chain.from_iterable((first, last) for _, first, last in points))
     shares = [100 * (curve.total - rank) / max(curve.total - 1, 1) for rank in ranks]
     by_rank, by_share = figure.subplots(1, 2)
-    figure.suptitle(title)
+    about = f"{curve.total:,} entries, {len(curve.knots):,} knots, {curve.method}, as of {curve.as_of}"
+    figure.suptitle(f"{title}\n{about}", fontsize="medium")
     by_rank.plot(values, ranks)
     by_rank.set(yscale="log", xlabel=curve.column, ylabel="rank")
     by_rank.invert_yaxis()
@@ -52,7 +53,6 @@ def draw_curve(curve: CurveDocument, path: Path, *, title: str) -> None:
         if curve.best == "low":
             axes.invert_xaxis()
         axes.grid(alpha=0.3)
-    figure.text(0.01, 0.01, f"{curve.total:,} entries, {len(curve.knots):,} knots, {curve.method}, as of {curve.as_of}")
     figure.savefig(path, format=path.suffix.lower().removeprefix("."), metadata=_undated(path))
 
 
