@@ -134,6 +134,7 @@ class Settings(BaseModel):
 
     # Writing
     grouping: bool = _choice(True, "Commit posts in groups; false (one post a transaction) is for measuring")
+    change_log: bool = _choice(True, "Log what posts change; false (ranks go wrong) is for measuring")
     queue_posts_max: int = _number(50_000, 1, 10_000_000, "posts", "Posts waiting, counted once a board; past it 429")
     group_posts_max: int = _number(2_000, 1, 100_000, "posts", "Posts in one transaction, counted once a board")
     post_wait_s_max: float = _number(
@@ -230,7 +231,7 @@ class Settings(BaseModel):
     job_backoff_base_s: float = _number(0.5, 0.001, 60, "s", "First pause of a job that failed; doubles, with jitter")
     job_backoff_s_max: float = _number(30, 0.001, 3_600, "s", "Longest pause of a job that failed")
     job_stop_s_max: float = _number(5, 0.1, 600, "s", "Longest wait for jobs to end at the stop")
-    prune_interval_s: float = _number(60, 1, 86_400, "s", "How often forgotten post ids are removed")
+    prune_interval_s: float = _number(60, 1, 86_400, "s", "How often old post ids and changes are removed")
     prune_rows_max: int = _number(10_000, 1, 10_000_000, "rows", "Rows removed in one transaction")
     prune_steps_max: int = _number(100, 1, 100_000, "steps", "Transactions in one run of the pruning")
 

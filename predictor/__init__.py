@@ -10,13 +10,14 @@ from __future__ import annotations
 from .codec import decode, encode
 from .curve import Curve, Knot, Method
 from .errors import CurveCorrupt, KnotsInvalid, PredictorError, WalkInconsistent
-from .live import LiveCounts, LiveCurve
+from .live import AsOf, LiveCounts, LiveCurve, RankCurve
 from .locate import SHAPE_UNIT, Bracket, Drift, KeyBracket, KnotRanks, Rung
 from .sample import RATIO_UNIT, Landing, Last, Skip, Stride, walk
 
 __all__ = [
     "RATIO_UNIT",
     "SHAPE_UNIT",
+    "AsOf",
     "Bracket",
     "Curve",
     "CurveCorrupt",
@@ -31,6 +32,7 @@ __all__ = [
     "LiveCurve",
     "Method",
     "PredictorError",
+    "RankCurve",
     "Rung",
     "Skip",
     "Stride",

@@ -143,17 +143,26 @@ class LiveCounts:
             raise ValueError("parts are left over, or moves are negative")
 
 
+class AsOf:
+    """The time of the last move counted: many curves go on together, most of them without any."""
+
+    __slots__ = ("us",)
+
+    def __init__(self, us: int) -> None:
+        self.us = us  # microseconds since 1970
+
+
 class LiveCurve(KnotRanks):
     """A curve as of the last move counted. Answers like one; its brackets need no fit to be near.
 
     Raises `KnotsInvalid` where the counts can't be of this curve.
     """
 
-    __slots__ = ("as_of_us", "fit", "moved", "total")
+    __slots__ = ("_as_of", "fit", "moved", "total")
 
-    def __init__(self, fit: Curve, counts: LiveCounts, *, as_of_us: int) -> None:
+    def __init__(self, fit: Curve, counts: LiveCounts, *, as_of: AsOf) -> None:
         self.fit = fit
-        self.as_of_us = as_of_us
+        self._as_of = as_of
         runs = list(map(add, (knot.ties for knot in fit.knots), counts.runs))
         starts = [0, *(knot.better_count + knot.ties for knot in fit.knots)]
         ends = [*(knot.better_count for knot in fit.knots), fit.total]
@@ -178,6 +187,15 @@ class LiveCurve(KnotRanks):
         self._arrange(keys, lows, highs, fit.step, snap, reaches, fit.shapes, (best, worst))
 
     @property
+    def as_of_us(self) -> int:
+        """The time of the last move counted, microseconds since 1970."""
+        return self._as_of.us
+
+    def stop(self) -> None:
+        """Go on no longer: other counts have taken the place of these."""
+        self._as_of = AsOf(self._as_of.us)
+
+    @property
     def method(self) -> Method:
         """How the fit was made."""
         return self.fit.method
@@ -199,3 +217,6 @@ class LiveCurve(KnotRanks):
         if self.fit.certificate is None or not self.moved:
             return self.fit.certificate
         return self.drift(1).bound
+
+
+RankCurve = Curve | LiveCurve

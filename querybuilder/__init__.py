@@ -5,7 +5,8 @@
     page = best_first.limit(param("rows")).packed().compile(SQLITE)
     built = page.bind(value="0000000600", owner="42", rows=100)  # Built(sql, arguments, packed)
 
-Compile once, bind often. Reading order: errors, dialect, arguments, render, terms, clock, select, write, schema.
+Compile once, bind often. Reading order: errors, dialect, arguments, render, terms, clock,
+transactions, select, write, schema.
 
 The rule it keeps: nothing given to a builder can change the structure of the SQL. Values are bound, identifiers are
 quoted by one function, and every word of SQL stands in this package.
@@ -55,7 +56,8 @@ from querybuilder.terms import (
     times,
     whole_part,
 )
-from querybuilder.typed import collated, null
+from querybuilder.transactions import oldest_transaction
+from querybuilder.typed import collated, null, part
 from querybuilder.write import Delete, Empty, Insert, Update, delete, empty, insert, update
 
 __all__ = [
@@ -118,7 +120,9 @@ __all__ = [
     "minus",
     "not_",
     "null",
+    "oldest_transaction",
     "param",
+    "part",
     "plus",
     "recursive",
     "rows",

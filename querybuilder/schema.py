@@ -54,9 +54,33 @@ def _default_text(default: int | str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class NumberedColumn:
+    """Filled by the database: rows are numbered in the order of their inserts."""
+
+    name: str
+
+    def render(self, out: Rendering) -> str:
+        return f"{out.name(self.name)} {out.dialect.numbered_column} NOT NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionColumn:
+    """Filled by the database: the number of the transaction that inserts the row."""
+
+    name: str
+
+    def render(self, out: Rendering) -> str:
+        if not out.dialect.transaction:
+            raise Inexpressible("transactions have no numbers in this dialect")
+        return (
+            f"{out.name(self.name)} {out.dialect.type_names[Kind.INTEGER]} NOT NULL DEFAULT {out.dialect.transaction}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class CreateTable(Query):
     name: str
-    columns: tuple[ColumnDefinition, ...] = ()
+    columns: tuple[ColumnDefinition | NumberedColumn | TransactionColumn, ...] = ()
     keys: tuple[str, ...] = ()
     is_clustered: bool = False
     guarded: bool = False
@@ -67,6 +91,14 @@ class CreateTable(Query):
         """Adds a column. Sortable text orders by code point on both databases; other kinds ignore the flag."""
         definition = _define(name, kind, null=null, default=default, sortable=sortable)
         return replace(self, columns=(*self.columns, definition))
+
+    def numbered(self, name: str) -> CreateTable:
+        """Adds a column that no insert names: the database numbers the rows. On SQLite it must be the primary key."""
+        return replace(self, columns=(*self.columns, NumberedColumn(name)))
+
+    def in_transaction(self, name: str) -> CreateTable:
+        """Adds a column that no insert names: the number of the transaction, where transactions have one."""
+        return replace(self, columns=(*self.columns, TransactionColumn(name)))
 
     def primary_key(self, *names: str) -> CreateTable:
         return replace(self, keys=names)

@@ -1,4 +1,4 @@
-"""Terms that tell a database what it can't infer: the kind of a null, the order of a text.
+"""Terms that tell a database what it can't infer: the kind of a null, the order of a text, how wide a number is.
 
 The rule it keeps: where SQLite needs no telling, the text still says the same.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from querybuilder.dialect import Kind
+from querybuilder.errors import BadValue
 from querybuilder.render import Rendering
-from querybuilder.terms import Term
+from querybuilder.terms import Operand, Term, term
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,23 @@ class Collated(Term):
         return f"({self.operand.render(out)}{out.dialect.collation})"
 
 
+@dataclass(frozen=True, slots=True)
+class Part(Term):
+    operand: Term
+    start: int
+    width: int
+
+    @property
+    def value_kind(self) -> Kind | None:
+        return Kind.TEXT
+
+    def render(self, out: Rendering) -> str:
+        # PostgreSQL's substr takes no 64-bit integers.
+        cast = "::int" if out.dialect.arrays else ""
+        text = self.operand.render(out)
+        return f"substr({text}, {out.constant(self.start)}{cast}, {out.constant(self.width)}{cast})"
+
+
 def null(kind: Kind) -> Null:
     """No value of this kind: what an arm of a union has where another arm has a column."""
     return Null(kind)
@@ -41,3 +59,10 @@ def null(kind: Kind) -> Null:
 def collated(text: Term) -> Term:
     """A text that compares by code points, as sortable columns do: what starts a recursion has to say so."""
     return Collated(text)
+
+
+def part(text: Operand, start: int, width: int) -> Term:
+    """`width` characters of a text from `start` on, the first being 1: fewer, or none, where the text is shorter."""
+    if start < 1 or width < 1:
+        raise BadValue("a part of a text starts at 1 or later and is at least 1 wide")
+    return Part(term(text), start, width)

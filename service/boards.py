@@ -165,7 +165,7 @@ async def erase_entry(context: Context, call: Call) -> Reply:
     board = await context.catalog.find(call.path["board"])
     owner = call.path["owner"]
     entries = context.boards.open(board)[0]
-    if not await context.store.write(lambda: entries.erase(owner)):
+    if not await context.store.write(lambda: entries.erase(owner, now_us=context.now_us())):
         raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
     return Reply(None, status=204)
 
@@ -177,16 +177,16 @@ async def erase_owner(context: Context, call: Call) -> Reply:
     boards = context.catalog.boards()
     for start in range(0, len(boards), ERASE_BOARDS_A_STEP):
         step = [context.boards.open(board)[0] for board in boards[start : start + ERASE_BOARDS_A_STEP]]
-        await context.store.write(lambda step=step: _erase_all(step, owner))  # type: ignore[misc]
+        await context.store.write(lambda step=step: _erase_all(step, owner, context.now_us()))  # type: ignore[misc]
     return Reply(None, status=204)
 
 
-def _erase_all(boards: list[Entries], owner: str) -> Program[None]:
+def _erase_all(boards: list[Entries], owner: str, now_us: int) -> Program[None]:
     alive = yield from live_epochs(boards[0].dialect, [entries.board.key for entries in boards])
     for entries in boards:
         # A board may have been deleted since the catalog was read: there is nothing left to erase then.
         if entries.board.key in alive:
-            yield from entries.erase(owner)
+            yield from entries.erase(owner, now_us=now_us)
 
 
 async def _answer(context: Context, board: Board) -> BoardAnswer:

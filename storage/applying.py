@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from querybuilder import Built
+from querybuilder import Built, Dialect
 
+from .change_log import Appended, change_log
 from .entries import Entries, add_totals, live_epochs
 from .errors import LostRace, PostError, PostIdConflict, PostRejected, UnknownBoard
 from .leaderboards import ALL_ENTRIES, CHANGES
@@ -29,6 +30,7 @@ class _Row:
     expected: int | None  # the version that was read; None: absent
     changed: set[int] = field(default_factory=set)
     first_values: set[int] = field(default_factory=set)  # ranked columns that had no value before
+    ranked: str | None = None  # its ranked cells as the log has them; None: not asked for yet
 
 
 @dataclass(slots=True)
@@ -56,7 +58,13 @@ class Group:
     """The state of one group while its program runs."""
 
     def __init__(
-        self, boards: Iterable[tuple[Entries, Merger]], post_ids: PostIds, now_us: int, *, check_boards: bool
+        self,
+        boards: Iterable[tuple[Entries, Merger]],
+        post_ids: PostIds,
+        now_us: int,
+        *,
+        check_boards: bool,
+        logged: bool = True,  # False is for measuring
     ) -> None:
         # By key: rows are locked, and new ones written, by board and owner, so that groups of several processes never
         # deadlock. The table of totals, which every group of a board changes, comes last.
@@ -64,7 +72,13 @@ class Group:
         self._boards = {entries.board.key: _BoardState(entries, merger) for entries, merger in by_key}
         self._post_ids = post_ids
         self._now_us = now_us
+        self._logged = logged
+        self._changes: list[Appended] = []
         self._check_boards = check_boards  # False: all are taken to live, and the store says where one does not
+
+    @property
+    def _dialect(self) -> Dialect:
+        return next(iter(self._boards.values())).entries.dialect
 
     def run(self, posts: Sequence[Post]) -> Program[GroupResult]:
         """Apply the posts in order."""
@@ -84,8 +98,7 @@ class Group:
         if not owners:
             return
         if self._check_boards:
-            dialect = next(iter(self._boards.values())).entries.dialect
-            alive = yield from live_epochs(dialect, list(owners))
+            alive = yield from live_epochs(self._dialect, list(owners))
             for key, state in self._boards.items():
                 state.alive = key in alive
         for key, state in self._boards.items():
@@ -162,6 +175,8 @@ class Group:
             status = Status.APPLIED
         else:
             status = Status.APPLIED if changed else Status.UNCHANGED
+        if self._logged and status is Status.APPLIED and row.ranked is None:
+            row.ranked = state.entries.ranked_cells.text(row.entry.cells)
         if changed:
             if row.expected is not None and not row.changed:
                 row.entry.updated_at_us = max(self._now_us, row.expected + 1)
@@ -170,10 +185,18 @@ class Group:
                 if row.entry.cells[index] is None and index in state.entries.rankings:
                     row.first_values.add(index)
                 row.entry.cells[index] = cell
+        if self._logged and status is Status.APPLIED:
+            self._log(state, row)
         outcome = PartOutcome(status, row.entry.updated_at_us, state.merger.stats(row.entry.cells))
         if post.post_hash is not None:
             state.fresh[post.post_hash] = (post.fingerprint, outcome)
         return outcome
+
+    def _log(self, state: _BoardState, row: _Row) -> None:
+        after = state.entries.ranked_cells.text(row.entry.cells)
+        entry, before = row.entry, row.ranked or ""
+        self._changes.append(Appended(state.entries.board.key, entry.owner, entry.updated_at_us, before, after))
+        row.ranked = after
 
     def _write(self) -> Program[dict[int, int]]:
         written: dict[int, int] = {}
@@ -184,9 +207,10 @@ class Group:
             remembered += [(key, state.epoch, post_hash, *fresh) for post_hash, fresh in state.fresh.items()]
         if remembered:
             yield self._post_ids.remember(sorted(remembered, key=lambda row: row[:3]), self._now_us)
+        if self._changes:  # last of what is written by owner: an owner's changes are numbered as they were committed
+            yield change_log(self._dialect).append(self._changes)
         if any(count for by_index in totals.values() for count in by_index.values()):
-            dialect = next(iter(self._boards.values())).entries.dialect
-            yield add_totals(dialect, totals, spread=self._now_us)
+            yield add_totals(self._dialect, totals, spread=self._now_us)
         return written
 
     def _write_board(self, state: _BoardState, totals: dict[int, int]) -> Program[int]:

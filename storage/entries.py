@@ -30,8 +30,10 @@ from querybuilder import (
     update,
 )
 
+from .change_log import Appended, change_log
 from .leaderboards import ALL_ENTRIES, CHANGES, entries_table, physical
 from .migrate import BOARDS, TOTALS
+from .ranked_cells import RankedCells
 from .rankings import Ranking, entry_of
 from .records import Board, Entry, Kind
 from .store import Program, Rows
@@ -48,6 +50,7 @@ class Entries:
     def __init__(self, dialect: Dialect, board: Board) -> None:
         self.board = board
         self.rankings = {index: Ranking(dialect, board, index) for index in board.sorted_indexes}
+        self.ranked_cells = RankedCells(board)
         self.dialect = dialect
         self._table = entries_table(board.key)
         self._types: dict[str, Any] = {
@@ -137,12 +140,15 @@ class Entries:
             .compile(self.dialect)
         )
 
-    def erase(self, owner: str) -> Program[bool]:
-        """Remove an owner's row and take it out of the totals; False where there was none."""
+    def erase(self, owner: str, *, now_us: int) -> Program[bool]:
+        """Remove an owner's row, log that, and take it out of the totals; False where there was none."""
         found = yield from self.hold_owners([owner])
         if owner not in found:
             return False
         yield self._erase.bind(owner=owner)
+        previous = self.ranked_cells.text(found[owner].cells)
+        change = Appended(self.board.key, owner, now_us, previous, self.ranked_cells.none)
+        yield change_log(self.dialect).append([change])
         gone = {ALL_ENTRIES: -1, CHANGES: 1}
         gone.update({index: -1 for index in self.rankings if found[owner].cells[index] is not None})
         yield add_totals(self.dialect, {self.board.key: gone})

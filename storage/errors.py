@@ -108,6 +108,10 @@ class BoardChanged(StoreBusy):
     """another process changed the leaderboard, and this one has yet to notice"""
 
 
+class ChangesUnordered(StoreBusy):
+    """a transaction has been running for too long: which changes are in is not known before it ends"""
+
+
 class RacesLost(StoreBusy):
     """rows kept changing between their reads and their conditional writes"""
 

@@ -37,9 +37,10 @@ CURVES = "curves"
 KEYS = "api_keys"
 LEASES = "leases"
 DEMANDS = "refresh_demands"
+CHANGE_LOG = "changes"
 
 
-def _first() -> list[Query]:
+def _first(_dialect: Dialect) -> list[Query]:
     return [
         create_table(BOARDS)
         .column("board_key", INTEGER)
@@ -86,7 +87,7 @@ def _first() -> list[Query]:
     ]
 
 
-def _leases() -> list[Query]:
+def _leases(_dialect: Dialect) -> list[Query]:
     return [
         create_table(LEASES)
         .column("pool", TEXT)
@@ -102,7 +103,7 @@ def _leases() -> list[Query]:
     ]
 
 
-def _demands() -> list[Query]:
+def _demands(_dialect: Dialect) -> list[Query]:
     return [
         create_table(DEMANDS)
         .column("board_key", INTEGER)
@@ -123,7 +124,25 @@ def _demands() -> list[Query]:
     ]
 
 
-STEPS = (_first, _leases, _demands)
+def _changes(dialect: Dialect) -> list[Query]:
+    ordered = not dialect.transaction  # rows stand in the order of the commits
+    table = create_table(CHANGE_LOG) if ordered else create_table(CHANGE_LOG).in_transaction("position")
+    table = (
+        table.numbered("seq")
+        .column("board_key", INTEGER)
+        .column("owner", TEXT)
+        .column("updated_at", INTEGER)
+        .column("previous", TEXT)  # the ranked cells before, side by side at fixed places,
+        .column("next", TEXT)  # and after
+    )
+    if ordered:
+        by_board = create_index("changes_board_key", CHANGE_LOG, col("board_key"))  # SQLite appends the primary key
+        return [table.primary_key("seq"), by_board]
+    by_position = create_index("changes_position", CHANGE_LOG, col("position"), col("seq"))
+    return [table.primary_key("board_key", "position", "seq"), by_position]
+
+
+STEPS = (_first, _leases, _demands, _changes)
 
 
 def migrate(dialect: Dialect) -> Program[str]:
@@ -146,7 +165,7 @@ def migrate(dialect: Dialect) -> Program[str]:
     if version > len(STEPS):
         raise SchemaTooNew(f"the store has schema {version}, this version knows {len(STEPS)}")
     for step in STEPS[version:]:
-        for query in step():
+        for query in step(dialect):
             yield query.build(dialect)
     if not meta:
         meta["salt"] = secrets.token_hex(16)

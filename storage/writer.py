@@ -57,6 +57,7 @@ class WriterLimits:
     post_wait_s_max: float
     writes_in_flight_max: int
     grouping: bool  # False: one request a transaction
+    change_log: bool  # False: posts leave no trace in the log
 
 
 # Turns of the event loop before a group is taken: each reads every socket that has a post, so those who were just
@@ -260,7 +261,14 @@ class Writer:
         opened = self._open_boards(posts)
 
         def program() -> Program[GroupResult]:
-            return Group(opened, self._post_ids, self._now_us(), check_boards=check_boards).run(posts)
+            group = Group(
+                opened,
+                self._post_ids,
+                self._now_us(),
+                check_boards=check_boards,
+                logged=self._limits.change_log,
+            )
+            return group.run(posts)
 
         for attempt in range(self._limits.write_attempts_max):
             if attempt > 0:

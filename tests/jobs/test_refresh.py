@@ -97,7 +97,7 @@ async def test_a_board_that_lost_all_its_entries_is_refreshed_to_an_empty_curve(
     await due(world, job)
     await work_off(world, job)
     entries = world.deployment.entries(board)
-    await world.store.write(lambda: entries.erase("a"))
+    await world.store.write(lambda: entries.erase("a", now_us=world.deployment.clock()))
     assert await due(world, job) == 1
     await work_off(world, job)
     assert total(world, board) == 0

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor import SHAPE_UNIT, Bracket, Curve, CurveCorrupt, Knot, KnotsInvalid, LiveCounts, LiveCurve, Rung
+from predictor import SHAPE_UNIT, AsOf, Bracket, Curve, CurveCorrupt, Knot, KnotsInvalid, LiveCounts, LiveCurve, Rung
 
 SEEDS = st.integers(0, 2**32)
 
@@ -73,7 +73,7 @@ def test_brackets_and_bounds_hold_whatever_has_moved(seed: int, errors: bool) ->
     for times in (0, 1, 5, 40):
         moved(rng, entries, step, counts, times)
         now = sorted(entries)
-        live = LiveCurve(fit, counts, as_of_us=9)
+        live = LiveCurve(fit, counts, as_of=AsOf(9))
         before = Bracket(1, 1, 1, "knot")
         for key in range(-1000, 1000):
             bracket, rank = live.locate(key), rank_of(now, key)
@@ -91,7 +91,7 @@ def test_counts_are_those_of_a_recount(seed: int) -> None:
     fit = fitted(rng, entries)
     counts = LiveCounts(fit)
     moved(rng, entries, step, counts, 60)
-    live = LiveCurve(fit, LiveCounts.decode(counts.encode(), fit), as_of_us=9)
+    live = LiveCurve(fit, LiveCounts.decode(counts.encode(), fit), as_of=AsOf(9))
     now = sorted(entries)
     assert (live.total, live.as_of_us) == (len(now), 9)
     assert live.knots == [Knot(knot.key, bisect_left(now, knot.key), now.count(knot.key)) for knot in fit.knots]
@@ -110,7 +110,7 @@ def test_the_drift_is_no_smaller_than_any_error(seed: int) -> None:
     fit = fitted(rng, entries)
     counts = LiveCounts(fit)
     moved(rng, entries, step, counts, 30)
-    live, now = LiveCurve(fit, counts, as_of_us=0), sorted(entries)
+    live, now = LiveCurve(fit, counts, as_of=AsOf(0)), sorted(entries)
     for from_rank in (1, 5, 40):
         drift = live.drift(from_rank)
         for key in range(-900, 900):
@@ -127,7 +127,7 @@ def test_the_key_of_a_rank_lies_in_its_bracket(seed: int) -> None:
     fit = fitted(rng, entries)
     counts = LiveCounts(fit)
     moved(rng, entries, step, counts, 30)
-    live, now = LiveCurve(fit, counts, as_of_us=0), sorted(entries)
+    live, now = LiveCurve(fit, counts, as_of=AsOf(0)), sorted(entries)
     assert (live.key_at(1) is None) == (not now)
     for rank in range(1, len(now) + 2):
         found = live.key_at(rank)
@@ -174,12 +174,12 @@ def test_more_departures_than_entries_are_no_live_curve() -> None:
     counts = LiveCounts(fit)
     counts.move_all([(1, None), (1, None)])
     with pytest.raises(KnotsInvalid):
-        LiveCurve(fit, counts, as_of_us=0)
+        LiveCurve(fit, counts, as_of=AsOf(0))
 
 
 def test_nothing_moved_is_the_fit() -> None:
     fit = Curve([Knot(0, 0, 1), Knot(10, 5, 1)], total=6, as_of_us=3, method="scan", certificate=0.5, errors=[2])
-    live = LiveCurve(fit, LiveCounts(fit), as_of_us=3)
+    live = LiveCurve(fit, LiveCounts(fit), as_of=AsOf(3))
     assert all(live.locate(key) == fit.locate(key) for key in range(-3, 14))
     assert (live.certificate, live.method, live.step, live.total) == (0.5, "scan", 1, 6)
     assert [live.key_at(rank) for rank in range(1, 8)] == [fit.key_at(rank) for rank in range(1, 8)]
@@ -189,7 +189,7 @@ def test_everyone_at_one_end_of_a_gap_is_within_the_bound_and_nothing_less() -> 
     fit = Curve([Knot(0, 0, 1), Knot(1001, 1000, 1)], total=1001, as_of_us=0, errors=[0])
     counts = LiveCounts(fit)
     counts.move_all((key, 1) for key in range(2, 501))
-    bracket = LiveCurve(fit, counts, as_of_us=0).locate(2)
+    bracket = LiveCurve(fit, counts, as_of=AsOf(0)).locate(2)
     assert bracket == Bracket(3, 2, 503, "curve")  # the truth is 501: a bound without the moves would be wrong
 
 
@@ -197,7 +197,7 @@ def test_the_best_and_the_worst_that_ever_came_close_the_open_ends() -> None:
     fit = Curve([Knot(0, 0, 1), Knot(100, 1, 1)], total=2, as_of_us=0)
     counts = LiveCounts(fit)
     counts.move_all([(None, -50), (None, -20), (None, 140)])
-    live = LiveCurve(fit, counts, as_of_us=0)
+    live = LiveCurve(fit, counts, as_of=AsOf(0))
     exact = {key: live.locate(key).exact for key in (-51, -50, -49, 0, 101, 140, 141)}
     assert exact == {-51: True, -50: True, -49: False, 0: True, 101: False, 140: False, 141: True}
     assert live.locate(141) == Bracket(6, 6, 6, "knot")
@@ -209,9 +209,9 @@ def test_a_key_off_the_lattice_ends_the_snapping() -> None:
     fit = Curve([Knot(0, 0, 1), Knot(10, 1, 1)], total=2, as_of_us=0, method="scan", step=10, errors=[0])
     counts = LiveCounts(fit)
     counts.move(None, 20)
-    assert LiveCurve(fit, counts, as_of_us=0).step == 10
+    assert LiveCurve(fit, counts, as_of=AsOf(0)).step == 10
     counts.move(None, 7)
-    live = LiveCurve(fit, counts, as_of_us=0)
+    live = LiveCurve(fit, counts, as_of=AsOf(0))
     assert live.step == 1
     bracket = live.locate(8)  # snapped to 10 it would be called the third, and exact
     assert bracket.low <= 3 <= bracket.high and live.locate(6).low <= 2
@@ -221,6 +221,6 @@ def test_a_column_that_was_empty_at_the_fit_fills_up() -> None:
     fit = Curve([], total=0, as_of_us=0)
     counts = LiveCounts(fit)
     counts.move_all([(None, 5), (None, 9), (None, 7)])
-    live = LiveCurve(fit, counts, as_of_us=0)
+    live = LiveCurve(fit, counts, as_of=AsOf(0))
     assert [live.locate(key).rank for key in (4, 5, 10)] == [1, 1, 4]
     assert live.locate(7).low <= 2 <= live.locate(7).high

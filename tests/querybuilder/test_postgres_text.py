@@ -34,7 +34,9 @@ from querybuilder import (
     lit,
     not_,
     null,
+    oldest_transaction,
     param,
+    part,
     plus,
     recursive,
     rows,
@@ -48,6 +50,16 @@ from querybuilder import (
 )
 
 WANTED: list[tuple[Any, str]] = [
+    (
+        create_table("t").in_transaction("at").numbered("n").primary_key("at", "n"),
+        'CREATE TABLE "t" ("at" bigint NOT NULL DEFAULT txid_current(), '
+        '"n" bigint GENERATED ALWAYS AS IDENTITY NOT NULL, PRIMARY KEY ("at", "n"))',
+    ),
+    (
+        select(part(col("c1"), 3, 2)).from_("b7").where(col("at").lt(oldest_transaction())),
+        'SELECT substr("c1", $1::bigint::int, $2::bigint::int) FROM "b7" '
+        'WHERE "at" < txid_snapshot_xmin(txid_current_snapshot())',
+    ),
     (
         select(col("owner"), col("c1")).from_("b7").where(seek(("c1", DESC, param("v")), ("owner", ASC, param("o"))))
         .order_by(desc(col("c1")), asc(col("owner"))).limit(param("rows")).packed(),

@@ -23,6 +23,7 @@ from querybuilder import (
     drop_index,
     drop_table,
     insert,
+    oldest_transaction,
     param,
     plus,
     select,
@@ -111,3 +112,16 @@ def test_a_definition_that_says_too_little_is_refused(query: Any) -> None:
 def test_a_default_of_another_kind_is_refused(kind: Any, default: Any) -> None:
     with pytest.raises(BadValue):
         create_table("t").column("a", kind, default=default)
+
+
+def test_rows_are_numbered_in_the_order_of_their_inserts(run: Run) -> None:
+    run(create_table("t").numbered("n").column("a", TEXT).primary_key("n"))
+    run(insert("t").rows(param("rows"), a=TEXT), rows=[("x",), ("y",), ("w",)])
+    assert run(select(col("n"), col("a")).from_("t").order_by(col("n"))) == [(1, "x"), (2, "y"), (3, "w")]
+
+
+def test_transactions_have_no_numbers_where_one_writes_at_a_time() -> None:
+    with pytest.raises(Inexpressible):
+        create_table("t").in_transaction("position").compile(SQLITE)
+    with pytest.raises(Inexpressible):
+        select(oldest_transaction()).compile(SQLITE)

@@ -42,6 +42,7 @@ from querybuilder import (
     not_,
     null,
     param,
+    part,
     plus,
     recursive,
     rows,
@@ -276,3 +277,14 @@ def test_a_select_that_looks_sideways_is_refused_where_the_database_has_none(boa
 def test_a_table_is_emptied(run: Run, board: str) -> None:
     run(empty(board))
     assert run(select(count()).from_(board)) == [(0,)]
+
+
+@pytest.mark.parametrize(("start", "width", "expected"), [(1, 2, "ab"), (3, 2, "cd"), (4, 3, "de"), (6, 1, "")])
+def test_a_part_of_a_text_ends_where_the_text_does(run: Run, start: int, width: int, expected: str) -> None:
+    assert run(select(part(lit("abcde"), start, width))) == [(expected,)]
+
+
+@pytest.mark.parametrize(("start", "width"), [(0, 1), (1, 0), (-1, 1)])
+def test_a_part_of_a_text_has_a_place(start: int, width: int) -> None:
+    with pytest.raises(BadValue):
+        part("abcde", start, width)

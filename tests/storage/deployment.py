@@ -57,6 +57,7 @@ LIMITS = WriterLimits(
     post_wait_s_max=10,
     writes_in_flight_max=1,
     grouping=True,
+    change_log=True,
 )
 
 
@@ -196,7 +197,7 @@ class Deployment:
 
     async def erase(self, board: Board, owner: str) -> bool:
         """Erase an owner from a board; whether there was an entry."""
-        return await self.store.write(lambda: self.entries(board).erase(owner))
+        return await self.store.write(lambda: self.entries(board).erase(owner, now_us=self.clock()))
 
     async def rows(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
         """Entries as stored, by owner."""

@@ -71,7 +71,7 @@ async def test_what_a_program_raises_reaches_the_caller_and_undoes_what_it_wrote
     def program() -> Program[None]:
         try:
             yield from create_board(deployment.dialect, board_id="c", spec=spec(XP), now_us=1, boards_max=9)
-            yield from deployment.entries(board).erase("ada")
+            yield from deployment.entries(board).erase("ada", now_us=deployment.clock())
             raise LookupError("not as expected")
         finally:
             ended.append("closed")
@@ -91,7 +91,7 @@ async def test_a_statement_that_fails_undoes_its_transaction_and_the_next_one_ru
     board = await deployment.create("b", XP)
 
     def program() -> Program[None]:
-        yield from deployment.entries(board).erase("ada")
+        yield from deployment.entries(board).erase("ada", now_us=deployment.clock())
         yield insert(META).values(name="salt", content="a second one").build(deployment.dialect)
 
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
@@ -107,7 +107,7 @@ async def test_a_reading_program_cannot_write(deployment: Deployment, heavy: boo
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
 
     def program() -> Program[None]:
-        yield from deployment.entries(board).erase("ada")
+        yield from deployment.entries(board).erase("ada", now_us=deployment.clock())
 
     with pytest.raises(StorageError):
         await deployment.store.read(program, heavy=heavy)

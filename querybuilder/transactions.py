@@ -1,0 +1,31 @@
+"""How far transactions have come, as a term.
+
+The rule it keeps: it reads only. A number given to a reader would be one that replicas can't give and that writers wait
+for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from querybuilder.dialect import INTEGER, Kind
+from querybuilder.errors import Inexpressible
+from querybuilder.render import Rendering
+from querybuilder.terms import Term
+
+
+@dataclass(frozen=True, slots=True)
+class OldestTransaction(Term):
+    @property
+    def value_kind(self) -> Kind | None:
+        return INTEGER
+
+    def render(self, out: Rendering) -> str:
+        if not out.dialect.oldest_transaction:
+            raise Inexpressible("transactions have no numbers in this dialect")
+        return out.dialect.oldest_transaction
+
+
+def oldest_transaction() -> Term:
+    """Every transaction with a lower number had ended when the snapshot was taken; on a standby too."""
+    return OldestTransaction()

@@ -1,0 +1,64 @@
+"""The ranked cells of a row as one text, each at its fixed place, so that SQL can compare one with a knot.
+
+The rule: an absent cell is worse than every cell, and a column that was added later is absent in both texts of an older
+change, so that it cancels out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from querybuilder import Condition, Term, col
+from querybuilder import part as part_of
+
+from .merging import Cell
+from .padding import TIME_DIGITS, Padding
+from .records import Board
+
+_WORSE_THAN_ANY = {True: " ", False: "~"}  # before and after every digit, by whether high is best
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a column's cell stands."""
+
+    start: int  # the first character's is 0
+    width: int
+    absent: str
+    high: bool
+
+
+class RankedCells:
+    """The places of one board's ranked columns."""
+
+    def __init__(self, board: Board) -> None:
+        self._places: dict[int, Place] = {}
+        start = 0
+        for index in board.sorted_indexes:
+            padding = Padding.of(board.spec, board.spec.columns[index])
+            width = padding.width + (TIME_DIGITS if padding.timed else 0)
+            self._places[index] = Place(start, width, _WORSE_THAN_ANY[padding.high] * width, padding.high)
+            start += width
+        self._absent = [(index, place.absent) for index, place in self._places.items()]
+        self.none = "".join(absent for _, absent in self._absent)  # of no row at all
+
+    def text(self, cells: Sequence[Cell]) -> str:
+        """The ranked ones of a row's cells, side by side."""
+        return "".join([cells[index] or absent for index, absent in self._absent])  # type: ignore[misc]
+
+    def cell(self, text: str, column_index: int) -> str | None:
+        """The cell of a column, None where the row has none or had no such column yet."""
+        place = self._places[column_index]
+        found = text[place.start : place.start + place.width]
+        return None if not found or found == place.absent else found
+
+    def part(self, name: str, column_index: int) -> Term:
+        """The same as a term, absent cells as they are written: of `previous` or `next`."""
+        place = self._places[column_index]
+        return part_of(col(name), place.start + 1, place.width)
+
+    def at_least(self, name: str, column_index: int, cell: Term | str) -> Condition:
+        """Whether the column's cell in `previous` or `next` is better than this one, or the same."""
+        there = self.part(name, column_index)
+        return there.ge(cell) if self._places[column_index].high else there.le(cell)

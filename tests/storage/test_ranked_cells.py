@@ -1,0 +1,50 @@
+"""Why here: live counts and exact ranks are sums over these texts, read by SQL and by Python alike."""
+
+from __future__ import annotations
+
+from querybuilder import SQLITE, lit, select
+from storage.padding import Padding
+from storage.ranked_cells import RankedCells
+from storage.records import Best, Board, ColumnSpec, Ties
+from tests.storage.deployment import counter, ranked, spec
+
+XP, BEST_LAP = ranked("xp", max_scaled=999, min_scaled=0), ranked("lap", best=Best.LOW, max_scaled=99_999, min_scaled=0)
+
+
+def board_of(*columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Board:
+    return Board(key=1, id="b", spec=spec(*columns, ties=ties), created_at_us=0, epoch=1)
+
+
+def test_each_ranked_cell_stands_at_its_place_and_comes_back() -> None:
+    cells = RankedCells(board_of(XP, counter("shots"), BEST_LAP))
+    text = cells.text(["007", 5, "00123"])
+    assert text == "00700123"
+    assert (cells.cell(text, 0), cells.cell(text, 2)) == ("007", "00123")
+
+
+def test_an_absent_cell_is_worse_than_every_cell_of_its_column() -> None:
+    cells = RankedCells(board_of(XP, BEST_LAP))
+    assert cells.none == cells.text([None, None])
+    assert (cells.cell(cells.none, 0), cells.cell(cells.none, 1)) == (None, None)
+    assert cells.none[:3] < "000"
+    assert cells.none[3:] > "99999"
+
+
+def test_a_column_that_was_added_later_is_absent_in_the_texts_before() -> None:
+    narrow, wide = RankedCells(board_of(XP)), RankedCells(board_of(XP, BEST_LAP))
+    old = narrow.text(["500"])
+    assert (wide.cell(old, 0), wide.cell(old, 1)) == ("500", None)
+
+
+def test_a_timed_cell_keeps_its_time() -> None:
+    board = board_of(XP, BEST_LAP, ties=Ties.EARLIEST)
+    cells = RankedCells(board)
+    lap = Padding.of(board.spec, BEST_LAP).pad(123, 1_700_000_000_000_000)
+    text = cells.text([None, lap])
+    assert (cells.cell(text, 0), cells.cell(text, 1)) == (None, lap)
+
+
+def test_the_term_takes_the_same_characters() -> None:
+    cells = RankedCells(board_of(XP, BEST_LAP))
+    built = select(cells.part("next", 1)).from_(select(lit("00700123").as_("next"))).build(SQLITE)
+    assert built.arguments == (4, 5, "00700123")
