@@ -355,6 +355,39 @@ class RefreshAnswer(msgspec.Struct):
     seconds: float
 
 
+class AuditedRank(msgspec.Struct):
+    """A value whose true rank, at the curve's time, the curve's bracket misses."""
+
+    value: Number
+    true_rank: int
+    rank: int
+    low: int
+    high: int
+
+
+class AuditAnswer(msgspec.Struct, kw_only=True):
+    """How far the curve's ranks of random owners were from the counted ones, relative to these, at the curve's time.
+
+    `outcome`: `changed` where more has happened since then than the service can take back, so that nothing was
+    compared; `empty` where there is nobody to ask about. `broken` lists the first of the wrong brackets.
+    """
+
+    column: str
+    outcome: Literal["compared", "changed", "empty"]
+    method: CurveMethod
+    total: int
+    as_of: Time
+    certificate: float | None
+    owners: int
+    mean_error: float | None
+    p99_error: float | None
+    worst_error: float | None
+    brackets_broken: int
+    certificates_broken: int
+    broken: list[AuditedRank]
+    seconds: float
+
+
 class Health(msgspec.Struct):
     """`ok`, or what is missing."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from . import around_views, boards, owner_views, posts, ranking_views
+from . import around_views, audit_views, boards, owner_views, posts, ranking_views
 from .answers import (
+    AuditAnswer,
     BoardAnswer,
     BoardList,
     BoardPositions,
@@ -22,6 +23,7 @@ from .keys import Role
 from .queries import (
     AroundOwnerQuery,
     AroundValueQuery,
+    AuditQuery,
     BoardsQuery,
     BucketsQuery,
     PageQuery,
@@ -161,6 +163,12 @@ _OPERATORS = [
         summary="Refresh a curve now", tag="Rankings", response=RefreshAnswer,
         problems=(*_COLUMN_CODES, "no_job_process", "timeout"),
         description="A job process does it; answers when the new curve serves.",
+    ),
+    Route(
+        method="POST", path=_RANKING + "/audit", handler=audit_views.audit, role=Role.OPS, view="audit",
+        summary="Count random owners and hold the curve against them", tag="Rankings", query=AuditQuery,
+        response=AuditAnswer, problems=(*_COLUMN_CODES, "no_curve", "too_many_owners"),
+        description="Compares ranks as of the curve's time: what was posted since is taken back from the counts.",
     ),
 ]  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from service.commands.auditing import audit
 from service.commands.boards import board_app
 from service.commands.configuration import show_config
 from service.commands.curves import curve
@@ -51,6 +52,7 @@ app.add_typer(board_app, name="board", rich_help_panel=DATA)
 app.command("import", rich_help_panel=DATA)(import_csv)
 app.command("export", rich_help_panel=DATA)(export)
 app.command("refresh", rich_help_panel=DATA)(refresh)
+app.command("audit", rich_help_panel=DATA)(audit)
 app.command("top", rich_help_panel=READ)(top)
 app.command("rank", rich_help_panel=READ)(rank)
 app.command("curve", rich_help_panel=READ)(curve)

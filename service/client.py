@@ -25,6 +25,7 @@ import msgspec
 from yarl import URL
 
 from service.client_answers import (
+    AuditDone,
     Board,
     BoardList,
     CurveDocument,
@@ -307,6 +308,11 @@ class ServiceClient:
         query = {name: ",".join(map(str, wanted)) for name, wanted in lists.items() if wanted}
         path = f"{board_path(board)}/rankings/{segment(column)}/values"
         return (await self.call("GET", path, ValuesFor, query=query)).values
+
+    async def audit(self, board: str, column: str, *, owners: int | None = None) -> AuditDone:
+        """Hold the stored curve against random owners, counted exactly. Raises Refused `no_curve`."""
+        path = f"{board_path(board)}/rankings/{segment(column)}/audit"
+        return await self.call("POST", path, AuditDone, query={} if owners is None else {"owners": str(owners)})
 
     async def refresh(self, board: str, column: str) -> RefreshDone:
         """Have a job process fit a new curve; returns when it serves. Raises Refused `no_job_process`."""

@@ -165,3 +165,29 @@ class ValueFor(msgspec.Struct, frozen=True):
 
 class ValuesFor(msgspec.Struct, frozen=True):
     values: list[ValueFor]
+
+
+class BrokenBracket(msgspec.Struct, frozen=True):
+    """A value whose true rank its bracket missed."""
+
+    value: Any
+    true_rank: int
+    rank: int
+    low: int
+    high: int
+
+
+class AuditDone(msgspec.Struct, frozen=True):
+    """What an audit found; errors are relative to the true rank, None where nothing was compared."""
+
+    column: str
+    outcome: str
+    owners: int = 0
+    certificate: float | None = None
+    mean_error: float | None = None
+    p99_error: float | None = None
+    worst_error: float | None = None
+    brackets_broken: int = 0
+    certificates_broken: int = 0
+    broken: list[BrokenBracket] = []
+    as_of: str = ""

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from predictor import Curve, Knot, LiveCounts, LiveCurve
+from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
 from service.curve_documents import curve_document
 from service.values import format_us
 from storage.padding import Padding
@@ -48,7 +48,7 @@ def moved(rng: random.Random, curve: Curve, padding: Padding, step: int) -> Live
     counts = LiveCounts(curve)
     for _ in range(rng.choice((0, 25))):
         counts.move(None, padding.key(padding.pad(rng.randrange(-600, 600, step), rng.randrange(1, 10**6))))
-    return LiveCurve(curve, counts, as_of_us=9)
+    return LiveCurve(curve, counts, as_of=AsOf(9))
 
 
 def sent(board: Board, curve: Curve | LiveCurve) -> dict[str, Any]:
@@ -89,8 +89,8 @@ def test_nobody_beyond_the_knots_is_nothing_in_the_document() -> None:
     padding = Padding.of(board.spec, board.spec.columns[0])
     curve = fitted(random.Random(2), padding, shaped=True)
     assert sent(board, curve)["outside"] is None
-    assert sent(board, LiveCurve(curve, LiveCounts(curve), as_of_us=9))["outside"] is None
+    assert sent(board, LiveCurve(curve, LiveCounts(curve), as_of=AsOf(9)))["outside"] is None
     counts = LiveCounts(curve)
     counts.move(None, curve.knots[-1].key + 1)
-    outside = sent(board, LiveCurve(curve, counts, as_of_us=9))["outside"]
+    outside = sent(board, LiveCurve(curve, counts, as_of=AsOf(9)))["outside"]
     assert (outside["best"], outside["errors"]) == (None, [0, 2])

@@ -1,4 +1,4 @@
-"""Why here: an alarm that nobody can trust is none, so audits are held against sorting what the board was at the fit."""
+"""Why here: an alarm that nobody can trust is none, so audits are held against sorting the board of the fit."""
 
 from __future__ import annotations
 
