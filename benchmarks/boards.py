@@ -119,11 +119,7 @@ async def fill(
 def filled_store(options: Options, folder: Path, *, rows: int, columns: int = 1) -> Path:
     """A store file in `folder` with BOARD filled and its curves fresh: taken from the kept ones, or made (and kept)."""
     store = folder / "board.db"
-    # A store kept from another layout of the tables would measure that layout.
-    layout = hashlib.sha256(
-        b"".join(path.read_bytes() for path in sorted((PROJECT / "storage").glob("*.py")))
-    ).hexdigest()[:12]
-    kept = options.boards / f"{rows}x{columns}-{layout}.db" if options.boards else None
+    kept = kept_path(options, f"{rows}x{columns}")
     if kept is not None and kept.exists():
         copy_store(kept, store)
         return store
@@ -139,6 +135,17 @@ def filled_store(options: Options, folder: Path, *, rows: int, columns: int = 1)
         kept.parent.mkdir(parents=True, exist_ok=True)
         copy_store(store, kept)
     return store
+
+
+def kept_path(options: Options, name: str) -> Path | None:
+    """Where a filled store of this name is kept; None: nowhere."""
+    if options.boards is None:
+        return None
+    # A store kept from another layout of the tables would measure that layout.
+    layout = hashlib.sha256(
+        b"".join(path.read_bytes() for path in sorted((PROJECT / "storage").glob("*.py")))
+    ).hexdigest()[:12]
+    return options.boards / f"{name}-{layout}.db"
 
 
 def copy_store(source: Path, target: Path) -> None:

@@ -136,9 +136,16 @@ class Server:
 
     def resident_mib(self) -> float:
         """Resident memory of the process, in MiB (page cache of its files not included)."""
+        return self._status_mib("VmRSS")
+
+    def most_resident_mib(self) -> float:
+        """The most that it ever was."""
+        return self._status_mib("VmHWM")
+
+    def _status_mib(self, name: str) -> float:
         assert self._process is not None, "spawn comes first"
         for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
+            if line.startswith(f"{name}:"):
                 return int(line.split()[1]) / 1024
         return 0.0
 

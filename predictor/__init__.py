@@ -13,11 +13,13 @@ from .errors import CurveCorrupt, KnotsInvalid, PredictorError, WalkInconsistent
 from .live import AsOf, LiveCounts, LiveCurve, RankCurve
 from .locate import SHAPE_UNIT, Bracket, Drift, KeyBracket, KnotRanks, Rung
 from .sample import RATIO_UNIT, Landing, Last, Skip, Stride, walk
+from .shards import Bounded, added_up
 
 __all__ = [
     "RATIO_UNIT",
     "SHAPE_UNIT",
     "AsOf",
+    "Bounded",
     "Bracket",
     "Curve",
     "CurveCorrupt",
@@ -37,6 +39,7 @@ __all__ = [
     "Skip",
     "Stride",
     "WalkInconsistent",
+    "added_up",
     "decode",
     "encode",
     "walk",

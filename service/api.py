@@ -70,8 +70,9 @@ _READS = [
     Route(
         method="GET", path=_RANKING + "/positions", handler=ranking_views.value_positions, role=Role.READER,
         view="value_positions", summary="Positions of values", tag="Rankings", query=ValuePositionsQuery,
-        response=Positions, description="A value that no one has takes the rank that a new arrival with it would get.",
-        problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_values"),
+        response=Positions, description="A value that no one has takes the rank that a new arrival with it would get."
+        " `with`: among the entries of these leaderboards too, shards of one game for instance; `as_of` is the oldest.",
+        problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_values", "too_many_boards"),
     ),
     Route(
         method="GET", path=_RANKING + "/around", handler=around_views.around_value, role=Role.READER,

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from .problems import FieldError, Problem, shown
-from .values import INT64_MAX, parse_column
+from .values import INT64_MAX, parse_board_id, parse_column
 
 Q = TypeVar("Q", bound=msgspec.Struct)
 
@@ -96,11 +96,18 @@ class PageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise Problem("bad_request", detail, pointer="from_rank")
 
 
-class ValuePositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Positions of values; the values are text until the column is known."""
+class ValuePositionsQuery(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename={"with_": "with"}
+):
+    """Positions of values; the values are text until the column is known. `with`: leaderboards counted together."""
 
     values: Annotated[tuple[str, ...], Meta(min_length=1)]
     rank: RankMode = "auto"
+    with_: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for index, board in enumerate(self.with_):
+            parse_board_id(board, pointer=f"with/{index}")
 
 
 class AroundValueQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -147,6 +154,7 @@ _BOUNDS: dict[str, tuple[str, str]] = {
     "buckets": ("buckets_max", "too_many_buckets"),
     "columns": ("query_values_max", "too_many_values"),
     "values": ("query_values_max", "too_many_values"),
+    "with": ("query_values_max", "too_many_boards"),
     "ranks": ("query_values_max", "too_many_values"),
     "percentiles": ("query_values_max", "too_many_values"),
     "owners": ("audit_owners_max", "too_many_owners"),
@@ -165,7 +173,7 @@ def query_parser(kind: type[Q], bounds: QueryBounds) -> Callable[[str], Q]:
     It raises Problem: bad_request, unknown_field, duplicate_field, bad_rank, or the code of the bound that was passed.
     """
     fields = msgspec.structs.fields(kind)
-    lists = frozenset(field.name for field in fields if "tuple" in str(field.type))
+    lists = frozenset(field.encode_name for field in fields if "tuple" in str(field.type))
 
     def parse(raw: str) -> Q:
         query = _converted(_split(raw, lists), kind)

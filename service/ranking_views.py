@@ -18,6 +18,7 @@ from .answers import (
     Buckets,
     Page,
     PercentileValue,
+    Position,
     Positions,
     RankValue,
     RefreshAnswer,
@@ -31,6 +32,7 @@ from .positions import Locator, Wanted, board_totals
 from .problems import Problem
 from .queries import BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery
 from .routes import Answer, Call, Reply
+from .shard_views import added_boards, together
 from .values import Number, format_us, number, parse_decimal
 
 
@@ -61,12 +63,21 @@ async def value_positions(context: Context, call: Call) -> Positions:
     """`GET …/rankings/{column}/positions`."""
     query: ValuePositionsQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
+    others = await added_boards(context, call, board, index) if query.with_ else []
+    found = await _value_positions(context, board, index, query)
+    if not others:
+        return Positions(found)
+    shards = [found, *[await _value_positions(context, *other, query) for other in others]]
+    return Positions([together(list(parts)) for parts in zip(*shards, strict=True)])
+
+
+async def _value_positions(context: Context, board: Board, index: int, query: ValuePositionsQuery) -> list[Position]:
     locator = context.locators.of(board)
     wanted = [wanted_value(locator, index, text, f"values/{i}") for i, text in enumerate(query.values)]
     located, totals = await locator.locate(wanted, query.rank)
     for at in located:
         context.metrics.read("value_positions", at.method)
-    return Positions([locator.position(each, at, totals) for each, at in zip(wanted, located, strict=True)])
+    return [locator.position(each, at, totals) for each, at in zip(wanted, located, strict=True)]
 
 
 def wanted_value(locator: Locator, index: int, text: str, pointer: str) -> Wanted:

@@ -1,0 +1,93 @@
+"""Boards of many million rows, written through the store itself: by HTTP they would take an hour.
+
+Rule kept: the rows, totals and indexes are those that as many posts would have left; the ranking index is only made
+after the rows, as any bulk load does. No post was logged, so no curve may be older than the load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.boards import BOARD, COLUMN, copy_store, create, kept_path, owner, spec
+from benchmarks.options import Options
+from benchmarks.servers import service_on
+from config import load
+from querybuilder import Query, drop_index
+from service.stores import SQLITE_PREFIX, open_store
+from storage.entries import Entries, add_totals
+from storage.leaderboards import ALL_ENTRIES, CHANGES, _column_index, entries_table, existing, physical
+from storage.padding import Padding
+from storage.records import Board, Entry
+from storage.store import Program, Store
+
+_BATCH_ROWS = 50_000
+_FIRST_POST_US = 1_760_000_000_000_000
+
+
+def drawn(rows: int) -> Any:
+    """Lognormal whole numbers, one an owner, in the order of their indexes."""
+    import numpy
+
+    return numpy.random.default_rng(11).lognormal(10, 1.5, rows).round().astype(numpy.int64)
+
+
+def bulk_board(store_url: str, folder: Path, rows: int) -> None:
+    """Make BOARD with so many rows in an empty store. Prints how long it took."""
+    print(f"   loading {rows:,} rows", end="", flush=True)
+    begun = time.perf_counter()
+    with service_on(store_url, folder) as server:
+        asyncio.run(create(server.port, BOARD, spec([COLUMN])))
+    asyncio.run(_load(store_url, rows))
+    print(f": {time.perf_counter() - begun:.0f} s", flush=True)
+
+
+def bulk_store(options: Options, folder: Path, *, rows: int) -> Path:
+    """A SQLite file in `folder` with such a board: taken from the kept ones, or made (and kept)."""
+    store = folder / f"bulk-{rows}.db"
+    kept = kept_path(options, f"bulk-{rows}x1")
+    if kept is not None and kept.exists():
+        copy_store(kept, store)
+        return store
+    bulk_board(f"{SQLITE_PREFIX}{store}", folder, rows)
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        copy_store(store, kept)
+    return store
+
+
+async def _load(store_url: str, rows: int) -> None:
+    store = await open_store(load({"store": store_url, "statement_timeout_s": 3_600}, {}))
+    try:
+        board = await store.read(lambda: existing(store.dialect, BOARD))
+        index = board.column_index[COLUMN]
+        await _run(store, drop_index(f"{entries_table(board.key)}_{physical(index)}"))
+        entries, padding = Entries(store.dialect, board), Padding.of(board.spec, board.spec.columns[index])
+        scores = drawn(rows)
+        for start in range(0, rows, _BATCH_ROWS):
+            chunk = scores[start : start + _BATCH_ROWS].tolist()
+            new = [
+                Entry(owner(start + at), _FIRST_POST_US + start + at, [padding.pad(score)])
+                for at, score in enumerate(chunk)
+            ]
+            await store.write(partial(_added, store, entries, new))
+        await _run(store, _column_index(board.key, index, board.spec.columns[index]))
+    finally:
+        await store.close()
+
+
+def _added(store: Store, entries: Entries, new: list[Entry]) -> Program[None]:
+    board: Board = entries.board
+    yield entries.insert_new(new)
+    counted = {ALL_ENTRIES: len(new), CHANGES: len(new), **dict.fromkeys(board.sorted_indexes, len(new))}
+    yield add_totals(store.dialect, {board.key: counted})
+
+
+async def _run(store: Store, query: Query) -> None:
+    def program() -> Program[None]:
+        yield query.build(store.dialect)
+
+    await store.write(program)

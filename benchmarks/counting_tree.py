@@ -1,0 +1,121 @@
+"""Whether a third level of the counting tree pays: what a count inside a gap costs, and what finer cells would.
+
+The tree has two levels: a live curve's cells over the value range, and the rows within a cell, which are counted. A
+third level would split each cell again, so that fewer rows are counted, by counters that every fold has to keep up.
+Rule kept: both prices are taken on the same board; a count is timed where it runs, in the store, without HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.boards import BOARD, COLUMN
+from benchmarks.bulk import bulk_board, bulk_store, drawn
+from benchmarks.options import Options, parse
+from config import load
+from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
+from predictor.quality import counted
+from service.stores import SQLITE_PREFIX, open_store
+from storage.entries import Entries
+from storage.leaderboards import existing
+from storage.rankings import Ranking
+from storage.store import Program, Store
+from tests.servers import DURABLE, postgres
+
+_GAP_ROWS = (100, 1_000, 3_000, 10_000, 30_000)
+_COUNTS = 200
+_CELLS = (1_000, 10_000, 100_000)
+_MOVES = 20_000
+_SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
+
+
+async def counts_ms(store_url: str, rows: int) -> dict[int, tuple[float, float]]:
+    """Median and 99th percentile of a count, in ms, by the rows that it counts."""
+    store = await open_store(load({"store": store_url}, {}))
+    try:
+        board = await store.read(lambda: existing(store.dialect, BOARD))
+        entries = Entries(store.dialect, board)
+        ascending = sorted(drawn(rows).tolist())
+        return {gap: await _counts_ms(store, entries, ascending, gap) for gap in _GAP_ROWS}
+    finally:
+        await store.close()
+
+
+async def _counts_ms(store: Store, entries: Entries, ascending: list[int], gap: int) -> tuple[float, float]:
+    ranking = entries.rankings[entries.board.column_index[COLUMN]]
+    rng, took = random.Random(gap), list[float]()
+    for _ in range(_COUNTS):
+        start = rng.randrange(len(ascending) - gap)
+        least, past = (ranking.padding.text_start(ascending[at]) for at in (start, start + gap))
+        took.append(await store.read(partial(_timed, ranking, least, past)))
+    return statistics.median(took), sorted(took)[len(took) * 99 // 100]
+
+
+def _timed(ranking: Ranking, least: str, past: str) -> Program[float]:
+    begun = time.perf_counter()
+    yield from ranking.count_range(least=least, past=past)
+    return 1000 * (time.perf_counter() - begun)
+
+
+def fold_prices(rows: int, cells: int) -> tuple[float, float, float]:
+    """Of so many cells: microseconds a move, KiB of the document, ms to write it and to build what answers from it."""
+    numbers = drawn(rows)
+    keys = list(counted(sorted((-numbers).tolist())))
+    every = max(1, rows // cells)
+    knots, better_count, wanted = [], 0, 0
+    for number, (key, ties) in enumerate(keys):
+        if better_count >= wanted or number == len(keys) - 1:
+            knots.append(Knot(key, better_count, ties))
+            wanted = better_count + every
+        better_count += ties
+    curve = Curve(knots, total=rows, as_of_us=0)
+    rng = random.Random(cells)
+    numbers = numbers.tolist()
+    moves = [(-numbers[at], -rng.choice(numbers)) for at in rng.sample(range(rows), _MOVES)]
+    counts = LiveCounts(curve)
+    begun = time.perf_counter()
+    counts.move_all(moves)
+    moved = time.perf_counter()
+    document = counts.encode()
+    LiveCurve(curve, counts, as_of=AsOf(0))
+    ended = time.perf_counter()
+    return 1e6 * (moved - begun) / _MOVES, len(document) / 1024, 1000 * (ended - moved)
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    table: list[tuple[str, float, float]] = []
+    bars = []
+    for rows in sorted({min(1_000_000, options.rows), options.rows}):
+        store = bulk_store(options, folder, rows=rows)
+        found = {"SQLite": asyncio.run(counts_ms(f"{SQLITE_PREFIX}{store}", rows))}
+        with postgres(_SERVER) as cluster:
+            bulk_board(cluster.url(), folder, rows)
+            cluster.run_sql("VACUUM ANALYZE", "CHECKPOINT")
+            found["PostgreSQL"] = asyncio.run(counts_ms(cluster.url(), rows))
+        for name, by_gap in found.items():
+            table += [(f"{name}, {rows:,} rows: a count of {gap:,}", *took) for gap, took in by_gap.items()]
+            bars.append(
+                report.Bar(
+                    f"{name}, {rows:,} rows: saved by a third level", by_gap[10_000][0] - by_gap[100][0], None, " ms"
+                )
+            )
+    report.table(("", "median ms", "p99 ms"), table)
+    prices = [(f"{cells:,} cells", *fold_prices(options.rows, cells)) for cells in _CELLS]
+    report.table(("folding", "us a move", "KiB a document", "ms a document"), prices)
+    return bars
+
+
+def main() -> int:
+    options = parse(__doc__, rows=10_000_000)
+    return report.run(options, f"a third level of the counting tree: {options.rows:,} rows", measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

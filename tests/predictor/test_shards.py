@@ -1,0 +1,42 @@
+"""Counts of shards add up to the count of the whole."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor import Bounded, Curve, Knot, added_up
+from predictor.quality import counted
+
+KEYS = st.lists(st.integers(-30, 30), max_size=60)
+
+
+def curve_of(keys: list[int], every: int) -> Curve:
+    """A curve with every so many-th distinct key as a knot, and the last."""
+    knots, better_count = [], 0
+    distinct = list(counted(sorted(keys)))
+    for index, (key, ties) in enumerate(distinct):
+        if index % every == 0 or index == len(distinct) - 1:
+            knots.append(Knot(key, better_count, ties))
+        better_count += ties
+    return Curve(knots, total=better_count, as_of_us=0)
+
+
+@given(shards=st.lists(KEYS, max_size=4), every=st.integers(1, 5), key=st.integers(-35, 35))
+def test_the_rank_over_shards_lies_within_the_sum_of_their_brackets(
+    shards: list[list[int]], every: int, key: int
+) -> None:
+    whole = sorted(key for shard in shards for key in shard)
+    true_rank = 1 + bisect_left(whole, key)
+    parts = [Bounded(*curve_of(shard, every).locate(key)[:3]) for shard in shards]
+    found = added_up(parts)
+    assert found.low <= true_rank <= found.high
+    assert found.low <= found.rank <= found.high
+    if every == 1:
+        assert found == (true_rank, true_rank, true_rank)
+
+
+def test_no_shard_holds_nobody_better() -> None:
+    assert added_up([]) == (1, 1, 1)
