@@ -26,6 +26,7 @@ _ALL = (
     "single_posts",
     "batch_posts",
     "batch_posts_postgres",
+    "change_log_cost",
     "pools",
     "halved_capacity",
     "against_redis",

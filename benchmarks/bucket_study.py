@@ -1,7 +1,7 @@
-"""The study that people quote (a rank from a few buckets is about 1 % off), with its mean, its 99th percentile, its worst.
+"""The study that people quote (a rank from a few buckets is 1 % off), with its mean, its 99th percentile and its worst.
 
-Rule kept: every entry is asked about, an error is relative to the true rank, and each row says which figure it is. Beside
-the buckets stand the curves of this project with as many counted places.
+Rule kept: every entry is asked about, errors are relative to the true rank, and each row says which figure it is.
+Beside the buckets stand the curves of this project with as many counted places.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class PlainBoard:
         row = start + question.rows
         if row >= len(keys):
             return None
-        knot = knots[bisect_left(knots, (keys[row],))]  # type: ignore[type-var]  # tuples compare by their keys
+        knot = knots[bisect_left(knots, (keys[row],))]  # tuples compare by their keys
         return Landing(knot.key, row - knot.better_count, knot.ties)
 
     def certified(self, knots_max: int) -> Curve:

@@ -210,6 +210,14 @@ class Settings(BaseModel):
     # Background jobs
     curve_poll_s: float = _number(2, 0.05, 2, "s", "How often new curves and requested refreshes are looked for")
     curve_poll_rows_max: int = _number(100, 1, 100_000, "curves", "Curves read in one step of a look for new ones")
+    live_poll_s: float = _number(0.5, 0.05, 1, "s", "How often changes folded into the curves are looked for")
+    fold_interval_s: float = _number(0.5, 0.01, 1, "s", "How often changes are folded into the curves")
+    fold_load_ratio: float = _number(0.5, 0.01, 1, "ratio", "Part of the time that folding may take")
+    fold_rows_max: int = _number(5_000, 1, 1_000_000, "changes", "Changes read in one statement of the folding")
+    fold_lag_rows_max: int = _number(
+        500_000, 1, 100_000_000, "changes", "Changes folded at once; curves further behind wait for their next refresh"
+    )
+    fold_curves_max: int = _number(10_000, 1, 10_000_000, "curves", "Curves that the folding process keeps decoded")
     refresh_jitter_ratio: float = _number(0.1, 0, 1, "ratio", "Part of the refresh interval that is random")
     refresh_concurrency: int = _number(1, 1, 64, "refreshes", "Curves refreshed at the same time")
     refresh_load_ratio: float = _number(
@@ -242,9 +250,12 @@ class Settings(BaseModel):
         100_000, 0, 100_000_000, "changes", "Changes since the curve's time that an audit takes back from its counts"
     )
     audit_s_max: float = _number(5, 0.01, 3_600, "s", "Time after which an audit counts no further owner")
+    change_log_retention_s: float = _number(
+        3_600, 1, 31 * 86_400, "s", "How long the log of changes is kept; what has yet to be counted stays longer"
+    )
     prune_interval_s: float = _number(60, 1, 86_400, "s", "How often old post ids and changes are removed")
     prune_rows_max: int = _number(10_000, 1, 10_000_000, "rows", "Rows removed in one transaction")
-    prune_steps_max: int = _number(100, 1, 100_000, "steps", "Transactions in one run of the pruning")
+    prune_steps_max: int = _number(100, 1, 100_000, "steps", "Transactions in one run of the pruning, of each kind")
 
     # Boards
     catalog_boards_max: int = _number(100_000, 1, 10_000_000, "boards", "Boards in the catalog")

@@ -13,12 +13,11 @@ from typing import Protocol
 
 import structlog
 
-from predictor import CurveCorrupt
-from storage.auditing import Audit, AuditLimits, audit
+from storage.auditing import Audit, AuditLimits, Moment, audit
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
 from storage.curves import CurveBook
-from storage.errors import LeaseTaken, NoCurve, StorageError, UnknownBoard
+from storage.errors import BoardChanged, LeaseTaken, NoCurve, StorageError, UnknownBoard
 from storage.records import Board
 from storage.store import Store
 
@@ -50,30 +49,37 @@ class Auditor:
         self,
         store: Store,
         boards: OpenBoards,
+        book: CurveBook,
         limits: AuditLimits,
         observer: AuditObserver,
         *,
         monotonic: Callable[[], float],
         rng: random.Random,
     ) -> None:
-        self._store, self._boards, self._limits, self._observer = store, boards, limits, observer
+        self._store, self._boards, self._book = store, boards, book
+        self._limits, self._observer = limits, observer
         self._monotonic, self._rng = monotonic, rng
 
     async def audit(self, board: Board, column_index: int, *, owners: int | None = None) -> Audit:
-        """Compare random entries, fewer than the limit where `owners` says so, with the column's stored curve.
+        """Compare random entries, fewer than the limit where `owners` says so, with the curve that serves here.
 
         Raises:
             NoCurve: there is none yet.
-            CurveCorrupt: its bytes are damaged.
+            UnknownBoard, BoardChanged: see `storage.auditing.audit`.
             StoreBusy: the store did not answer within its bounds.
         """
+        served = self._book.served(board, column_index)
+        if served is None:
+            raise NoCurve(f"{board.spec.columns[column_index].name!r} of {board.id!r} has no curve yet")
+        moment = Moment(served.curve, served.mark, served.version)
         entries, _ = self._boards.open(board)
         limits = self._limits
         if owners is not None:
             limits = replace(limits, audit_owners_max=min(owners, limits.audit_owners_max))
         dialect = self._store.dialect
         found = await self._store.of(board.id).read(
-            lambda: audit(dialect, entries, column_index, limits, rng=self._rng, monotonic=self._monotonic), heavy=True
+            lambda: audit(dialect, entries, column_index, moment, limits, rng=self._rng, monotonic=self._monotonic),
+            heavy=True,
         )
         self._observer.audited(found)
         for each in found.broken[:BROKEN_LOGGED_MAX]:
@@ -129,9 +135,9 @@ class AuditJob:
         board, column_index = drawn
         try:
             await self._auditor.audit(board, column_index)
-        except (NoCurve, UnknownBoard):
+        except (NoCurve, UnknownBoard, BoardChanged):
             return  # emptied or deleted meanwhile
-        except (StorageError, CurveCorrupt) as error:
+        except StorageError as error:
             self._auditor.failed(board, column_index, error)
 
     def draw(self) -> tuple[Board, int] | None:

@@ -86,7 +86,7 @@ class StoreDesk:
         served = self._book.served(board, column_index)
         if served is None or served.version < answer.version:
             raise StoreBusy("the new curve could not be read")
-        return Refreshed(served.curve, answer.took_us / 1e6, served.version)
+        return Refreshed(served.fit, answer.took_us / 1e6, served.version)
 
     async def _answered(self, board: Board, column_index: int, number: int) -> DemandAnswer:
         pause_s = min(LOOK_BASE_S, self._limits.curve_poll_s)

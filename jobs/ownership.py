@@ -40,11 +40,16 @@ class Held:
 
     lease: Lease
     leases: Leases
+    lease_us: int  # how long it is kept at a time
     stored: bool = False  # its transaction was committed, so that the lease is released already
 
     def release(self) -> Program[None]:
         """What the work's last transaction has to run: raises LeaseLost, so that nothing of a fenced owner stays."""
         return self.leases.release(self.lease)
+
+    def keep(self) -> Program[None]:
+        """The same for a transaction that more work follows."""
+        yield from self.leases.renew(self.lease, lease_us=self.lease_us)
 
 
 class Ownership:
@@ -74,7 +79,8 @@ class Ownership:
             LeaseLost: another process took over meanwhile.
             What `still_wanted` and the work raise.
         """
-        held = Held(await self._store.write(lambda: self._claim(pool, resource, still_wanted)), self._leases)
+        lease = await self._store.write(lambda: self._claim(pool, resource, still_wanted))
+        held = Held(lease, self._leases, self._lease_us)
         claimed_at_us = held.lease.expires_at_us - self._lease_us
         working = asyncio.ensure_future(work(held))
         renewing = asyncio.create_task(self._keep_renewing(held.lease))

@@ -1,4 +1,4 @@
-"""Forgets post ids that are older than their retention, a step at a time.
+"""Forgets post ids and changes that are older than their retention, a step at a time.
 
 The one rule: posts come first. A step is one bounded transaction, and after each the job pauses for as long as the step
 took, so that pruning never has the writer for more than half of the time. Of several job processes one prunes, once an
@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import structlog
 
+from storage.change_log import change_log
 from storage.errors import LeaseTaken
 from storage.post_ids import PostIds
-from storage.store import Store
+from storage.store import Program, Store
 
 from .ownership import Held, Ownership
 from .runner import Sleep
@@ -31,13 +32,14 @@ class PruneLimits:
     """The job's bounds; each is a setting of the same name."""
 
     post_id_retention_s: float
+    change_log_retention_s: float
     prune_interval_s: float
     prune_rows_max: int  # a step
-    prune_steps_max: int  # a run
+    prune_steps_max: int  # a run, of each kind
 
 
 class PruneJob:
-    """Prunes remembered post ids."""
+    """Prunes remembered post ids and the change log."""
 
     def __init__(
         self,
@@ -49,10 +51,13 @@ class PruneJob:
         now_us: Callable[[], int],
         monotonic: Callable[[], float],
         sleep: Sleep,
+        unread_from: Callable[[], Program[int | None]] | None = None,  # the position that is yet to be counted
     ) -> None:
         self._store, self._post_ids, self._limits = store, post_ids, limits
+        self._changes = change_log(store.dialect)
         self._ownership = ownership
         self._now_us, self._monotonic, self._sleep = now_us, monotonic, sleep
+        self._unread_from = unread_from
 
     async def run(self) -> None:
         """Prune at every interval, for ever."""
@@ -60,25 +65,42 @@ class PruneJob:
             await self._sleep(self._limits.prune_interval_s)
             rests_s = self._limits.prune_interval_s * REST_RATIO
             try:
-                forgotten = await self._ownership.run(POOL, RESOURCE, self._prune, rests_s=rests_s)
+                await self._ownership.run(POOL, RESOURCE, self._prune, rests_s=rests_s)
             except LeaseTaken:
                 continue
-            if forgotten:
-                log.info("post_ids_forgotten", rows=forgotten)
 
-    async def _prune(self, _held: Held) -> int:
-        return await self.prune()
+    async def _prune(self, _held: Held) -> None:
+        if forgotten := await self.prune():
+            log.info("post_ids_forgotten", rows=forgotten)
+        if removed := await self.prune_changes():
+            log.info("changes_removed", rows=removed)
 
     async def prune(self) -> int:
-        """Forget what is past its retention now, in up to `prune_steps_max` steps; answers how many rows."""
+        """Forget post ids past their retention now, in up to `prune_steps_max` steps; answers how many rows."""
         before_us = self._now_us() - round(self._limits.post_id_retention_s * 1e6)
         rows_max = self._limits.prune_rows_max
-        forgotten = 0
+        # A step that leaves something behind takes more than `rows_max`.
+        return await self._in_steps(lambda: self._post_ids.prune(before_us=before_us, rows_max=rows_max), rows_max + 1)
+
+    async def prune_changes(self) -> int:
+        """Remove changes past their retention now that are read, in up to `prune_steps_max` steps; how many."""
+        before_us = self._now_us() - round(self._limits.change_log_retention_s * 1e6)
+        rows_max = self._limits.prune_rows_max
+
+        def step() -> Program[int]:
+            unread_from = None if self._unread_from is None else (yield from self._unread_from())
+            return (yield from self._changes.prune(before_us=before_us, keep_from=unread_from, rows_max=rows_max))
+
+        return await self._in_steps(step, 1)
+
+    async def _in_steps(self, step: Callable[[], Program[int]], rows_more: int) -> int:
+        """Runs steps until one takes fewer rows than one does that leaves something behind."""
+        gone = 0
         for _ in range(self._limits.prune_steps_max):
             started = self._monotonic()
-            rows = await self._store.write(lambda: self._post_ids.prune(before_us=before_us, rows_max=rows_max))
-            forgotten += rows
-            if rows <= rows_max:  # a step that leaves something behind takes more
+            rows = await self._store.write(step)
+            gone += rows
+            if rows < rows_more:
                 break
             await self._sleep(self._monotonic() - started)
-        return forgotten
+        return gone

@@ -18,7 +18,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import structlog
 
@@ -26,6 +26,7 @@ from predictor import Curve
 from querybuilder import Dialect
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
+from storage.change_log import Mark, change_log
 from storage.curve_marks import curve_version
 from storage.curves import CurveBook, Served, store_curve
 from storage.entries import Entries
@@ -83,6 +84,13 @@ class RefreshObserver(Protocol):
 
     def refresh_fenced(self) -> None:
         """A curve was not stored, because another process had taken its column over."""
+
+
+class _Seen(NamedTuple):
+    """What the snapshot of a fit saw."""
+
+    changes: int  # the board's count of them
+    mark: Mark  # in the change log
 
 
 class _Superseded(Exception):
@@ -240,38 +248,41 @@ class RefreshJob:
 
     async def _replace(self, held: Held, board: Board, column_index: int, *, demanded: bool) -> Refreshed | None:
         started = self._monotonic()
-        curve, changes = await self._fit(board, column_index)
+        curve, seen = await self._fit(board, column_index)
         if not demanded and curve.total == 0 and self._book.find(board, column_index) is None:
             return None
-        served = await self._store_curve(held, board, column_index, curve, changes)
+        served = await self._store_curve(held, board, column_index, curve, seen)
         refreshed = Refreshed(curve, self._monotonic() - started, served.version)
         self._observer.refreshed(refreshed.seconds)
         await self._book.share(served)
         return refreshed
 
-    async def _store_curve(self, held: Held, board: Board, column_index: int, curve: Curve, changes: int) -> Served:
+    async def _store_curve(self, held: Held, board: Board, column_index: int, curve: Curve, seen: _Seen) -> Served:
         def stored() -> Program[int]:
             owned = held.release()
-            return store_curve(self._store.dialect, board, column_index, curve, changes=changes, owned=owned)
+            return store_curve(
+                self._store.dialect, board, column_index, curve, changes=seen.changes, mark=seen.mark, owned=owned
+            )
 
         with self._book.expecting():
             version = await self._store.of(board.id).write(stored)
             held.stored = True
-            served = Served(board.key, column_index, board.epoch, version, curve)
+            served = Served(board.key, column_index, board.epoch, version, curve, seen.mark)
             self._book.serve(served)
         return served
 
-    async def _fit(self, board: Board, column_index: int) -> tuple[Curve, int]:
-        """The curve, and the board's count of changes in the same snapshot."""
+    async def _fit(self, board: Board, column_index: int) -> tuple[Curve, _Seen]:
+        """The curve, and what else its snapshot saw."""
         fit = fitter(board.spec.predictor.method)
         entries, _ = self._open_boards.open(board)
         dialect = self._store.dialect
         # Before the snapshot, which may be a replica's: no write acknowledged before `as_of` is missing from the curve.
         now_us = self._now_us()
 
-        def fitted() -> Program[tuple[Curve, int]]:
+        def fitted() -> Program[tuple[Curve, _Seen]]:
             totals = yield from count_entries(dialect, [board.key])
+            mark = yield from change_log(dialect).mark_now()
             curve = yield from fit(dialect, entries, column_index, now_us=now_us)
-            return curve, totals[board.key].get(CHANGES, 0)
+            return curve, _Seen(totals[board.key].get(CHANGES, 0), mark)
 
         return await self._sampled.of(board.id).read(fitted, heavy=True)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
 from storage.curves import CurveBook
+from storage.folding import FoldLimits
 from storage.leases import Leases
 from storage.post_ids import PostIds
 from storage.store import Store
@@ -19,6 +21,7 @@ from storage.store import Store
 from .audit import AuditJob, Auditor
 from .demands import DemandJob, DemandLimits
 from .desk import RefreshDesk
+from .fold import FoldJob, FoldObserver
 from .ownership import LeaseLimits, Ownership
 from .prune import PruneJob, PruneLimits
 from .refresh import RefreshJob, RefreshLimits, RefreshObserver
@@ -35,7 +38,13 @@ class JobLimits:
     prune: PruneLimits
     lease: LeaseLimits
     demands: DemandLimits
+    fold: FoldLimits
     curve_poll_s: float
+    live_poll_s: float
+
+
+class JobObserver(RefreshObserver, FoldObserver, Protocol):
+    """What the jobs tell their operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,7 @@ class JobParts:
     leases: Leases
     holder: str  # this process, told from every other one that ever worked on the store
     limits: JobLimits
-    observer: RefreshObserver
+    observer: JobObserver
     now_us: Callable[[], int]
     monotonic: Callable[[], float]
     sleep: Sleep
@@ -124,15 +133,31 @@ def start_jobs(parts: JobParts) -> Jobs:
             rng=parts.rng,
         )
         runner.start("audit", audit.run)
+    runner.start("fold", _fold_job(parts, ownership).run)
     if not parts.store.sole_writer:  # front ends without jobs leave their operators' demands in the store
         demands = DemandJob(parts.store, parts.catalog, parts.desk, limits.demands, sleep=parts.sleep)
         runner.start("demands", demands.run)
     return Jobs(runner, refresh, parts.desk)
 
 
+def _fold_job(parts: JobParts, ownership: Ownership) -> FoldJob:
+    return FoldJob(
+        parts.store,
+        parts.book,
+        ownership,
+        parts.limits.fold,
+        parts.observer,
+        now_us=parts.now_us,
+        monotonic=parts.monotonic,
+        sleep=parts.sleep,
+    )
+
+
 def start_watch(parts: JobParts) -> Runner:
     """Run what every process needs, the ones without jobs too: noticing the curves that others store."""
-    watch = WatchJob(parts.book, curve_poll_s=parts.limits.curve_poll_s, sleep=parts.sleep)
+    limits = parts.limits
+    watch = WatchJob(parts.book, curve_poll_s=limits.curve_poll_s, live_poll_s=limits.live_poll_s, sleep=parts.sleep)
     runner = Runner(parts.limits.runner, monotonic=parts.monotonic, sleep=parts.sleep, rng=parts.rng)
     runner.start("watch", watch.run)
+    runner.start("live watch", watch.run_live)
     return runner

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw
 
-from predictor import Curve
+from predictor import RankCurve
 from storage.entries import Entries, live_epochs
 from storage.errors import SpecInvalid, UnknownOwner
 from storage.leaderboards import (
@@ -198,7 +198,7 @@ async def _answer(context: Context, board: Board) -> BoardAnswer:
     return board_answer(board, totals[board.key].get(ALL_ENTRIES, 0), curves)
 
 
-def _curve_state(curve: Curve, now_us: int) -> CurveState:
+def _curve_state(curve: RankCurve, now_us: int) -> CurveState:
     return CurveState(
         method=curve.method,
         total=curve.total,

@@ -19,7 +19,7 @@ from .values import Number, format_us, number
 
 def curve_etag(served: Served) -> str:
     """The entity tag of a curve's document: another one as soon as any rank may be another."""
-    return f'"{served.board_key}-{served.column_index}-{served.version}"'
+    return f'"{served.board_key}-{served.column_index}-{served.version}-{served.live_version}"'
 
 
 def curve_document(board: Board, column_index: int, curve: Curve | LiveCurve) -> CurveAnswer:

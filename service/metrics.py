@@ -97,6 +97,19 @@ class Metrics:
             "Curves not stored, because another process had taken their refresh over",
             registry=self.registry,
         )
+        self._folded = Counter(
+            "rankcurve_changes_folded", "Changes folded into the live counts of the curves", registry=self.registry
+        )
+        self._folds_void = Counter(
+            "rankcurve_live_counts_void",
+            "Curves whose live counts were given up until their next refresh",
+            registry=self.registry,
+        )
+        self._fold_seconds = Histogram(
+            "rankcurve_fold_seconds",
+            "Time to fold what had changed into the live counts",
+            registry=self.registry,
+        )
         self._curves_corrupt = Counter(
             "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
         )
@@ -195,6 +208,12 @@ class Metrics:
     def refresh_fenced(self) -> None:
         """A curve was not stored, because another process had taken its refresh over."""
         self._refreshes_fenced.inc()
+
+    def folded(self, *, changes: int, void: int, seconds: float) -> None:
+        """Changes were folded; `void` curves go without live counts until their next refresh."""
+        self._folded.inc(changes)
+        self._folds_void.inc(void)
+        self._fold_seconds.observe(seconds)
 
     def curve_corrupt(self) -> None:
         """A stored curve could not be read; its column is counted until the next refresh."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from predictor import Curve
+from predictor import RankCurve
 from querybuilder import Dialect
 from storage.boards import OpenBoards
 from storage.curves import CurveBook
@@ -53,7 +53,7 @@ class Located(NamedTuple):
         return self.low == self.high
 
 
-def located_by_curve(curve: Curve, ranking: Ranking, wanted: Wanted) -> Located:
+def located_by_curve(curve: RankCurve, ranking: Ranking, wanted: Wanted) -> Located:
     """The rank that the curve gives."""
     key = ranking.padding.key(wanted.cell)
     rank, low, high, method = curve.locate(key)
@@ -86,7 +86,7 @@ class Locator:
     """Finds ranks on one board."""
 
     def __init__(
-        self, store: Store, entries: Entries, find: Callable[[Board, int], Curve | None], now_us: Callable[[], int]
+        self, store: Store, entries: Entries, find: Callable[[Board, int], RankCurve | None], now_us: Callable[[], int]
     ) -> None:
         board = self.board = entries.board
         self.entries = entries
@@ -163,7 +163,7 @@ class Locator:
             as_of=_as_of(curve.as_of_us),
         )
 
-    def curve(self, index: int) -> Curve | None:
+    def curve(self, index: int) -> RankCurve | None:
         """The curve that serves a column."""
         return self._find(self.board, index)
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import pairwise
 from math import floor
 
-from predictor import Curve
+from predictor import RankCurve
 from storage.errors import NoCurve
 from storage.rankings import Ranking
 from storage.records import Board
@@ -111,7 +111,7 @@ class _ValueFinder:
     """Values for ranks: read off the board near the top and where there is no curve, off the curve elsewhere."""
 
     def __init__(self, context: Context, board: Board, index: int) -> None:
-        self.curve: Curve | None = context.book.find(board, index)
+        self.curve: RankCurve | None = context.book.find(board, index)
         self._context, self._board, self._index = context, board, index
         self._ranking: Ranking = context.boards.open(board)[0].rankings[index]
         self._scale = board.spec.columns[index].scale

@@ -32,6 +32,7 @@ from storage.coalesce import Coalescers
 from storage.curves import CurveBook
 from storage.entry_reads import EntryReads
 from storage.envelope import Envelopes
+from storage.folding import FoldLimits
 from storage.keys import list_keys
 from storage.leases import Leases, store_clock
 from storage.memcached import Memcached, MemcachedLimits
@@ -114,6 +115,7 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
     )
     catalog.watch_gone(book.forget)
     await book.poll()
+    await book.poll_live()
     metrics.watch_curves(
         lambda: [CurveFigures(served.curve.as_of_us, len(served.curve.knots)) for served in book.all()]
     )
@@ -134,7 +136,7 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
     writer = Writers(store, make_writer, metrics)
     stack.push_async_callback(writer.close)
     audit_limits = limits_of(AuditLimits, settings)
-    auditor = Auditor(store, boards, audit_limits, metrics.audits, monotonic=time.monotonic, rng=random.Random())
+    auditor = Auditor(store, boards, book, audit_limits, metrics.audits, monotonic=time.monotonic, rng=random.Random())
     return _Stored(store, salt, KeyRing(keys), catalog, boards, post_ids, book, writer, auditor)
 
 
@@ -230,5 +232,7 @@ def job_limits(settings: Settings) -> JobLimits:
         prune=limits_of(PruneLimits, settings),
         lease=limits_of(LeaseLimits, settings),
         demands=limits_of(DemandLimits, settings),
+        fold=limits_of(FoldLimits, settings),
         curve_poll_s=settings.curve_poll_s,
+        live_poll_s=settings.live_poll_s,
     )

@@ -1,7 +1,7 @@
 """Curves held against the rows: the entries of random places are counted exactly, as of the curve's own moment.
 
-    one snapshot:  stored curve and its moment ─┬─ random rows, counted one by one from the best
-                                                └─ what has changed since that moment, taken back from the counts
+    a curve and its moment ──> one snapshot ─┬─ random rows, counted one by one from the best
+                                             └─ what has changed since that moment, taken back from the counts
 
 The rule: a false alarm is a fault. A count is of the snapshot, a bracket of the curve's moment, so they are compared
 only where everything that happened in between is known: the board has not changed, or the change log still has it.
@@ -17,15 +17,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from predictor import Curve, LiveCurve, decode
+from predictor import Curve, RankCurve
 from querybuilder import Dialect, Statement, col, param, select
 
 from .change_log import Mark, change_log
 from .curve_marks import curve_marks
-from .curves import documents_of
-from .entries import Entries
-from .errors import NoCurve
-from .leaderboards import CHANGES, count_entries
+from .entries import Entries, live_epochs
+from .errors import UnknownBoard
+from .leaderboards import CHANGES, check_copy, count_entries
 from .migrate import CHANGE_LOG
 from .padding import Padding
 from .ranked_cells import RankedCells
@@ -50,9 +49,9 @@ class AuditLimits:
 class Moment:
     """A curve, and what it is as of."""
 
-    curve: Curve | LiveCurve
-    mark: Mark | None  # what of the change log it counts; None: not known
-    changes: int | None  # the board's count of changes at that time; None: not known
+    curve: RankCurve
+    mark: Mark | None  # which changes it counts; None: not known
+    version: int  # of its fit, as it is stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ class Audit:
     """What an audit found. `changed`: too much happened since the curve's moment, nothing was compared."""
 
     outcome: AuditOutcome
-    curve: Curve | LiveCurve
+    curve: RankCurve
     compared: list[Compared] = field(default_factory=list)
 
     @property
@@ -99,40 +98,28 @@ class Audit:
         return [each for each in self.compared if each.error > certificate * (1 + 1e-9)]
 
 
-def stored_moment(dialect: Dialect, board: Board, column_index: int) -> Program[Moment]:
-    """The stored curve of a column, as of when it is in this snapshot.
-
-    Raises:
-        NoCurve: there is none yet.
-        CurveCorrupt: its bytes are damaged.
-    """
-    marks = yield from curve_marks(dialect, [board.key])
-    found = marks.get((board.key, column_index))
-    if found is None or found.epoch != board.epoch:
-        raise NoCurve
-    documents = yield from documents_of(dialect, [found.version])
-    return Moment(decode(documents[found.version]), None, found.changes)
-
-
 def audit(
     dialect: Dialect,
     entries: Entries,
     column_index: int,
+    moment: Moment,
     limits: AuditLimits,
     *,
     rng: random.Random,
     monotonic: Callable[[], float],
-    moment_of: Callable[[Dialect, Board, int], Program[Moment]] = stored_moment,
 ) -> Program[Audit]:
-    """Compare up to `audit_owners_max` random entries with the column's stored curve, in one snapshot.
+    """Compare up to `audit_owners_max` random entries with a curve of the column, in one snapshot.
 
     Raises:
-        NoCurve, CurveCorrupt: see `stored_moment`.
+        UnknownBoard: the board is gone.
+        BoardChanged: it is another one than this process knows.
     """
     ends_s = monotonic() + limits.audit_s_max
     board = entries.board
-    moment = yield from moment_of(dialect, board, column_index)
     totals = (yield from count_entries(dialect, [board.key]))[board.key]
+    if not totals and board.key not in (yield from live_epochs(dialect, [board.key])):
+        raise UnknownBoard(f"no leaderboard {board.id!r}")
+    check_copy(board, totals)
     since = yield from _since(dialect, board, column_index, moment, totals.get(CHANGES, 0), limits)
     total = totals.get(column_index, 0)
     if since is None:
@@ -213,8 +200,10 @@ def _since(
     dialect: Dialect, board: Board, column_index: int, moment: Moment, changes: int, limits: AuditLimits
 ) -> Program[_Since | None]:
     """What has happened since the curve's moment; None where it is not known, or is too much."""
-    if moment.changes is not None and moment.changes == changes:
-        return _Since((), ())
+    if isinstance(moment.curve, Curve):
+        stored = (yield from curve_marks(dialect, [board.key])).get((board.key, column_index))
+        if stored is not None and (stored.version, stored.changes) == (moment.version, changes):
+            return _Since((), ())
     if moment.mark is None:
         return None
     log = change_log(dialect)

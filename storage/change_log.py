@@ -90,13 +90,13 @@ class ChangeLog:
             .compile(dialect)
         )
         next_number = select(plus(coalesce(max_(self.position), 0), 1)).from_(CHANGE_LOG)
-        horizon = next_number if self._in_order else select(oldest_transaction())
-        self._horizon = horizon.compile(dialect)
+        self.horizon_now = next_number if self._in_order else select(oldest_transaction())
+        self._horizon = self.horizon_now.compile(dialect)
         seen = select(self.position).from_(CHANGE_LOG).group_by(self.position).limit(SEEN_MAX + 1)
         self._mark = (
             self._horizon
             if self._in_order
-            else union_all(horizon, seen.where(self.position.ge(oldest_transaction()))).compile(dialect)
+            else union_all(self.horizon_now, seen.where(self.position.ge(oldest_transaction()))).compile(dialect)
         )
         beyond = self.position.gt(param("past_position"))
         until = self.position.lt(param("until"))

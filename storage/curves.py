@@ -1,30 +1,34 @@
 """Curves, stored with a version and shared: a job stores one, every process notices it and keeps it decoded.
 
     poll ──> the table's list of newer versions ──> contents from memcached, else from the table ──> served
+    poll_live ──> newer live counts and the mark that all are as of ──> the same curves, kept live
 
-The rule: what is served is the newest whole curve of the board's present epoch; corrupt ones are counted and ignored.
+The rule: what is served is the newest whole curve of the board's present epoch, live where its counts are known;
+corrupt ones are counted and ignored.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 
 import structlog
 
-from predictor import Curve, CurveCorrupt, decode, encode
+from predictor import AsOf, Curve, CurveCorrupt, KnotsInvalid, LiveCounts, LiveCurve, RankCurve, decode, encode
 from querybuilder import Dialect, asc, col, excluded, insert, param, select
 
+from .change_log import Mark
 from .curve_marks import rules_of
 from .entries import live_epochs
 from .envelope import Listed
 from .errors import UnknownBoard
+from .live_counts import StoredCounts, counts_after, mark_of, mark_text
 from .migrate import CURVES, next_in
 from .records import Board
 from .shared_curves import SharedCurves
-from .store import Program, Store
+from .store import Program, Row, Store
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +41,21 @@ class Served:
     column_index: int
     epoch: int
     version: int  # grows with every stored curve of the store
-    curve: Curve
+    curve: RankCurve
+    mark: Mark | None = None  # which changes the curve counts; None: not known
+    live_version: int = 0  # grows with every change of a live curve; 0: it is as it was fitted
+
+    @property
+    def fit(self) -> Curve:
+        """The curve as it was fitted."""
+        return self.curve.fit if isinstance(self.curve, LiveCurve) else self.curve
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    curve: LiveCurve
+    version: int
+    mark: Mark | None  # None: as of the book's own, together with all the others
 
 
 def store_curve(
@@ -47,11 +65,13 @@ def store_curve(
     curve: Curve,
     *,
     changes: int | None = None,
+    mark: Mark | None = None,
     owned: Program[None] | None = None,
 ) -> Program[int]:
     """Store a curve under a new version, unless the board was deleted or emptied since the fit; answers the version.
 
-    `changes`: the board's count of changes in the snapshot of the fit. `owned` runs in the same transaction and raises
+    `changes` and `mark`: the board's count of changes, and what of the change log is in, in the snapshot of the fit.
+    `owned` runs in the same transaction and raises
     where somebody else has taken over: then nothing is stored.
 
     Raises:
@@ -75,6 +95,8 @@ def store_curve(
             document=param("document"),
             changes=param("changes"),
             rules=rules_of(board),
+            mark_position=param("mark_position"),
+            mark_seen=param("mark_seen"),
         )
         .on_conflict("board_key", "column_index")
         .do_update(
@@ -84,23 +106,37 @@ def store_curve(
             document=excluded("document"),
             changes=excluded("changes"),
             rules=excluded("rules"),
+            mark_position=excluded("mark_position"),
+            mark_seen=excluded("mark_seen"),
         )
-        .build(dialect, document=encode(curve), changes=changes)
+        .build(
+            dialect,
+            document=encode(curve),
+            changes=changes,
+            mark_position=None if mark is None else mark.position,
+            mark_seen=None if mark is None else mark_text(mark),
+        )
     )
     return version
 
 
 def curves_after(dialect: Dialect, version: int, limit: int) -> Program[list[Listed]]:
     """Stored curves newer than a version, oldest first, without their contents."""
+    names = ("board_key", "column_index", "epoch", "version", "as_of", "mark_position", "mark_seen")
     rows = yield (
-        select(*(col(name) for name in ("board_key", "column_index", "epoch", "version", "as_of")))
+        select(*map(col, names))
         .from_(CURVES)
         .where(col("version").gt(version))
         .order_by(asc(col("version")))
         .limit(limit)
         .build(dialect)
     )
-    return [Listed(*row) for row in rows]
+    return [_listed(row) for row in rows]
+
+
+def _listed(row: Row) -> Listed:
+    board_key, column_index, epoch, version, as_of_us, position, seen = row
+    return Listed(board_key, column_index, epoch, version, as_of_us, mark_of(position, seen))
 
 
 def documents_of(dialect: Dialect, versions: Sequence[int]) -> Program[dict[int, bytes]]:
@@ -125,18 +161,32 @@ class CurveBook:
         self._on_corrupt = on_corrupt
         self._served: dict[tuple[int, int], Served] = {}
         self._version = 0
+        self._live: dict[tuple[int, int], _Live] = {}  # of `_served`'s versions
+        self._as_of, self._mark, self._live_version = AsOf(0), Mark(0), 0
+        self._unmatched: dict[tuple[int, int], StoredCounts] = {}  # of curves that this process does not serve yet
+        self._polling_live = asyncio.Lock()
         self._expecting = 0
         self._forgotten_meanwhile: set[int] = set()  # board keys; curves under way to `serve` may be theirs
 
-    def find(self, board: Board, column_index: int) -> Curve | None:
+    def find(self, board: Board, column_index: int) -> RankCurve | None:
         """The newest curve of the board's epoch, None before the first."""
-        served = self.served(board, column_index)
-        return None if served is None else served.curve
+        slot = board.key, column_index
+        served = self._served.get(slot)
+        if served is None or served.epoch != board.epoch:
+            return None
+        live = self._live.get(slot)
+        return served.curve if live is None else live.curve
 
     def served(self, board: Board, column_index: int) -> Served | None:
-        """`find`, with its version."""
+        """`find`, with its version and what it counts."""
         served = self._served.get((board.key, column_index))
-        return served if served is not None and served.epoch == board.epoch else None
+        return self._as_it_is(served) if served is not None and served.epoch == board.epoch else None
+
+    def _as_it_is(self, served: Served) -> Served:
+        live = self._live.get((served.board_key, served.column_index))
+        if live is None:
+            return served
+        return replace(served, curve=live.curve, mark=live.mark or self._mark, live_version=live.version)
 
     @contextmanager
     def expecting(self) -> Iterator[None]:
@@ -154,6 +204,8 @@ class CurveBook:
         slot = (served.board_key, served.column_index)
         if served.version > self._serving_version(slot) and served.board_key not in self._forgotten_meanwhile:
             self._served[slot] = served
+            if live := self._live.pop(slot, None):
+                live.curve.stop()
 
     def _serving_version(self, slot: tuple[int, int]) -> int:
         current = self._served.get(slot)
@@ -162,8 +214,8 @@ class CurveBook:
     async def share(self, served: Served) -> None:
         """Let other processes have a curve that this one has stored, without asking the table for it."""
         if self._shared is not None:
-            listed = Listed(served.board_key, served.column_index, served.epoch, served.version, served.curve.as_of_us)
-            await self._shared.put(listed, served.curve)
+            listed = Listed(served.board_key, served.column_index, served.epoch, served.version, served.fit.as_of_us)
+            await self._shared.put(listed, served.fit)
 
     def forget(self, board_key: int) -> None:
         """Drop a deleted board's curves."""
@@ -171,10 +223,11 @@ class CurveBook:
             self._forgotten_meanwhile.add(board_key)
         for slot in [slot for slot in self._served if slot[0] == board_key]:
             del self._served[slot]
+            self._live.pop(slot, None)
 
     def all(self) -> list[Served]:
         """Every curve that serves, for metrics."""
-        return list(self._served.values())
+        return [self._as_it_is(served) for served in self._served.values()]
 
     def _newer(self) -> Program[list[Listed]]:
         return curves_after(self._store.dialect, self._version, self._poll_rows_max)
@@ -190,12 +243,60 @@ class CurveBook:
                 ]
                 curves = await self._contents(wanted) if wanted else {}
                 for one, curve in curves.items():
-                    self.serve(Served(one.board_key, one.column_index, one.epoch, one.version, curve))
+                    self.serve(Served(one.board_key, one.column_index, one.epoch, one.version, curve, one.mark))
             if listed:
                 self._version = max(self._version, listed[-1].version)
             taken += len(curves)
             if len(listed) < self._poll_rows_max:
                 return taken
+
+    async def poll_live(self) -> int:
+        """Take over the live counts folded since the last poll; answers how many curves they changed."""
+        async with self._polling_live:
+            now, counts = await self._store.read(lambda: counts_after(self._store.dialect, self._live_version))
+            if now is None:
+                return 0
+            if now.version < self._live_version:  # the store was set back to a backup
+                self._stop_all()
+            waiting = self._unmatched | {(one.board_key, one.column_index): one for one in counts}
+            if any(one.curve_version > self._version for one in waiting.values()):
+                await self.poll()
+            fits = {slot: self._served[slot].fit for slot in waiting if slot in self._served}
+            built = await asyncio.to_thread(_build_all, list(waiting.values()), fits, self._as_of) if waiting else {}
+            self._unmatched = {}
+            for slot, one in waiting.items():
+                self._take_over(slot, one, fits.get(slot), built.get(slot))
+            self._as_of.us, self._mark, self._live_version = now.as_of_us, now.mark, now.version
+            return len(counts)
+
+    def _take_over(
+        self, slot: tuple[int, int], counts: StoredCounts, fit: Curve | None, live: LiveCurve | None
+    ) -> None:
+        """Serve a live curve, or its fit where it goes without; one that others have left behind stands still."""
+        served = self._served.get(slot)
+        self._stop(slot)
+        if served is None or served.version < counts.curve_version or served.curve is not fit:
+            if served is not None or counts.curve_version > self._version:
+                self._unmatched[slot] = counts  # until its curve serves here
+        elif (served.version, served.epoch) == (counts.curve_version, counts.epoch):
+            self._live.pop(slot, None)
+            if live is not None:
+                self._live[slot] = _Live(live, counts.version, None)
+            elif counts.document:
+                self._on_corrupt()
+                log.warning("live_counts_corrupt", board_key=slot[0], column_index=slot[1])
+
+    def _stop(self, slot: tuple[int, int]) -> None:
+        """Have a live curve stand still, at the mark that it was last as of."""
+        live = self._live.get(slot)
+        if live is not None and live.mark is None:
+            live.curve.stop()
+            self._live[slot] = replace(live, mark=self._mark)
+
+    def _stop_all(self) -> None:
+        for slot in list(self._live):
+            self._stop(slot)
+        self._live.clear()
 
     async def _contents(self, wanted: Sequence[Listed]) -> Mapping[Listed, Curve]:
         """From memcached, and from the table what it does not have."""
@@ -225,3 +326,17 @@ def _decode_all(missing: Sequence[Listed], documents: Mapping[int, bytes]) -> di
             except CurveCorrupt:
                 decoded[one] = None
     return decoded
+
+
+def _build_all(
+    counts: Sequence[StoredCounts], fits: Mapping[tuple[int, int], Curve], as_of: AsOf
+) -> dict[tuple[int, int], LiveCurve]:
+    """The live curves of those whose fit is at hand, without what is empty, corrupt or another fit's."""
+    built: dict[tuple[int, int], LiveCurve] = {}
+    for one in counts:
+        slot = one.board_key, one.column_index
+        fit = fits.get(slot)
+        if one.document and fit is not None:
+            with suppress(CurveCorrupt, KnotsInvalid):
+                built[slot] = LiveCurve(fit, LiveCounts.decode(one.document, fit), as_of=as_of)
+    return built

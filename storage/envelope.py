@@ -17,6 +17,8 @@ from hashlib import blake2b
 
 from predictor import Curve, CurveCorrupt, decode, encode
 
+from .change_log import Mark
+
 MAGIC = b"RKCE"
 FORMAT = 1
 SEAL_BYTES = 16
@@ -32,6 +34,7 @@ class Listed:
     epoch: int
     version: int
     as_of_us: int
+    mark: Mark | None = None  # what of the change log the fit's snapshot saw; None: not known
 
 
 class Envelopes:

@@ -38,6 +38,8 @@ KEYS = "api_keys"
 LEASES = "leases"
 DEMANDS = "refresh_demands"
 CHANGE_LOG = "changes"
+LIVE_COUNTS = "live_counts"
+LIVE_MARK = "live_mark"
 
 
 def _first(_dialect: Dialect) -> list[Query]:
@@ -142,7 +144,32 @@ def _changes(dialect: Dialect) -> list[Query]:
     return [table.primary_key("board_key", "position", "seq"), by_position]
 
 
-STEPS = (_first, _leases, _demands, _changes)
+def _live_counts(_dialect: Dialect) -> list[Query]:
+    return [
+        create_table(LIVE_COUNTS)
+        .column("board_key", INTEGER)
+        .column("column_index", INTEGER)
+        .column("epoch", INTEGER)
+        .column("curve_version", INTEGER)  # of the curve that they belong to
+        .column("version", INTEGER)  # grows with every document
+        .column("document", BLOB)
+        .column("counted", INTEGER)  # 0: the curve goes without, and the document is empty
+        .primary_key("board_key", "column_index"),
+        create_index("live_counts_version", LIVE_COUNTS, asc(col("version"))),
+        create_table(LIVE_MARK)
+        .column("mark_key", INTEGER)
+        .column("position", INTEGER)
+        .column("seen", TEXT)
+        .column("as_of", INTEGER)
+        .column("version", INTEGER)  # of the newest document
+        .primary_key("mark_key"),
+        # What of the change log a curve's snapshot saw; null where the version before this step stored it.
+        add_column(CURVES, "mark_position", INTEGER, null=True),
+        add_column(CURVES, "mark_seen", TEXT, null=True),
+    ]
+
+
+STEPS = (_first, _leases, _demands, _changes, _live_counts)
 
 
 def migrate(dialect: Dialect) -> Program[str]:

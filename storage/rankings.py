@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from predictor import RATIO_UNIT
 from querybuilder import (
@@ -33,11 +33,15 @@ from querybuilder import (
     whole_part,
 )
 
+from .change_log import Mark
+from .gap_counts import GapCount, GapCounts, Rungs
 from .leaderboards import entries_table, physical
 from .neighbours import Neighbours, NeighbourStatement
 from .padding import Padding
 from .records import Best, Board, Entry
 from .store import Program, Rows
+
+RUNGS_MAX = 8  # rungs tried for one row, each better than the one before
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,13 @@ class Sample:
     cell: str
     ties_before: int
     ties: int
+
+
+class RowAt(NamedTuple):
+    """Where a row stands."""
+
+    cell: str
+    owner: str
 
 
 def entry_of(row: Sequence[Any]) -> Entry:
@@ -65,6 +76,7 @@ class Ranking:
         self.timed = Padding.of(board.spec, spec).timed
         self.padding = Padding.of(board.spec, spec)
         self.neighbours = NeighbourStatement(dialect, board, index)
+        self.gaps = GapCounts(dialect, board, index)
         self._table = entries_table(board.key)
         self._name = physical(index)
         self._cell = col(self._name)
@@ -174,6 +186,37 @@ class Ranking:
         """Entries whose cell's text is at least `least` and less than `past`, whichever end ranks first."""
         rows = yield self._count_range.bind(least=least, past=past)
         return int(rows[0][0])
+
+    def count_from_rung(
+        self, curve: Rungs, mark: Mark, cell: str, *, owner: str = "", changes_max: int
+    ) -> Program[GapCount | None]:
+        """`count_better` and the ties before `owner`, by a short count; None where the log can't vouch for it."""
+        rung = curve.rung_for(self.padding.key(cell))
+        asked = self.gaps.question(rung, mark, cell, owner=owner, changes_max=changes_max)
+        return asked.answer((yield asked.query))
+
+    def row_at(self, curve: Rungs, mark: Mark, rank: int, *, changes_max: int) -> Program[RowAt | None]:
+        """The `rank`-th row, sought from a rung; None past the end, or where the log can't vouch for any.
+
+        It needs one snapshot over its statements.
+        """
+        sought, below, skip_rows = rank, None, rank - 1
+        for _ in range(RUNGS_MAX):
+            near = curve.key_at(sought)
+            rung = None if near is None else curve.rung_for(near.low)
+            if rung is None or rung.key is None:
+                break
+            asked = self.gaps.question(rung, mark, None, changes_max=changes_max)
+            found = asked.answer((yield asked.query))
+            if found is None:
+                return None
+            beyond = rank - 1 - found.better_count
+            if beyond >= 0:
+                below, skip_rows = self.padding.cell_of_key(rung.key), beyond
+                break
+            sought = max(1, sought + beyond)  # so many have come that the row stands before the rung
+        landed = yield from self.landing(skip_rows, below)
+        return landed if landed is None else RowAt(*landed)
 
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
         """Entries with this cell, and how many of them stand before `owner`."""

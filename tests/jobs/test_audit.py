@@ -41,7 +41,7 @@ class Auditing:
         self.world, self.observed = world, Observed()
         rng = random.Random(3)
         self.auditor = Auditor(
-            world.store, world.deployment.boards, LIMITS, self.observed, monotonic=lambda: 0.0, rng=rng
+            world.store, world.deployment.boards, world.book, LIMITS, self.observed, monotonic=lambda: 0.0, rng=rng
         )
         self.job = AuditJob(
             world.catalog,
@@ -129,6 +129,7 @@ async def test_fewer_owners_may_be_asked_for_and_never_more_than_the_limit(world
     auditing.auditor = Auditor(
         world.store,
         world.deployment.boards,
+        world.book,
         replace(LIMITS, audit_owners_max=4),
         auditing.observed,
         monotonic=lambda: 0.0,

@@ -136,6 +136,7 @@ async def test_stopping_refuses_who_waits_and_who_comes_later(world: World) -> N
 async def test_a_store_that_fails_is_told_to_who_asked_and_the_next_demand_works(world: World) -> None:
     board = await world.create("b")
     jobs = await started(world)
+    await within(world.observed.folds.get())  # folding reads the store too, and rests now
     world.store.failures.append(StoreBusy("the disk is full"))
     with pytest.raises(StoreBusy, match="the disk is full"):
         await within(world.desk.refresh_now(board, 0))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from jobs.prune import PruneJob
+from storage.change_log import Change, Mark, change_log
 from storage.records import Board, Status
+from storage.store import Program
 from tests.jobs.world import LIMITS, World
 from tests.storage.deployment import part
 
 RETENTION_US = round(LIMITS.prune.post_id_retention_s * 1e6)
 
 
-def prune_job(world: World) -> PruneJob:
+def prune_job(world: World, unread_from: Callable[[], Program[int | None]] | None = None) -> PruneJob:
     return PruneJob(
         world.store,
         world.deployment.post_ids,
@@ -21,6 +24,7 @@ def prune_job(world: World) -> PruneJob:
         now_us=world.deployment.clock,
         monotonic=world.time.monotonic,
         sleep=world.time.elapse,
+        unread_from=unread_from,
     )
 
 
@@ -65,7 +69,7 @@ async def test_one_run_is_bounded_and_the_next_goes_on(world: World) -> None:
     job = asyncio.create_task(prune_job(world).run())
     await world.time.asleep(LIMITS.prune.prune_interval_s)
     world.time.advance(LIMITS.prune.prune_interval_s)
-    for _ in range(LIMITS.prune.prune_steps_max):
+    for _ in range(2 * LIMITS.prune.prune_steps_max):  # of post ids, then of changes
         await world.time.asleep(0)
         world.time.advance(0)
     await world.time.asleep(LIMITS.prune.prune_interval_s)
@@ -75,3 +79,36 @@ async def test_one_run_is_bounded_and_the_next_goes_on(world: World) -> None:
     await world.time.asleep(0)
     world.time.advance(0)
     assert await rest == 70 - 11 * LIMITS.prune.prune_steps_max
+
+
+async def logged(world: World) -> list[Change]:
+    log = change_log(world.store.dialect)
+
+    def all_of_them() -> Program[list[Change]]:
+        return (yield from log.changes_between(Mark(0), (yield from log.mark_now()), limit=1_000))
+
+    return await world.store.read(all_of_them)
+
+
+async def test_changes_go_after_their_retention_but_for_what_nobody_has_counted_yet(world: World) -> None:
+    board = await world.create("b")
+    for number in range(25):
+        world.deployment.clock.now_us += 1
+        await status(world, board, f"p{number}")
+    world.deployment.clock.now_us += round(LIMITS.prune.change_log_retention_s * 1e6) - 3
+    positions = [change.position for change in await logged(world)]
+
+    def unread_from() -> Program[int | None]:
+        yield from change_log(world.store.dialect).horizon()
+        return positions[12]
+
+    pruning = asyncio.create_task(prune_job(world, unread_from).prune_changes())
+    for _ in range(2):
+        await world.time.asleep(0)
+        world.time.advance(0)
+    assert await pruning == 12
+    pruning = asyncio.create_task(prune_job(world).prune_changes())
+    await world.time.asleep(0)
+    world.time.advance(0)
+    assert await pruning == 9
+    assert [change.position for change in await logged(world)] == positions[21:], "the rest is younger"

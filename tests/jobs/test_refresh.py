@@ -9,7 +9,7 @@ import pytest
 
 from jobs.errors import MethodUnsupported
 from jobs.refresh import fitter
-from predictor import Curve
+from predictor import RankCurve
 from storage.curves import CurveBook
 from storage.errors import StoreBusy
 from storage.leaderboards import delete_board, reset_board
@@ -276,7 +276,7 @@ async def test_a_curve_survives_in_the_store_for_the_next_process(world: World) 
         done = await within(world.desk.refresh_now(board, 0))
     book = CurveBook(world.store, None, poll_rows_max=10, on_corrupt=lambda: None)
     assert await book.poll() == 1
-    curve: Curve | None = book.find(board, 0)
+    curve: RankCurve | None = book.find(board, 0)
     assert curve == done.curve
 
 

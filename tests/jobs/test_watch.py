@@ -16,7 +16,7 @@ async def test_a_curve_of_another_process_serves_after_the_next_poll_and_a_faile
 ) -> None:
     board = await world.create("b")
     curve = Curve((Knot(-5, 0, 1),), total=1, as_of_us=7)
-    job = asyncio.create_task(WatchJob(world.book, curve_poll_s=2, sleep=world.time.elapse).run())
+    job = asyncio.create_task(WatchJob(world.book, curve_poll_s=2, live_poll_s=0.5, sleep=world.time.elapse).run())
     await world.time.asleep(2)
     await world.store.write(lambda: store_curve(world.store.dialect, board, 0, curve))
     world.store.failures.append(StoreBusy())

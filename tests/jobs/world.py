@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from jobs.demands import DemandLimits
 from jobs.desk import RefreshDesk
+from jobs.fold import FoldJob
 from jobs.ownership import LeaseLimits, Ownership
 from jobs.prune import PruneLimits
 from jobs.refresh import RefreshJob, RefreshLimits
@@ -22,6 +23,7 @@ from jobs.wiring import JobLimits, JobParts, Jobs, start_jobs
 from querybuilder import Built
 from storage.catalog import Catalog
 from storage.curves import CurveBook
+from storage.folding import FoldLimits
 from storage.leaderboards import change_board, create_board
 from storage.leases import Leases
 from storage.records import Board, Method, PredictorSpec
@@ -50,10 +52,20 @@ LIMITS = JobLimits(
         refresh_tick_s=TICK_S,
         refresh_load_ratio=0.5,
     ),
-    prune=PruneLimits(post_id_retention_s=1_000, prune_interval_s=60, prune_rows_max=10, prune_steps_max=5),
+    prune=PruneLimits(
+        post_id_retention_s=1_000,
+        change_log_retention_s=500,
+        prune_interval_s=60,
+        prune_rows_max=10,
+        prune_steps_max=5,
+    ),
     lease=LeaseLimits(lease_s=LEASE_S, lease_renewal_ratio=0.3),
     demands=DemandLimits(refresh_demands_max=3, refresh_wait_s_max=WAIT_S, curve_poll_s=2),
+    fold=FoldLimits(
+        fold_interval_s=0.5, fold_load_ratio=0.5, fold_rows_max=7, fold_lag_rows_max=200, fold_curves_max=50
+    ),
     curve_poll_s=2,
+    live_poll_s=0.5,
 )
 
 
@@ -111,6 +123,8 @@ class Observed:
     refreshes: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
     failures: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     fenced: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
+    folds: asyncio.Queue[int] = field(default_factory=asyncio.Queue)  # changes of each
+    void: int = 0  # curves that went without live counts
 
     def refreshed(self, seconds: float) -> None:
         """See `RefreshObserver`."""
@@ -124,6 +138,12 @@ class Observed:
     def refresh_fenced(self) -> None:
         """See `RefreshObserver`."""
         self.fenced.put_nowait(None)
+
+    def folded(self, *, changes: int, void: int, seconds: float) -> None:
+        """See `FoldObserver`."""
+        assert seconds >= 0
+        self.void += void
+        self.folds.put_nowait(changes)
 
 
 class HeldStore:
@@ -248,6 +268,19 @@ class World:
             monotonic=self.time.monotonic,
             sleep=self.time.elapse,
             rng=random.Random(3),
+        )
+
+    def fold_job(self, **limits: int) -> FoldJob:
+        """A job that is not started; keywords are its limits."""
+        return FoldJob(
+            self.store,
+            self.book,
+            self.ownership(),
+            replace(LIMITS.fold, **limits),
+            self.observed,
+            now_us=self.deployment.clock,
+            monotonic=self.time.monotonic,
+            sleep=self.time.elapse,
         )
 
     def start(self, limits: JobLimits = LIMITS) -> Jobs:

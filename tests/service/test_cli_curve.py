@@ -13,6 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from service.cli import app
+from service.client_answers import CurveDocument, Knot
+from service.commands.drawing import draw_curve
 from tests.service.offline import rank_of
 from tests.service.real_service import Process, environment
 
@@ -68,9 +70,15 @@ def test_a_picture_is_drawn_in_the_format_that_its_name_says(serving: Process, t
         assert run(serving, "curve", "b", column, "--plot", str(path)).stdout == ""
     assert ElementTree.parse(svg).getroot().tag == "{http://www.w3.org/2000/svg}svg"
     assert png.read_bytes().startswith(PNG_START)
-    again = tmp_path / "again.svg"
-    run(serving, "curve", "b", column, "--plot", str(again))
-    assert again.read_bytes() == svg.read_bytes()
+
+
+def test_the_same_curve_gives_the_same_file(tmp_path: Path) -> None:
+    knots = [Knot(value, rank, 2) for value, rank in ((90_000, 1), (700, 3), (5, 80))]
+    document = CurveDocument("xp", "skip", 81, "2026-11-20T10:00:00Z", knots)
+    paths = [tmp_path / f"{number}.svg" for number in range(2)]
+    for path in paths:
+        draw_curve(document, path, title="b: xp")
+    assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
 def test_what_cannot_be_drawn_is_one_line(serving: Process, tmp_path: Path) -> None:

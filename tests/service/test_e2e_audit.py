@@ -11,7 +11,7 @@ import pytest
 from predictor import Curve, Knot
 from service.client_answers import AuditDone
 from service.commands.auditing import show_audit
-from storage.curves import store_curve
+from storage.curves import Served, store_curve
 from tests.service.real_service import Service, command_line
 
 B = "/v1/leaderboards/b"
@@ -35,7 +35,8 @@ async def spoil(service: Service) -> None:
     first, *rest = served.curve.knots
     knots = [first, *(Knot(knot.key, knot.better_count + 9, knot.ties) for knot in rest)]
     wrong = Curve(knots, total=OWNERS + 9, as_of_us=served.curve.as_of_us, certificate=0.001)
-    await context.store.write(lambda: store_curve(context.store.dialect, board, 0, wrong, changes=OWNERS))
+    version = await context.store.write(lambda: store_curve(context.store.dialect, board, 0, wrong, changes=OWNERS))
+    context.book.serve(Served(board.key, 0, board.epoch, version, wrong))
 
 
 async def figure(service: Service, name: str) -> float:

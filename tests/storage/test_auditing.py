@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from predictor import Curve, Knot
-from storage.auditing import Audit, AuditLimits, Moment, audit, stored_moment
+from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
+from storage.auditing import Audit, AuditLimits, Moment, audit
 from storage.change_log import Mark, change_log
 from storage.curves import store_curve
-from storage.errors import NoCurve
-from storage.leaderboards import CHANGES, count_entries
+from storage.errors import BoardChanged, UnknownBoard
+from storage.leaderboards import CHANGES, count_entries, delete_board, reset_board
 from storage.padding import Padding
 from storage.records import Best, Board, Ties
 from storage.sampling import sample_curve
@@ -55,22 +55,21 @@ class Audited:
         deployment, entries = self.deployment, self.deployment.entries(self.board)
         dialect = deployment.dialect
 
-        def fitted() -> Program[Moment]:
+        def fitted() -> Program[tuple[Curve, Mark, int]]:
             curve = yield from sample_curve(dialect, entries, INDEX, now_us=NOW_US)
             totals = yield from count_entries(dialect, [self.board.key])
             mark = yield from change_log(dialect).mark_now()
-            return Moment(curve, mark, totals[self.board.key].get(CHANGES, 0))
+            return curve, mark, totals[self.board.key].get(CHANGES, 0)
 
-        return await deployment.store.read(fitted, heavy=True)
+        curve, mark, changes = await deployment.store.read(fitted, heavy=True)
+        version = await deployment.store.write(
+            lambda: store_curve(dialect, self.board, INDEX, curve, changes=changes, mark=mark)
+        )
+        return Moment(curve, mark, version)
 
-    async def audit(self, moment: Moment | None, limits: AuditLimits = LIMITS, *, ticks: float = 0) -> Audit:
-        """What an audit finds; None: with the stored curve. The clock moves on by so much whenever it is asked."""
+    async def audit(self, moment: Moment, limits: AuditLimits = LIMITS, *, ticks: float = 0) -> Audit:
+        """What an audit finds. The clock moves on by so much whenever it is asked."""
         dialect, now_s = self.deployment.dialect, 0.0
-
-        def given(*_: object) -> Program[Moment]:
-            yield from ()
-            assert moment is not None
-            return moment
 
         def monotonic() -> float:
             nonlocal now_s
@@ -78,11 +77,9 @@ class Audited:
             return now_s
 
         entries = self.deployment.entries(self.board)
-        moment_of = stored_moment if moment is None else given
 
         def program() -> Program[Audit]:
-            rng = random.Random(5)
-            return audit(dialect, entries, INDEX, limits, rng=rng, monotonic=monotonic, moment_of=moment_of)
+            return audit(dialect, entries, INDEX, moment, limits, rng=random.Random(5), monotonic=monotonic)
 
         return await self.deployment.store.read(program, heavy=True)
 
@@ -122,7 +119,6 @@ async def test_ranks_are_those_of_the_curves_moment_whatever_was_posted_since(
 async def test_a_curve_that_counts_wrongly_is_found_out(deployment: Deployment) -> None:
     made = await audited(deployment)
     moment = await made.fit()
-    assert isinstance(moment.curve, Curve)
     first, *rest = moment.curve.knots
     knots = [first, *(Knot(knot.key, knot.better_count + 9, knot.ties) for knot in rest)]
     wrong = Curve(knots, total=moment.curve.total + 9, as_of_us=NOW_US, certificate=0.01)
@@ -161,20 +157,36 @@ async def test_owners_rows_and_time_are_bounded(deployment: Deployment) -> None:
     assert len((await made.audit(moment, replace(LIMITS, audit_s_max=3), ticks=1)).compared) == 3
 
 
-async def test_the_stored_curve_is_audited_until_the_board_changes(deployment: Deployment) -> None:
+async def test_a_live_curve_is_as_of_its_own_mark(deployment: Deployment) -> None:
     made = await audited(deployment)
-    with pytest.raises(NoCurve):
-        await made.audit(None)
     moment = await made.fit()
     assert isinstance(moment.curve, Curve)
-    curve = moment.curve
-    await deployment.store.write(
-        lambda: store_curve(deployment.dialect, made.board, INDEX, curve, changes=moment.changes)
-    )
-    found = await made.audit(None)
-    assert (found.outcome, found.curve, found.broken) == ("compared", curve, [])
-    with pytest.raises(NoCurve):
-        await replace(made, board=replace(made.board, epoch=made.board.epoch + 1)).audit(None)
+    before = dict(made.keys)
+    await made.post(30)
+    counts = LiveCounts(moment.curve)
+    for owner in before.keys() | made.keys.keys():
+        counts.move(before.get(owner), made.keys.get(owner))
+    mark = await deployment.store.read(lambda: change_log(deployment.dialect).mark_now())
+    live = replace(moment, curve=LiveCurve(moment.curve, counts, as_of=AsOf(NOW_US)), mark=mark)
+    now = sorted(made.keys.values())
+    for _ in range(2):
+        found = await made.audit(live)
+        assert (found.outcome, found.broken) == ("compared", [])
+        for each in found.compared:
+            assert each.true_rank == 1 + sum(other < made.padding.key(each.cell) for other in now)
+        assert (await made.audit(replace(live, mark=moment.mark))).broken  # of another moment it would be wrong
+        await made.post(30)
+
+
+async def test_a_board_that_is_gone_or_another_one_is_not_compared(deployment: Deployment) -> None:
+    made = await audited(deployment)
+    moment = await made.fit()
+    await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
+    with pytest.raises(BoardChanged):
+        await made.audit(moment)
+    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
+    with pytest.raises(UnknownBoard):
+        await made.audit(moment)
 
 
 async def test_an_empty_column_is_nothing_to_compare(deployment: Deployment) -> None:

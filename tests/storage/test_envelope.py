@@ -46,7 +46,7 @@ def test_noise_is_corrupt(noise: bytes) -> None:
 
 @pytest.mark.parametrize("field", ["board_key", "column_index", "epoch"])
 def test_a_sound_curve_of_another_place_is_corrupt(field: str) -> None:
-    elsewhere = replace(LISTED, **{field: 7})
+    elsewhere = replace(LISTED, **{field: 7})  # type: ignore[arg-type]  # no mark
     assert OURS.key(elsewhere) != OURS.key(LISTED)
     with pytest.raises(CurveCorrupt, match="another column's"):
         OURS.open(LISTED, OURS.seal(elsewhere, CURVE))

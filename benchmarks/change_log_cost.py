@@ -1,0 +1,114 @@
+"""What the change log costs: batch posts over HTTP with the log on and off, on SQLite and PostgreSQL, 1 and 6 columns.
+
+Rule kept: both apply the same batches, made before the clock starts, to boards with the same content, one round after
+the other; on PostgreSQL both boards are on one server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks import load, report
+from benchmarks.boards import (
+    BATCH,
+    BOARD,
+    batches,
+    column_names,
+    copy_store,
+    fill,
+    filled_store,
+    owner,
+    send_batches,
+    spec,
+    values,
+)
+from benchmarks.options import Options, parse
+from benchmarks.servers import service, service_on
+from tests.servers import DURABLE, postgres
+
+_CONNECTIONS = 4
+_COLUMNS = (1, 6)
+_POSTS_PER_S = {("SQLite", 1): 10_000, ("SQLite", 6): 5_000, ("PostgreSQL", 1): 15_000, ("PostgreSQL", 6): 8_000}
+_SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
+_OFF = {"RANKCURVE_CHANGE_LOG": "false"}
+COST_MAX = 0.25  # of the throughput, the live counters included
+
+
+def _posting(port: int, rows: int, columns: int, count: int) -> Callable[[int], load.Figure]:
+    """A contestant whose every post changes every ranked column."""
+    names = column_names(columns)
+
+    def contestant(number: int) -> load.Figure:
+        bodies = [
+            json.dumps(
+                {"posts": [{"owner": name, "stats": dict.fromkeys(names, more)} for name, more in batch]}
+            ).encode()
+            for batch in batches(rows, seed=number, count=count)
+        ]
+        begun = time.perf_counter()
+        asyncio.run(send_batches(port, BOARD, bodies, size=BATCH, connections=_CONNECTIONS))
+        return load.Figure(count * BATCH / (time.perf_counter() - begun))
+
+    return contestant
+
+
+def _on_sqlite(options: Options, folder: Path, columns: int, stack: ExitStack) -> dict[str, int]:
+    """The ports of two services, by what they are called, each on its own copy of a filled file."""
+    folder.mkdir()
+    store = filled_store(options, folder, rows=options.rows, columns=columns)
+    other = folder / "off.db"
+    copy_store(store, other)
+    on, off = service(store), service(other, environment=_OFF)
+    return {"on": stack.enter_context(on).port, "off": stack.enter_context(off).port}
+
+
+def _on_postgres(options: Options, folder: Path, columns: int, stack: ExitStack) -> dict[str, int]:
+    names = column_names(columns)
+    named = {name: values(options.rows, index) for index, name in enumerate(names)}
+    owners = [owner(index) for index in range(options.rows)]
+    cluster = stack.enter_context(postgres(_SERVER))
+    ports = {}
+    for called, environment in (("on", {}), ("off", _OFF)):
+        cluster.run_sql(f"CREATE DATABASE log_{called}")
+        place = folder / called
+        place.mkdir(parents=True)
+        url = cluster.url(f"log_{called}")
+        ports[called] = stack.enter_context(service_on(url, place, environment=environment)).port
+        asyncio.run(fill(ports[called], BOARD, owners=owners, named=named, body=spec(names)))
+    cluster.run_sql("CHECKPOINT")
+    return ports
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    bars = []
+    for store, start in (("SQLite", _on_sqlite), ("PostgreSQL", _on_postgres)):
+        for columns in _COLUMNS:
+            count = max(_CONNECTIONS, round(options.seconds * _POSTS_PER_S[store, columns] / BATCH))
+            with ExitStack() as stack:
+                ports = start(options, folder / f"{store}-{columns}", columns, stack)
+                contestants = {
+                    f"{store}, {columns} ranked, log {called}": _posting(port, options.rows, columns, count)
+                    for called, port in ports.items()
+                }
+                on, off = load.alternate(contestants, rounds=options.rounds).items()
+            report.table(load.COLUMNS[:4], [load.row(name, found)[:4] for name, found in (on, off)])
+            bars.append(
+                report.Bar(f"{store}, {columns} ranked columns: log on / off", load.ratio(on[1], off[1]), 1 - COST_MAX)
+            )
+    return bars
+
+
+def main() -> int:
+    options = parse(__doc__, rows=300_000)
+    title = f"change log: {options.rows:,} rows, {options.rounds} rounds of about {options.seconds:g} s"
+    return report.run(options, title, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

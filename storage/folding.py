@@ -1,0 +1,178 @@
+"""What is to be folded into the live counts, read in one snapshot: the changes since the mark, and newly stored curves.
+
+    mark ──changes of every board──> now        a curve that was counted goes on from the mark
+    fit's own mark ──its board's changes──> now   a new one catches up from what its snapshot saw
+
+The rule: nothing is guessed. Where changes are pruned, too many, or numbered by another database, the curves that need
+them are named instead (`lost`, `void`), and go without live counts until their next fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from querybuilder import Dialect
+
+from .change_log import Change, Mark, change_log
+from .curves import documents_of
+from .leaderboards import boards_by_key
+from .live_counts import Fit, Folded, StoredCounts, changes_of_board, counted_fits, counts_of, fits_after, folded
+from .records import Board
+from .store import Program
+
+Slot = tuple[int, int]  # board key, column index
+
+
+@dataclass(frozen=True, slots=True)
+class FoldLimits:
+    """The bounds; each is a setting of the same name."""
+
+    fold_interval_s: float
+    fold_load_ratio: float  # of the job's time that folding takes
+    fold_rows_max: int  # changes read in one statement
+    fold_lag_rows_max: int  # changes folded at once; curves that are further behind wait for their next fit
+    fold_curves_max: int  # curves kept decoded
+
+
+class Netted:
+    """Changes of owners as the first row before and the last after: what happened between cancels out."""
+
+    def __init__(self) -> None:
+        self._owners: dict[tuple[int, str], tuple[int, str, int, str]] = {}
+
+    def add(self, changes: Iterable[Change]) -> None:
+        """Count changes, in any order: `seq` orders those of an owner."""
+        owners = self._owners
+        for _, seq, board_key, owner, previous, following in changes:
+            known = owners.get((board_key, owner))
+            if known is not None:
+                first, before, last, after = known
+                if seq < first:
+                    owners[board_key, owner] = seq, previous, last, after
+                elif seq > last:
+                    owners[board_key, owner] = first, before, seq, following
+            else:
+                owners[board_key, owner] = seq, previous, seq, following
+
+    def of_boards(self) -> dict[int, list[tuple[str, str]]]:
+        """(row before, row after) by board, without those that are as they were."""
+        found: dict[int, list[tuple[str, str]]] = {}
+        for (board_key, _), (_, before, _, after) in self._owners.items():
+            if before != after:
+                found.setdefault(board_key, []).append((before, after))
+        return found
+
+
+@dataclass(slots=True)
+class Known:
+    """What the folding process knows: which curves have live counts, and which of them it holds decoded."""
+
+    version: int = 0  # of the newest curve known
+    fits: dict[int, dict[int, Fit]] = field(default_factory=dict)  # by board key and column index
+    held: Collection[Slot] = ()
+
+
+@dataclass(slots=True)
+class Backlog:
+    """One snapshot's worth of folding."""
+
+    before: Folded | None
+    mark: Mark
+    fits: list[Fit] = field(default_factory=list)  # new curves, oldest first
+    counted: dict[Slot, int] = field(default_factory=dict)  # versions of curves with counts, where none were known
+    lost: bool = False  # no curve can be counted on from the mark: all have to be listed
+    rows: int = 0
+    changes: dict[int, list[tuple[str, str]]] = field(default_factory=dict)  # by board, netted
+    replays: dict[Slot, list[tuple[str, str]]] = field(default_factory=dict)  # of new curves, from their own marks
+    void: set[Slot] = field(default_factory=set)  # new curves that cannot be counted
+    boards: dict[int, Board] = field(default_factory=dict)  # of everything above
+    curves: dict[int, bytes] = field(default_factory=dict)  # documents by version, of what is needed and not held
+    counts: dict[Slot, StoredCounts] = field(default_factory=dict)
+
+    def goes_on(self, fit: Fit) -> bool:
+        """Whether a newly listed curve has counts already that are as of the mark."""
+        return not self.lost and self.counted.get((fit.board_key, fit.column_index)) == fit.version
+
+
+def backlog(dialect: Dialect, known: Known, limits: FoldLimits) -> Program[Backlog]:
+    """Read what is to be folded now.
+
+    Raises:
+        ChangesUnordered: see `ChangeLog.mark_now`.
+    """
+    log = change_log(dialect)
+    before = yield from folded(dialect)
+    found = Backlog(before, (yield from log.mark_now()))
+    pruned_before = yield from log.pruned()
+    found.fits = yield from fits_after(dialect, known.version)
+    if not known.version:
+        found.counted = yield from counted_fits(dialect)
+    found.lost = before is None or not _follows(before.mark, found.mark, pruned_before)
+    if before is not None and not found.lost and before.mark != found.mark:
+        yield from _read_changes(dialect, found, before.mark, limits)
+    yield from _read_replays(dialect, found, pruned_before, limits)
+    yield from _read_documents(dialect, found, known)
+    return found
+
+
+def _follows(done: Mark, now: Mark, pruned_before: int) -> bool:
+    """Whether the log says all that happened between two marks; in a store that was restored numbers begin anew."""
+    return pruned_before <= done.position <= now.position
+
+
+def _read_changes(dialect: Dialect, found: Backlog, done: Mark, limits: FoldLimits) -> Program[None]:
+    log, netted, past = change_log(dialect), Netted(), (0, 0)
+    while True:
+        page = yield from log.changes_between(done, found.mark, limit=limits.fold_rows_max, past=past)
+        netted.add(page)
+        found.rows += len(page)
+        if found.rows > limits.fold_lag_rows_max:
+            found.lost = True
+            return
+        if len(page) < limits.fold_rows_max:
+            break
+        past = page[-1].position, page[-1].seq
+    found.changes = netted.of_boards()
+
+
+def _read_replays(dialect: Dialect, found: Backlog, pruned_before: int, limits: FoldLimits) -> Program[None]:
+    """What the snapshots of new curves did not see."""
+    rows_max = limits.fold_lag_rows_max
+    for fit in found.fits:
+        slot = fit.board_key, fit.column_index
+        if found.goes_on(fit):
+            continue
+        if fit.mark is None or not _follows(fit.mark, found.mark, pruned_before):
+            found.void.add(slot)
+            continue
+        changes = yield from changes_of_board(dialect, fit.board_key, fit.mark, limit=rows_max + 1)
+        rows_max -= len(changes)
+        if rows_max < 0:
+            found.void.add(slot)
+            rows_max = 0
+            continue
+        netted = Netted()
+        netted.add(changes)
+        found.replays[slot] = netted.of_boards().get(fit.board_key, [])
+
+
+def _read_documents(dialect: Dialect, found: Backlog, known: Known) -> Program[None]:
+    """The contents of curves that changes or replays concern, unless they are held."""
+    versions: dict[Slot, int] = {}
+    for board_key in found.changes:
+        fits = known.fits.get(board_key, {}).values()
+        versions |= {(board_key, fit.column_index): fit.version for fit in fits}
+    for fit in found.fits:
+        slot = fit.board_key, fit.column_index
+        versions.pop(slot, None)  # of the curve before
+        if slot in found.replays or (found.goes_on(fit) and fit.board_key in found.changes):
+            versions[slot] = fit.version
+    concerned = sorted({slot[0] for slot in versions})
+    if concerned:
+        found.boards = yield from boards_by_key(dialect, concerned)
+    missing = {slot: version for slot, version in versions.items() if slot in found.replays or slot not in known.held}
+    if missing:
+        found.curves = yield from documents_of(dialect, list(missing.values()))
+    if old := sorted({slot[0] for slot in missing if slot not in found.replays}):
+        found.counts = {(one.board_key, one.column_index): one for one in (yield from counts_of(dialect, old))}

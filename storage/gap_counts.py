@@ -1,0 +1,148 @@
+"""Exact ranks anywhere: what a curve counts up to a rung, what the log says has changed since, and one count in a gap.
+
+    better than a cell = rung's count (as of the curve's mark)
+                       + changes past the mark: (next at the rung or better) - (previous at the rung or better)
+                       + entries strictly between the rung and the cell
+
+The rule: all of it is read in one statement with the board's totals, and where the log can't vouch for the rung's count
+there is no answer: a mark that is older than the log, or newer (a store that was restored, a replica), or so far back
+that counting in full costs no more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+from predictor import KeyBracket, Rung
+from querybuilder import (
+    INTEGER,
+    Built,
+    Dialect,
+    Statement,
+    Term,
+    coalesce,
+    col,
+    count,
+    count_if,
+    lit,
+    minus,
+    null,
+    param,
+    select,
+    union_all,
+)
+
+from .change_log import Mark, change_log
+from .leaderboards import entries_table, physical
+from .migrate import CHANGE_LOG, TOTALS
+from .padding import Padding
+from .ranked_cells import RankedCells
+from .records import Best, Board
+from .store import Rows
+from .total_shares import summed
+
+_COUNT_ROW = -10  # no column index
+_BETTER_THAN_ANY = {True: ":", False: ""}  # after and before every digit, by whether high is best
+
+
+class Rungs(Protocol):
+    """A curve, as far as counting from it goes."""
+
+    def rung_for(self, key: int) -> Rung:
+        """See `KnotRanks.rung_for`."""
+        ...
+
+    def key_at(self, rank: int) -> KeyBracket | None:
+        """See `KnotRanks.key_at`."""
+        ...
+
+
+class GapCount(NamedTuple):
+    """How many entries are better than a cell, in one snapshot with the totals of the board."""
+
+    better_count: int
+    ties_before: int  # entries with the cell that stand before the owner asked for
+    totals: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class GapQuestion:
+    """One count, bound; `answer` reads its rows."""
+
+    query: Built
+    mark: Mark
+    counted: int  # by the rung, as of the mark
+    changes_max: int
+
+    def answer(self, rows: Rows) -> GapCount | None:
+        """The count, None where the log can't vouch for it."""
+        stored: list[tuple[int, int]] = []
+        found: GapCount | None = None
+        for kind, number, changes, between, ties, horizon, seen, pruned_before in rows:
+            if kind != _COUNT_ROW:
+                stored.append((kind, number))
+            elif (
+                changes <= self.changes_max
+                and pruned_before <= self.mark.position <= horizon
+                and seen == len(self.mark.seen)
+            ):
+                found = GapCount(self.counted + number + between, ties, {})
+        return None if found is None else found._replace(totals=summed(stored))
+
+
+class GapCounts:
+    """The statement of one ranked column."""
+
+    def __init__(self, dialect: Dialect, board: Board, index: int) -> None:
+        self._dialect, self._board, self._index = dialect, board, index
+        self._padding = Padding.of(board.spec, board.spec.columns[index])
+        self._high = board.spec.columns[index].best is Best.HIGH
+
+    def question(self, rung: Rung, mark: Mark, cell: str | None, *, owner: str = "", changes_max: int) -> GapQuestion:
+        """How many are better than `cell`, which the rung is better than; None: better than the rung, or tied with it.
+
+        More than `changes_max` changes past the mark are not summed up.
+        """
+        top = _BETTER_THAN_ANY[self._high]
+        start = top if rung.key is None else self._padding.cell_of_key(rung.key)
+        query = self._statement.bind(
+            rung=start,
+            cell=start if cell is None else cell,
+            owner=owner,
+            changes=changes_max + 1,
+            **change_log(self._dialect).mark_parameters(mark),
+        )
+        return GapQuestion(query, mark, rung.counted, changes_max)
+
+    @cached_property
+    def _statement(self) -> Statement:
+        log, cells = change_log(self._dialect), RankedCells(self._board)
+        own, rung, cell = col(physical(self._index)), param("rung"), param("cell")
+        entries = select(count()).from_(entries_table(self._board.key))
+        worse, better = (own.lt(rung), own.gt(cell)) if self._high else (own.gt(rung), own.lt(cell))
+        past = select(col("previous"), col("next")).from_(CHANGE_LOG)
+        past = past.where(col("board_key").eq(self._board.key), log.after()).limit(param("changes"))
+        entered, left = (cells.at_least(name, self._index, rung) for name in ("next", "previous"))
+        counted = select(
+            lit(_COUNT_ROW),
+            minus(count_if(entered), count_if(left)),
+            count(),
+            entries.where(worse, better).scalar(),
+            entries.where(own.eq(cell), col("owner").lt(param("owner"))).scalar(),
+            log.horizon_now.scalar(),
+            self._seen(),
+            coalesce(log.pruned_before.scalar(), 0),
+        ).from_(past)
+        totals = select(col("column_index"), col("entries"), *[null(INTEGER)] * 6).from_(TOTALS)
+        whole = union_all(counted, totals.where(col("board_key").eq(self._board.key)))
+        return whole.packed().compile(self._dialect)
+
+    def _seen(self) -> Term:
+        """How many of the mark's later transactions are in this snapshot."""
+        log = change_log(self._dialect)
+        if not self._dialect.transaction:
+            return lit(0)
+        seen = select(log.position).from_(CHANGE_LOG).where(log.position.in_(param("mark_seen")))
+        return select(count()).from_(seen.group_by(log.position)).scalar()

@@ -1,0 +1,304 @@
+"""Why here: a live count that is off by one makes every bracket below it a lie, and nothing would ever put it right."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from jobs.fold import POOL, RESOURCE
+from jobs.ownership import Held
+from predictor import Curve
+from querybuilder import insert, update
+from storage.change_log import PRUNED, Appended, change_log
+from storage.errors import LeaseLost, LostRace, StoreBusy
+from storage.leaderboards import delete_board, reset_board
+from storage.live_counts import counted_fits, counts_of, folded
+from storage.migrate import LIVE_MARK, SEQUENCES
+from storage.records import Board
+from storage.store import Program
+from tests.jobs.folding import assert_live, folder, keys_of, refresh
+from tests.jobs.world import World, within
+from tests.storage.deployment import part
+
+
+async def board_with_curve(world: World, entries: int = 120, columns: int = 1) -> Board:
+    board = await world.create("b", columns=columns)
+    rng = random.Random(5)
+    for index in range(columns):
+        await world.post(board, {f"o{i}": rng.randrange(-900, 900) for i in range(entries)}, f"xp{index}")
+        await refresh(world, board, index)
+    return board
+
+
+async def meddle(world: World, board: Board, seed: int, times: int = 40, columns: int = 1) -> None:
+    """Entrants, changes and erasures, several of one owner among them."""
+    rng = random.Random(seed)
+    for _ in range(times):
+        owner = f"o{rng.randrange(150)}"
+        if rng.random() < 0.2:
+            await world.deployment.erase(board, owner)
+        else:
+            owners = {owner, f"o{rng.randrange(150)}"}
+            await world.post(board, {one: rng.randrange(-500, 500) for one in owners}, f"xp{rng.randrange(columns)}")
+
+
+async def test_live_counts_are_those_of_a_recount_after_every_fold(world: World) -> None:
+    board = await board_with_curve(world, columns=2)
+    async with folder(world) as folding:
+        assert await folding.fold() == 0  # the curves are listed, and saw everything
+        for seed in range(4):
+            await meddle(world, board, seed, columns=2)
+            assert await folding.fold() > 0
+            for index in (0, 1):
+                await assert_live(world, board, index)
+    assert world.observed.void == 0
+
+
+async def test_another_process_goes_on_from_what_the_last_one_stored(world: World) -> None:
+    board = await board_with_curve(world)
+    async with folder(world) as folding:
+        await folding.fold()
+        await meddle(world, board, 1)
+        await folding.fold()
+    await meddle(world, board, 2)
+    other = world.beside()
+    await other.book.poll()
+    async with folder(other) as folding:
+        await folding.fold()
+    await assert_live(other, board)
+    await world.book.poll_live()
+    await assert_live(world, board)
+
+
+async def test_a_process_killed_between_counting_and_storing_leaves_nothing_of_it(world: World) -> None:
+    board = await board_with_curve(world)
+    async with folder(world) as folding:
+        await folding.fold()
+        await meddle(world, board, 1)
+    killed = world.beside()
+    await killed.book.poll()
+    job = killed.fold_job()
+    stale = await killed.store.write(lambda: killed.leases.claim(POOL, RESOURCE, holder="k", lease_us=1))
+    world.advance(60)
+    async with folder(world) as folding:  # takes over
+        with pytest.raises(LeaseLost):
+            await job.fold(Held(stale, killed.leases, 1), job.counting())
+        await folding.fold()
+    await assert_live(world, board)
+
+
+async def test_what_raced_with_a_fit_is_replayed(world: World) -> None:
+    board = await board_with_curve(world)
+    async with folder(world) as folding:
+        await folding.fold()
+        await meddle(world, board, 1)
+        world.store.hold(after=True)
+        refreshing = asyncio.create_task(refresh(world, board))
+        await within(world.store.entered.wait())
+        await meddle(world, board, 2)  # after the snapshot, before the curve is stored
+        await folding.fold()
+        world.store.release()
+        await refreshing
+        served = world.book.find(board, 0)
+        assert isinstance(served, Curve)
+        await meddle(world, board, 3)
+        await folding.fold()
+        await assert_live(world, board)
+
+
+async def test_a_front_end_sees_the_fold_at_its_next_poll(world: World) -> None:
+    board = await board_with_curve(world)
+    front = world.beside()
+    async with folder(world) as folding:
+        await folding.fold()
+        await meddle(world, board, 1)
+        await folding.fold()
+        await front.book.poll_live()  # brings the curve too
+        before = await assert_live(front, board)
+        world.advance(5)
+        await meddle(world, board, 2)
+        await folding.fold()
+        assert front.book.find(board, 0) is before and before.as_of_us < world.deployment.clock.now_us
+        await front.book.poll_live()
+        after = await assert_live(front, board)
+    assert after is not before and after.as_of_us == world.deployment.clock.now_us
+    assert before.as_of_us < after.as_of_us  # whoever still has it reads the time that it is of
+
+
+async def test_a_curve_that_nothing_happened_to_is_as_of_the_same_mark(world: World) -> None:
+    board = await board_with_curve(world)
+    other = await world.create("other")
+    await world.post(other, {"a": 1})
+    async with folder(world) as folding:
+        await folding.fold()
+        live = world.book.find(board, 0)
+        world.advance(3)
+        await world.post(other, {"b": 2})
+        await folding.fold()
+    assert live is not None and world.book.find(board, 0) is live
+    assert live.as_of_us == world.deployment.clock.now_us
+    served, now = world.book.served(board, 0), await world.store.read(lambda: folded(world.store.dialect))
+    assert served is not None and now is not None and served.mark == now.mark
+
+
+async def test_an_emptied_board_starts_over(world: World) -> None:
+    board = await board_with_curve(world)
+    async with folder(world) as folding:
+        await folding.fold()
+        await meddle(world, board, 1)
+        emptied = await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
+        world.catalog.put(emptied)
+        await world.post(emptied, {"a": 5, "b": 7})
+        await folding.fold()
+        assert world.book.find(emptied, 0) is None
+        await refresh(world, emptied)
+        await world.post(emptied, {"b": 9, "c": -2})
+        await folding.fold()
+        await assert_live(world, emptied)
+
+
+async def test_a_deleted_board_leaves_no_counts(world: World) -> None:
+    board = await board_with_curve(world)
+    async with folder(world) as folding:
+        await folding.fold()
+        await world.post(board, {"a": 5})
+        await world.store.write(lambda: delete_board(world.store.dialect, board_id="b"))
+        await folding.fold()
+    assert await world.store.read(lambda: counts_of(world.store.dialect, [board.key])) == []
+
+
+async def test_a_curve_whose_changes_are_pruned_goes_without_until_its_next_fit(world: World) -> None:
+    board = await board_with_curve(world)
+    async with folder(world) as folding:
+        await folding.fold()
+        await meddle(world, board, 1)
+        await folding.fold()
+        await assert_live(world, board)
+        await meddle(world, board, 2)
+        horizon = await world.store.read(lambda: change_log(world.store.dialect).horizon())
+
+        def pruned() -> Program[None]:
+            yield insert(SEQUENCES).values(name=PRUNED, next=horizon).build(world.store.dialect)
+
+        await world.store.write(pruned)
+        await folding.fold()
+        assert isinstance(world.book.find(board, 0), Curve) and world.observed.void == 1
+        assert await world.store.read(lambda: counted_fits(world.store.dialect)) == {}
+        await refresh(world, board)
+        await meddle(world, board, 3)
+        await folding.fold()
+        await assert_live(world, board)
+
+
+async def test_a_log_longer_than_the_bound_is_given_up_and_fits_after_it_are_counted(world: World) -> None:
+    board = await board_with_curve(world)
+    async with folder(world, fold_lag_rows_max=30) as folding:
+        await folding.fold()
+        await meddle(world, board, 1, times=60)
+        await folding.fold()
+        assert isinstance(world.book.find(board, 0), Curve)
+        await refresh(world, board)
+        await world.post(board, {"a": 5})
+        await folding.fold()
+        await assert_live(world, board)
+
+
+async def test_a_store_whose_numbers_went_back_starts_over(world: World) -> None:
+    board = await board_with_curve(world)
+    async with folder(world) as folding:
+        await folding.fold()
+        await meddle(world, board, 1)
+        await folding.fold()
+
+        def restored() -> Program[None]:
+            yield update(LIVE_MARK).set(position=2**60).everything().build(world.store.dialect)
+
+        await world.store.write(restored)
+        await folding.fold()
+        # The fit's own mark still holds: the curve is counted from there.
+        await meddle(world, board, 2)
+        await folding.fold()
+        await assert_live(world, board)
+
+
+async def test_counts_that_make_no_sense_are_given_up(world: World) -> None:
+    board = await board_with_curve(world)
+    async with folder(world) as folding:
+        await folding.fold()
+        best = (await keys_of(world, board))[0]
+        cell = world.deployment.entries(board).rankings[0].padding.cell_of_key(best)
+
+        def forged() -> Program[None]:
+            gone = [Appended(board.key, f"nobody {index}", 1, cell, " " * len(cell)) for index in range(3)]
+            yield change_log(world.store.dialect).append(gone)
+
+        await world.store.write(forged)
+        await folding.fold()
+    assert isinstance(world.book.find(board, 0), Curve) and world.observed.void == 1
+
+
+async def test_counts_stay_exact_while_several_writers_and_fits_overlap(world: World) -> None:
+    board = await board_with_curve(world)
+    failures: list[BaseException] = []
+
+    async def write(seed: int) -> None:
+        rng = random.Random(seed)
+        for _ in range(25):
+            owners = {f"o{rng.randrange(40)}" for _ in range(4)}
+            posts = [world.deployment.post(owner, part(board, {"xp0": rng.randrange(-400, 400)})) for owner in owners]
+            if rng.random() < 0.1:
+                await world.deployment.erase(board, owners.pop())
+            try:
+                await world.deployment.apply(*posts)
+            except LostRace:  # the writer would do the group again
+                continue
+
+    async with folder(world) as folding:
+        writers = [asyncio.create_task(write(seed)) for seed in range(6)]
+        folds = 0
+        while not all(writer.done() for writer in writers):
+            await folding.fold()
+            folds += 1
+            if folds % 5 == 0:
+                await refresh(world, board)
+        for writer in writers:
+            failures += [error for error in [writer.exception()] if error]
+        await folding.fold()
+        await assert_live(world, board)
+    assert not failures and folds > 3 and world.observed.void == 0
+
+
+async def test_a_failed_store_is_tried_again_and_nothing_is_counted_twice(world: World) -> None:
+    board = await board_with_curve(world)
+    job = world.fold_job()
+    running = asyncio.create_task(job.run())
+    await within(world.observed.folds.get())
+    await meddle(world, board, 1)
+    world.store.failures.append(StoreBusy("away"))
+    for _ in range(2):
+        await world.time.asleep(0.5)
+        world.advance(0.5)
+    await within(world.observed.folds.get())
+    await assert_live(world, board)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_one_process_folds_and_the_other_takes_over_when_it_stops(world: World) -> None:
+    board = await board_with_curve(world)
+    first = asyncio.create_task(world.fold_job().run())
+    await within(world.observed.folds.get())
+    other = world.beside()
+    await other.book.poll()
+    second = asyncio.create_task(other.fold_job().run())
+    await meddle(world, board, 1)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    while other.observed.folds.empty():
+        await world.time.asleep(0.5)
+        world.advance(0.5)
+    await assert_live(other, board)
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)

@@ -1,0 +1,220 @@
+"""Why here: an answer that calls itself exact is compared with a plain count of the same snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+import pytest
+
+from predictor import Curve
+from storage.change_log import Mark, change_log
+from storage.errors import BoardChanged
+from storage.leaderboards import change_board, check_copy, count_entries, reset_board
+from storage.postgres import PostgresStore
+from storage.rankings import Ranking, RowAt
+from storage.records import Best, Board, ColumnSpec, Post, Ties
+from storage.sampling import sample_curve
+from storage.store import Program, Store
+from tests.storage.backends import POSTGRES_LIMITS
+from tests.storage.deployment import Deployment, counter, part, ranked, spec
+
+CHANGES_MAX = 1_000
+OWNERS = [f"o{number:03d}" for number in range(120)]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A curve and what its snapshot saw."""
+
+    curve: Curve
+    mark: Mark
+
+
+async def fit(deployment: Deployment, board: Board, index: int) -> Fitted:
+    entries = deployment.entries(board)
+
+    def fitted() -> Program[Fitted]:
+        mark = yield from change_log(deployment.dialect).mark_now()
+        return Fitted((yield from sample_curve(deployment.dialect, entries, index, now_us=1)), mark)
+
+    return await deployment.store.read(fitted)
+
+
+def columns(best: Best) -> tuple[ColumnSpec, ...]:
+    return counter("shots"), ranked("xp", best=best, min_scaled=-300, max_scaled=300), ranked("lap", best=Best.LOW)
+
+
+def random_post(deployment: Deployment, board: Board, rng: random.Random) -> Post:
+    stats = {"xp": rng.randint(-20, 20), "shots": 1} if rng.random() < 0.8 else {"lap": rng.randint(1, 9)}
+    # Its own time: equal values of a timed board would tie in the test alone.
+    return deployment.post(rng.choice(OWNERS), part(board, stats), at_us=rng.randint(1, 10**12))
+
+
+async def fill(deployment: Deployment, board: Board, rng: random.Random, posts: int = 150) -> None:
+    await deployment.apply(*(random_post(deployment, board, rng) for _ in range(posts)))
+
+
+def compared(ranking: Ranking, fitted: Fitted, probe: str, owner: str) -> Program[None]:
+    """The short count of one snapshot beside the full one."""
+    found = yield from ranking.count_from_rung(fitted.curve, fitted.mark, probe, owner=owner, changes_max=CHANGES_MAX)
+    assert found is not None
+    better_count = yield from ranking.count_better(probe)
+    _, before = yield from ranking.count_tied(probe, owner)
+    assert (found.better_count, found.ties_before) == (better_count, before)
+
+
+async def check_all(deployment: Deployment, board: Board, index: int, fitted: Fitted) -> int:
+    """Every row, and values that nobody has, against plain counts; answers how many rows."""
+    ranking = deployment.entries(board).rankings[index]
+
+    def program() -> Program[int]:
+        rows = yield from ranking.first_rows(1_000)
+        totals = yield from count_entries(deployment.dialect, [board.key])
+        for number, entry in enumerate(rows, start=1):
+            cell = entry.cells[index]
+            assert isinstance(cell, str)
+            yield from compared(ranking, fitted, cell, entry.owner)
+            at = yield from ranking.row_at(fitted.curve, fitted.mark, number, changes_max=CHANGES_MAX)
+            assert at == RowAt(cell, entry.owner)
+        for value in (-300, -1, 0, 1, 299, 300):
+            yield from compared(ranking, fitted, ranking.padding.pad_arrival(value), "o5")
+        found = yield from ranking.count_from_rung(
+            fitted.curve, fitted.mark, ranking.padding.pad(0), changes_max=CHANGES_MAX
+        )
+        assert found is not None
+        assert found.totals == totals[board.key]
+        return len(rows)
+
+    return await deployment.store.read(program)
+
+
+@pytest.mark.parametrize("ties", Ties)
+@pytest.mark.parametrize("best", Best)
+async def test_counts_agree_after_every_kind_of_change(deployment: Deployment, best: Best, ties: Ties) -> None:
+    board = await deployment.create("b", *columns(best), ties=ties)
+    rng = random.Random(5)
+    await fill(deployment, board, rng)
+    fitted = await fit(deployment, board, 1)
+    assert await check_all(deployment, board, 1, fitted) > 50
+    for _ in range(3):
+        await fill(deployment, board, rng, posts=40)
+        for owner in rng.sample(OWNERS, 10):
+            await deployment.erase(board, owner)
+        assert await check_all(deployment, board, 1, fitted) > 50
+    wider = await deployment.store.write(
+        lambda: change_board(
+            deployment.dialect, board_id=board.id, wanted=spec(*columns(best), ranked("late"), ties=ties)
+        )
+    )
+    await deployment.apply(*(deployment.post(owner, part(wider, {"late": 1, "xp": 3})) for owner in OWNERS[:20]))
+    await fill(deployment, board, rng, posts=20)
+    await check_all(deployment, wider, 1, fitted)
+
+
+async def test_a_curve_of_an_empty_column_counts_all_that_came_since(deployment: Deployment) -> None:
+    board = await deployment.create("b", *columns(Best.HIGH))
+    fitted = await fit(deployment, board, 1)
+    await fill(deployment, board, random.Random(2), posts=30)
+    await check_all(deployment, board, 1, fitted)
+
+
+async def test_after_a_reset_the_totals_say_that_the_curve_is_another_boards(deployment: Deployment) -> None:
+    board = await deployment.create("b", *columns(Best.HIGH))
+    await fill(deployment, board, random.Random(2), posts=30)
+    fitted = await fit(deployment, board, 1)
+    await deployment.store.write(lambda: reset_board(deployment.dialect, board_id=board.id))
+    ranking = deployment.entries(board).rankings[1]
+
+    def program() -> Program[None]:
+        found = yield from ranking.count_from_rung(fitted.curve, fitted.mark, "300", changes_max=CHANGES_MAX)
+        assert found is not None
+        with pytest.raises(BoardChanged):
+            check_copy(board, found.totals)
+
+    await deployment.store.read(program)
+
+
+async def asked(deployment: Deployment, board: Board, fitted: Fitted, changes_max: int = CHANGES_MAX) -> int | None:
+    ranking = deployment.entries(board).rankings[1]
+    cell = ranking.padding.pad(0)
+    found = await deployment.store.read(
+        lambda: ranking.count_from_rung(fitted.curve, fitted.mark, cell, changes_max=changes_max)
+    )
+    return None if found is None else found.better_count
+
+
+async def test_there_is_no_answer_where_the_log_cannot_vouch_for_one(deployment: Deployment) -> None:
+    store, log = deployment.store, change_log(deployment.dialect)
+    board = await deployment.create("b", *columns(Best.HIGH))
+    rng = random.Random(2)
+    await fill(deployment, board, rng, posts=30)
+    fitted = await fit(deployment, board, 1)
+    assert await asked(deployment, board, fitted) is not None
+    later = Fitted(fitted.curve, Mark(fitted.mark.position + 1_000))
+    assert await asked(deployment, board, later) is None, "of a store whose numbers are larger than this one's"
+    await fill(deployment, board, rng, posts=30)
+    logged = 0
+
+    def counted() -> Program[int]:
+        return len((yield from log.changes_between(fitted.mark, (yield from log.mark_now()), limit=1_000)))
+
+    logged = await store.read(counted)
+    assert await asked(deployment, board, fitted, changes_max=logged) is not None
+    assert await asked(deployment, board, fitted, changes_max=logged - 1) is None, "too many changes"
+    await fill(deployment, board, rng, posts=30)
+    before_us = deployment.clock.now_us + 1_000
+    await store.write(lambda: log.prune(before_us=before_us, keep_from=None, rows_max=1_000))
+    assert await asked(deployment, board, fitted) is None, "the log no longer reaches back to the mark"
+
+
+async def test_counts_agree_in_every_snapshot_while_others_write(deployment: Deployment) -> None:
+    board = await deployment.create("b", *columns(Best.HIGH))
+    rng = random.Random(8)
+    await fill(deployment, board, rng)
+    fitted = await fit(deployment, board, 1)
+    await compare_while_writing(deployment, [deployment], board, fitted)
+
+
+async def test_counts_agree_while_many_transactions_of_several_processes_overlap(place: str) -> None:
+    """Marks taken while transactions run, too: what they had not committed counts once."""
+    stores: list[Store] = [await PostgresStore.open(place, POSTGRES_LIMITS) for _ in range(4)]
+    reader, *writers = [await Deployment.on(store) for store in stores]
+    board = await reader.create("b", *columns(Best.LOW), ties=Ties.EARLIEST)
+    await fill(reader, board, random.Random(8))
+    for _ in range(3):
+        await compare_while_writing(reader, writers, board, None)
+    for store in stores:
+        await store.close()
+
+
+async def compare_while_writing(
+    reader: Deployment, writers: list[Deployment], board: Board, fitted: Fitted | None, *, rounds: int = 25
+) -> None:
+    done = asyncio.Event()
+
+    async def write(deployment: Deployment, seed: int) -> None:
+        rng = random.Random(seed)
+        while not done.is_set():
+            posts = {post.owner: post for post in (random_post(deployment, board, rng) for _ in range(5))}
+            try:
+                await deployment.apply(*(posts[owner] for owner in sorted(posts)))
+                await deployment.erase(board, rng.choice(OWNERS))
+            except Exception as error:
+                if "race" not in type(error).__name__.lower():
+                    raise
+
+    writing = [asyncio.create_task(write(each, number)) for number, each in enumerate(writers)]
+    ranking = reader.entries(board).rankings[1]
+    rng = random.Random(1)
+    try:
+        for number in range(rounds):
+            if fitted is None or number % 10 == 9:
+                fitted = await fit(reader, board, 1)
+            cell, owner = ranking.padding.pad(rng.randint(-40, 40), rng.randint(1, 10**12)), rng.choice(OWNERS)
+            using = fitted
+            await reader.store.read(lambda: compared(ranking, using, cell, owner))  # noqa: B023 - run at once
+    finally:
+        done.set()
+        await asyncio.gather(*writing)
