@@ -33,6 +33,7 @@ log = structlog.get_logger(__name__)
 # Sampled brackets past the exact top that are no wider gained nothing from cubics: a thousand samples of eight boards
 # stayed as wrong at worst, and a mean of 0.01 % fell by a tenth. At 50 samples the mean fell by two thirds.
 ROUGH_BRACKET = 0.02
+AGE_S_MIN = 0.001  # of a curve: two clocks may tell the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class Look:
     """What is known of a column before its fit."""
 
     entries: int
@@ -92,28 +93,35 @@ class Fitting:
     async def fit(self, board: Board, column_index: int, present: RankCurve | None) -> tuple[Curve, Seen]:
         """The column's next curve, by its board's method. `present`: the one that serves."""
         method = board.spec.predictor.method
-        look: _Look | None = None
-        if method is not Method.SKIP and not (method is Method.AUTO and present is None):
+        if method is not Method.SKIP:
             look = await self._store.read(lambda: self._look(board, column_index))
-        if look is not None and (method is Method.SCAN or self._wants_scan(look, present)):
-            return await self._scan(board, column_index, look)
+            if method is Method.SCAN or (present is not None and self._quiet(look) and self._worth(board, present)):
+                return await self._scan(board, column_index, look)
         return await self._sample(board, column_index)
 
-    def _look(self, board: Board, column_index: int) -> Program[_Look]:
+    def certifies(self, board: Board, present: RankCurve | None, look: Look) -> bool:
+        """Whether the sampled curve of a board that leaves the choice to the service is to be replaced by a scan."""
+        if board.spec.predictor.method is not Method.AUTO or present is None or present.method == "scan":
+            return False
+        return self._quiet(look) and self._worth(board, present)
+
+    def _look(self, board: Board, column_index: int) -> Program[Look]:
         totals = (yield from count_entries(self._store.dialect, [board.key]))[board.key]
         marks = yield from curve_marks(self._store.dialect, [board.key])
         mark = marks.get((board.key, column_index))
-        return _Look(totals.get(column_index, 0), totals.get(CHANGES, 0), mark)
+        return Look(totals.get(column_index, 0), totals.get(CHANGES, 0), mark)
 
-    def _wants_scan(self, look: _Look, present: RankCurve | None) -> bool:
-        """Whether a board that leaves the choice to the service is scanned now."""
-        mark = look.mark
-        if present is None or mark is None or mark.changes is None or look.entries == 0:
-            return False
+    def _worth(self, board: Board, present: RankCurve) -> bool:
         # One that was scanned is scanned again: a sampled curve would be worse, and take it back at once.
-        if present.method != "scan" and present.drift(1).bound <= self._limits.scan_bound_ratio:
+        bound = present.drift(1 + board.spec.predictor.exact_top).bound
+        return present.method == "scan" or bound > self._limits.scan_bound_ratio
+
+    def _quiet(self, look: Look) -> bool:
+        """Whether the board changes little while it is scanned, at the rate of its changes since the present curve."""
+        mark = look.mark
+        if mark is None or mark.changes is None or look.entries == 0:
             return False
-        age_s = max((self._now_us() - mark.as_of_us) / 1e6, 1e-3)
+        age_s = max((self._now_us() - mark.as_of_us) / 1e6, AGE_S_MIN)
         changes = (look.changes - mark.changes) / age_s * (look.entries / self._rows_per_s)
         return changes <= self._limits.scan_changes_ratio * look.entries
 
@@ -139,7 +147,7 @@ class Fitting:
             curve = await asyncio.to_thread(_shaped, curve)
         return curve, seen
 
-    async def _scan(self, board: Board, column_index: int, look: _Look) -> tuple[Curve, Seen]:
+    async def _scan(self, board: Board, column_index: int, look: Look) -> tuple[Curve, Seen]:
         entries, _ = self._open_boards.open(board)
         now_us = self._now_us()  # before the snapshot, as above
         slot, loop = (board.key, column_index), asyncio.get_running_loop()

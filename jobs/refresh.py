@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,16 +25,17 @@ import structlog
 from predictor import Curve
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
-from storage.curve_marks import curve_version
+from storage.curve_marks import CurveMark, curve_version
 from storage.curves import CurveBook, Served, store_curve
 from storage.errors import LeaseLost, LeaseTaken, StorageError, UnknownBoard
-from storage.leaderboards import REFRESH_POOL, refresh_resource
+from storage.leaderboards import CHANGES, REFRESH_POOL, refresh_resource
 from storage.records import Board
 from storage.store import Program, Store
 
 from .desk import Demand, RefreshDesk, Refreshed
+from .drift import DriftLimits, Drifts
 from .errors import NoJobProcess
-from .fitting import Fitting, FittingLimits, FittingObserver, Seen
+from .fitting import Fitting, FittingLimits, FittingObserver, Look, Seen
 from .ownership import Held, Ownership
 from .runner import Sleep
 from .schedule import Due, Schedule, ScheduleLimits
@@ -50,6 +51,7 @@ class RefreshLimits:
 
     schedule: ScheduleLimits
     fitting: FittingLimits
+    drift: DriftLimits
     refresh_concurrency: int
     refresh_tick_s: float
     refresh_load_ratio: float  # of a worker's time that scheduled refreshes take
@@ -99,10 +101,24 @@ class RefreshJob:
         self._desk, self._ownership = desk, ownership
         self._limits, self._observer = limits, observer
         self._monotonic, self._sleep = monotonic, sleep
-        self._schedule = Schedule(store, catalog, limits.schedule, now_us=now_us, monotonic=monotonic, rng=rng)
+        drifts = Drifts(book, limits.drift, now_us=now_us)
+        self._schedule = Schedule(
+            store,
+            catalog,
+            limits.schedule,
+            now_us=now_us,
+            monotonic=monotonic,
+            rng=rng,
+            drifted=drifts.of,
+            certifies=self._certifies,
+        )
         self._busy: set[tuple[int, int]] = set()
         self._elsewhere: set[tuple[int, int]] = set()  # demanded, but another process has them: asked for at each tick
         self._wake = asyncio.Event()
+
+    def _certifies(self, board: Board, column_index: int, mark: CurveMark, totals: Mapping[int, int]) -> bool:
+        look = Look(totals.get(column_index, 0), totals.get(CHANGES, 0), mark)
+        return self._fitting.certifies(board, self._book.find(board, column_index), look)
 
     @property
     def waiting(self) -> int:

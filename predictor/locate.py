@@ -57,6 +57,7 @@ class Drift(NamedTuple):
 
     bound: float  # of the error
     bracket: float  # of a gap's width
+    gap_rows: int  # entries in the fullest gap
 
 
 class KnotRanks:
@@ -108,6 +109,31 @@ class KnotRanks:
         ):
             put(self, name, value)
 
+    @property
+    def grid(self) -> int:
+        """The lattice step that lines and cubics were fitted on."""
+        return self._grid
+
+    @property
+    def snaps(self) -> bool:
+        """Whether a key is moved onto the lattice before it is looked for."""
+        return self._snap == self._grid
+
+    @property
+    def reaches(self) -> Sequence[int] | None:
+        """How far an estimate may be off, for each of the K + 1 gaps; None: not known."""
+        return self._reaches
+
+    @property
+    def cubics(self) -> Sequence[tuple[int, int]] | None:
+        """The inner control values for each gap between two knots; None: lines."""
+        return self._shapes
+
+    @property
+    def ends(self) -> tuple[int, int] | None:
+        """The best and the worst key that the open gaps may hold; None: nobody stands outside the knots."""
+        return self._ends
+
     def locate(self, key: int) -> Bracket:
         """The rank of an entry with this key, or of a new arrival with it: 1 + how many are strictly better.
 
@@ -155,14 +181,14 @@ class KnotRanks:
 
     def drift(self, from_rank: int) -> Drift:
         """How wrong the ranks from this one on (at least 1) may be by now."""
-        bound = bracket = 0.0
+        bound, bracket, gap_rows = 0.0, 0.0, 0
         reaches = self._reaches
         for j in range(bisect_left(self._highs, from_rank), len(self._highs)):
             low = max(self._lows[j], from_rank)
             width = self._highs[j] - self._lows[j]
-            bracket = max(bracket, width / low)
+            bracket, gap_rows = max(bracket, width / low), max(gap_rows, width)
             bound = max(bound, (width if reaches is None else min(width, reaches[j])) / low)
-        return Drift(bound, bracket)
+        return Drift(bound, bracket, gap_rows)
 
     def _span(self, j: int) -> tuple[int, int]:
         """(the first key of a gap, the first key past it): where its line starts and ends."""

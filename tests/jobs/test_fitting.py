@@ -74,6 +74,14 @@ async def test_auto_scans_a_quiet_board_whose_sampled_curve_is_not_near_enough(w
     assert (await refreshed(world, board)).method == "scan"
 
 
+async def test_auto_scans_an_idle_board_once(world: World) -> None:
+    board = await world.create("b")
+    await world.post(board, MANY)
+    assert (await refreshed(world, board)).method == "skip"
+    assert (await refreshed(world, board)).method == "scan"
+    assert await due(world, world.refresh_job()) == 0
+
+
 async def test_auto_samples_a_board_that_changes_too_fast_to_be_scanned(world: World) -> None:
     board = await world.create("b")
     await world.post(board, MANY)

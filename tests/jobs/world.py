@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from jobs.demands import DemandLimits
 from jobs.desk import RefreshDesk
+from jobs.drift import DriftLimits
 from jobs.fitting import FittingLimits
 from jobs.fold import FoldJob
 from jobs.ownership import LeaseLimits, Ownership
@@ -57,6 +58,7 @@ LIMITS = JobLimits(
             scan_changes_ratio=0.01,
             scan_rows_per_s=1_000,
         ),
+        drift=DriftLimits(drift_ratio=0.02),
         refresh_concurrency=1,
         refresh_tick_s=TICK_S,
         refresh_load_ratio=0.5,
