@@ -9,29 +9,26 @@ from __future__ import annotations
 
 import sys
 import time
-from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from benchmarks import report
-from benchmarks.boards import REAL_BOARDS, real_board
+from benchmarks.curve_boards import GAP_ROWS_MAX, CurveBoard, distinct, fitted, made_up, real, tally_of
 from benchmarks.options import Options, parse
-from predictor import Curve, Tally
+from predictor import Curve
 from predictor.fit import fit
 
 _SAMPLES = (1_000, 300)
 # Percent, by board: with 1,000 knots and with 300.
 _BARS = {
-    "uniform": (0.08, 0.30),
-    "lognormal": (0.18, 0.75),
-    "normal": (0.02, 0.12),
-    "pareto": (0.15, 0.70),
-    "runs": (0.20, 0.90),
+    "uniform 10,000": (0.08, 0.30),
+    "lognormal 343,000": (0.18, 0.75),
+    "normal 1,000,000": (0.02, 0.12),
+    "pareto 1,000,000": (0.15, 0.70),
+    "runs 100,000": (0.20, 0.90),
     "boston2014_centimin": (0.12, 0.65),
     "bgg_rated_2020-11-13": (0.14, 0.65),
     "atp_20241230": (0.0, 0.30),
@@ -39,58 +36,7 @@ _BARS = {
 _BUILD_BARS_S = {343_000: 0.5, 1_000_000: 1.0}
 _WIDEST = 0.05  # a bracket's width at 1,000 knots, as a share of the rank, unless it is one tie step
 _FITS = 3
-_GAP_ROWS_MAX = 10_000  # the service's default
 _ANY_ROWS = 1 << 62
-
-
-@dataclass(frozen=True, slots=True)
-class Board:
-    """Distinct keys, ascending, smaller is better, and how many entries hold each."""
-
-    name: str
-    keys: Any
-    counts: Any
-
-    @property
-    def better_counts(self) -> Any:
-        return np.cumsum(self.counts) - self.counts
-
-    def tally(self) -> Tally:
-        """What a scan would have read."""
-        low = array("q", (self.keys - self.keys[0]).astype(np.int64).tobytes())
-        better_counts = array("q", self.better_counts.astype(np.int64).tobytes())
-        return Tally(
-            int(self.keys[0]), memoryview(low), None, memoryview(better_counts), int(self.counts.sum()), lambda: None
-        )
-
-
-def board_of(name: str, values: Any, *, best: str) -> Board:
-    keys, counts = np.unique(values if best == "low" else -values, return_counts=True)
-    return Board(name, keys, counts)
-
-
-def made_up() -> Iterator[Board]:
-    """The boards that need no files, each from a generator of its own."""
-    drawn = {
-        "uniform": lambda rng: rng.integers(0, 10_000, 10_000),
-        "lognormal": lambda rng: rng.lognormal(10, 1.5, 343_000).round(),
-        "normal": lambda rng: rng.normal(1500, 300, 1_000_000).round(),
-        "pareto": lambda rng: (rng.pareto(1.2, 1_000_000) * 10).round(),
-        "runs": _runs,
-    }
-    for name, draw in drawn.items():
-        yield board_of(name, draw(np.random.default_rng(11)).astype(np.int64), best="high")
-
-
-def _runs(rng: Any) -> Any:
-    """100,000 distinct values; gaps are 1, then lognormal(3, 3) + 1, in turn over runs of random length 1 to 400."""
-    gaps: list[int] = []
-    ones = True
-    while len(gaps) < 100_000:
-        length = int(rng.integers(1, 401))
-        gaps += [1] * length if ones else [int(gap) + 1 for gap in rng.lognormal(3, 3, length).round()]
-        ones = not ones
-    return np.cumsum(np.array(gaps[:100_000]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,64 +53,57 @@ class Checked:
     shape: str
 
 
-def check(board: Board, samples: int, gap_rows_max: int) -> Checked:
+def check(board: CurveBoard, samples: int, gap_rows_max: int) -> Checked:
     """Fit, and ask for everything."""
-    tally = board.tally()
-    build_s = float("inf")
+    build_s = inf
+    counts = distinct(board.keys)
+    tally = tally_of(board.keys)
     for _ in range(_FITS):
         begun = time.perf_counter()
         curve = fit(tally, knots_max=samples, gap_rows_max=gap_rows_max, as_of_us=0)
         build_s = min(build_s, time.perf_counter() - begun)
-    worst = error_sum = widest = 0.0
-    violations = queries = 0
-    before = 1
-    ranks = [*(board.better_counts + 1).tolist(), tally.total + 1]
-    certificate = curve.certificate or 0.0
-    for index, key in enumerate(board.keys.tolist()):
-        for at_key, rank in ((key, ranks[index]), (key + curve.step, ranks[index + 1])):
+    worst = error_sum = 0.0
+    violations, before, rank = 0, 1, 1
+    for key, entries in counts:
+        for at_key, true_rank in ((key, rank), (key + curve.step, rank + entries)):
             bracket = curve.locate(at_key)
-            error = abs(bracket.rank - rank) / rank
+            error = abs(bracket.rank - true_rank) / true_rank
             worst = max(worst, error)
             if at_key == key:
-                error_sum += error * (ranks[index + 1] - rank)
-            violations += not bracket.low <= rank <= bracket.high
+                error_sum += error * entries
+            violations += not bracket.low <= true_rank <= bracket.high
             violations += type(bracket.rank) is not int or not before <= bracket.rank <= tally.total + 1
-            violations += error > certificate
+            violations += error > (curve.certificate or 0.0)
             before = bracket.rank
-            queries += 1
-    for low, high, inside in _gaps(curve, board.keys):
-        if inside > 1:
-            widest = max(widest, (high - low) / low)
+        rank += entries
+    widths = [(high - low) / low for low, high, inside in _gaps(curve, [key for key, _ in counts]) if inside > 1]
     shape = "lines" if curve.shapes is None else "cubics"
-    return Checked(len(curve.knots), worst, error_sum / tally.total, widest, violations, queries, build_s, shape)
+    mean = error_sum / tally.total
+    return Checked(len(curve.knots), worst, mean, max(widths, default=0.0), violations, 2 * len(counts), build_s, shape)
 
 
-def _gaps(curve: Curve, keys: Any) -> Iterator[tuple[int, int, int]]:
+def _gaps(curve: Curve, keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     """(first rank, last rank, distinct values) of each gap between two knots."""
-    found: Sequence[int] = keys.tolist()
-    at = [bisect_left(found, knot.key) for knot in curve.knots]
+    at = [bisect_left(keys, knot.key) for knot in curve.knots]
     for index in range(len(curve.knots) - 1):
         before, after = curve.knots[index], curve.knots[index + 1]
         yield 1 + before.better_count + before.ties, 1 + after.better_count, at[index + 1] - at[index] - 1
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    boards = list(made_up())
-    if options.data is not None:
-        for name, best in REAL_BOARDS.items():
-            boards.append(board_of(name, np.array(real_board(options.data, name).values, dtype=np.int64), best=best))
-    fit(boards[0].tally(), knots_max=10, gap_rows_max=_GAP_ROWS_MAX, as_of_us=0)  # loads scipy, which is no part of it
+    boards = made_up() + ([] if options.data is None else real(options.data))
+    fitted(boards[0].keys, 10)  # loads scipy, which is no part of a fit
     bars: list[report.Bar] = []
     rows: list[tuple[str | float, ...]] = []
     queries = violations = 0
     for board in boards:
         for samples, bar in zip(_SAMPLES, _BARS[board.name], strict=True):
-            for gap_rows_max in (_ANY_ROWS, _GAP_ROWS_MAX):
+            for gap_rows_max in (_ANY_ROWS, GAP_ROWS_MAX):
                 found = check(board, samples, gap_rows_max)
-                name = f"{board.name}, K = {samples:,}" + (", gaps capped" if gap_rows_max == _GAP_ROWS_MAX else "")
+                name = f"{board.name}, K = {samples:,}" + (", gaps capped" if gap_rows_max == GAP_ROWS_MAX else "")
                 figures = 100 * found.worst, bar, 100 * found.mean, found.knots, 100 * found.widest
                 rows.append((name, *figures, found.shape, found.build_s))
-                bars += _bars(name, found, bar, samples, int(board.counts.sum()), gap_rows_max)
+                bars += _bars(name, found, bar, samples, len(board.keys), gap_rows_max)
                 queries += found.queries
                 violations += found.violations
     report.table(("board", "worst %", "bar %", "mean %", "knots", "widest bracket %", "shape", "fit s"), rows)

@@ -41,8 +41,10 @@ def _runs(rng: np.random.Generator, entries: int) -> Keys:
     found, dense = 0, True
     while found < entries:
         length = int(rng.integers(1, 401))
-        wide = rng.lognormal(3, 3, length).round().astype(np.int64) + 1
-        gaps.append(np.ones(length, dtype=np.int64) if dense else wide)
+        if dense:
+            gaps.append(np.ones(length, dtype=np.int64))
+        else:
+            gaps.append(rng.lognormal(3, 3, length).round().astype(np.int64) + 1)
         found, dense = found + length, not dense
     return -np.cumsum(np.concatenate(gaps)[:entries])
 
@@ -71,13 +73,17 @@ def real(folder: Path) -> list[CurveBoard]:
     return boards
 
 
-def fitted(keys: Keys, knots_max: int) -> Curve:
-    """The certified curve of a board."""
+def tally_of(keys: Keys) -> Tally:
+    """What a scan of the board would have read."""
     values, counts = np.unique(keys, return_counts=True)
     better_counts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
     offsets = (values - values[0]).astype(np.int64)
-    tally = Tally(int(values[0]), offsets.data, None, better_counts.data, len(keys), lambda: None)
-    return fit(tally, knots_max=knots_max, gap_rows_max=GAP_ROWS_MAX, as_of_us=0)
+    return Tally(int(values[0]), offsets.data, None, better_counts.data, len(keys), lambda: None)
+
+
+def fitted(keys: Keys, knots_max: int) -> Curve:
+    """The certified curve of a board."""
+    return fit(tally_of(keys), knots_max=knots_max, gap_rows_max=GAP_ROWS_MAX, as_of_us=0)
 
 
 def distinct(keys: Keys) -> list[tuple[int, int]]:
