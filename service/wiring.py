@@ -115,7 +115,9 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
     await book.poll()
     await book.poll_live()
     metrics.watch_curves(
-        lambda: [CurveFigures(served.curve.as_of_us, len(served.curve.knots)) for served in book.all()]
+        lambda: [
+            CurveFigures(served.curve.as_of_us, len(served.fit.knots), served.live_version > 0) for served in book.all()
+        ]
     )
     keys = await store.read(lambda: list_keys(store.dialect, keys_max=settings.keys_max))
 
