@@ -9,7 +9,6 @@ from math import floor
 
 from predictor import RankCurve
 from storage.errors import NoCurve
-from storage.padding import Padding
 from storage.rankings import Ranking
 from storage.records import Board
 from storage.store import Program
@@ -17,8 +16,6 @@ from storage.store import Program
 from .answers import (
     Bucket,
     Buckets,
-    CurveAnswer,
-    KnotAnswer,
     Page,
     PercentileValue,
     Position,
@@ -28,6 +25,7 @@ from .answers import (
     Values,
 )
 from .context import Context
+from .curve_documents import curve_document, curve_etag
 from .owner_views import find_column
 from .pages import Pager
 from .positions import Locator, Wanted, board_totals
@@ -181,28 +179,10 @@ async def curve(context: Context, call: Call) -> Answer:
     served = context.book.served(board, index)
     if served is None:
         raise NoCurve(f"{call.path['column']!r} of {board.id!r} has no curve yet")
-    etag = f'"{board.key}-{index}-{served.version}-{served.live_version}"'
-    headers = {"ETag": etag, "Cache-Control": "no-cache"}
-    if _holds(call.request.headers.get("If-None-Match", ""), etag):
+    headers = {"ETag": curve_etag(served), "Cache-Control": "no-cache"}
+    if _holds(call.request.headers.get("If-None-Match", ""), headers["ETag"]):
         return Reply(None, status=304, headers=headers)
-    column = board.spec.columns[index]
-    padding = Padding.of(board.spec, column)
-    found = served.curve
-    answer = CurveAnswer(
-        column=column.name,
-        method=found.method,
-        total=found.total,
-        as_of=format_us(found.as_of_us),
-        certificate=found.certificate,
-        knots=[
-            KnotAnswer(
-                value=number(padding.value(padding.cell_of_key(knot.key)), column.scale),
-                rank=1 + knot.better_count,
-                ties=knot.ties,
-            )
-            for knot in found.knots
-        ],
-    )
+    answer = curve_document(board, index, served.curve)
     context.metrics.read("curve", "curve")
     return Reply(answer, headers=headers)
 

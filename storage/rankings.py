@@ -106,6 +106,7 @@ class Ranking:
         after = union_all(rows_of.where(tied, self._owner.gt(owner)), rows_of.where(worse(cell)))
         before = union_all(rows_of.where(tied, self._owner.lt(owner)), rows_of.where(better(cell)))
         self._rows_after = compiled(after.order_by(*self._best_first).limit(limit).packed())
+        self._next_better = compiled(landing.where(better(cell)).order_by(*self._worst_first).limit(1))
         self._rows_before = compiled(before.order_by(*self._worst_first).limit(limit).packed())
 
     @cached_property
@@ -261,6 +262,18 @@ class Ranking:
         """The rows that precede a place in the order, best first."""
         rows = yield self._rows_before.bind(cell=cell, owner=owner, limit=limit)
         return [entry_of(row) for row in reversed(rows)]
+
+    def next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
+        """The cell and owner of the next place that ranks better than an owner's; None where there is none.
+
+        Where equal values share a rank, ties stand on the same place; else the row before the owner's is the next.
+        """
+        if self.timed:
+            before = yield from self.rows_before(cell, owner, 1)
+            found = [(entry.cells[self.index], entry.owner) for entry in before]
+        else:
+            found = [(row[0], row[1]) for row in (yield self._next_better.bind(cell=cell))]
+        return (str(found[0][0]), found[0][1]) if found else None
 
     def rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
         """The rows before a place (best first), those from it on, and the ties that ranks are counted from."""
