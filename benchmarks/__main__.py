@@ -27,6 +27,7 @@ _ALL = (
     "batch_posts",
     "batch_posts_postgres",
     "change_log_cost",
+    "exact_anywhere",
     "pools",
     "halved_capacity",
     "against_redis",
