@@ -113,8 +113,7 @@ class Metrics:
         self._curves_corrupt = Counter(
             "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
         )
-        self.sharing = SharingMetrics(self.registry, self.views)
-        self.audits = AuditMetrics(self.registry)
+        self.sharing, self.audits = SharingMetrics(self.registry, self.views), AuditMetrics(self.registry)
         self._log_lines_dropped = Counter(
             "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
         )
