@@ -167,6 +167,12 @@ class Settings(BaseModel):
     light_read_rows_max: int = _number(
         100_000, 0, 100_000_000, "rows", "Reads that pass more rows than this use the connections for counts and walks"
     )
+    exact_gap_rows_max: int = _number(
+        100, 0, 10_000_000, "rows", "Ranks by `auto` are counted where the gap of the curve holds no more than this"
+    )
+    exact_changes_max: int = _number(
+        20_000, 0, 10_000_000, "rows", "Changes of a board summed up for an exact rank; past it every row is counted"
+    )
     open_boards_max: int = _number(1_000, 1, 1_000_000, "boards", "Boards whose compiled statements are kept")
     statement_cache: int = _number(512, 0, 100_000, "statements", "Prepared statements kept for each connection")
 
@@ -218,6 +224,9 @@ class Settings(BaseModel):
         500_000, 1, 100_000_000, "changes", "Changes folded at once; curves further behind wait for their next refresh"
     )
     fold_curves_max: int = _number(10_000, 1, 10_000_000, "curves", "Curves that the folding process keeps decoded")
+    drift_ratio: float = _number(
+        0.01, 0.0001, 1, "ratio", "Bound of a live curve's relative error past which it is fitted anew"
+    )
     refresh_jitter_ratio: float = _number(0.1, 0, 1, "ratio", "Part of the refresh interval that is random")
     refresh_concurrency: int = _number(1, 1, 64, "refreshes", "Curves refreshed at the same time")
     refresh_load_ratio: float = _number(

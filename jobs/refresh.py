@@ -37,6 +37,7 @@ from storage.sampling import sample_curve
 from storage.store import Program, Store
 
 from .desk import Demand, RefreshDesk, Refreshed
+from .drift import DriftLimits, Drifts
 from .errors import MethodUnsupported, NoJobProcess
 from .ownership import Held, Ownership
 from .runner import Sleep
@@ -68,6 +69,7 @@ class RefreshLimits:
     """The job's bounds; each is a setting of the same name."""
 
     schedule: ScheduleLimits
+    drift: DriftLimits
     refresh_concurrency: int
     refresh_tick_s: float
     refresh_load_ratio: float  # of a worker's time that scheduled refreshes take
@@ -122,7 +124,10 @@ class RefreshJob:
         self._desk, self._ownership = desk, ownership
         self._limits, self._observer = limits, observer
         self._now_us, self._monotonic, self._sleep = now_us, monotonic, sleep
-        self._schedule = Schedule(store, catalog, limits.schedule, now_us=now_us, monotonic=monotonic, rng=rng)
+        drifts = Drifts(book, limits.drift, now_us=now_us)
+        self._schedule = Schedule(
+            store, catalog, limits.schedule, now_us=now_us, monotonic=monotonic, rng=rng, drifted=drifts.of
+        )
         self._busy: set[tuple[int, int]] = set()
         self._elsewhere: set[tuple[int, int]] = set()  # demanded, but another process has them: asked for at each tick
         self._wake = asyncio.Event()

@@ -2,7 +2,8 @@
 
     board's turn ──> one look at the store ──┬── no row changed since its curves, same rules: idle, costs that look
     (each interval,  (bounded, for all        ├── a curve that is younger than the interval: its turn comes with its age
-     with jitter)     boards whose turn it is)└── due: waits with its need for a worker
+     with jitter)     boards whose turn it is)├── a live curve that is near enough to its fit: stays
+                                              └── due: waits with its need for a worker
 
 The rule: nothing here is remembered that the store could tell, so a process that starts knows what is idle, and what
 another one wrote or refreshed counts at once. Boards that others made, changed or deleted are noticed by these looks.
@@ -21,6 +22,9 @@ from storage.curve_marks import CurveMark, curve_marks, rules_of
 from storage.leaderboards import CHANGES, boards_after, boards_by_key, count_entries
 from storage.records import Board
 from storage.store import Program, Store
+
+# Whether the curve of a board's column, of this version, has drifted too far from its fit; None: the clock decides.
+Drifted = Callable[[Board, int, int], bool | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +78,10 @@ class Schedule:
         now_us: Callable[[], int],
         monotonic: Callable[[], float],
         rng: random.Random,
+        drifted: Drifted = lambda _board, _index, _version: None,
     ) -> None:
         self._store, self._catalog, self._limits = store, catalog, limits
+        self._drifted = drifted
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
         self._turns: dict[int, _Turn] = {}
         self._position = 0  # in the catalog, of the next tick's first board
@@ -173,6 +179,8 @@ class Schedule:
                     due.append(Due(board, index, 1 + self._limits.refresh_patience_intervals, 0))
             elif mark.changes != totals.get(CHANGES, 0) or mark.rules != rules_of(board):
                 age_s = self._age_s(turn, index, mark, now_s)
+                if mark.rules == rules_of(board) and self._drifted(board, index, mark.version) is False:
+                    continue  # live, and near enough to its fit
                 if age_s >= refresh_s * (1 - self._limits.refresh_jitter_ratio):
                     due.append(Due(board, index, self._need(mark, totals, age_s / refresh_s, index), mark.version))
                 else:

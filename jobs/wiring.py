@@ -15,6 +15,7 @@ from storage.catalog import Catalog
 from storage.curves import CurveBook
 from storage.folding import FoldLimits
 from storage.leases import Leases
+from storage.live_counts import unread_from
 from storage.post_ids import PostIds
 from storage.store import Store
 
@@ -115,6 +116,7 @@ def start_jobs(parts: JobParts) -> Jobs:
         now_us=parts.now_us,
         monotonic=parts.monotonic,
         sleep=parts.sleep,
+        unread_from=lambda: unread_from(parts.store.dialect),
     )
     runner = start_watch(parts)
     refresh.open()

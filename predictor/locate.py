@@ -57,6 +57,7 @@ class Drift(NamedTuple):
 
     bound: float  # of the error
     bracket: float  # of a gap's width
+    gap_rows: int  # entries in the fullest gap
 
 
 class KnotRanks:
@@ -180,14 +181,14 @@ class KnotRanks:
 
     def drift(self, from_rank: int) -> Drift:
         """How wrong the ranks from this one on (at least 1) may be by now."""
-        bound = bracket = 0.0
+        bound, bracket, gap_rows = 0.0, 0.0, 0
         reaches = self._reaches
         for j in range(bisect_left(self._highs, from_rank), len(self._highs)):
             low = max(self._lows[j], from_rank)
             width = self._highs[j] - self._lows[j]
-            bracket = max(bracket, width / low)
+            bracket, gap_rows = max(bracket, width / low), max(gap_rows, width)
             bound = max(bound, (width if reaches is None else min(width, reaches[j])) / low)
-        return Drift(bound, bracket)
+        return Drift(bound, bracket, gap_rows)
 
     def _span(self, j: int) -> tuple[int, int]:
         """(the first key of a gap, the first key past it): where its line starts and ends."""

@@ -22,6 +22,9 @@ class NextPlaces:
 
     def __init__(self, locator: Locator, mode: RankMode) -> None:
         self._locator, self._mode = locator, mode
+        # Now, before there is a snapshot: what exact counts start from must not be newer than what they see.
+        found = {index: locator.footing(index) for index in locator.entries.rankings}
+        self._footings = {index: footing for index, footing in found.items() if footing is not None}
 
     def of(
         self, owner: str, wanted_of: Callable[[Entry], list[Wanted]]
@@ -42,7 +45,7 @@ class NextPlaces:
     def _position(self, wanted: Wanted, totals: dict[int, int]) -> Program[Position]:
         located = self._locator.at_once(wanted, self._mode)
         if located is None:
-            (located,) = yield from self._locator.counted([wanted], self._mode)
+            (located,) = yield from self._locator.counted([wanted], self._mode, self._footings)
         return self._locator.position(wanted, located, totals)
 
     def _next(self, own: Wanted, position: Position, totals: dict[int, int]) -> Program[NextPlace | None]:

@@ -19,6 +19,7 @@ from config import Settings
 from jobs.audit import Auditor
 from jobs.demands import DemandLimits, StoreDesk
 from jobs.desk import Desk, RefreshDesk
+from jobs.drift import DriftLimits
 from jobs.ownership import LeaseLimits
 from jobs.prune import PruneLimits
 from jobs.refresh import RefreshLimits
@@ -51,7 +52,7 @@ from .limits import limits_of
 from .logs import RequestLog
 from .metrics import CurveFigures, Metrics
 from .pages import first_pages
-from .positions import Locators
+from .positions import CountLimits, Locators
 from .stores import open_sampling, open_store
 
 
@@ -204,7 +205,14 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) 
             waiting_max=settings.reads_waiting_max,
             lanes=settings.point_read_lanes,
         ),
-        locators=Locators(store, boards, stored.book, now_us=now_us, open_boards_max=settings.open_boards_max),
+        locators=Locators(
+            store,
+            boards,
+            stored.book,
+            limits_of(CountLimits, settings),
+            now_us=now_us,
+            open_boards_max=settings.open_boards_max,
+        ),
         now_us=now_us,
     )
 
@@ -225,6 +233,7 @@ def job_limits(settings: Settings) -> JobLimits:
         runner=limits_of(RunnerLimits, settings),
         refresh=RefreshLimits(
             schedule=limits_of(ScheduleLimits, settings),
+            drift=limits_of(DriftLimits, settings),
             refresh_concurrency=settings.refresh_concurrency,
             refresh_tick_s=settings.refresh_tick_s,
             refresh_load_ratio=settings.refresh_load_ratio,

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from jobs.demands import DemandLimits
 from jobs.desk import RefreshDesk
+from jobs.drift import DriftLimits
 from jobs.fold import FoldJob
 from jobs.ownership import LeaseLimits, Ownership
 from jobs.prune import PruneLimits
@@ -48,6 +49,7 @@ LIMITS = JobLimits(
             refresh_queue_max=100,
             refresh_patience_intervals=10,
         ),
+        drift=DriftLimits(drift_ratio=0.02),
         refresh_concurrency=1,
         refresh_tick_s=TICK_S,
         refresh_load_ratio=0.5,
