@@ -14,6 +14,7 @@ from pathlib import Path
 _ALL = (
     "real_boards",
     "skip_quality",
+    "bucket_study",
     "start_to_answer",
     "kill9",
     "memcached_faults",

@@ -84,6 +84,17 @@ class Metrics:
             buckets=_WAIT_BUCKETS_S,
             registry=self.registry,
         )
+        self._count_fits()
+        self._curves_corrupt = Counter(
+            "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
+        )
+        self.sharing = SharingMetrics(self.registry, self.views)
+        self.audits = AuditMetrics(self.registry)
+        self._log_lines_dropped = Counter(
+            "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
+        )
+
+    def _count_fits(self) -> None:
         self.refresh_seconds = Histogram(
             "rankcurve_refresh_seconds",
             "Time to refresh the curve of a column",
@@ -110,14 +121,6 @@ class Metrics:
             "rankcurve_fold_seconds",
             "Time to fold what had changed into the live counts",
             registry=self.registry,
-        )
-        self._curves_corrupt = Counter(
-            "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
-        )
-        self.sharing = SharingMetrics(self.registry, self.views)
-        self.audits = AuditMetrics(self.registry)
-        self._log_lines_dropped = Counter(
-            "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
         )
 
     def _count_loop(self, cells: CellSet) -> None:
