@@ -23,6 +23,8 @@ _ALL = (
     "job_owners",
     "jobs_away",
     "refresh_343k",
+    "curve_accuracy",
+    "rebuild_10m",
     "positions",
     "single_posts",
     "batch_posts",
