@@ -14,6 +14,7 @@ from pathlib import Path
 _ALL = (
     "real_boards",
     "skip_quality",
+    "live_accuracy",
     "start_to_answer",
     "kill9",
     "memcached_faults",
