@@ -167,6 +167,12 @@ class Settings(BaseModel):
     light_read_rows_max: int = _number(
         100_000, 0, 100_000_000, "rows", "Reads that pass more rows than this use the connections for counts and walks"
     )
+    exact_gap_rows_max: int = _number(
+        100, 0, 10_000_000, "rows", "Ranks by `auto` are counted where the gap of the curve holds no more than this"
+    )
+    exact_changes_max: int = _number(
+        20_000, 0, 10_000_000, "rows", "Changes of a board summed up for an exact rank; past it every row is counted"
+    )
     open_boards_max: int = _number(1_000, 1, 1_000_000, "boards", "Boards whose compiled statements are kept")
     statement_cache: int = _number(512, 0, 100_000, "statements", "Prepared statements kept for each connection")
 
@@ -242,6 +248,17 @@ class Settings(BaseModel):
     job_backoff_base_s: float = _number(0.5, 0.001, 60, "s", "First pause of a job that failed; doubles, with jitter")
     job_backoff_s_max: float = _number(30, 0.001, 3_600, "s", "Longest pause of a job that failed")
     job_stop_s_max: float = _number(5, 0.1, 600, "s", "Longest wait for jobs to end at the stop")
+    audit_interval_s: float = _number(
+        60, 0, 86_400, "s", "How often the curve of a random column is held against counted rows; 0: never"
+    )
+    audit_owners_max: int = _number(100, 1, 100_000, "owners", "Random owners counted in one audit")
+    audit_rows_max: int = _number(
+        50_000_000, 2, 10_000_000_000, "rows", "Rows that one audit reads; ranks past half of it are left out"
+    )
+    audit_changes_max: int = _number(
+        100_000, 0, 100_000_000, "changes", "Changes since the curve's time that an audit takes back from its counts"
+    )
+    audit_s_max: float = _number(5, 0.01, 3_600, "s", "Time after which an audit counts no further owner")
     change_log_retention_s: float = _number(
         3_600, 1, 31 * 86_400, "s", "How long the log of changes is kept; what has yet to be counted stays longer"
     )

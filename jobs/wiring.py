@@ -19,6 +19,7 @@ from storage.live_counts import unread_from
 from storage.post_ids import PostIds
 from storage.store import Store
 
+from .audit import AuditJob, Auditor
 from .demands import DemandJob, DemandLimits
 from .desk import RefreshDesk
 from .fold import FoldJob, FoldObserver
@@ -65,6 +66,8 @@ class JobParts:
     monotonic: Callable[[], float]
     sleep: Sleep
     rng: random.Random
+    auditor: Auditor | None = None  # None: curves are not audited
+    audit_interval_s: float = 0  # 0: only where an operator asks
     sampled: Store | None = None  # where curves are sampled from: the store, or a replica of it
 
 
@@ -121,6 +124,17 @@ def start_jobs(parts: JobParts) -> Jobs:
     for number in range(limits.refresh.refresh_concurrency):
         runner.start(f"refresh worker {number + 1}", refresh.work)
     runner.start("prune", prune.run)
+    if parts.auditor is not None and parts.audit_interval_s:
+        audit = AuditJob(
+            parts.catalog,
+            parts.book,
+            parts.auditor,
+            ownership,
+            audit_interval_s=parts.audit_interval_s,
+            sleep=parts.sleep,
+            rng=parts.rng,
+        )
+        runner.start("audit", audit.run)
     runner.start("fold", _fold_job(parts, ownership).run)
     if not parts.store.sole_writer:  # front ends without jobs leave their operators' demands in the store
         demands = DemandJob(parts.store, parts.catalog, parts.desk, limits.demands, sleep=parts.sleep)

@@ -109,6 +109,31 @@ class KnotRanks:
         ):
             put(self, name, value)
 
+    @property
+    def grid(self) -> int:
+        """The lattice step that lines and cubics were fitted on."""
+        return self._grid
+
+    @property
+    def snaps(self) -> bool:
+        """Whether a key is moved onto the lattice before it is looked for."""
+        return self._snap == self._grid
+
+    @property
+    def reaches(self) -> Sequence[int] | None:
+        """How far an estimate may be off, for each of the K + 1 gaps; None: not known."""
+        return self._reaches
+
+    @property
+    def cubics(self) -> Sequence[tuple[int, int]] | None:
+        """The inner control values for each gap between two knots; None: lines."""
+        return self._shapes
+
+    @property
+    def ends(self) -> tuple[int, int] | None:
+        """The best and the worst key that the open gaps may hold; None: nobody stands outside the knots."""
+        return self._ends
+
     def locate(self, key: int) -> Bracket:
         """The rank of an entry with this key, or of a new arrival with it: 1 + how many are strictly better.
 

@@ -123,8 +123,26 @@ class EntryAnswer(msgspec.Struct):
     stats: Stats
 
 
+class NextPlace(msgspec.Struct, kw_only=True, gc=False):
+    """The next better place: its rank with the bracket, the value that holds it, and how much is missing to take it.
+
+    Where the earliest of equal values is better, `points` is one unit more than the difference of the values, and null
+    where the column's range ends before that.
+    """
+
+    rank: int
+    low: int
+    high: int
+    exact: bool
+    value: Number
+    points: Number | None
+
+
 class Position(msgspec.Struct, kw_only=True, gc=False):
-    """A rank and the bracket [low, high] that the true one lies in as of `as_of`; `exact` where they are equal."""
+    """A rank and the bracket [low, high] that the true one lies in as of `as_of`; `exact` where they are equal.
+
+    `next` is there when it was asked for, null where nobody is better.
+    """
 
     column: str
     value: Number
@@ -136,6 +154,7 @@ class Position(msgspec.Struct, kw_only=True, gc=False):
     total: int
     percentile: float
     as_of: Time
+    next: NextPlace | UnsetType | None = UNSET
 
 
 class NoPosition(msgspec.Struct, kw_only=True):
@@ -273,23 +292,59 @@ class Buckets(msgspec.Struct):
     buckets: list[Bucket]
 
 
+class EndAnswer(msgspec.Struct):
+    """How far entries may stand beyond the knots."""
+
+    value: Number
+    reached_at: Time | UnsetType = UNSET
+
+
+class OutsideAnswer(msgspec.Struct):
+    """Who came after the fit and stands beyond its knots: ends and errors before the best and after the worst knot.
+
+    An end is null where nobody stands there.
+    """
+
+    best: EndAnswer | None
+    worst: EndAnswer | None
+    errors: list[int] | None
+
+
 class KnotAnswer(msgspec.Struct):
-    """A value of the column with its exact rank and how many entries have it."""
+    """A value of the column with its exact rank and how many entries have it.
+
+    `reached_at` is there where the earliest of equal values is better: when this one was reached.
+    """
 
     value: Number
     rank: int
     ties: int
+    reached_at: Time | UnsetType = UNSET
 
 
-class CurveAnswer(msgspec.Struct):
-    """A curve: between two knots the rank is read off a line."""
+class CurveAnswer(msgspec.Struct, kw_only=True):
+    """A curve with all that ranking offline needs; docs/curve.md has the formula, docs/rank_offline.py does it.
+
+    Between two neighbouring knots the rank follows a line over keys, or the cubic whose inner control values `shapes`
+    has, in 1/65536 of the rise between the knots. `errors` has, for each two neighbours, how far such an estimate can
+    be off; null where nobody measured. Lines and cubics are of a lattice of `step` units of the last digit; where
+    `snaps`, every value that is held lies on it.
+    """
 
     column: str
+    best: BestName
+    scale: int
+    ties: TiesName
     method: CurveMethod
     total: int
     as_of: Time
     certificate: float | None
+    step: int
+    snaps: bool
     knots: list[KnotAnswer]
+    errors: list[int] | None
+    shapes: list[list[int]] | None
+    outside: OutsideAnswer | None
 
 
 class RefreshAnswer(msgspec.Struct):
@@ -300,6 +355,39 @@ class RefreshAnswer(msgspec.Struct):
     total: int
     as_of: Time
     certificate: float | None
+    seconds: float
+
+
+class AuditedRank(msgspec.Struct):
+    """A value whose true rank, at the curve's time, the curve's bracket misses."""
+
+    value: Number
+    true_rank: int
+    rank: int
+    low: int
+    high: int
+
+
+class AuditAnswer(msgspec.Struct, kw_only=True):
+    """How far the curve's ranks of random owners were from the counted ones, relative to these, at the curve's time.
+
+    `outcome`: `changed` where more has happened since then than the service can take back, so that nothing was
+    compared; `empty` where there is nobody to ask about. `broken` lists the first of the wrong brackets.
+    """
+
+    column: str
+    outcome: Literal["compared", "changed", "empty"]
+    method: CurveMethod
+    total: int
+    as_of: Time
+    certificate: float | None
+    owners: int
+    mean_error: float | None
+    p99_error: float | None
+    worst_error: float | None
+    brackets_broken: int
+    certificates_broken: int
+    broken: list[AuditedRank]
     seconds: float
 
 

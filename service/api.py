@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from . import around_views, boards, owner_views, posts, ranking_views
+from . import around_views, audit_views, boards, owner_views, posts, ranking_views
 from .answers import (
+    AuditAnswer,
     BoardAnswer,
     BoardList,
     BoardPositions,
@@ -22,6 +23,7 @@ from .keys import Role
 from .queries import (
     AroundOwnerQuery,
     AroundValueQuery,
+    AuditQuery,
     BoardsQuery,
     BucketsQuery,
     PageQuery,
@@ -46,7 +48,8 @@ _READS = [
     Route(
         method="GET", path=_OWNER + "/positions", handler=owner_views.positions, role=Role.READER, view="positions",
         summary="An owner's positions", tag="Owners", query=PositionsQuery, response=OwnerPositions,
-        description="Without `columns`: every ranked column. `rank=auto` counts near the top and wherever no curve is.",
+        description="Without `columns`: every ranked column. `rank=auto` counts near the top and wherever no curve is. "
+        "`next=true` adds to each position the next better place and the points that are missing to take it.",
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked"),
     ),
     Route(
@@ -85,6 +88,7 @@ _READS = [
     Route(
         method="GET", path=_RANKING + "/curve", handler=ranking_views.curve, role=Role.READER, view="curve",
         summary="The curve that ranks are read off", tag="Rankings", response=CurveAnswer, statuses=(200, 304),
+        description="Enough to rank offline, with the service's own answers: docs/rank_offline.py does it.",
         problems=(*_COLUMN_CODES, "no_curve"), response_headers=("ETag",),
     ),
     Route(
@@ -160,6 +164,12 @@ _OPERATORS = [
         summary="Refresh a curve now", tag="Rankings", response=RefreshAnswer,
         problems=(*_COLUMN_CODES, "no_job_process", "timeout"),
         description="A job process does it; answers when the new curve serves.",
+    ),
+    Route(
+        method="POST", path=_RANKING + "/audit", handler=audit_views.audit, role=Role.OPS, view="audit",
+        summary="Count random owners and hold the curve against them", tag="Rankings", query=AuditQuery,
+        response=AuditAnswer, problems=(*_COLUMN_CODES, "no_curve", "too_many_owners"),
+        description="Compares ranks as of the curve's time: what was posted since is taken back from the counts.",
     ),
 ]  # fmt: skip
 

@@ -25,8 +25,10 @@ import msgspec
 from yarl import URL
 
 from service.client_answers import (
+    AuditDone,
     Board,
     BoardList,
+    CurveDocument,
     Page,
     Position,
     Positions,
@@ -34,6 +36,8 @@ from service.client_answers import (
     PostResults,
     Problem,
     RefreshDone,
+    ValueFor,
+    ValuesFor,
     one_line,
 )
 
@@ -287,6 +291,28 @@ class ServiceClient:
         path = f"{board_path(board)}/rankings/{segment(column)}/positions"
         query = {"values": ",".join(values), "rank": mode}
         return (await self.call("GET", path, Positions, query=query)).positions
+
+    async def curve_document(self, board: str, column: str) -> dict[str, Any]:
+        """The whole curve, decimals exact. Raises Refused `no_curve`."""
+        return await self.call("GET", f"{board_path(board)}/rankings/{segment(column)}/curve", dict[str, Any])
+
+    async def curve(self, board: str, column: str) -> CurveDocument:
+        """The curve's knots. Raises Refused `no_curve`."""
+        return await self.call("GET", f"{board_path(board)}/rankings/{segment(column)}/curve", CurveDocument)
+
+    async def values_for(
+        self, board: str, column: str, *, ranks: Sequence[int], percentiles: Sequence[float]
+    ) -> list[ValueFor]:
+        """The worst values that still have these ranks, then those that still have these percentiles."""
+        lists = {"ranks": ranks, "percentiles": percentiles}
+        query = {name: ",".join(map(str, wanted)) for name, wanted in lists.items() if wanted}
+        path = f"{board_path(board)}/rankings/{segment(column)}/values"
+        return (await self.call("GET", path, ValuesFor, query=query)).values
+
+    async def audit(self, board: str, column: str, *, owners: int | None = None) -> AuditDone:
+        """Hold the stored curve against random owners, counted exactly. Raises Refused `no_curve`."""
+        path = f"{board_path(board)}/rankings/{segment(column)}/audit"
+        return await self.call("POST", path, AuditDone, query={} if owners is None else {"owners": str(owners)})
 
     async def refresh(self, board: str, column: str) -> RefreshDone:
         """Have a job process fit a new curve; returns when it serves. Raises Refused `no_job_process`."""

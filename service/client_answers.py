@@ -130,3 +130,64 @@ class RefreshDone(msgspec.Struct, frozen=True):
     as_of: str = ""
     seconds: float = 0.0
     certificate: float | None = None
+
+
+class Knot(msgspec.Struct, frozen=True):
+    """A value with its rank; `value` is exact (`decimal.Decimal` where it has a point)."""
+
+    value: Any
+    rank: int
+    ties: int = 1
+
+
+class CurveDocument(msgspec.Struct, frozen=True):
+    """What of a curve's document the commands show."""
+
+    column: str
+    method: str
+    total: int
+    as_of: str
+    knots: list[Knot]
+    certificate: Any = None
+    best: str = "high"
+
+
+class ValueFor(msgspec.Struct, frozen=True):
+    """The worst value that still has a rank, or a percentile."""
+
+    rank: int | None = None
+    percentile: Any = None
+    value: Any = None
+    low: Any = None
+    high: Any = None
+    exact: bool = False
+
+
+class ValuesFor(msgspec.Struct, frozen=True):
+    values: list[ValueFor]
+
+
+class BrokenBracket(msgspec.Struct, frozen=True):
+    """A value whose true rank its bracket missed."""
+
+    value: Any
+    true_rank: int
+    rank: int
+    low: int
+    high: int
+
+
+class AuditDone(msgspec.Struct, frozen=True):
+    """What an audit found; errors are relative to the true rank, None where nothing was compared."""
+
+    column: str
+    outcome: str
+    owners: int = 0
+    certificate: float | None = None
+    mean_error: float | None = None
+    p99_error: float | None = None
+    worst_error: float | None = None
+    brackets_broken: int = 0
+    certificates_broken: int = 0
+    broken: list[BrokenBracket] = []
+    as_of: str = ""

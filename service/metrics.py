@@ -15,6 +15,7 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Met
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from .audit_metrics import AuditMetrics
 from .cells import CellSet
 from .loop_metrics import LoopCounter, LoopGauge, RequestFigures
 from .node_metrics import Node
@@ -114,6 +115,7 @@ class Metrics:
             "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
         )
         self.sharing = SharingMetrics(self.registry, self.views)
+        self.audits = AuditMetrics(self.registry)
         self._log_lines_dropped = Counter(
             "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
         )

@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from config import Settings
+from jobs.audit import Auditor
 from jobs.demands import DemandLimits, StoreDesk
 from jobs.desk import Desk, RefreshDesk
 from jobs.drift import DriftLimits
@@ -25,6 +26,7 @@ from jobs.refresh import RefreshLimits
 from jobs.runner import RunnerLimits
 from jobs.schedule import ScheduleLimits
 from jobs.wiring import JobLimits, JobParts, start_jobs, start_watch
+from storage.auditing import AuditLimits
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
 from storage.coalesce import Coalescers
@@ -50,7 +52,7 @@ from .limits import limits_of
 from .logs import RequestLog
 from .metrics import CurveFigures, Metrics
 from .pages import first_pages
-from .positions import Locators
+from .positions import CountLimits, Locators
 from .stores import open_sampling, open_store
 
 
@@ -71,6 +73,7 @@ class _Stored:
     post_ids: PostIds
     book: CurveBook
     writer: Writers
+    auditor: Auditor
 
 
 @asynccontextmanager
@@ -135,7 +138,9 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
 
     writer = Writers(store, make_writer, metrics)
     stack.push_async_callback(writer.close)
-    return _Stored(store, salt, KeyRing(keys), catalog, boards, post_ids, book, writer)
+    audit_limits = limits_of(AuditLimits, settings)
+    auditor = Auditor(store, boards, book, audit_limits, metrics.audits, monotonic=time.monotonic, rng=random.Random())
+    return _Stored(store, salt, KeyRing(keys), catalog, boards, post_ids, book, writer, auditor)
 
 
 def _shared_curves(settings: Settings, metrics: Metrics, salt: str, stack: AsyncExitStack) -> SharedCurves | None:
@@ -167,6 +172,8 @@ def _job_parts(settings: Settings, metrics: Metrics, stored: _Stored, desk: Refr
         monotonic=time.monotonic,
         sleep=asyncio.sleep,
         rng=random.Random(),
+        auditor=stored.auditor,
+        audit_interval_s=settings.audit_interval_s,
     )
 
 
@@ -192,6 +199,7 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) 
         post_ids=stored.post_ids,
         book=stored.book,
         desk=desk,
+        auditor=stored.auditor,
         cursors=Cursors(stored.salt),
         first_pages=Coalescers(
             first_pages,
@@ -199,7 +207,14 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) 
             waiting_max=settings.reads_waiting_max,
             lanes=settings.point_read_lanes,
         ),
-        locators=Locators(store, boards, stored.book, now_us=now_us, open_boards_max=settings.open_boards_max),
+        locators=Locators(
+            store,
+            boards,
+            stored.book,
+            limits_of(CountLimits, settings),
+            now_us=now_us,
+            open_boards_max=settings.open_boards_max,
+        ),
         now_us=now_us,
     )
 

@@ -59,12 +59,21 @@ class Rungs(Protocol):
         ...
 
 
+class Footing(NamedTuple):
+    """What exact ranks of one column start from: a curve and what its counts are as of, taken together."""
+
+    curve: Rungs
+    mark: Mark
+    changes_max: int  # past the mark: more are not summed up
+
+
 class GapCount(NamedTuple):
     """How many entries are better than a cell, in one snapshot with the totals of the board."""
 
     better_count: int
     ties_before: int  # entries with the cell that stand before the owner asked for
     totals: dict[int, int]
+    rung: bool  # whether it starts from a rung; otherwise from the top
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +82,7 @@ class GapQuestion:
 
     query: Built
     mark: Mark
-    counted: int  # by the rung, as of the mark
+    rung: Rung
     changes_max: int
 
     def answer(self, rows: Rows) -> GapCount | None:
@@ -88,7 +97,7 @@ class GapQuestion:
                 and pruned_before <= self.mark.position <= horizon
                 and seen == len(self.mark.seen)
             ):
-                found = GapCount(self.counted + number + between, ties, {})
+                found = GapCount(self.rung.counted + number + between, ties, {}, self.rung.key is not None)
         return None if found is None else found._replace(totals=summed(stored))
 
 
@@ -100,21 +109,18 @@ class GapCounts:
         self._padding = Padding.of(board.spec, board.spec.columns[index])
         self._high = board.spec.columns[index].best is Best.HIGH
 
-    def question(self, rung: Rung, mark: Mark, cell: str | None, *, owner: str = "", changes_max: int) -> GapQuestion:
-        """How many are better than `cell`, which the rung is better than; None: better than the rung, or tied with it.
-
-        More than `changes_max` changes past the mark are not summed up.
-        """
+    def question(self, rung: Rung, footing: Footing, cell: str | None, *, owner: str = "") -> GapQuestion:
+        """How many are better than `cell`, which the rung is better than. None: than the rung, or tied with it."""
         top = _BETTER_THAN_ANY[self._high]
         start = top if rung.key is None else self._padding.cell_of_key(rung.key)
         query = self._statement.bind(
             rung=start,
             cell=start if cell is None else cell,
             owner=owner,
-            changes=changes_max + 1,
-            **change_log(self._dialect).mark_parameters(mark),
+            changes=footing.changes_max + 1,
+            **change_log(self._dialect).mark_parameters(footing.mark),
         )
-        return GapQuestion(query, mark, rung.counted, changes_max)
+        return GapQuestion(query, footing.mark, rung, footing.changes_max)
 
     @cached_property
     def _statement(self) -> Statement:
@@ -123,7 +129,9 @@ class GapCounts:
         entries = select(count()).from_(entries_table(self._board.key))
         worse, better = (own.lt(rung), own.gt(cell)) if self._high else (own.gt(rung), own.lt(cell))
         past = select(col("previous"), col("next")).from_(CHANGE_LOG)
-        past = past.where(col("board_key").eq(self._board.key), log.after()).limit(param("changes"))
+        past = past.where(col("board_key").eq(self._board.key), log.after())
+        # The order keeps PostgreSQL from reading the log from its start, in the hope to meet so many rows early.
+        past = past.order_by(log.position).limit(param("changes"))
         entered, left = (cells.at_least(name, self._index, rung) for name in ("next", "previous"))
         counted = select(
             lit(_COUNT_ROW),
