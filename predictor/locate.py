@@ -219,8 +219,8 @@ class KnotRanks:
     def key_at(self, rank: int) -> KeyBracket | None:
         """The worst key that still has this rank (1-based) or better; past the end the worst key; None if empty.
 
-        Between knots the inverse of `locate`: the worst key that it gives this rank or better. Where the error of the gap
-        is known, the bracket is no wider than that allows. Raises ValueError below rank 1.
+        Between knots the inverse of `locate`: the worst key that it gives this rank or better. Where the error of the
+        gap is known, the bracket is no wider than that allows. Raises ValueError below rank 1.
         """
         if rank < 1:
             raise ValueError("ranks start at 1")
