@@ -14,6 +14,8 @@ from pathlib import Path
 _ALL = (
     "real_boards",
     "skip_quality",
+    "bucket_study",
+    "live_accuracy",
     "start_to_answer",
     "kill9",
     "memcached_faults",
@@ -29,6 +31,7 @@ _ALL = (
     "batch_posts",
     "batch_posts_postgres",
     "change_log_cost",
+    "exact_anywhere",
     "pools",
     "halved_capacity",
     "against_redis",

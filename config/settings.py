@@ -168,7 +168,7 @@ class Settings(BaseModel):
         100_000, 0, 100_000_000, "rows", "Reads that pass more rows than this use the connections for counts and walks"
     )
     exact_gap_rows_max: int = _number(
-        100, 0, 10_000_000, "rows", "Ranks by `auto` are counted where the gap of the curve holds no more than this"
+        50, 0, 10_000_000, "rows", "Ranks by `auto` are counted where the gap of the curve holds no more than this"
     )
     exact_changes_max: int = _number(
         20_000, 0, 10_000_000, "rows", "Changes of a board summed up for an exact rank; past it every row is counted"

@@ -50,8 +50,8 @@ class RefreshLimits:
     """The job's bounds; each is a setting of the same name."""
 
     schedule: ScheduleLimits
-    fitting: FittingLimits
     drift: DriftLimits
+    fitting: FittingLimits
     refresh_concurrency: int
     refresh_tick_s: float
     refresh_load_ratio: float  # of a worker's time that scheduled refreshes take

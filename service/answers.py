@@ -55,7 +55,7 @@ class PredictorAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CurveState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a ranked column's curve: how it was made, how many knots, of when."""
+    """The state of a ranked column's curve: how it was made, how many knots, of when, and what has moved since."""
 
     method: CurveMethod
     total: int
@@ -63,6 +63,9 @@ class CurveState(msgspec.Struct, frozen=True, kw_only=True):
     as_of: Time
     age_seconds: float
     certificate: float | None = None
+    live: bool  # whether it counts what is posted after its fit
+    moves: int  # changes in, out of and within the gaps between its knots since then
+    bound: float  # how far a rank may be off by now, relative to it, past those that are counted
 
 
 class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -276,11 +279,17 @@ class Values(msgspec.Struct):
 
 
 class Bucket(msgspec.Struct, rename={"from_": "from"}):
-    """Entries with a value from `from` up to `to`; the last bucket includes its `to`."""
+    """Entries with a value from `from` up to `to`; the last bucket includes its `to`.
+
+    `low`, `high` and `exact` are there where the number was read off the curve: the true one lies between them.
+    """
 
     from_: Number
     to: Number
     entries: int
+    low: int | UnsetType = UNSET
+    high: int | UnsetType = UNSET
+    exact: bool | UnsetType = UNSET
 
 
 class Buckets(msgspec.Struct):

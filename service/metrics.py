@@ -39,6 +39,7 @@ class CurveFigures:
 
     as_of_us: int
     knots: int
+    live: bool = False
 
 
 class Metrics:
@@ -279,6 +280,13 @@ class _CurveCollector(Collector):
         yield _histogram("rankcurve_curve_knots", "Knots of the serving curves", knots, _KNOT_BUCKETS)
         yield GaugeMetricFamily(
             "rankcurve_curve_age_seconds_max", "Age of the oldest serving curve", value=max(ages_s, default=0.0)
+        )
+        live_s = [age_s for age_s, figure in zip(ages_s, figures, strict=True) if figure.live]
+        yield GaugeMetricFamily("rankcurve_curves_live", "Serving curves that count what is posted", value=len(live_s))
+        yield GaugeMetricFamily(
+            "rankcurve_live_lag_seconds_max",
+            "Age of the oldest moment that a live curve is of",
+            value=max(live_s, default=0.0),
         )
 
 

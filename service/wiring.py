@@ -120,7 +120,9 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
     await book.poll()
     await book.poll_live()
     metrics.watch_curves(
-        lambda: [CurveFigures(served.curve.as_of_us, len(served.curve.knots)) for served in book.all()]
+        lambda: [
+            CurveFigures(served.curve.as_of_us, len(served.fit.knots), served.live_version > 0) for served in book.all()
+        ]
     )
     keys = await store.read(lambda: list_keys(store.dialect, keys_max=settings.keys_max))
 
@@ -246,8 +248,8 @@ def job_limits(settings: Settings) -> JobLimits:
         runner=limits_of(RunnerLimits, settings),
         refresh=RefreshLimits(
             schedule=limits_of(ScheduleLimits, settings),
-            fitting=fitting_limits(settings),
             drift=limits_of(DriftLimits, settings),
+            fitting=fitting_limits(settings),
             refresh_concurrency=settings.refresh_concurrency,
             refresh_tick_s=settings.refresh_tick_s,
             refresh_load_ratio=settings.refresh_load_ratio,

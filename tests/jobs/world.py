@@ -51,6 +51,7 @@ LIMITS = JobLimits(
             refresh_queue_max=100,
             refresh_patience_intervals=10,
         ),
+        drift=DriftLimits(drift_ratio=0.02),
         fitting=FittingLimits(
             scan=ScanLimits(scan_page_values=10, scan_memory_values_max=1_000),
             gap_rows_max=100,
@@ -58,7 +59,6 @@ LIMITS = JobLimits(
             scan_changes_ratio=0.01,
             scan_rows_per_s=1_000,
         ),
-        drift=DriftLimits(drift_ratio=0.02),
         refresh_concurrency=1,
         refresh_tick_s=TICK_S,
         refresh_load_ratio=0.5,
