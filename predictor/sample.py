@@ -77,7 +77,7 @@ def walk(total: int, *, knots_max: int, gap_rows_max: int = 1 << 62, stride_max:
     """
     if knots_max < 2:
         raise ValueError("a curve needs 2 knots, for the best and the worst value")
-    knots_max += total // gap_rows_max
+    knots_max += max(0, total) // gap_rows_max
     knots = yield from _geometric(total, knots_max, gap_rows_max, stride_max)
     if 0 < len(knots) < knots_max:
         knots = yield from _split_widest(knots, knots_max)

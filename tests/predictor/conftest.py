@@ -49,7 +49,7 @@ def _drive(
 ) -> list[Knot]:
     entries = len(sorted_keys) if total is None else total
     questions = walk(entries, knots_max=knots_max, gap_rows_max=gap_rows_max, stride_max=stride_max)
-    knots_max += entries // gap_rows_max
+    knots_max += max(0, entries) // gap_rows_max
     question = next(questions)
     for _ in range(knots_max + 2 if total is not None else knots_max):
         try:
