@@ -63,6 +63,7 @@ class Counting:
         self._held: OrderedDict[Slot, Tracked] = OrderedDict()
         self.known = Known(held=self._held.keys())
         self.void = 0  # curves that went without, in the last backlog
+        self.busy = False  # there were changes in it
 
     def count(self, found: Backlog) -> list[StoredCounts]:
         """The documents that a backlog changes; those of curves that go without from now on are empty."""
@@ -90,7 +91,7 @@ class Counting:
             self.known.fits[slot[0]].pop(slot[1], None)
             number = version + len(written) + 1
             written.append(StoredCounts(*slot, fit.epoch, fit.version, number, b""))
-        self.void = len(gone)
+        self.void, self.busy = len(gone), found.rows > 0
         while len(self._held) > self._curves_max:
             self._held.popitem(last=False)
         return written

@@ -55,7 +55,7 @@ class PredictorAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CurveState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a ranked column's curve: how it was made, how many knots, of when."""
+    """The state of a ranked column's curve: how it was made, how many knots, of when, and what has moved since."""
 
     method: CurveMethod
     total: int
@@ -63,6 +63,9 @@ class CurveState(msgspec.Struct, frozen=True, kw_only=True):
     as_of: Time
     age_seconds: float
     certificate: float | None = None
+    live: bool  # whether it counts what is posted after its fit
+    moves: int  # changes in, out of and within the gaps between its knots since then
+    bound: float  # how far a rank may be off by now, relative to it, past those that are counted
 
 
 class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):

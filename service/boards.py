@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw
 
-from predictor import RankCurve
+from predictor import LiveCurve, RankCurve
 from storage.entries import Entries, live_epochs
 from storage.errors import SpecInvalid, UnknownOwner
 from storage.leaderboards import (
@@ -71,9 +71,6 @@ def spec_of(body: PutBoard, context: Context) -> BoardSpec:
     columns = tuple(_column(column, index) for index, column in enumerate(body.columns))
     predictor = body.predictor
     settings = context.settings
-    if predictor.method == "scan":
-        detail = "certified scans come in a later version; use auto or skip"
-        raise Problem("unsupported", detail, pointer="/predictor/method")
     return BoardSpec(
         columns=columns,
         ties=Ties(body.ties),
@@ -194,11 +191,11 @@ async def _answer(context: Context, board: Board) -> BoardAnswer:
     curves: dict[str, CurveState | None] = {}
     for index in board.sorted_indexes:
         found = context.book.find(board, index)
-        curves[board.spec.columns[index].name] = None if found is None else _curve_state(found, context.now_us())
+        curves[board.spec.columns[index].name] = None if found is None else _curve_state(board, found, context.now_us())
     return board_answer(board, totals[board.key].get(ALL_ENTRIES, 0), curves)
 
 
-def _curve_state(curve: RankCurve, now_us: int) -> CurveState:
+def _curve_state(board: Board, curve: RankCurve, now_us: int) -> CurveState:
     return CurveState(
         method=curve.method,
         total=curve.total,
@@ -206,6 +203,9 @@ def _curve_state(curve: RankCurve, now_us: int) -> CurveState:
         as_of=format_us(curve.as_of_us),
         age_seconds=max(0.0, (now_us - curve.as_of_us) / 1e6),
         certificate=curve.certificate,
+        live=isinstance(curve, LiveCurve),
+        moves=curve.moved if isinstance(curve, LiveCurve) else 0,
+        bound=curve.drift(board.spec.predictor.exact_top + 1).bound,
     )
 
 

@@ -39,6 +39,7 @@ class CurveFigures:
 
     as_of_us: int
     knots: int
+    live: bool = False
 
 
 class Metrics:
@@ -108,6 +109,9 @@ class Metrics:
             "Curves not stored, because another process had taken their refresh over",
             registry=self.registry,
         )
+        self._scan_entries = Counter(
+            "rankcurve_scan_entries", "Entries that scans for certified curves read", registry=self.registry
+        )
         self._folded = Counter(
             "rankcurve_changes_folded", "Changes folded into the live counts of the curves", registry=self.registry
         )
@@ -145,9 +149,19 @@ class Metrics:
             gauges, "rankcurve_writes_in_flight_limit", "Write transactions that may be in flight"
         )
         self._writes_limit.set(1)
+        self._scan_left = LoopGauge(
+            gauges, "rankcurve_scan_entries_left", "Entries that the scans under way have yet to read, about"
+        )
         self._requests = RequestFigures(cells)
         counts = (self._posts, self._reads, self._rates, self._refused)
-        for collector in (*counts, self._queue_posts, self._writes_in_flight, self._writes_limit, self._requests):
+        for collector in (
+            *counts,
+            self._queue_posts,
+            self._writes_in_flight,
+            self._writes_limit,
+            self._scan_left,
+            self._requests,
+        ):
             self.registry.register(collector)
         self._begin_at_zero()
 
@@ -212,6 +226,11 @@ class Metrics:
         """A curve was not stored, because another process had taken its refresh over."""
         self._refreshes_fenced.inc()
 
+    def scan_read(self, entries: int, *, left: int) -> None:
+        """Scans read so many more entries and have so many to go."""
+        self._scan_entries.inc(entries)
+        self._scan_left.set(left)
+
     def folded(self, *, changes: int, void: int, seconds: float) -> None:
         """Changes were folded; `void` curves go without live counts until their next refresh."""
         self._folded.inc(changes)
@@ -261,6 +280,13 @@ class _CurveCollector(Collector):
         yield _histogram("rankcurve_curve_knots", "Knots of the serving curves", knots, _KNOT_BUCKETS)
         yield GaugeMetricFamily(
             "rankcurve_curve_age_seconds_max", "Age of the oldest serving curve", value=max(ages_s, default=0.0)
+        )
+        live_s = [age_s for age_s, figure in zip(ages_s, figures, strict=True) if figure.live]
+        yield GaugeMetricFamily("rankcurve_curves_live", "Serving curves that count what is posted", value=len(live_s))
+        yield GaugeMetricFamily(
+            "rankcurve_live_lag_seconds_max",
+            "Age of the oldest moment that a live curve is of",
+            value=max(live_s, default=0.0),
         )
 
 
