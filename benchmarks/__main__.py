@@ -14,6 +14,7 @@ from pathlib import Path
 _ALL = (
     "real_boards",
     "skip_quality",
+    "bucket_study",
     "start_to_answer",
     "kill9",
     "memcached_faults",
@@ -22,6 +23,8 @@ _ALL = (
     "job_owners",
     "jobs_away",
     "refresh_343k",
+    "curve_accuracy",
+    "rebuild_10m",
     "positions",
     "single_posts",
     "batch_posts",

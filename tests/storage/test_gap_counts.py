@@ -30,7 +30,8 @@ async def fit(deployment: Deployment, board: Board, index: int) -> Footing:
 
     def fitted() -> Program[Footing]:
         mark = yield from change_log(deployment.dialect).mark_now()
-        return Footing((yield from sample_curve(deployment.dialect, entries, index, now_us=1)), mark, CHANGES_MAX)
+        curve = yield from sample_curve(deployment.dialect, entries, index, gap_rows_max=10_000, now_us=1)
+        return Footing(curve, mark, CHANGES_MAX)
 
     return await deployment.store.read(fitted)
 

@@ -44,7 +44,7 @@ class Sampled:
         """Entries that a curve sampled now knows of."""
         entries = self.deployment.entries(board)
         curve = await self.store.of(board.id).read(
-            lambda: sample_curve(self.deployment.dialect, entries, 0, now_us=NOW_US), heavy=True
+            lambda: sample_curve(self.deployment.dialect, entries, 0, gap_rows_max=10_000, now_us=NOW_US), heavy=True
         )
         return curve.total
 
