@@ -15,6 +15,7 @@ _ALL = (
     "real_boards",
     "skip_quality",
     "bucket_study",
+    "live_accuracy",
     "start_to_answer",
     "kill9",
     "memcached_faults",

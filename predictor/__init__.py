@@ -10,7 +10,7 @@ from __future__ import annotations
 from .codec import decode, encode
 from .curve import Curve, Knot, Method
 from .errors import CurveCorrupt, KnotsInvalid, PredictorError, WalkInconsistent
-from .live import AsOf, LiveCounts, LiveCurve, RankCurve
+from .live import AsOf, LiveCounts, LiveCurve, Move, RankCurve
 from .locate import SHAPE_UNIT, Bracket, Drift, KeyBracket, KnotRanks, Rung
 from .sample import RATIO_UNIT, Landing, Last, Skip, Stride, walk
 from .shards import Bounded, added_up
@@ -35,6 +35,7 @@ __all__ = [
     "LiveCounts",
     "LiveCurve",
     "Method",
+    "Move",
     "PredictorError",
     "RankCurve",
     "Rung",

@@ -43,6 +43,10 @@ class RankedCells:
         self._absent = [(index, place.absent) for index, place in self._places.items()]
         self.none = "".join(absent for _, absent in self._absent)  # of no row at all
 
+    def place(self, column_index: int) -> Place:
+        """Where a column's cells stand in either text; texts of before the column was added end earlier."""
+        return self._places[column_index]
+
     def text(self, cells: Sequence[Cell]) -> str:
         """The ranked ones of a row's cells, side by side."""
         return "".join([cells[index] or absent for index, absent in self._absent])  # type: ignore[misc]
