@@ -11,8 +11,9 @@ import pytest
 from predictor import Curve, Knot
 from service.client_answers import AuditDone
 from service.commands.auditing import show_audit
+from storage.auditing import Audit
 from storage.curves import Served, store_curve
-from tests.service.real_service import Service, command_line
+from tests.service.real_service import WAIT_S, Service, command_line
 
 B = "/v1/leaderboards/b"
 AUDIT = f"{B}/rankings/xp/audit"
@@ -49,7 +50,8 @@ async def test_an_audit_tells_the_error_and_counts_it(service: Service) -> None:
     await fill(service)
     found = await service.must("POST", AUDIT)
     assert (found["outcome"], found["owners"], found["certificate"]) == ("compared", 100, None)
-    assert 0 < found["mean_error"] <= found["p99_error"] <= found["worst_error"] < 0.5
+    # Rank 2 is estimated as 3; whether it is among the owners drawn is chance.
+    assert 0 < found["mean_error"] <= found["p99_error"] <= found["worst_error"] <= 0.5
     assert (found["brackets_broken"], found["certificates_broken"], found["broken"]) == (0, 0, [])
     assert (await service.must("POST", f"{AUDIT}?owners=7"))["owners"] == 7
     assert await figure(service, "rankcurve_audit_error_ratio_count") == 107
@@ -67,6 +69,18 @@ async def test_a_curve_that_is_wrong_raises_the_alarm(service: Service) -> None:
     assert await figure(service, "rankcurve_audit_brackets_broken_total") == found["brackets_broken"]
     assert await figure(service, "rankcurve_audit_certificates_broken_total") == found["certificates_broken"]
     assert await figure(service, "rankcurve_audit_certificate_ratio_count") == 100
+
+
+async def test_curves_are_audited_without_being_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(tmp_path, audit_interval_s=0.02)
+    await service.start()
+    audits: asyncio.Queue[Audit] = asyncio.Queue()
+    monkeypatch.setattr(service.context.metrics.audits, "audited", audits.put_nowait)
+    await fill(service)
+    async with asyncio.timeout(WAIT_S):
+        found = await audits.get()
+    assert (found.outcome, len(found.compared), found.broken) == ("compared", 100, [])
+    await service.stop()
 
 
 async def test_what_cannot_be_audited_is_said(service: Service) -> None:
