@@ -73,7 +73,7 @@ LIMITS = JobLimits(
     lease=LeaseLimits(lease_s=LEASE_S, lease_renewal_ratio=0.3),
     demands=DemandLimits(refresh_demands_max=3, refresh_wait_s_max=WAIT_S, curve_poll_s=2),
     fold=FoldLimits(
-        fold_interval_s=0.5, fold_load_ratio=0.5, fold_rows_max=7, fold_lag_rows_max=200, fold_curves_max=50
+        fold_interval_s=0.5, fold_load_ratio=0.5, fold_rows_max=7, fold_lag_rows_max=20_000, fold_curves_max=50
     ),
     curve_poll_s=2,
     live_poll_s=0.5,
