@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from benchmarks.boards import real_board
 from predictor import Curve
-from predictor.fit import Tally, fit
+from predictor.fit import fit
+from predictor.tally import Tally
 
 Keys = NDArray[np.int64]
 SEED = 11

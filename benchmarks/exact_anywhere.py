@@ -119,7 +119,7 @@ async def in_the_store(store_url: str, rows: int) -> tuple[float, float, float]:
 
 def _fit(store: Store, entries: Entries, index: int) -> Program[Footing]:
     mark = yield from change_log(store.dialect).mark_now()
-    curve = yield from sample_curve(store.dialect, entries, index, now_us=1)
+    curve = yield from sample_curve(store.dialect, entries, index, gap_rows_max=10_000, now_us=1)
     return Footing(curve, mark, _CHANGES_MAX)
 
 

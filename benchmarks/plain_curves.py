@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from predictor import Curve, Knot, Landing, Last, Skip, walk
-from predictor.fit import Tally, fit
+from predictor.fit import fit
 from predictor.locate import KnotRanks
 from predictor.quality import counted
+from predictor.tally import Tally
 
 GAP_ROWS_MAX = 1_000_000_000  # no knot is spent on anything but accuracy
 LIMB_BITS = 62

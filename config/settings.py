@@ -168,7 +168,7 @@ class Settings(BaseModel):
         100_000, 0, 100_000_000, "rows", "Reads that pass more rows than this use the connections for counts and walks"
     )
     exact_gap_rows_max: int = _number(
-        100, 0, 10_000_000, "rows", "Ranks by `auto` are counted where the gap of the curve holds no more than this"
+        50, 0, 10_000_000, "rows", "Ranks by `auto` are counted where the gap of the curve holds no more than this"
     )
     exact_changes_max: int = _number(
         20_000, 0, 10_000_000, "rows", "Changes of a board summed up for an exact rank; past it every row is counted"
@@ -240,6 +240,28 @@ class Settings(BaseModel):
     refresh_tick_boards_max: int = _number(2_000, 1, 1_000_000, "boards", "Boards looked at in one tick")
     refresh_queue_max: int = _number(1_000, 1, 1_000_000, "refreshes", "Due refreshes that wait for a worker")
     refresh_demands_max: int = _number(1_000, 1, 1_000_000, "refreshes", "Operators' refreshes that wait; past it 503")
+    gap_rows_max: int = _number(
+        10_000,
+        100,
+        100_000_000,
+        "rows",
+        "Most entries between two knots, what an exact count may read; more knots then",
+    )
+    scan_page_values: int = _number(
+        5_000, 10, 1_000_000, "values", "Distinct values that a scan reads in one statement"
+    )
+    scan_memory_values_max: int = _number(
+        4_000_000, 1_000, 1_000_000_000, "values", "Distinct values a scan keeps in memory; further ones in a file"
+    )
+    scan_bound_ratio: float = _number(
+        0.005, 0, 1, "ratio", "Method auto: a curve that may be off by more is scanned, if its board is quiet enough"
+    )
+    scan_changes_ratio: float = _number(
+        0.001, 0, 1, "ratio", "Method auto: quiet is a board that changes by no more of itself while it is scanned"
+    )
+    scan_rows_per_s: int = _number(
+        2_000_000, 1_000, 1_000_000_000, "rows/s", "How fast a scan is taken to be before the first one was timed"
+    )
     lease_s: float = _number(10, 0.1, 3_600, "s", "How long a job process that died keeps others from its work")
     lease_renewal_ratio: float = _number(0.3, 0.01, 0.9, "ratio", "Part of its time after which a lease is renewed")
     lease_margin_s: float = _number(

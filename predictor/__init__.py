@@ -14,8 +14,10 @@ from .live import AsOf, LiveCounts, LiveCurve, Move, RankCurve
 from .locate import SHAPE_UNIT, Bracket, Drift, KeyBracket, KnotRanks, Rung
 from .sample import RATIO_UNIT, Landing, Last, Skip, Stride, walk
 from .shards import Bounded, added_up
+from .tally import LIMB_BITS, Tally
 
 __all__ = [
+    "LIMB_BITS",
     "RATIO_UNIT",
     "SHAPE_UNIT",
     "AsOf",
@@ -39,6 +41,7 @@ __all__ = [
     "Rung",
     "Skip",
     "Stride",
+    "Tally",
     "WalkInconsistent",
     "added_up",
     "decode",

@@ -15,7 +15,7 @@ from .curve import Curve
 from .locate import SHAPE_UNIT
 
 KNOTS_MIN = 4
-GAIN = 0.8  # of the lines' held-out error: cubics of a skip-sampled curve are at most so wrong, or not used
+GAIN = 0.8  # of the lines' mean held-out error: cubics of a sampled curve are at most so wrong, or not used
 
 
 def shapes_of(curve: Curve) -> list[tuple[int, int]] | None:
@@ -61,7 +61,7 @@ def shaped(curve: Curve) -> Curve:
         return curve
     worst, mean = _held_out(lines, curve)
     worst_cubic, mean_cubic = _held_out(replace(lines, shapes=shapes_of_kept), curve)
-    clearly = worst_cubic <= worst * GAIN and mean_cubic <= mean * GAIN and worst > 0
+    clearly = worst_cubic <= worst and mean_cubic <= mean * GAIN and mean > 0
     return replace(curve, shapes=shapes) if clearly else curve
 
 

@@ -1,36 +1,26 @@
 """A curve from every value of a column, with the certificate of how wrong it can be at most.
 
 The one rule: numpy and scipy are loaded from here only, and this module only where a curve is fitted: no process pays
-for them that does not fit. What comes in are plain buffers, so that whoever reads a store knows nothing of arrays.
+for them that does not fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from math import gcd
 
 import numpy as np
 
-from .cubic import shapes_of
+from .cubic import shaped, shapes_of
 from .curve import Curve, Knot
 from .greedy import Distinct, knots_of
 from .measured import measure
+from .tally import Tally
 
-Buffer = memoryview  # of int64, in the machine's order
+__all__ = ["fit", "shaped"]
+
 STEP_VALUES = 1 << 16  # whose differences are looked at in one piece
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """Every distinct key of a column, best first, and how many entries are better than each: one snapshot."""
-
-    first_key: int
-    low: Buffer  # each key less the first one, modulo 2**62 …
-    high: Buffer | None  # … and divided by it; None where all are smaller
-    better_counts: Buffer
-    total: int  # entries
-    relax: Callable[[], None]  # called now and then: mapped pages may be given back
 
 
 def fit(tally: Tally, *, knots_max: int, gap_rows_max: int, as_of_us: int) -> Curve:

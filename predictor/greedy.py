@@ -8,6 +8,7 @@ become floats: neighbours of timed boards agree in thirty digits.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, log
@@ -15,18 +16,21 @@ from math import inf, log
 import numpy as np
 from numpy.typing import NDArray
 
+from .tally import LIMB_BITS
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-LIMB_BITS = 62  # of the lower of the two parts of a key: a difference of two parts fits an int64
 GUARD = 0.05  # widest bracket, relative to its better end; wider where that many knots are not there
 SHARE_OF_TOTAL = 0.0005  # most ranks that an estimate may be off, as a share of all entries: what deep ranks see …
 SHARE_TOTAL_MIN = 20_000  # … of boards of at least so many entries
 SHARE_COST = 1.1  # … unless it makes the worst relative error larger than so many times
 HALF = 0.5 - 1e-6  # |estimate - rank| below a whole number and a half rounds to at most that number
 EPSILON_MIN = 1e-6
+GUESS = 1000.0  # of the tolerance, times the square of the knots: what lognormal boards take
 STEPS_MAX = 18  # of the search for the tolerance
-CLOSE = 0.004  # the search ends within so much of the least tolerance
+CLOSE = 0.008  # the search ends within so much of the least tolerance
+SPARED = 0.003  # … or within so much of the knots
 STRIDE = 16.0  # most that one step of the search changes the tolerance by, before it is known from both sides
 WINDOW_MIN, WINDOW_MAX = 16, 1 << 16  # values looked at in one piece
 RELAX_VALUES = 1 << 20  # values after which mapped pages are given back
@@ -88,7 +92,7 @@ def knots_of(distinct: Distinct, step: int, *, knots_max: int, gap_rows_max: int
         return list(range(len(distinct)))
     with np.errstate(divide="ignore", invalid="ignore"):  # the first value past a knot may be at no distance from it
         pass_over = _Pass(distinct, step, _guard(distinct, knots_max // 2), gap_rows_max, knots_max)
-        epsilon, found = _least(pass_over, 1e-4, inf)
+        epsilon, found = _least(pass_over, GUESS / knots_max**2, inf)
         if distinct.total >= SHARE_TOTAL_MIN:
             ranks_max = distinct.total * SHARE_OF_TOTAL
             capped = pass_over.run(Tolerance(epsilon * SHARE_COST, ranks_max))
@@ -168,7 +172,9 @@ class _Pass:
 
 def _index_of(distinct: Distinct, better_count: int) -> int:
     """The last value with at most so many entries better than it."""
-    return int(np.searchsorted(distinct.better_counts, better_count, side="right")) - 1
+    return (
+        bisect_right(distinct.better_counts.data, better_count) - 1
+    )  # one number at a time: numpy takes thrice as long
 
 
 def _last_within(distinct: Distinct, at: int, guard: float) -> int:
@@ -207,21 +213,34 @@ def _least(
     least = max(EPSILON_MIN, 1 / pass_over.total)  # below that no rank may be off at all
     low, low_spent = least / 2, inf
     high, found = known or (inf, None)
+    enough = pass_over.knots_max * (1 - SPARED)
+    before: tuple[float, int] | None = None
     for step in range(STEPS_MAX) if found is None else range(STEPS_MAX // 3):
         tried = pass_over.run(Tolerance(epsilon, ranks_max))
         if tried.fits:
             high, found = epsilon, tried
         else:
             low, low_spent = epsilon, tried.spent
-        if high <= max(low * (1 + CLOSE), least):
+        if high <= max(low * (1 + CLOSE), least) or (tried.fits and tried.spent >= enough):
             break
-        if found is None or low_spent == inf:  # knots fall about as the root of epsilon
-            factor = (tried.spent / pass_over.knots_max) ** 2
-            epsilon *= min(max(factor * (1 - CLOSE if tried.fits else 1 + CLOSE), 1 / STRIDE), STRIDE)
-        else:
+        if found is not None and low_spent < inf:
             share = log(low_spent / pass_over.knots_max) / log(low_spent / found.spent)
-            epsilon = low * (high / low) ** (0.5 if step % 3 == 2 else min(max(share, 0.1), 0.9))
-        epsilon = max(epsilon, least)
+            tried_next = low * (high / low) ** (0.5 if step % 3 == 2 else min(max(share, 0.1), 0.9))
+        else:
+            tried_next = epsilon * _stride(before, (epsilon, tried.spent), pass_over.knots_max)
+        before, epsilon = (epsilon, tried.spent), max(tried_next, least)
     if found is None:  # no tolerance at all: what the guard and the cap on rows ask for
         return inf, pass_over.run(Tolerance(inf, inf))
     return high, found
+
+
+def _stride(before: tuple[float, int] | None, now: tuple[float, int], knots_max: int) -> float:
+    """The factor of epsilon that should bring the knots to a little past the wanted number, from one side of it.
+
+    Each of the two is (epsilon, its knots); without an earlier one knots are taken to fall as the root of epsilon.
+    """
+    (epsilon, spent), power = now, 0.5
+    if before is not None and before[1] != spent:
+        power = min(max(log(before[1] / spent) / log(epsilon / before[0]), 0.05), 1.0)
+    wanted = knots_max * (1 - SPARED) if spent > knots_max else knots_max * (1 + SPARED)
+    return min(max(float((spent / wanted) ** (1 / power)), 1 / STRIDE), STRIDE)

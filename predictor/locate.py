@@ -219,8 +219,8 @@ class KnotRanks:
     def key_at(self, rank: int) -> KeyBracket | None:
         """The worst key that still has this rank (1-based) or better; past the end the worst key; None if empty.
 
-        Between knots the inverse of `locate`: the worst key that it gives this rank or better. Raises ValueError below
-        rank 1.
+        Between knots the inverse of `locate`: the worst key that it gives this rank or better. Where the error of the
+        gap is known, the bracket is no wider than that allows. Raises ValueError below rank 1.
         """
         if rank < 1:
             raise ValueError("ranks start at 1")
@@ -233,20 +233,37 @@ class KnotRanks:
         if i and rank < low_rank:
             key = keys[i - 1]
             return KeyBracket(key, key, key)
+        low, high = self._key_ends(i)
+        reach = None if self._reaches is None else self._reaches[i]
+        if reach is not None:
+            # Who is given a rank further off than that can't have this one.
+            if rank - reach >= low_rank:
+                low = max(low, self._worst_given(i, rank - reach))
+            if rank + reach < highs[i]:
+                high = min(high, self._worst_given(i, rank + reach))
+        return KeyBracket(min(max(self._worst_given(i, rank), low), high), low, high)
+
+    def _key_ends(self, i: int) -> tuple[int, int]:
+        """(best, worst) key that an entry of gap i may have."""
+        if self._snap != self._grid:
+            return self._open_span(i)
         start, end = self._span(i)
-        low, high = (start, end - self._grid) if self._snap == self._grid else self._open_span(i)
-        if self._shapes is not None and 0 < i < len(keys):
-            key = self._worst_within(i, rank, start, end)
-        else:
-            # floor(y + 1/2) <= rank, solved for the key; y is the line from low_rank at `start` to the end.
-            reach = ((end - start) * (2 * (rank - low_rank) + 1) - 1) // (2 * (highs[i] - low_rank))
-            key = start + reach // self._grid * self._grid
-        return KeyBracket(min(max(key, low), high), low, high)
+        return start, end - self._grid
 
     def _open_span(self, i: int) -> tuple[int, int]:
         """(best, worst) key that an entry of gap i may have where values lie off the lattice."""
         best, worst = self._ends or (0, 0)
         return self._keys[i - 1] + 1 if i else best, self._keys[i] - 1 if i < len(self._keys) else worst
+
+    def _worst_given(self, j: int, rank: int) -> int:
+        """The worst lattice point of gap j that is given this rank, one of the gap's, or a better one."""
+        start, end = self._span(j)
+        if self._shapes is not None and 0 < j < len(self._keys):
+            return self._worst_within(j, rank, start, end)
+        # floor(y + 1/2) <= rank, solved for the key; y is the line from the gap's first rank at `start` to the end.
+        low_rank = self._lows[j]
+        parts = ((end - start) * (2 * (rank - low_rank) + 1) - 1) // (2 * (self._highs[j] - low_rank))
+        return start + parts // self._grid * self._grid
 
     def _worst_within(self, j: int, rank: int, start: int, end: int) -> int:
         """The worst lattice point of gap j that a cubic gives this rank or better, by bisection."""

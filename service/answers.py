@@ -279,11 +279,17 @@ class Values(msgspec.Struct):
 
 
 class Bucket(msgspec.Struct, rename={"from_": "from"}):
-    """Entries with a value from `from` up to `to`; the last bucket includes its `to`."""
+    """Entries with a value from `from` up to `to`; the last bucket includes its `to`.
+
+    `low`, `high` and `exact` are there where the number was read off the curve: the true one lies between them.
+    """
 
     from_: Number
     to: Number
     entries: int
+    low: int | UnsetType = UNSET
+    high: int | UnsetType = UNSET
+    exact: bool | UnsetType = UNSET
 
 
 class Buckets(msgspec.Struct):

@@ -93,8 +93,9 @@ _READS = [
     ),
     Route(
         method="GET", path=_RANKING + "/buckets", handler=ranking_views.buckets, role=Role.READER, view="buckets",
-        summary="The distribution of values, counted", tag="Rankings", query=BucketsQuery, response=Buckets,
-        description="Parts of equal width; each holds its `from` and not its `to`, the last holds both.",
+        summary="The distribution of values", tag="Rankings", query=BucketsQuery, response=Buckets,
+        description="Parts of equal width; each holds its `from` and not its `to`, the last holds both. With "
+        "`rank=estimate` they are read off the curve, where there is one, without a count.",
         problems=(*_COLUMN_CODES, "too_many_buckets"),
     ),
     Route(

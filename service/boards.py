@@ -71,9 +71,6 @@ def spec_of(body: PutBoard, context: Context) -> BoardSpec:
     columns = tuple(_column(column, index) for index, column in enumerate(body.columns))
     predictor = body.predictor
     settings = context.settings
-    if predictor.method == "scan":
-        detail = "certified scans come in a later version; use auto or skip"
-        raise Problem("unsupported", detail, pointer="/predictor/method")
     return BoardSpec(
         columns=columns,
         ties=Ties(body.ties),

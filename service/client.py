@@ -280,10 +280,16 @@ class ServiceClient:
                 raise NotTheContract("the cursor of the ranking does not move on")
             cursor = page.next
 
-    async def owner_positions(self, board: str, owner: str, columns: Sequence[str], *, mode: str) -> list[Position]:
-        """An owner's positions in `columns` (none: every ranked one). Raises Refused `unknown_owner`, `not_ranked`."""
+    async def owner_positions(
+        self, board: str, owner: str, columns: Sequence[str], *, mode: str, with_next: bool = False
+    ) -> list[Position]:
+        """An owner's positions in `columns` (none: every ranked one), the next better place of each where asked.
+
+        Raises Refused `unknown_owner`, `not_ranked`.
+        """
         path = f"{board_path(board)}/entries/{segment(owner)}/positions"
         query = {"rank": mode} | ({"columns": ",".join(columns)} if columns else {})
+        query |= {"next": "true"} if with_next else {}
         return (await self.call("GET", path, Positions, query=query)).positions
 
     async def value_positions(self, board: str, column: str, values: Sequence[str], *, mode: str) -> list[Position]:

@@ -102,6 +102,14 @@ class Page(msgspec.Struct, frozen=True):
     next: str | None = None
 
 
+class NextPlace(msgspec.Struct, frozen=True):
+    """The next better place; `points` is None where the column's range ends before it."""
+
+    rank: int
+    value: Any = None
+    points: Any = None
+
+
 class Position(msgspec.Struct, frozen=True):
     """A rank with its bracket; `rank` is None where the owner has no value in the column."""
 
@@ -115,6 +123,7 @@ class Position(msgspec.Struct, frozen=True):
     total: int | None = None
     percentile: Any = None
     as_of: str | None = None
+    next: NextPlace | None = None
 
 
 class Positions(msgspec.Struct, frozen=True):

@@ -85,6 +85,18 @@ class Metrics:
             buckets=_WAIT_BUCKETS_S,
             registry=self.registry,
         )
+        self._count_fits()
+        self._curves_corrupt = Counter(
+            "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
+        )
+        self.sharing = SharingMetrics(self.registry, self.views)
+        self.audits = AuditMetrics(self.registry)
+        self.folds = FoldMetrics(self.registry)
+        self._log_lines_dropped = Counter(
+            "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
+        )
+
+    def _count_fits(self) -> None:
         self.refresh_seconds = Histogram(
             "rankcurve_refresh_seconds",
             "Time to refresh the curve of a column",
@@ -99,14 +111,8 @@ class Metrics:
             "Curves not stored, because another process had taken their refresh over",
             registry=self.registry,
         )
-        self._curves_corrupt = Counter(
-            "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
-        )
-        self.sharing = SharingMetrics(self.registry, self.views)
-        self.audits = AuditMetrics(self.registry)
-        self.folds = FoldMetrics(self.registry)
-        self._log_lines_dropped = Counter(
-            "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
+        self._scan_entries = Counter(
+            "rankcurve_scan_entries", "Entries that scans for certified curves read", registry=self.registry
         )
 
     def _count_loop(self, cells: CellSet) -> None:
@@ -132,9 +138,19 @@ class Metrics:
             gauges, "rankcurve_writes_in_flight_limit", "Write transactions that may be in flight"
         )
         self._writes_limit.set(1)
+        self._scan_left = LoopGauge(
+            gauges, "rankcurve_scan_entries_left", "Entries that the scans under way have yet to read, about"
+        )
         self._requests = RequestFigures(cells)
         counts = (self._posts, self._reads, self._rates, self._refused)
-        for collector in (*counts, self._queue_posts, self._writes_in_flight, self._writes_limit, self._requests):
+        for collector in (
+            *counts,
+            self._queue_posts,
+            self._writes_in_flight,
+            self._writes_limit,
+            self._scan_left,
+            self._requests,
+        ):
             self.registry.register(collector)
         self._begin_at_zero()
 
@@ -198,6 +214,11 @@ class Metrics:
     def refresh_fenced(self) -> None:
         """A curve was not stored, because another process had taken its refresh over."""
         self._refreshes_fenced.inc()
+
+    def scan_read(self, entries: int, *, left: int) -> None:
+        """Scans read so many more entries and have so many to go."""
+        self._scan_entries.inc(entries)
+        self._scan_left.set(left)
 
     def curve_corrupt(self) -> None:
         """A stored curve could not be read; its column is counted until the next refresh."""

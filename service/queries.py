@@ -135,9 +135,10 @@ class ValuesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BucketsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Into how many parts of equal width the values are counted."""
+    """Into how many parts of equal width the values are counted, or read off the curve where there is one."""
 
     buckets: Annotated[int, Meta(ge=1)] = 20
+    rank: Literal["exact", "estimate"] = "exact"
 
 
 class AuditQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -25,6 +25,7 @@ from .answers import (
     Values,
 )
 from .context import Context
+from .curve_buckets import Part, edges_between, estimated_parts
 from .curve_documents import curve_document, curve_etag
 from .owner_views import find_column
 from .pages import Pager
@@ -213,11 +214,23 @@ async def buckets(context: Context, call: Call) -> Buckets:
     board, index = await find_column(context, call.path["board"], call.path["column"])
     ranking = context.boards.open(board)[0].rankings[index]
     scale = board.spec.columns[index].scale
+    curve = context.book.find(board, index) if query.rank == "estimate" else None
+    if curve is not None:
+        # Another process may have emptied the board: then the curve that serves here is of what it held before.
+        await context.store_of(board).read(lambda: board_totals(context.store.dialect, board))
+        parts = estimated_parts(curve, ranking.padding, query.buckets)
+        context.metrics.read("buckets", "curve", len(parts))
+        return Buckets([_estimated(part, scale) for part in parts])
     found = await context.store_of(board).read(lambda: count_buckets(ranking, query.buckets), heavy=True)
     context.metrics.read("buckets", "count", len(found))
     return Buckets(
         [Bucket(from_=number(least, scale), to=number(past, scale), entries=entries) for least, past, entries in found]
     )
+
+
+def _estimated(part: Part, scale: int) -> Bucket:
+    least, past = number(part.least, scale), number(part.past, scale)
+    return Bucket(least, past, part.entries, part.low, part.high, part.low == part.high)
 
 
 def count_buckets(ranking: Ranking, buckets: int) -> Program[list[tuple[int, int, int]]]:
@@ -231,10 +244,7 @@ def count_buckets(ranking: Ranking, buckets: int) -> Program[list[tuple[int, int
         return []
     padding = ranking.padding
     least, most = sorted((padding.value(best[0]), padding.value(worst[0])))
-    span = most - least
-    edges = sorted({least + span * part // buckets for part in range(buckets + 1)})
-    if len(edges) == 1:
-        edges.append(edges[0])
+    edges = edges_between(least, most, buckets)
     found = []
     for start, end in pairwise(edges):
         last = end == edges[-1]

@@ -20,6 +20,7 @@ from jobs.audit import Auditor
 from jobs.demands import DemandLimits, StoreDesk
 from jobs.desk import Desk, RefreshDesk
 from jobs.drift import DriftLimits
+from jobs.fitting import FittingLimits
 from jobs.ownership import LeaseLimits
 from jobs.prune import PruneLimits
 from jobs.refresh import RefreshLimits
@@ -39,6 +40,7 @@ from storage.leases import Leases, store_clock
 from storage.memcached import Memcached, MemcachedLimits
 from storage.migrate import migrate
 from storage.post_ids import PostIds
+from storage.scanning import ScanLimits
 from storage.shared_curves import SharedCurves
 from storage.store import Store
 from storage.writer import Writer, WriterLimits, WriterObserver
@@ -230,6 +232,17 @@ def new_holder() -> str:
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
 
 
+def fitting_limits(settings: Settings) -> FittingLimits:
+    """The fits' part of the settings."""
+    return FittingLimits(
+        scan=limits_of(ScanLimits, settings),
+        gap_rows_max=settings.gap_rows_max,
+        scan_bound_ratio=settings.scan_bound_ratio,
+        scan_changes_ratio=settings.scan_changes_ratio,
+        scan_rows_per_s=settings.scan_rows_per_s,
+    )
+
+
 def job_limits(settings: Settings) -> JobLimits:
     """The jobs' part of the settings."""
     return JobLimits(
@@ -237,6 +250,7 @@ def job_limits(settings: Settings) -> JobLimits:
         refresh=RefreshLimits(
             schedule=limits_of(ScheduleLimits, settings),
             drift=limits_of(DriftLimits, settings),
+            fitting=fitting_limits(settings),
             refresh_concurrency=settings.refresh_concurrency,
             refresh_tick_s=settings.refresh_tick_s,
             refresh_load_ratio=settings.refresh_load_ratio,

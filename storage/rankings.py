@@ -28,6 +28,7 @@ from querybuilder import (
     plus,
     recursive,
     select,
+    smaller_of,
     times,
     union_all,
     whole_part,
@@ -100,6 +101,10 @@ class Ranking:
         self._sample_from_top = compiled(self._with_ties(at.where(ranked)))
         self._sample_below = compiled(self._with_ties(at.where(worse(cell))))
         self._sample_worst = compiled(self._with_ties(worst))
+        tallied = select(self._cell, count()).from_(self._table).group_by(self._cell)
+        tallied = tallied.order_by(self._best_first[0]).limit(limit).packed()
+        self._tallied_from_top = compiled(tallied.where(ranked))
+        self._tallied_below = compiled(tallied.where(worse(cell)))
         rows_of = select(*self._row).from_(self._table)
         self._first_rows = compiled(rows_of.where(ranked).order_by(*self._best_first).limit(limit).packed())
         # The keyset is split: the rest of a tie run, then what is worse. A row-value comparison tests every row again.
@@ -114,7 +119,8 @@ class Ranking:
         """A walk of several steps on the server: each lands below the cell before and counts the ties there."""
         before, found, ties, own = "w", "f", "t", col("owner", "e")
         next_rank, cell = col("next_rank", before), col(self._name, "e")
-        skipped = whole_part(times(next_rank, param("ratio_ppm", INTEGER)), RATIO_UNIT)
+        spaced = whole_part(times(next_rank, param("ratio_ppm", INTEGER)), RATIO_UNIT)
+        skipped = smaller_of(spaced, param("rows_max", INTEGER))
         below = cell.lt(col("cell", before)) if self._high else cell.gt(col("cell", before))
         landing = select(cell.as_("cell"), own.as_("owner")).from_(self._table, "e").where(below)
         order = (desc if self._high else asc)(cell), asc(own)
@@ -144,13 +150,17 @@ class Ranking:
         walk = recursive("w", *names, seed=seed, step=step, final=final.order_by(asc(col("step"))))
         return walk.compile(self._dialect)
 
-    def stride(self, below: str, *, next_rank: int, ratio_ppm: int, steps: int, total: int) -> Program[list[Sample]]:
+    def stride(
+        self, below: str, *, next_rank: int, ratio_ppm: int, steps: int, total: int, rows_max: int
+    ) -> Program[list[Sample]]:
         """Several samples in one statement; see `predictor.Stride`.
 
         Raises:
             Inexpressible: in this dialect it can't be said.
         """
-        rows = yield self._stride.bind(cell=below, next_rank=next_rank, ratio_ppm=ratio_ppm, steps=steps, total=total)
+        rows = yield self._stride.bind(
+            cell=below, next_rank=next_rank, ratio_ppm=ratio_ppm, steps=steps, total=total, rows_max=rows_max
+        )
         return [Sample(cell, ties_before=before, ties=before + rest) for cell, before, rest in rows]
 
     def _with_ties(self, one_row: Select) -> Select:
@@ -242,6 +252,12 @@ class Ranking:
         """`worst`, with its ties."""
         rows = yield self._sample_worst.bind()
         return _sample(rows)
+
+    def tallied(self, limit: int, below: str | None = None) -> Program[Rows]:
+        """(cell, entries with it) of so many distinct cells, best first: from the top, or below a cell."""
+        if below is None:
+            return (yield self._tallied_from_top.bind(limit=limit))
+        return (yield self._tallied_below.bind(cell=below, limit=limit))
 
     def worst(self) -> Program[tuple[str, str] | None]:
         """The cell and owner of the last row; None on an empty board."""

@@ -14,6 +14,7 @@ from typing import TypeVar
 from jobs.demands import DemandLimits
 from jobs.desk import RefreshDesk
 from jobs.drift import DriftLimits
+from jobs.fitting import FittingLimits
 from jobs.fold import FoldJob
 from jobs.ownership import LeaseLimits, Ownership
 from jobs.prune import PruneLimits
@@ -28,6 +29,7 @@ from storage.folding import FoldLimits
 from storage.leaderboards import change_board, create_board
 from storage.leases import Leases
 from storage.records import Board, Method, PredictorSpec
+from storage.scanning import ScanLimits
 from storage.store import Program, Rows, Store
 from tests.storage.deployment import BOARDS_MAX, Deployment, counter, part, ranked, spec
 
@@ -50,6 +52,13 @@ LIMITS = JobLimits(
             refresh_patience_intervals=10,
         ),
         drift=DriftLimits(drift_ratio=0.02),
+        fitting=FittingLimits(
+            scan=ScanLimits(scan_page_values=10, scan_memory_values_max=1_000),
+            gap_rows_max=100,
+            scan_bound_ratio=0.01,
+            scan_changes_ratio=0.01,
+            scan_rows_per_s=1_000,
+        ),
         refresh_concurrency=1,
         refresh_tick_s=TICK_S,
         refresh_load_ratio=0.5,
@@ -122,6 +131,7 @@ class ManualTime:
 class Observed:
     """What the refresh job told its operators."""
 
+    scanned: list[tuple[int, int]] = field(default_factory=list)  # entries read, and left
     refreshes: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
     failures: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     fenced: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
@@ -132,6 +142,10 @@ class Observed:
         """See `RefreshObserver`."""
         assert seconds >= 0
         self.refreshes.put_nowait(seconds)
+
+    def scan_read(self, entries: int, *, left: int) -> None:
+        """See `FittingObserver`."""
+        self.scanned.append((entries, left))
 
     def refresh_failed(self) -> None:
         """See `RefreshObserver`."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-from predictor.fit import Tally
-from predictor.greedy import LIMB_BITS
+from predictor import LIMB_BITS, Tally
 from predictor.quality import counted
 
 

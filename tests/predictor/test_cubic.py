@@ -65,6 +65,6 @@ def test_a_scan_takes_the_cubics_where_they_are_measured_closer() -> None:
     curve = fit(tally_of(keys), knots_max=24, gap_rows_max=10**9, as_of_us=0)
     lines = replace(curve, shapes=None, errors=None, certificate=None)
     found, of_lines = (quality.measure(one, quality.counted(keys)) for one in (curve, lines))
-    assert curve.shapes is not None
-    assert found.worst_error == curve.certificate == of_lines.worst_error  # at a rank that neither can be nearer to
+    assert curve.shapes is not None and curve.certificate is not None
+    assert found.worst_error == curve.certificate <= of_lines.worst_error
     assert found.mean_error < 0.1 * of_lines.mean_error

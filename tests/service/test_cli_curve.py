@@ -56,6 +56,12 @@ def test_the_summary_says_how_the_curve_was_made_and_what_the_best_have(serving:
     assert top["better than 99.0 %"][0] == str((OWNERS - 1) ** 2)
 
 
+def test_the_rank_command_tells_what_is_missing_to_the_next_place(serving: Process) -> None:
+    lines = run(serving, "rank", "b", "p7", "-c", "xp", "--next").stdout.splitlines()
+    assert lines[-1].split() == ["xp", str(OWNERS - 8), "64", "15"]
+    run(serving, "rank", "b", "--value", "5", "--next", code=2)
+
+
 def test_the_json_of_the_command_ranks_offline(serving: Process) -> None:
     document = json.loads(run(serving, "curve", "b", "lap", "--json").stdout)
     assert document["best"] == "low"

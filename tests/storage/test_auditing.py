@@ -56,7 +56,7 @@ class Audited:
         dialect = deployment.dialect
 
         def fitted() -> Program[tuple[Curve, Mark, int]]:
-            curve = yield from sample_curve(dialect, entries, INDEX, now_us=NOW_US)
+            curve = yield from sample_curve(dialect, entries, INDEX, gap_rows_max=10_000, now_us=NOW_US)
             totals = yield from count_entries(dialect, [self.board.key])
             mark = yield from change_log(dialect).mark_now()
             return curve, mark, totals[self.board.key].get(CHANGES, 0)

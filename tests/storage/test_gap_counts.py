@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
+import asyncpg
 import pytest
 
 from storage.change_log import Mark, change_log
@@ -29,7 +30,8 @@ async def fit(deployment: Deployment, board: Board, index: int) -> Footing:
 
     def fitted() -> Program[Footing]:
         mark = yield from change_log(deployment.dialect).mark_now()
-        return Footing((yield from sample_curve(deployment.dialect, entries, index, now_us=1)), mark, CHANGES_MAX)
+        curve = yield from sample_curve(deployment.dialect, entries, index, gap_rows_max=10_000, now_us=1)
+        return Footing(curve, mark, CHANGES_MAX)
 
     return await deployment.store.read(fitted)
 
@@ -205,3 +207,36 @@ async def compare_while_writing(
     finally:
         done.set()
         await asyncio.gather(*writing)
+
+
+async def test_a_fit_that_raced_with_a_slow_transaction_counts_it_once(place: str, raw: asyncpg.Connection) -> None:
+    """What the fit's snapshot did not see is added from the log, what ended before it though it began later is not."""
+    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+    deployment = await Deployment.on(store)
+    board = await deployment.create("b", ranked("xp", min_scaled=0, max_scaled=999))
+    await deployment.apply(*(deployment.post(owner, part(board, {"xp": int(owner[1:])})) for owner in OWNERS))
+    slow = raw.transaction()
+    await slow.start()
+    statement = f"INSERT INTO entries_{board.key} VALUES ('slow', 1, '500')"
+    await raw.execute(statement)
+    await raw.execute(
+        "INSERT INTO changes (board_key, owner, updated_at, previous, next) VALUES ($1, 'slow', 1, '   ', '500')",
+        board.key,
+    )
+    await deployment.apply(deployment.post("quick", part(board, {"xp": 600})))
+    footing = await fit(deployment, board, 0)
+    assert len(footing.mark.seen) == 1
+    assert footing.curve.locate(-500).low == 2, "quick stands before it, and is in the fit"
+
+    async def better(cell: str, using: Footing = footing) -> int | None:
+        ranking = deployment.entries(board).rankings[0]
+        found = await store.read(lambda: ranking.count_from_rung(using, cell))
+        return None if found is None else found.better_count
+
+    assert await better("110") == 9 + 1
+    await slow.commit()
+    assert await better("110") == 9 + 2
+    [seen] = footing.mark.seen
+    elsewhere = footing._replace(mark=Mark(footing.mark.position, (seen, seen + 1_000)))
+    assert await better("110", elsewhere) is None, "a snapshot that lacks a transaction which the mark has seen"
+    await store.close()
