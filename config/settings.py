@@ -171,7 +171,7 @@ class Settings(BaseModel):
         50, 0, 10_000_000, "rows", "Ranks by `auto` are counted where the gap of the curve holds no more than this"
     )
     exact_changes_max: int = _number(
-        20_000, 0, 10_000_000, "rows", "Changes of a board summed up for an exact rank; past it every row is counted"
+        50_000, 0, 10_000_000, "rows", "Changes of a board summed up for an exact rank; past it every row is counted"
     )
     open_boards_max: int = _number(1_000, 1, 1_000_000, "boards", "Boards whose compiled statements are kept")
     statement_cache: int = _number(512, 0, 100_000, "statements", "Prepared statements kept for each connection")

@@ -237,7 +237,7 @@ class Locator:
         ranking = self.entries.rankings[wanted.column_index]
         now_us = self._now_us()
         if footing is not None:
-            found = yield from ranking.count_from_rung(footing, wanted.cell, owner=wanted.owner or "")
+            found = yield from ranking.count_from_rung(footing, wanted.cell, owner=self._among_ties(wanted))
             if found is not None:
                 return self._from_rung(wanted, found, now_us)
         curve = None if mode == "exact" else self.curve(wanted.column_index)
@@ -255,15 +255,17 @@ class Locator:
         return Located(rank, rank, rank, "count", now_us)
 
     def _from_rung(self, wanted: Wanted, found: GapCount, now_us: int) -> Located:
-        rank = 1 + found.better_count
-        if wanted.owner is not None and self._columns[wanted.column_index].timed:
-            rank += found.ties_before
+        rank = 1 + found.better_count + found.ties_before
         return Located(rank, rank, rank, "gap" if found.rung else "count", now_us)
+
+    def _among_ties(self, wanted: Wanted) -> str:
+        """The owner before whom equal cells count; nobody where they share a rank, for such runs may be long."""
+        return wanted.owner or "" if self._columns[wanted.column_index].timed else ""
 
     async def _counted_alone(self, wanted: Wanted, footing: Footing) -> tuple[Located, dict[int, int]] | None:
         """One short count with the totals, in one statement; None where the general way is needed."""
         asked = self.entries.rankings[wanted.column_index].asked_from_rung(
-            footing, wanted.cell, owner=wanted.owner or ""
+            footing, wanted.cell, owner=self._among_ties(wanted)
         )
         now_us = self._now_us()
         found = asked.answer(await self._store.read_one(asked.query))
@@ -285,6 +287,7 @@ class Locator:
                 alone = await self._counted_alone(missing[0], footings[missing[0].column_index])
                 if alone is not None:
                     return [located or alone[0] for located in found], alone[1]
+                footings, far = {}, mode == "exact"  # the log can't vouch for the rung: all may have to be counted
             counted, now = await self._store.read(lambda: self._counted_with_totals(missing, mode, footings), heavy=far)
             rest = iter(counted)
             return [located or next(rest) for located in found], now

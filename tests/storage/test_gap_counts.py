@@ -226,7 +226,7 @@ async def test_a_fit_that_raced_with_a_slow_transaction_counts_it_once(place: st
     await deployment.apply(deployment.post("quick", part(board, {"xp": 600})))
     footing = await fit(deployment, board, 0)
     assert len(footing.mark.seen) == 1
-    assert footing.curve.locate(-500).low == 2, "quick stands before it, and is in the fit"
+    assert footing.curve.rung_for(-599).counted == 1, "quick is in the fit"
 
     async def better(cell: str, using: Footing = footing) -> int | None:
         ranking = deployment.entries(board).rankings[0]
