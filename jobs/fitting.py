@@ -22,6 +22,7 @@ from predictor import Curve, RankCurve, Tally
 from storage.boards import OpenBoards
 from storage.change_log import Mark, change_log
 from storage.curve_marks import CurveMark, curve_marks
+from storage.errors import ChangesUnordered
 from storage.leaderboards import CHANGES, count_entries
 from storage.records import Board, Method
 from storage.sampling import sample_curve
@@ -58,7 +59,7 @@ class Seen(NamedTuple):
     """What the snapshot of a fit saw."""
 
     changes: int  # the board's count of them
-    mark: Mark  # in the change log
+    mark: Mark | None  # in the change log; None: it can't be told, and the curve is not kept live
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,10 @@ class Fitting:
     def _seen(self, board: Board) -> Program[Seen]:
         dialect = self._store.dialect
         totals = yield from count_entries(dialect, [board.key])
-        mark = yield from change_log(dialect).mark_now()
+        try:
+            mark = yield from change_log(dialect).mark_now()
+        except ChangesUnordered:  # somebody's transaction has been running for long: the curve is as true without
+            mark = None
         return Seen(totals[board.key].get(CHANGES, 0), mark)
 
     async def _sample(self, board: Board, column_index: int) -> tuple[Curve, Seen]:

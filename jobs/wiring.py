@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
@@ -44,10 +43,6 @@ class JobLimits:
     live_poll_s: float
 
 
-class JobObserver(RefreshObserver, FoldObserver, Protocol):
-    """What the jobs tell their operators."""
-
-
 @dataclass(frozen=True, slots=True)
 class JobParts:
     """What jobs work with."""
@@ -61,7 +56,8 @@ class JobParts:
     leases: Leases
     holder: str  # this process, told from every other one that ever worked on the store
     limits: JobLimits
-    observer: JobObserver
+    observer: RefreshObserver
+    folds: FoldObserver
     now_us: Callable[[], int]
     monotonic: Callable[[], float]
     sleep: Sleep
@@ -148,7 +144,7 @@ def _fold_job(parts: JobParts, ownership: Ownership) -> FoldJob:
         parts.book,
         ownership,
         parts.limits.fold,
-        parts.observer,
+        parts.folds,
         now_us=parts.now_us,
         monotonic=parts.monotonic,
         sleep=parts.sleep,

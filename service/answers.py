@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from .curve_states import CurveState, Time
 from .problems import ProblemDocument
 from .values import Number
 from .wire import BestName, KindName, MergeName, MethodName, TiesName
@@ -19,7 +20,6 @@ PositionMethod = Literal["count", "knot", "gap", "curve"]
 CurveMethod = Literal["skip", "scan"]
 REF_TEMPLATE = "#/components/schemas/{name}"
 Stats = dict[str, Number | str | None]
-Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, description="ISO 8601 in UTC, microseconds")]
 
 
 ALTERNATIVES: list[type[msgspec.Struct]] = []  # what `_one_of` refers to; the OpenAPI document adds them
@@ -52,20 +52,6 @@ class PredictorAnswer(msgspec.Struct, frozen=True, kw_only=True):
     exact_top: int
     refresh_seconds: int
     method: MethodName
-
-
-class CurveState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a ranked column's curve: how it was made, how many knots, of when, and what has moved since."""
-
-    method: CurveMethod
-    total: int
-    knots: int
-    as_of: Time
-    age_seconds: float
-    certificate: float | None = None
-    live: bool  # whether it counts what is posted after its fit
-    moves: int  # changes in, out of and within the gaps between its knots since then
-    bound: float  # how far a rank may be off by now, relative to it, past those that are counted
 
 
 class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):

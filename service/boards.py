@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw
 
-from predictor import LiveCurve, RankCurve
 from storage.entries import Entries, live_epochs
 from storage.errors import SpecInvalid, UnknownOwner
 from storage.leaderboards import (
@@ -22,9 +21,10 @@ from storage.leaderboards import (
 from storage.records import INT64_MAX, Best, Board, BoardSpec, ColumnSpec, Kind, Merge, Method, PredictorSpec, Ties
 from storage.store import Program
 
-from .answers import BoardAnswer, BoardList, ColumnAnswer, CurveState, PredictorAnswer
+from .answers import BoardAnswer, BoardList, ColumnAnswer, PredictorAnswer
 from .context import Context
 from .cursors import BoardsPlace
+from .curve_states import CurveState, curve_state
 from .problems import Problem
 from .queries import BoardsQuery
 from .routes import Call, Reply
@@ -191,22 +191,8 @@ async def _answer(context: Context, board: Board) -> BoardAnswer:
     curves: dict[str, CurveState | None] = {}
     for index in board.sorted_indexes:
         found = context.book.find(board, index)
-        curves[board.spec.columns[index].name] = None if found is None else _curve_state(board, found, context.now_us())
+        curves[board.spec.columns[index].name] = None if found is None else curve_state(board, found, context.now_us())
     return board_answer(board, totals[board.key].get(ALL_ENTRIES, 0), curves)
-
-
-def _curve_state(board: Board, curve: RankCurve, now_us: int) -> CurveState:
-    return CurveState(
-        method=curve.method,
-        total=curve.total,
-        knots=len(curve.knots),
-        as_of=format_us(curve.as_of_us),
-        age_seconds=max(0.0, (now_us - curve.as_of_us) / 1e6),
-        certificate=curve.certificate,
-        live=isinstance(curve, LiveCurve),
-        moves=curve.moved if isinstance(curve, LiveCurve) else 0,
-        bound=curve.drift(board.spec.predictor.exact_top + 1).bound,
-    )
 
 
 def board_answer(board: Board, entries: int, curves: dict[str, CurveState | None] | None = None) -> BoardAnswer:

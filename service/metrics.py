@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from .audit_metrics import AuditMetrics
 from .cells import CellSet
+from .fold_metrics import FoldMetrics
 from .loop_metrics import LoopCounter, LoopGauge, RequestFigures
 from .node_metrics import Node
 from .sharing_metrics import SharingMetrics
@@ -90,6 +91,7 @@ class Metrics:
         )
         self.sharing = SharingMetrics(self.registry, self.views)
         self.audits = AuditMetrics(self.registry)
+        self.folds = FoldMetrics(self.registry)
         self._log_lines_dropped = Counter(
             "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
         )
@@ -111,19 +113,6 @@ class Metrics:
         )
         self._scan_entries = Counter(
             "rankcurve_scan_entries", "Entries that scans for certified curves read", registry=self.registry
-        )
-        self._folded = Counter(
-            "rankcurve_changes_folded", "Changes folded into the live counts of the curves", registry=self.registry
-        )
-        self._folds_void = Counter(
-            "rankcurve_live_counts_void",
-            "Curves whose live counts were given up until their next refresh",
-            registry=self.registry,
-        )
-        self._fold_seconds = Histogram(
-            "rankcurve_fold_seconds",
-            "Time to fold what had changed into the live counts",
-            registry=self.registry,
         )
 
     def _count_loop(self, cells: CellSet) -> None:
@@ -230,12 +219,6 @@ class Metrics:
         """Scans read so many more entries and have so many to go."""
         self._scan_entries.inc(entries)
         self._scan_left.set(left)
-
-    def folded(self, *, changes: int, void: int, seconds: float) -> None:
-        """Changes were folded; `void` curves go without live counts until their next refresh."""
-        self._folded.inc(changes)
-        self._folds_void.inc(void)
-        self._fold_seconds.observe(seconds)
 
     def curve_corrupt(self) -> None:
         """A stored curve could not be read; its column is counted until the next refresh."""

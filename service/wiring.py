@@ -170,6 +170,7 @@ def _job_parts(settings: Settings, metrics: Metrics, stored: _Stored, desk: Refr
         holder=new_holder(),
         limits=job_limits(settings),
         observer=metrics,
+        folds=metrics.folds,
         now_us=now_us,
         monotonic=time.monotonic,
         sleep=asyncio.sleep,

@@ -11,8 +11,8 @@ from jobs.fold import POOL, RESOURCE
 from jobs.ownership import Held
 from predictor import Curve
 from querybuilder import insert, update
-from storage.change_log import PRUNED, Appended, change_log
-from storage.errors import LeaseLost, LostRace, StoreBusy
+from storage.change_log import PRUNED, Appended, ChangeLog, Mark, change_log
+from storage.errors import ChangesUnordered, LeaseLost, LostRace, StoreBusy
 from storage.leaderboards import change_board, create_board, delete_board, reset_board
 from storage.live_counts import counted_fits, counts_of, folded
 from storage.migrate import LIVE_MARK, SEQUENCES
@@ -104,6 +104,27 @@ async def test_what_raced_with_a_fit_is_replayed(world: World) -> None:
         served = world.book.find(board, 0)
         assert isinstance(served, Curve)
         await meddle(world, board, 3)
+        await folding.fold()
+        await assert_live(world, board)
+
+
+async def test_a_fit_that_cannot_tell_what_it_saw_serves_as_it_was_fitted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mark_now(_log: ChangeLog) -> Program[Mark]:
+        yield from ()
+        raise ChangesUnordered
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ChangeLog, "mark_now", mark_now)
+        board = await board_with_curve(world)
+        async with folder(world) as folding:
+            with pytest.raises(ChangesUnordered):
+                await folding.fold()
+    async with folder(world) as folding:
+        await folding.fold()
+        assert isinstance(world.book.find(board, 0), Curve)
+        await refresh(world, board)
         await folding.fold()
         await assert_live(world, board)
 

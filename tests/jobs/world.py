@@ -313,6 +313,7 @@ class World:
                 holder=self.holder,
                 limits=limits,
                 observer=self.observed,
+                folds=self.observed,
                 now_us=self.deployment.clock,
                 monotonic=self.time.monotonic,
                 sleep=self.time.elapse,
