@@ -5,20 +5,16 @@ Rule kept: each way gets the same list and the same number of knots; only where 
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from predictor import Curve, Knot, Landing, Last, Skip, walk
-from predictor.fit import fit
-from predictor.locate import KnotRanks
-from predictor.quality import counted
-from predictor.tally import Tally
+import numpy as np
 
-GAP_ROWS_MAX = 1_000_000_000  # no knot is spent on anything but accuracy
-LIMB_BITS = 62
+from benchmarks.curve_boards import fitted
+from predictor import Curve, Knot, KnotRanks, Landing, Last, Skip, walk
+from predictor.quality import counted
 
 
 @dataclass(frozen=True)
@@ -72,11 +68,7 @@ class PlainBoard:
 
     def certified(self, knots_max: int) -> Curve:
         """Knots as the scan fit chooses them: the least worst error, which it measures."""
-        first = self.sorted_keys[0]
-        low = array("q", [knot.key - first for knot in self.knots])
-        better = array("q", [knot.better_count for knot in self.knots])
-        tally = Tally(first, memoryview(low), None, memoryview(better), len(self.sorted_keys), lambda: None)
-        return fit(tally, knots_max=knots_max, gap_rows_max=GAP_ROWS_MAX, as_of_us=0)
+        return fitted(np.array(self.sorted_keys, dtype=np.int64), knots_max)
 
     def errors(self, curve: KnotRanks, step: int = 1) -> Iterator[tuple[int, float, bool]]:
         """(true rank, relative error, whether the bracket missed it) of every key and of the first one past each."""

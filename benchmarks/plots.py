@@ -17,8 +17,7 @@ from pathlib import Path
 
 from benchmarks.options import parse
 from benchmarks.plain_curves import PlainBoard
-from predictor import AsOf, LiveCounts, LiveCurve
-from predictor.locate import KnotRanks
+from predictor import AsOf, KnotRanks, LiveCounts, LiveCurve
 
 BEFORE, AFTER = "bgg_rated_2020-10-13", "bgg_rated_2020-11-13"
 ABOUT = "number of ratings of board games"

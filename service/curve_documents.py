@@ -18,8 +18,11 @@ from .values import Number, format_us, number
 
 
 def curve_etag(served: Served) -> str:
-    """The entity tag of a curve's document: another one as soon as any rank may be another."""
-    return f'"{served.board_key}-{served.column_index}-{served.version}-{served.live_version}"'
+    """The entity tag of a curve's document: another one as soon as any rank may be another.
+
+    Weak: a live curve goes on in time without a change, so that the same ranks come with another `as_of`.
+    """
+    return f'W/"{served.board_key}-{served.column_index}-{served.version}-{served.live_version}"'
 
 
 def curve_document(board: Board, column_index: int, curve: Curve | LiveCurve) -> CurveAnswer:

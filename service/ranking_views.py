@@ -191,7 +191,7 @@ async def curve(context: Context, call: Call) -> Answer:
 def _holds(if_none_match: str, etag: str) -> bool:
     """Whether the header, a list of entity tags or `*`, has this one; weak ones count (RFC 9110, 13.1.2)."""
     tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
-    return etag in tags or tags == ["*"]
+    return etag.removeprefix("W/") in tags or tags == ["*"]
 
 
 async def refresh(context: Context, call: Call) -> RefreshAnswer:

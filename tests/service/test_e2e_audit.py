@@ -11,8 +11,9 @@ import pytest
 from predictor import Curve, Knot
 from service.client_answers import AuditDone
 from service.commands.auditing import show_audit
+from storage.auditing import Audit
 from storage.curves import Served, store_curve
-from tests.service.real_service import Service, command_line
+from tests.service.real_service import WAIT_S, Service, command_line
 
 B = "/v1/leaderboards/b"
 AUDIT = f"{B}/rankings/xp/audit"
@@ -67,6 +68,18 @@ async def test_a_curve_that_is_wrong_raises_the_alarm(service: Service) -> None:
     assert await figure(service, "rankcurve_audit_brackets_broken_total") == found["brackets_broken"]
     assert await figure(service, "rankcurve_audit_certificates_broken_total") == found["certificates_broken"]
     assert await figure(service, "rankcurve_audit_certificate_ratio_count") == 100
+
+
+async def test_curves_are_audited_without_being_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(tmp_path, audit_interval_s=0.02)
+    await service.start()
+    audits: asyncio.Queue[Audit] = asyncio.Queue()
+    monkeypatch.setattr(service.context.metrics.audits, "audited", audits.put_nowait)
+    await fill(service)
+    async with asyncio.timeout(WAIT_S):
+        found = await audits.get()
+    assert (found.outcome, len(found.compared), found.broken) == ("compared", 100, [])
+    await service.stop()
 
 
 async def test_what_cannot_be_audited_is_said(service: Service) -> None:

@@ -127,7 +127,8 @@ async def test_the_curve_shows_its_knots_and_is_not_sent_twice(service: Service)
         (Decimal("60.250"), 1, 2), (Decimal("61.250"), 3, 3), (Decimal("62.250"), 6, 3),
     ]  # fmt: skip
     etag = first.headers["ETag"]
-    for known in (etag, f"W/{etag}", "*", f'"older", {etag}'):
+    assert etag.startswith('W/"')
+    for known in (etag, etag.removeprefix("W/"), "*", f'"older", {etag}'):
         again = await service.call("GET", path, headers={"If-None-Match": known})
         assert (again.status, again.body, again.headers["ETag"]) == (304, None, etag)
     assert (await service.call("GET", path, headers={"If-None-Match": '"older"'})).status == 200
