@@ -179,6 +179,14 @@ class KnotRanks:
         j = bisect_left(self._keys, key)
         return Rung(self._keys[j - 1] if j else None, self._lows[j] - 1, self._highs[j] - self._lows[j])
 
+    def rung_below(self, key: int) -> Rung:
+        """The same from the other side: the next knot from the key on, tied with it perhaps, and the entries strictly
+        better than that knot. Its key is None where every knot is better.
+        """
+        j = bisect_left(self._keys, key)
+        below = self._keys[j] if j < len(self._keys) else None
+        return Rung(below, self._highs[j] - 1, self._highs[j] - self._lows[j])
+
     def drift(self, from_rank: int) -> Drift:
         """How wrong the ranks from this one on (at least 1) may be by now."""
         bound, bracket, gap_rows = 0.0, 0.0, 0

@@ -4,6 +4,9 @@
                        + changes past the mark: (next at the rung or better) - (previous at the rung or better)
                        + entries strictly between the rung and the cell
 
+or, where the next knot is nearer, from below: what is better than that knot, less what stands before it from the cell
+on.
+
 The rule: all of it is read in one statement with the board's totals, and where the log can't vouch for the rung's count
 there is no answer: a mark that is older than the log, or newer (a store that was restored, a replica), or so far back
 that counting in full costs no more.
@@ -15,10 +18,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from predictor import KeyBracket, Rung
+from predictor import Bracket, KeyBracket, Rung
 from querybuilder import (
     INTEGER,
     Built,
+    Condition,
     Dialect,
     Statement,
     Term,
@@ -54,6 +58,14 @@ class Rungs(Protocol):
         """See `KnotRanks.rung_for`."""
         ...
 
+    def rung_below(self, key: int) -> Rung:
+        """See `KnotRanks.rung_below`."""
+        ...
+
+    def locate(self, key: int) -> Bracket:
+        """See `KnotRanks.locate`."""
+        ...
+
     def key_at(self, rank: int) -> KeyBracket | None:
         """See `KnotRanks.key_at`."""
         ...
@@ -84,6 +96,7 @@ class GapQuestion:
     mark: Mark
     rung: Rung
     changes_max: int
+    from_below: bool
 
     def answer(self, rows: Rows) -> GapCount | None:
         """The count, None where the log can't vouch for it."""
@@ -97,7 +110,8 @@ class GapQuestion:
                 and pruned_before <= self.mark.position <= horizon
                 and seen == len(self.mark.seen)
             ):
-                found = GapCount(self.rung.counted + number + between, ties, {}, self.rung.key is not None)
+                further = -between if self.from_below else between
+                found = GapCount(self.rung.counted + number + further, ties, {}, self.rung.key is not None)
         return None if found is None else found._replace(totals=summed(stored))
 
 
@@ -109,36 +123,60 @@ class GapCounts:
         self._padding = Padding.of(board.spec, board.spec.columns[index])
         self._high = board.spec.columns[index].best is Best.HIGH
 
-    def question(self, rung: Rung, footing: Footing, cell: str | None, *, owner: str = "") -> GapQuestion:
-        """How many are better than `cell`, which the rung is better than. None: than the rung, or tied with it."""
-        top = _BETTER_THAN_ANY[self._high]
-        start = top if rung.key is None else self._padding.cell_of_key(rung.key)
-        query = self._statement.bind(
+    def question(self, footing: Footing, cell: str, *, owner: str = "") -> GapQuestion:
+        """How many are better than a cell, from the knot that is likely nearer."""
+        key, curve = self._padding.key(cell), footing.curve
+        rung, below = curve.rung_for(key), curve.rung_below(key)
+        from_below = below.key is not None and 2 * (curve.locate(key).rank - 1 - rung.counted) > rung.gap_rows
+        if from_below:
+            return self._bound(below, footing, cell, owner, from_below=True)
+        return self._bound(rung, footing, cell, owner, from_below=False)
+
+    def question_of_rung(self, rung: Rung, footing: Footing) -> GapQuestion:
+        """How many are better than a rung or tied with it."""
+        return self._bound(rung, footing, None, "", from_below=False)
+
+    def _bound(self, rung: Rung, footing: Footing, cell: str | None, owner: str, *, from_below: bool) -> GapQuestion:
+        start = _BETTER_THAN_ANY[self._high] if rung.key is None else self._padding.cell_of_key(rung.key)
+        query = (self._from_below if from_below else self._from_above).bind(
             rung=start,
             cell=start if cell is None else cell,
             owner=owner,
             changes=footing.changes_max + 1,
             **change_log(self._dialect).mark_parameters(footing.mark),
         )
-        return GapQuestion(query, footing.mark, rung, footing.changes_max)
+        return GapQuestion(query, footing.mark, rung, footing.changes_max, from_below)
 
     @cached_property
-    def _statement(self) -> Statement:
-        log, cells = change_log(self._dialect), RankedCells(self._board)
+    def _from_above(self) -> Statement:
         own, rung, cell = col(physical(self._index)), param("rung"), param("cell")
+        between = (own.lt(rung), own.gt(cell)) if self._high else (own.gt(rung), own.lt(cell))
+        cells = RankedCells(self._board)
+        entered, left = (cells.at_least(name, self._index, rung) for name in ("next", "previous"))
+        return self._statement(between, entered, left)
+
+    @cached_property
+    def _from_below(self) -> Statement:
+        own, rung, cell = col(physical(self._index)), param("rung"), param("cell")
+        between = (own.le(cell), own.gt(rung)) if self._high else (own.ge(cell), own.lt(rung))
+        cells = RankedCells(self._board)
+        entered, left = (cells.better(name, self._index, rung) for name in ("next", "previous"))
+        return self._statement(between, entered, left)
+
+    def _statement(self, between: tuple[Condition, Condition], entered: Condition, left: Condition) -> Statement:
+        log = change_log(self._dialect)
         entries = select(count()).from_(entries_table(self._board.key))
-        worse, better = (own.lt(rung), own.gt(cell)) if self._high else (own.gt(rung), own.lt(cell))
         past = select(col("previous"), col("next")).from_(CHANGE_LOG)
         past = past.where(col("board_key").eq(self._board.key), log.after())
         # The order keeps PostgreSQL from reading the log from its start, in the hope to meet so many rows early.
         past = past.order_by(log.position).limit(param("changes"))
-        entered, left = (cells.at_least(name, self._index, rung) for name in ("next", "previous"))
+        tied = col(physical(self._index)).eq(param("cell"))
         counted = select(
             lit(_COUNT_ROW),
             minus(count_if(entered), count_if(left)),
             count(),
-            entries.where(worse, better).scalar(),
-            entries.where(own.eq(cell), col("owner").lt(param("owner"))).scalar(),
+            entries.where(*between).scalar(),
+            entries.where(tied, col("owner").lt(param("owner"))).scalar(),
             log.horizon_now.scalar(),
             self._seen(),
             coalesce(log.pruned_before.scalar(), 0),

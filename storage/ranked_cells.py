@@ -66,3 +66,8 @@ class RankedCells:
         """Whether the column's cell in `previous` or `next` is better than this one, or the same."""
         there = self.part(name, column_index)
         return there.ge(cell) if self._places[column_index].high else there.le(cell)
+
+    def better(self, name: str, column_index: int, cell: Term | str) -> Condition:
+        """`at_least` without the same."""
+        there = self.part(name, column_index)
+        return there.gt(cell) if self._places[column_index].high else there.lt(cell)

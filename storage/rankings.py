@@ -191,8 +191,7 @@ class Ranking:
 
     def asked_from_rung(self, footing: Footing, cell: str, *, owner: str = "") -> GapQuestion:
         """How many are better than a cell, and tied with it before `owner`, by a short count."""
-        rung = footing.curve.rung_for(self.padding.key(cell))
-        return self.gaps.question(rung, footing, cell, owner=owner)
+        return self.gaps.question(footing, cell, owner=owner)
 
     def count_from_rung(self, footing: Footing, cell: str, *, owner: str = "") -> Program[GapCount | None]:
         """The same as a program; None where the log can't vouch for the count."""
@@ -217,7 +216,7 @@ class Ranking:
             rung = None if near is None else curve.rung_for(near.low)
             if rung is None or rung.key is None:
                 break
-            asked = self.gaps.question(rung, footing, None)
+            asked = self.gaps.question_of_rung(rung, footing)
             found = asked.answer((yield asked.query))
             if found is None:
                 break
