@@ -36,6 +36,9 @@ _ALL = (
     "halved_capacity",
     "against_redis",
     "workers",
+    "counting_tree",
+    "sketches",
+    "large_board",
 )
 _QUICK = ["--rows", "20000", "--seconds", "1", "--rounds", "2", "--kills", "5"]
 _NEEDS_DATA = "real_boards"
