@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from config import Settings
+from jobs.audit import Auditor
 from jobs.desk import Desk
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
@@ -47,6 +48,7 @@ class Context:
     post_ids: PostIds
     book: CurveBook
     desk: Desk
+    auditor: Auditor
     cursors: Cursors
     locators: Locators
     first_pages: Coalescers[tuple[Pager, int], FirstPage]

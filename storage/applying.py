@@ -111,8 +111,6 @@ class Group:
                 owners[part.board.key][post.owner] = None
                 if of_boards:
                     hashes[part.board.key][post.post_hash] = None  # type: ignore[index]  # not None, says of_boards
-        for family_key, asked in of_families.items():
-            self._in_families[family_key] = yield from self._post_ids.find_in_family(family_key, asked)
         if owners and self._check_boards:
             named = [key for key in owners if not self._boards[key].entries.layout.shared]
             alive = (yield from live_epochs(self._dialect, named)) if named else {}
@@ -121,6 +119,9 @@ class Group:
         yield from self._find_moved()
         for writes, states in self._tables():
             yield from _hold_rows(writes, states, owners)
+        # After the rows are held: who writes the same post at this moment has ended by then.
+        for family_key, asked in of_families.items():
+            self._in_families[family_key] = yield from self._post_ids.find_in_family(family_key, asked)
         for key, state in self._boards.items():
             if state.alive and hashes[key]:
                 assumed = state.entries.board.epoch

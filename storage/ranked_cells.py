@@ -37,6 +37,11 @@ class Place:
         there = self.part(name)
         return there.ge(cell) if self.high else there.le(cell)
 
+    def better(self, name: str, cell: Term | str) -> Condition:
+        """`at_least` without the same."""
+        there = self.part(name)
+        return there.gt(cell) if self.high else there.lt(cell)
+
 
 class RankedCells:
     """The places of one board's ranked columns."""
@@ -53,6 +58,10 @@ class RankedCells:
         self._only = self._absent[0] if len(self._absent) == 1 else None
         self.none = "".join(absent for _, absent in self._absent)  # of no row at all
 
+    def place(self, column_index: int) -> Place:
+        """Where a column's cells stand in either text; texts of before the column was added end earlier."""
+        return self._places[column_index]
+
     def text(self, cells: Sequence[Cell]) -> str:
         """The ranked ones of a row's cells, side by side."""
         if self._only is not None:  # most boards have one
@@ -64,7 +73,3 @@ class RankedCells:
         place = self._places[column_index]
         found = text[place.start : place.start + place.width]
         return None if not found or found == place.absent else found
-
-    def place(self, column_index: int) -> Place:
-        """Where a column's cell stands."""
-        return self._places[column_index]
