@@ -37,6 +37,7 @@ _FAMILY = "small"
 _FEW, _MANY = 10, 10_000
 _OWNERS = 20  # of a small board
 _VIEWS = 400
+_SETTLED_S = 70.0  # every board has been looked at once since the posts
 _IDLE_S = 20.0
 _FAMILY_SPEC: dict[str, Any] = {**spec(["xp"]), "periods": ["all"], "facets": [["org"]]}
 
@@ -136,7 +137,7 @@ def _measure_small(options: Options, folder: Path) -> tuple[list[dict[str, float
             if number:
                 by_few.append(one)
                 by_many.append(other)
-        time.sleep(5)  # what followed the posts has settled
+        time.sleep(_SETTLED_S)
         before = _cpu_s(many.pid)
         time.sleep(_IDLE_S)
         return by_few, by_many, (_cpu_s(many.pid) - before) / _IDLE_S
