@@ -11,9 +11,6 @@ from .answers import (
     Buckets,
     CurveAnswer,
     EntryAnswer,
-    FacetList,
-    FamilyAnswer,
-    FamilyBoardAnswer,
     LookupAnswer,
     OwnerPositions,
     Page,
@@ -22,6 +19,7 @@ from .answers import (
     RefreshAnswer,
     Values,
 )
+from .family_answers import FacetList, FamilyAnswer, FamilyBoardAnswer
 from .keys import Role
 from .queries import (
     AroundOwnerQuery,
