@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw
 
-from storage.entries import Entries, live_epochs
+from storage.entries import Entries, live_epochs, with_owner
 from storage.errors import SpecInvalid, UnknownOwner
 from storage.leaderboards import (
     ALL_ENTRIES,
@@ -44,6 +44,7 @@ from .values import format_us, number, parse_decimal
 from .wire import ColumnBody, PutBoard
 
 DEFAULT_LIMIT_UNITS = 10**15  # default min and max of a column, shrunk where 64 bits hold less
+ERASE_FAMILY_BOARDS_A_STEP = 2_000  # asked for together, and opened in microseconds
 ERASE_BOARDS_A_STEP = 20  # compiling the statements of boards that nobody used is work on the event loop
 
 
@@ -182,15 +183,23 @@ async def erase_owner(context: Context, call: Call) -> Reply:
     """`DELETE /v1/owners/{owner}`: every leaderboard, in transactions of a bounded number of boards."""
     owner = call.path["owner"]
     await context.catalog.load(boards_max=context.settings.catalog_boards_max)
-    boards = context.catalog.boards()
-    for start in range(0, len(boards), ERASE_BOARDS_A_STEP):
-        step = [context.boards.open(board)[0] for board in boards[start : start + ERASE_BOARDS_A_STEP]]
-        await context.store.write(lambda step=step: _erase_all(step, owner, context.now_us()))  # type: ignore[misc]
+    in_families: list[Board] = []
+    others: list[Board] = []
+    for board in context.catalog.boards():
+        shared = board.family_key is not None and board.table_key is not None
+        (in_families if shared else others).append(board)
+    for boards, step_boards in ((others, ERASE_BOARDS_A_STEP), (in_families, ERASE_FAMILY_BOARDS_A_STEP)):
+        for start in range(0, len(boards), step_boards):
+            step = [context.boards.open(board)[0] for board in boards[start : start + step_boards]]
+            await context.store.write(lambda step=step: _erase_all(step, owner, context.now_us()))  # type: ignore[misc]
     return Reply(None, status=204)
 
 
 def _erase_all(boards: list[Entries], owner: str, now_us: int) -> Program[None]:
     alive = yield from live_epochs(boards[0].dialect, [entries.board.key for entries in boards])
+    if boards[0].layout.shared and not boards[0].board.is_guest:
+        there = [entries for entries in boards if entries.board.key in alive]
+        boards = yield from with_owner(there, owner)  # few of thousands
     for entries in boards:
         # A board may have been deleted since the catalog was read: there is nothing left to erase then.
         if entries.board.key in alive:

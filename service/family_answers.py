@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from .answers import ColumnAnswer, PredictorAnswer, Time
+from .answers import ColumnAnswer, PredictorAnswer
+from .curve_states import Time
 from .wire import TiesName
 
 

@@ -5,6 +5,7 @@ The rule: they are compiled once a board and bound per call.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 
@@ -131,6 +132,18 @@ class Entries:
         gone.update({index: -1 for index in self.pattern.sorted_indexes if entry.cells[index] is not None})
         yield add_totals(self.dialect, {self.board.key: gone})
         return True
+
+
+def with_owner(boards: Iterable[Entries], owner: str) -> Program[list[Entries]]:
+    """Those of these boards, in shared tables, that have an entry of the owner, which is held: a statement a table."""
+    tables: dict[RowWrites, dict[int, Entries]] = defaultdict(dict)
+    for entries in boards:
+        tables[entries.writes][entries.board.rows_key] = entries
+    found: list[Entries] = []
+    for writes, by_key in sorted(tables.items(), key=lambda table: min(table[1])):
+        held = yield from writes.hold([(rows_key, owner) for rows_key in by_key])
+        found += [by_key[rows_key] for rows_key, _ in held]
+    return found
 
 
 def read_with_totals(rows: Rows) -> tuple[dict[str, Entry], dict[int, int]]:

@@ -307,6 +307,17 @@ async def test_a_deleted_family_is_gone_with_its_boards_and_may_be_made_anew(ser
     assert (await service.get("/v1/leaderboards/game:all/entries/ada"))["stats"]["xp"] == 2
 
 
+async def test_an_owner_is_erased_from_every_board_of_a_family(service: Service) -> None:
+    await post(service, xp("ada", 5, facets=FACETS), xp("bob", 5, facets=FACETS))
+    await service.board("plain", SPEC["columns"][0], table="shared")
+    await service.post("plain", {"owner": "ada", "stats": {"xp": 1}})
+    assert (await service.call("DELETE", "/v1/owners/ada")).status == 204
+    for path in (board("all"), board("day", ":org=7"), board("week", ":location=melb,org=7"), "/v1/leaderboards/plain"):
+        assert await service.refused("GET", f"{path}/entries/ada") == (404, "unknown_owner")
+    page = await service.get(f"{board('month')}/rankings/xp")
+    assert (page["total"], page["entries"][0]["owner"]) == (1, "bob")
+
+
 async def test_a_family_that_another_process_made_anew_takes_posts_as_it_is_now(service: Service) -> None:
     table = (await service.get(F))["table"]
     await post(service, xp("ada", 5))
