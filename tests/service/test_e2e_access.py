@@ -16,12 +16,21 @@ from tests.service.real_service import Process, Service, command_line
 ROLES = ("reader", "writer", "ops")
 BODIES: dict[str, object] = {
     "put_board": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]},
+    "put_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all"]},
+    "post_family": {"owner": "a", "stats": {"xp": 1}},
     "post": {"owner": "a", "stats": {"xp": 1}},
     "post_many": {"owner": "a", "stats": {"xp": 1}, "boards": ["b"]},
     "lookup": {"owners": ["a"]},
     "many_boards": {"boards": ["b"], "column": "xp"},
 }
-QUERIES = {"around": "?column=xp", "value_positions": "?values=1", "value_around": "?value=1", "values": "?ranks=1"}
+QUERIES = {
+    "around": "?column=xp",
+    "value_positions": "?values=1",
+    "value_around": "?value=1",
+    "values": "?ranks=1",
+    "family_boards": "?period=all",
+    "family_facets": "?period=all&facet=org",
+}
 
 
 def make_key(folder: Path, name: str, role: str) -> str:
@@ -54,7 +63,7 @@ async def closed(keys: tuple[Path, dict[str, str]]) -> AsyncIterator[Service]:
 
 def path_of(route: Route) -> str:
     """A request that the route takes, on a board that may be there or not."""
-    path = route.path.format(board="b", owner="a", column="xp")
+    path = route.path.format(board="b", owner="a", column="xp", family="f")
     return path + QUERIES.get(route.view, "")
 
 
