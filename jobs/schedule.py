@@ -177,6 +177,8 @@ class Schedule:
         for index in board.sorted_indexes:
             mark = look.marks.get((board.key, index))
             totals = look.totals[board.key]
+            if mark is None and _is_counted(board, totals.get(index, 0)):
+                continue
             if mark is None or mark.epoch != board.epoch:
                 if totals.get(index, 0):  # an empty column that has no curve needs none
                     due.append(Due(board, index, 1 + self._limits.refresh_patience_intervals, 0))
@@ -223,6 +225,11 @@ class Schedule:
             for due in by_need[self._limits.refresh_queue_max :]:
                 del self._due[due.board.key, due.column_index]
                 self.look_again(due, in_s=0)
+
+
+def _is_counted(board: Board, entries: int) -> bool:
+    """Whether ranks are counted anyway, so that a curve would serve nobody: families have such boards by thousands."""
+    return board.family_key is not None and entries <= board.spec.predictor.exact_top
 
 
 def _look(dialect: Dialect, board_keys: list[int], after: int, limit: int) -> Program[_Look]:

@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from storage.family_ids import FAMILY_PATTERN
+
 from .answers import ALTERNATIVES, REF_TEMPLATE
 from .keys import Role
 from .post_bodies import NDJSON_TYPE
@@ -25,13 +27,14 @@ _PARAMETER = re.compile(r"\{(\w+)\}")
 _PATH_SCHEMAS: dict[str, Schema] = {
     "board": {"type": "string", "pattern": BOARD_PATTERN},
     "column": {"type": "string", "pattern": COLUMN_PATTERN},
+    "family": {"type": "string", "pattern": FAMILY_PATTERN},
     "owner": {
         "type": "string",
         "minLength": 1,
         "description": f"1 to {OWNER_CHARS_MAX} characters, percent-encoded UTF-8; normalised to NFC by the service.",
     },
 }
-_PATH_CODES = {"board": "unknown_board", "column": "unknown_column"}
+_PATH_CODES = {"board": "unknown_board", "column": "unknown_column", "family": "unknown_family"}
 _DESCRIPTION = """Leaderboards over SQL: durable posts, and ranks from a fitted curve with their brackets.
 
 * Ranks start at 1. Times are ISO 8601 in UTC; a time sent with another offset is converted, digits past microseconds \
@@ -125,6 +128,8 @@ def _path_parameter(name: str) -> Schema:
 def _query_parameter(field: msgspec.structs.FieldInfo) -> Schema:
     schema = _without_null(msgspec.json.schema(field.type))
     parameter: Schema = {"name": field.encode_name, "in": "query", "required": field.required, "schema": schema}
+    if schema.get("type") == "object":
+        parameter |= {"style": "form", "explode": True}  # each member is a parameter
     if schema.get("type") == "array":
         parameter |= {"style": "form", "explode": False}
     if field.default not in (msgspec.NODEFAULT, None, (), ""):
