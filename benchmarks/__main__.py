@@ -32,6 +32,8 @@ _ALL = (
     "batch_posts_postgres",
     "change_log_cost",
     "exact_anywhere",
+    "family_posts",
+    "shared_tables",
     "pools",
     "halved_capacity",
     "against_redis",
