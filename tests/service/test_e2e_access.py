@@ -22,6 +22,8 @@ BODIES: dict[str, object] = {
     "post_many": {"owner": "a", "stats": {"xp": 1}, "boards": ["b"]},
     "lookup": {"owners": ["a"]},
     "many_boards": {"boards": ["b"], "column": "xp"},
+    "put_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all"], "facets": [[]]},
+    "post_family": {"owner": "a", "stats": {"xp": 1}, "facets": {}},
 }
 QUERIES = {
     "around": "?column=xp",

@@ -221,5 +221,8 @@ def test_the_demo_sets_up_a_season_that_answers_the_lines_it_prints(
     process = spawn().ready()
     for path in paths:
         answer = get(process, path)
-        rows = answer.get("positions") or answer.get("entries") or answer["values"]
-        assert rows and all(row.get("rank", row.get("entries")) >= 1 for row in rows if row["value"] is not None)
+        if "/families/" in path:
+            assert answer["values"]
+            continue
+        rows = answer.get("positions") or answer["entries"]
+        assert rows and all(row["rank"] >= 1 for row in rows if row["value"] is not None)
