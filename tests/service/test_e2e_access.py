@@ -16,8 +16,6 @@ from tests.service.real_service import Process, Service, command_line
 ROLES = ("reader", "writer", "ops")
 BODIES: dict[str, object] = {
     "put_board": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]},
-    "put_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all"]},
-    "post_family": {"owner": "a", "stats": {"xp": 1}},
     "post": {"owner": "a", "stats": {"xp": 1}},
     "post_many": {"owner": "a", "stats": {"xp": 1}, "boards": ["b"]},
     "lookup": {"owners": ["a"]},
@@ -25,14 +23,7 @@ BODIES: dict[str, object] = {
     "put_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all"], "facets": [[]]},
     "post_family": {"owner": "a", "stats": {"xp": 1}, "facets": {}},
 }
-QUERIES = {
-    "around": "?column=xp",
-    "value_positions": "?values=1",
-    "value_around": "?value=1",
-    "values": "?ranks=1",
-    "family_boards": "?period=all",
-    "family_facets": "?period=all&facet=org",
-}
+QUERIES = {"around": "?column=xp", "value_positions": "?values=1", "value_around": "?value=1", "values": "?ranks=1"}
 
 
 def make_key(folder: Path, name: str, role: str) -> str:
