@@ -19,13 +19,17 @@ from .keys import Role
 from .post_bodies import NDJSON_TYPE
 from .problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_TYPE, ProblemDocument
 from .routes import Route
-from .values import BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX
+from .values import ANY_BOARD_PATTERN, BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX
 
 Schema = dict[str, Any]
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _PATH_SCHEMAS: dict[str, Schema] = {
-    "board": {"type": "string", "pattern": BOARD_PATTERN},
+    "board": {
+        "type": "string",
+        "pattern": ANY_BOARD_PATTERN,
+        "description": f"`{BOARD_PATTERN}`; longer where it is a family's, by the values of its facets.",
+    },
     "column": {"type": "string", "pattern": COLUMN_PATTERN},
     "family": {"type": "string", "pattern": FAMILY_PATTERN},
     "owner": {

@@ -25,6 +25,7 @@ POST_ID_CHARS_MAX = 200
 TEXT_CHARS_MAX = 1000
 
 BOARD_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"
+ANY_BOARD_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{{0,{ID_CHARS_MAX - 1}}}$"  # one of a family may be longer
 COLUMN_PATTERN = "^[a-z][a-z0-9_]{0,47}$"
 
 if TYPE_CHECKING:

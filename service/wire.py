@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from storage.family_ids import FACET_PATTERN, FACET_VALUE_PATTERN
 
-from .values import BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX, POST_ID_CHARS_MAX, SCALE_MAX
+from .values import ANY_BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX, POST_ID_CHARS_MAX, SCALE_MAX
 
 COLUMNS_MAX = 64
 SAMPLES_MAX = 100_000
@@ -44,7 +44,7 @@ OwnerName = Annotated[
         extra_json_schema={"minLength": 1},
     ),
 ]
-BoardId = Annotated[str, Meta(pattern=BOARD_PATTERN)]
+BoardId = Annotated[str, Meta(pattern=ANY_BOARD_PATTERN)]
 ColumnName = Annotated[str, Meta(pattern=COLUMN_PATTERN)]
 FacetName = Annotated[str, Meta(pattern=FACET_PATTERN)]
 

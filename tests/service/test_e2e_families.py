@@ -307,6 +307,21 @@ async def test_a_deleted_family_is_gone_with_its_boards_and_may_be_made_anew(ser
     assert (await service.get("/v1/leaderboards/game:all/entries/ada"))["stats"]["xp"] == 2
 
 
+async def test_a_board_whose_facets_have_long_values_reads_like_any(service: Service) -> None:
+    long = {"org": "o" * 64, "location": "l" * 64}
+    [result] = await post(service, xp("ada", 5, facets=long))
+    longest = max((each["board"] for each in result["boards"]), key=len)
+    assert len(longest) > 128
+    path = f"/v1/leaderboards/{quote(longest, safe='')}"
+    assert (await service.get(f"{path}/entries/ada"))["stats"]["xp"] == 5
+    many = await service.must("POST", "/v1/owners/ada/positions", {"boards": [longest], "column": "xp"})
+    assert many["positions"][0]["rank"] == 1
+    joined = f"/v1/leaderboards/game:all/rankings/xp/positions?values=1&with={quote(longest, safe='')}"
+    assert await service.refused("GET", joined.replace("%2C", ",")) == (404, "unknown_board"), "a list is cut at commas"
+    too_long = f"/v1/leaderboards/{'b' * 129}"
+    assert await service.refused("PUT", too_long, {"columns": SPEC["columns"]}) == (400, "bad_request")
+
+
 async def test_an_owner_is_erased_from_every_board_of_a_family(service: Service) -> None:
     await post(service, xp("ada", 5, facets=FACETS), xp("bob", 5, facets=FACETS))
     await service.board("plain", SPEC["columns"][0], table="shared")
