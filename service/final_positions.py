@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from storage.errors import BoardChanged
+from storage.errors import BoardChanged, UnknownBoard
 from storage.records import Board
 
 from .answers import Position
@@ -61,6 +61,6 @@ async def _renewed(context: Context, board_id: str, ask: Callable[[Board], Await
     for _ in range(_RENEWALS_MAX):
         try:
             return await ask(board)
-        except BoardChanged:
+        except (BoardChanged, UnknownBoard):
             board = await context.catalog.reread(board_id)
     return await ask(board)
