@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 from dataclasses import replace
+from typing import Any
 
 import asyncpg
 import pytest
@@ -104,7 +105,8 @@ async def test_sessions_that_are_terminated_under_load_cost_nothing_but_time(
         )
         settled.clear()
         forward = asyncio.ensure_future(settled.wait())
-        await asyncio.wait([posting, forward], return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {posting, forward}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         forward.cancel()
     await posting
     await writer.close()
