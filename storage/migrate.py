@@ -17,6 +17,7 @@ from querybuilder import (
     asc,
     col,
     create_index,
+    create_row_reader,
     create_table,
     insert,
     param,
@@ -210,6 +211,10 @@ def _families(_dialect: Dialect) -> list[Query]:
     ]
 
 
+def _cursors(dialect: Dialect) -> list[Query]:
+    return [create_row_reader()] if dialect.cursors else []
+
+
 def _closing(_dialect: Dialect) -> list[Query]:
     times = ("opens_at", "ends_at", "closes_at", "closed_at", "archived_at", "due_at")
     return [
@@ -231,7 +236,7 @@ def _closing(_dialect: Dialect) -> list[Query]:
     ]
 
 
-STEPS = (_first, _leases, _demands, _changes, _live_counts, _families, _closing)
+STEPS = (_first, _leases, _demands, _changes, _live_counts, _families, _cursors, _closing)
 
 
 def migrate(dialect: Dialect) -> Program[str]:
