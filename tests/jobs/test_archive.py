@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from jobs.close_periods import POOL, RESOURCE, CloseJob
-from jobs.ownership import Held
 from querybuilder import Built, count, select
 from storage.archives import NOBODY, ArchivedEntries
 from storage.entries import Entries
@@ -25,6 +23,7 @@ from storage.migrate import ARCHIVE_BLOCKS
 from storage.records import Best, Board, Entry, Season, Table, Ties
 from storage.shared_tables import sweep_rows
 from storage.store import Program, Rows
+from tests.jobs.closing import close_all, close_job, step
 from tests.jobs.world import LIMITS, PREDICTOR, World
 from tests.storage.backends import BACKENDS
 from tests.storage.deployment import BOARDS_MAX, Deployment, counter, label, part, ranked, spec
@@ -115,19 +114,6 @@ async def a_season(world: World, *, entries: int, ties: Ties = Ties.SHARED, samp
     return board
 
 
-async def run(world: World, job: CloseJob) -> None:
-    """Until nothing is left to do."""
-    lease = await world.store.write(
-        lambda: world.leases.claim(POOL, RESOURCE, holder=world.holder, lease_us=1_000_000_000)
-    )
-    held = Held(lease, world.leases, 1_000_000_000)
-    try:
-        while await job.step(held):
-            pass
-    finally:
-        await world.store.write(held.release)
-
-
 async def stored(world: World, board: Board) -> Board:
     """As the store has it."""
     return await world.store.read(lambda: existing(world.deployment.dialect, board.id))
@@ -198,7 +184,7 @@ async def test_an_archive_answers_as_the_rows_did(world: World, ties: Ties, entr
     before = await world.store.read(lambda: answers(world.deployment.entries(board), owners))
     totals = await world.deployment.totals(board)
     world.advance(16)
-    await run(world, world.close_job())
+    await close_all(world)
     archived = await stored(world, board)
     assert archived.archived_us == world.deployment.clock.now_us
     opened = world.deployment.entries(archived)
@@ -219,7 +205,7 @@ async def test_an_archive_answers_as_the_rows_did(world: World, ties: Ties, entr
 async def test_past_the_archived_top_there_are_no_rows(world: World) -> None:
     board = await a_season(world, entries=60)
     world.advance(16)
-    await run(world, world.close_job())
+    await close_all(world)
     ranking = world.deployment.entries(await stored(world, board)).rankings[0]
     last = (await world.store.read(lambda: ranking.first_rows(1_000)))[-1]
     place = str(last.cells[0]), last.owner
@@ -238,7 +224,7 @@ async def test_past_the_archived_top_there_are_no_rows(world: World) -> None:
 async def test_the_rows_go_and_a_process_that_knows_the_board_with_rows_notices(world: World) -> None:
     board = await a_season(world, entries=20)
     world.advance(16)
-    await run(world, world.close_job())
+    await close_all(world)
     if board.table_key is None:
         with pytest.raises(Exception, match="deleted"):
             await rows_left(world, board)
@@ -257,7 +243,7 @@ async def test_whoever_is_erased_leaves_an_empty_place(world: World) -> None:
     board = await a_season(world, entries=40)
     owners = await all_rows(world, board)
     world.advance(16)
-    await run(world, world.close_job())
+    await close_all(world)
     archived = await stored(world, board)
     entries = world.deployment.entries(archived)
     top = await world.store.read(lambda: entries.rankings[0].first_rows(TOP))
@@ -287,7 +273,7 @@ async def test_killed_anywhere_it_is_gone_on_with_by_another_process(world: Worl
         mortal = MortalStore(process, calls=calls, after=after)
         process.store = mortal  # type: ignore[assignment]
         try:
-            await run(process, process.close_job())
+            await close_all(process)
             alive = True
         except Killed:
             deaths += 1
@@ -302,11 +288,8 @@ async def test_an_owner_erased_while_the_archive_is_written_is_not_in_it(world: 
     board = await a_season(world, entries=60)
     owners = [entry.owner for entry in await all_rows(world, board)]
     world.advance(16)
-    lease = await world.store.write(
-        lambda: world.leases.claim(POOL, RESOURCE, holder=world.holder, lease_us=1_000_000_000)
-    )
-    held, job, steps = Held(lease, world.leases, 1_000_000_000), world.close_job(), 0
-    while await job.step(held):
+    job, steps = close_job(world), 0
+    while await step(world, job):
         steps += 1
         if steps in (4, 6):
             assert await world.deployment.erase(board, owners.pop())

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from jobs.close_periods import POOL, RESOURCE, CloseJob
-from jobs.ownership import Held
 from storage.leaderboards import create_board, existing
 from storage.records import Board, Season
+from tests.jobs.closing import close_job, step
 from tests.jobs.world import PREDICTOR, World, within
 from tests.storage.deployment import BOARDS_MAX, ranked, spec
 
@@ -34,18 +33,6 @@ async def a_season(world: World, board_id: str, *, entries: int, ends_in_s: int 
     return board
 
 
-async def step(world: World, job: CloseJob) -> bool:
-    """One look with the lease, which is given back."""
-    lease = await world.store.write(
-        lambda: world.leases.claim(POOL, RESOURCE, holder=world.holder, lease_us=10_000_000)
-    )
-    held = Held(lease, world.leases, 10_000_000)
-    try:
-        return await job.step(held)
-    finally:
-        await world.store.write(held.release)
-
-
 async def closed(world: World, board: Board) -> bool:
     """Whether the store says so."""
     return (await world.store.read(lambda: existing(world.deployment.dialect, board.id))).closed_us is not None
@@ -54,7 +41,7 @@ async def closed(world: World, board: Board) -> bool:
 async def test_boards_close_when_their_time_is_over_many_at_a_time(world: World) -> None:
     boards = [await a_season(world, f"b{number}", entries=2) for number in range(5)]
     later = await a_season(world, "later", entries=0, ends_in_s=100)
-    job = world.close_job()
+    job = close_job(world)
     assert not await step(world, job)
     world.advance(12)
     assert await step(world, job)
@@ -68,7 +55,7 @@ async def test_boards_close_when_their_time_is_over_many_at_a_time(world: World)
 async def test_a_closed_board_has_a_certified_curve_of_all_that_it_holds(world: World) -> None:
     board = await a_season(world, "b", entries=60)
     world.advance(11)
-    job = world.close_job()
+    job = close_job(world)
     while await step(world, job):
         pass
     served = world.book.served(board, 0)
@@ -76,12 +63,12 @@ async def test_a_closed_board_has_a_certified_curve_of_all_that_it_holds(world: 
     assert (served.fit.method, served.fit.total) == ("scan", 60)
     assert served.fit.certificate is not None
     other = world.beside()
-    assert not await step(other, other.close_job()), "nothing is left to do"
+    assert not await step(other, close_job(other)), "nothing is left to do"
 
 
 async def test_the_job_runs_by_the_clock_and_another_process_takes_over(world: World) -> None:
     board = await a_season(world, "b", entries=1)
-    jobs = [world.close_job(), world.beside().close_job()]
+    jobs = [close_job(world), close_job(world.beside())]
     running = [asyncio.create_task(job.run()) for job in jobs]
     await world.time.asleep_for(1, count=2)
     running[0].cancel()

@@ -11,12 +11,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from jobs.archive import Archiver
-from jobs.close_periods import CloseJob, CloseLimits
+from jobs.close_periods import CloseLimits
 from jobs.demands import DemandLimits
 from jobs.desk import RefreshDesk
 from jobs.drift import DriftLimits
-from jobs.fitting import Fitting, FittingLimits
+from jobs.fitting import FittingLimits
 from jobs.fold import FoldJob
 from jobs.ownership import LeaseLimits, Ownership
 from jobs.prune import PruneLimits
@@ -270,10 +269,10 @@ class World:
         self.catalog = Catalog(self.store)
         self.book = CurveBook(self.store, None, poll_rows_max=100, on_corrupt=lambda: None)
         self.desk = RefreshDesk(demands_max=3, wait_s_max=WAIT_S)
-        self.leases = Leases(deployment.dialect, self._store_clock, margin_us=round(MARGIN_S * 1e6))
+        self.leases = Leases(deployment.dialect, self.store_clock, margin_us=round(MARGIN_S * 1e6))
         self.holder: str = "first" if beside is None else beside.holder + " and another"
 
-    def _store_clock(self) -> Program[int]:
+    def store_clock(self) -> Program[int]:
         yield from ()
         return self.deployment.clock.now_us
 
@@ -321,31 +320,6 @@ class World:
             replace(LIMITS.fold, **limits),
             self.observed,
             now_us=self.deployment.clock,
-            monotonic=self.time.monotonic,
-            sleep=self.time.elapse,
-        )
-
-    def close_job(self) -> CloseJob:
-        """A job that is not started."""
-        fitting = Fitting(
-            self.store,
-            self.store,
-            self.deployment.boards,
-            LIMITS.refresh.fitting,
-            self.observed,
-            now_us=self.deployment.clock,
-            monotonic=self.time.monotonic,
-        )
-        archiver = Archiver(self.store, self.catalog, self.deployment.boards, LIMITS.archive, self.observed)
-        return CloseJob(
-            self.store,
-            self.book,
-            fitting,
-            archiver,
-            self.ownership(),
-            LIMITS.close,
-            self.observed,
-            clock=self._store_clock,
             monotonic=self.time.monotonic,
             sleep=self.time.elapse,
         )
