@@ -25,7 +25,8 @@ from storage.rankings import Ranking
 from storage.records import Board, Kind
 from storage.store import Program, Store
 
-from .answers import Position, Stats
+from .answers import Stats
+from .position_answers import Position
 from .queries import RankMode
 from .values import format_us, number
 

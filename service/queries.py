@@ -65,11 +65,15 @@ class BoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An owner's positions; without `columns`, in every ranked column; with `next`, the next better place of each."""
+    """An owner's positions; without `columns`, in every ranked column.
+
+    With `next`, the next better place of each; with `compare`, where the owner was in the period before.
+    """
 
     columns: tuple[str, ...] = ()
     rank: RankMode = "auto"
     next: bool = False
+    compare: Literal["previous"] | None = None
 
     def __post_init__(self) -> None:
         for column in self.columns:
@@ -167,6 +171,19 @@ class FacetsQuery(FamilyBoardsQuery, frozen=True, forbid_unknown_fields=True, kw
     facet: FacetName
     limit: Annotated[int, Meta(ge=1)] | None = None
     cursor: str | None = None
+
+
+class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An owner's final positions in the last closed periods of a kind, within facets as parameters of their names."""
+
+    period: PeriodName
+    column: str
+    limit: Annotated[int, Meta(ge=1)] = 30
+    cursor: str | None = None
+    facets: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        parse_column(self.column)
 
 
 # parameter -> (the setting that bounds it, the code when it is passed)
