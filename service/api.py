@@ -87,7 +87,8 @@ _READS = [
         method="GET", path=_RANKING + "/positions", handler=ranking_views.value_positions, role=Role.READER,
         view="value_positions", summary="Positions of values", tag="Rankings", query=ValuePositionsQuery,
         response=Positions, description="A value that no one has takes the rank that a new arrival with it would get."
-        " `with`: among the entries of these leaderboards too, shards of one game for instance; `as_of` is the oldest.",
+        " `with`: among the entries of these leaderboards too, shards of one game for instance; `as_of` is the oldest."
+        " Those whose id has a comma are named by repeating the parameter, one leaderboard each time.",
         problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_values", "too_many_boards"),
     ),
     Route(
