@@ -20,7 +20,7 @@ from .families import listed, period_answer
 from .family_answers import HistoryAnswer, PastPosition
 from .position_answers import Position
 from .problems import Problem
-from .queries import HistoryQuery
+from .queries import HistoryQuery, RankMode
 from .renewal import with_made
 from .routes import Call
 from .standings import Asked, standings
@@ -44,7 +44,7 @@ async def history(context: Context, call: Call) -> HistoryAnswer:
     more = len(periods) > query.limit
     periods = periods[: query.limit]
     boards = [board_id(family.id, period.id, facets) for period in periods]
-    found = await _positions(context, family, boards, index, call.path["owner"])
+    found = await _positions(context, family, boards, index, call.path["owner"], query.rank)
     told = [
         PastPosition(board, period_answer(context, family, period), position)
         for board, period, position in zip(boards, periods, found, strict=True)
@@ -101,13 +101,13 @@ def _closed_since_made(family: Family, calendar: Calendar, newest: Period | None
 
 
 async def _positions(
-    context: Context, family: Family, boards: Sequence[str], index: int, owner: str
+    context: Context, family: Family, boards: Sequence[str], index: int, owner: str, mode: RankMode
 ) -> list[Position | None]:
     async def asked(made: Mapping[str, Board]) -> list[Position | None]:
         if not made:
             await context.catalog.families.reread(family.id)  # it may have been deleted elsewhere
         there = [board for board in boards if board in made]
-        found = await standings(context, [Asked(made[board], index) for board in there], owner)
+        found = await standings(context, [Asked(made[board], index) for board in there], owner, mode)
         by_board = dict(zip(there, found, strict=True))
         return [by_board.get(board) for board in boards]
 

@@ -183,6 +183,7 @@ class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     column: str
     limit: Annotated[int, Meta(ge=1)] = 30
     cursor: str | None = None
+    rank: RankMode = "exact"
     facets: dict[str, str] = {}
 
     def __post_init__(self) -> None:

@@ -180,13 +180,15 @@ async def test_comparisons_and_histories_hold_on_low_columns_by_curves_and_withi
         if before["position"] is not None:
             assert before["position"]["low"] <= rank_then <= before["position"]["high"]
             assert before["moved"] + before["field_moved"] == before["position"]["rank"] - now["rank"]
-    told = await service.get(f"{F}/owners/o7/history?period=day&column=lap&org=7")
-    ranks = [None if each["position"] is None else each["position"]["rank"] for each in told["history"]]
-    expected = [
-        None if "o7" not in day_laps else sum(lap < day_laps["o7"] for lap in day_laps.values()) + 1
-        for day_laps in reversed(laps)
-    ]
-    assert [(a is None) for a in ranks] == [(b is None) for b in expected]
+    for owner in laps[1]:
+        told = await service.get(f"{F}/owners/{owner}/history?period=day&column=lap&org=7&rank={mode}")
+        for each, day_laps in zip(told["history"], reversed(laps), strict=True):
+            found = each["position"]
+            assert (found is None) == (owner not in day_laps)
+            if found is not None:
+                true_rank = sum(lap < day_laps[owner] for lap in day_laps.values()) + 1
+                assert found["low"] <= true_rank <= found["high"]
+                assert mode != "exact" or found["rank"] == true_rank
 
 
 async def test_a_history_tells_every_closed_period_newest_first(service: Played) -> None:
