@@ -22,7 +22,7 @@ from tests.service.played_days import Days
 from tests.service.real_service import Service
 
 ZONES = ("Europe/Berlin", "America/Santiago")  # in the second one clocks change at midnight
-FIRST = date(2026, 3, 1)
+FIRST = date(2037, 3, 1)
 _YEAR_DAYS = 366
 _ROWS_A_DAY = 600  # written, about: 48 posts to up to 15 boards each
 

@@ -198,6 +198,7 @@ async def many_boards(context: Context, call: Call) -> BoardPositions:
     body: ManyBoards = call.body
     _bound(len(body.boards), context.settings.query_values_max, "too_many_boards", "/boards")
     owner = call.path["owner"]
+    await context.catalog.find_made(body.boards)
     asked = [Asked(*(await find_column(context, board_id, body.column))) for board_id in body.boards]
     answers: list[BoardPosition | NoBoardPosition] = []
     for board_id, position in zip(body.boards, await standings(context, asked, owner), strict=True):

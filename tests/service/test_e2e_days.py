@@ -13,11 +13,11 @@ from tests.service.played_days import Days
 from tests.service.real_service import Service
 
 CASES = {
-    "spring in Berlin": ("Europe/Berlin", date(2026, 3, 27), 5),
-    "autumn in Berlin": ("Europe/Berlin", date(2026, 10, 24), 3),
-    "midnight skipped in Santiago": ("America/Santiago", date(2026, 9, 4), 4),
-    "an hour twice before midnight in Santiago": ("America/Santiago", date(2026, 4, 3), 3),
-    "a year's end with a week 53": ("Australia/Sydney", date(2026, 12, 30), 6),
+    "spring in Berlin": ("Europe/Berlin", date(2037, 3, 27), 5),
+    "autumn in Berlin": ("Europe/Berlin", date(2037, 10, 24), 3),
+    "midnight skipped in Santiago": ("America/Santiago", date(2037, 9, 4), 4),
+    "an hour twice before midnight in Santiago": ("America/Santiago", date(2037, 4, 3), 3),
+    "a year's end with a week 53": ("Australia/Sydney", date(2037, 12, 30), 6),
 }
 
 
