@@ -53,7 +53,8 @@ _OWNER = _BOARD + "/entries/{owner}"
 _RANKING = _BOARD + "/rankings/{column}"
 _POST_CODES = (
     "unknown_board", "unknown_column", "bad_value", "value_out_of_range", "at_in_future", "post_id_conflict",
-    "too_many_posts", "too_many_boards", "family_board", "queue_full", "rate_limited", "store_busy", "timeout",
+    "too_many_posts", "too_many_boards", "family_board", "period_closed", "not_open_yet", "queue_full",
+    "rate_limited", "store_busy", "timeout",
 )  # fmt: skip
 _COLUMN_CODES = ("unknown_board", "unknown_column")
 
@@ -148,7 +149,7 @@ _FAMILIES = [
         method="POST", path=_FAMILY + "/posts", handler=family_posts.post_to_family, role=Role.WRITER,
         view="post_family", summary="Post stats to a family", tag="Families",
         body=(FacetedPostBody, FacetedPostList), raw_body=True, response=PostResults,
-        problems=(*_POST_CODES, "period_closed", "unknown_facet", "post_rejected", "catalog_full"),
+        problems=(*_POST_CODES, "unknown_facet", "post_rejected", "catalog_full"),
         description="One post, a list, or NDJSON. A post reaches the leaderboards of its time (`at`) in every period,"
         " for every list of facets that it has values for: all of them or none, but for those whose period is closed."
         " Its id is remembered once for all of them; sent again it is a duplicate, also after a period's end.",
@@ -216,7 +217,8 @@ _OPERATORS = [
     Route(
         method="POST", path=_BOARD + "/reset", handler=boards.reset, role=Role.OPS, view="reset",
         summary="Empty a leaderboard and keep its specification", tag="Leaderboards", response=BoardAnswer,
-        problems=("unknown_board", "family_board"), description="Remembered post ids are forgotten too.",
+        problems=("unknown_board", "family_board", "period_closed"),
+        description="Remembered post ids are forgotten too. What a closed one held is final.",
     ),
     Route(
         method="DELETE", path=_OWNER, handler=boards.erase_entry, role=Role.OPS, view="erase_entry",

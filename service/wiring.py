@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from config import Settings
 from jobs.audit import Auditor
+from jobs.close_periods import CloseLimits
 from jobs.demands import DemandLimits, StoreDesk
 from jobs.desk import Desk, RefreshDesk
 from jobs.drift import DriftLimits
@@ -178,6 +179,7 @@ def _job_parts(
         limits=job_limits(settings),
         observer=metrics,
         folds=metrics.folds,
+        closings=metrics.closings,
         now_us=clock,
         monotonic=time.monotonic,
         sleep=asyncio.sleep,
@@ -266,6 +268,7 @@ def job_limits(settings: Settings) -> JobLimits:
         lease=limits_of(LeaseLimits, settings),
         demands=limits_of(DemandLimits, settings),
         fold=limits_of(FoldLimits, settings),
+        close=limits_of(CloseLimits, settings),
         curve_poll_s=settings.curve_poll_s,
         live_poll_s=settings.live_poll_s,
     )

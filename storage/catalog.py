@@ -40,7 +40,7 @@ class Catalog:
         known_before = {board.key for board in self._by_id.values()}
         with self._reading():
             boards = await self._store.read(
-                lambda: list_boards(self._store.dialect, prefix="", after="", limit=boards_max)
+                lambda: list_boards(self._store.dialect, prefix="", after="", limit=boards_max, archived=False)
             )
             before, self._by_id = self._by_id, {}
             for board in boards:

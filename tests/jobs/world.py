@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from jobs.close_periods import CloseJob, CloseLimits
 from jobs.demands import DemandLimits
 from jobs.desk import RefreshDesk
 from jobs.drift import DriftLimits
-from jobs.fitting import FittingLimits
+from jobs.fitting import Fitting, FittingLimits
 from jobs.fold import FoldJob
 from jobs.ownership import LeaseLimits, Ownership
 from jobs.prune import PruneLimits
@@ -75,6 +76,7 @@ LIMITS = JobLimits(
     fold=FoldLimits(
         fold_interval_s=0.5, fold_load_ratio=0.5, fold_rows_max=7, fold_lag_rows_max=20_000, fold_curves_max=50
     ),
+    close=CloseLimits(close_interval_s=1, close_load_ratio=0.5, close_boards_max=3, close_retry_s=30),
     curve_poll_s=2,
     live_poll_s=0.5,
 )
@@ -137,6 +139,9 @@ class Observed:
     fenced: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     folds: asyncio.Queue[int] = field(default_factory=asyncio.Queue)  # changes of each
     void: int = 0  # curves that went without live counts
+    boards_closed: int = 0
+    lag_s: float = 0
+    close_failures: int = 0
 
     def refreshed(self, seconds: float) -> None:
         """See `RefreshObserver`."""
@@ -154,6 +159,18 @@ class Observed:
     def refresh_fenced(self) -> None:
         """See `RefreshObserver`."""
         self.fenced.put_nowait(None)
+
+    def closed(self, boards: int) -> None:
+        """See `CloseObserver`."""
+        self.boards_closed += boards
+
+    def closing_lag(self, seconds: float) -> None:
+        """See `CloseObserver`."""
+        self.lag_s = seconds
+
+    def close_failed(self) -> None:
+        """See `CloseObserver`."""
+        self.close_failures += 1
 
     def folded(self, *, changes: int, void: int, seconds: float) -> None:
         """See `FoldObserver`."""
@@ -299,6 +316,29 @@ class World:
             sleep=self.time.elapse,
         )
 
+    def close_job(self) -> CloseJob:
+        """A job that is not started."""
+        fitting = Fitting(
+            self.store,
+            self.store,
+            self.deployment.boards,
+            LIMITS.refresh.fitting,
+            self.observed,
+            now_us=self.deployment.clock,
+            monotonic=self.time.monotonic,
+        )
+        return CloseJob(
+            self.store,
+            self.book,
+            fitting,
+            self.ownership(),
+            LIMITS.close,
+            self.observed,
+            clock=self._store_clock,
+            monotonic=self.time.monotonic,
+            sleep=self.time.elapse,
+        )
+
     def start(self, limits: JobLimits = LIMITS) -> Jobs:
         """Start every job."""
         return start_jobs(
@@ -314,6 +354,7 @@ class World:
                 limits=limits,
                 observer=self.observed,
                 folds=self.observed,
+                closings=self.observed,
                 now_us=self.deployment.clock,
                 monotonic=self.time.monotonic,
                 sleep=self.time.elapse,
