@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator
 from datetime import date
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.schemas import fresh_schema
+from tests.service.killed_closing import KilledClosing
 from tests.service.played_days import Days
-from tests.service.real_service import Service
+from tests.service.real_service import RARELY, Service, escaped
 
 CASES = {
     "spring in Berlin": ("Europe/Berlin", date(2037, 3, 27), 5),
@@ -26,10 +28,10 @@ async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     """A service that is not started yet, and where its families keep their rows."""
     store, table = request.param.split("-")
     if store == "sqlite":
-        yield Service(tmp_path), table
+        yield Service(tmp_path, jobs="none"), table
         return
     async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-        yield Service(tmp_path, store=url), table
+        yield Service(tmp_path, store=url, jobs="none"), table
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -41,8 +43,18 @@ async def test_every_post_counts_in_the_periods_of_its_time_and_in_no_other(
     played = Days(made, zone, first, seed=len(case))
     await made.start()
     try:
-        await played.create(table=table)
-        await played.play(days)
+        await played.create(table=table, predictor={**RARELY, "exact_top": 7})
+        closing = KilledClosing(made.context, played.clock, random.Random(len(case)))
+
+        async def close() -> None:
+            if played.day.day % 3:  # else it is late
+                await closing.close_all()
+
+        await played.play(days, after_day=close)
+        await closing.close_all()
+        assert closing.deaths > 0
+        for board in played.plain.closed(played.clock.now_us):
+            assert (await made.get(f"/v1/leaderboards/{escaped(board)}"))["closed"]
         assert await played.differences() == []
         assert await played.counted() == played.plain.counted
     finally:
