@@ -9,21 +9,25 @@ does not matter when this process, or the one before it, ended.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import structlog
 
-from storage.closing import Stage, columns_to_fit, due_boards, freeze, look_again, shut_boards
+from predictor import CurveCorrupt, decode
+from storage.closing import Stage, columns_to_fit, due_boards, freeze, look_again, shut_boards, to_archive
 from storage.curve_marks import curve_marks
-from storage.curves import CurveBook
+from storage.curves import CurveBook, documents_of
 from storage.errors import LeaseLost, LeaseTaken, StorageError, UnknownBoard
 from storage.leaderboards import CHANGES, REFRESH_POOL, count_entries, refresh_resource
 from storage.leases import StoreClock
 from storage.records import Board
 from storage.store import Program, Store
 
+from .archive import ArchiveObserver, Archiver
 from .fitting import Fitting
 from .ownership import Held, Ownership
 from .refresh import store_and_serve
@@ -46,7 +50,7 @@ class CloseLimits:
     close_retry_s: float
 
 
-class CloseObserver(Protocol):
+class CloseObserver(ArchiveObserver, Protocol):
     """What closing tells its operators."""
 
     def closed(self, boards: int) -> None:
@@ -67,6 +71,7 @@ class CloseJob:
         store: Store,
         book: CurveBook,
         fitting: Fitting,
+        archiver: Archiver,
         ownership: Ownership,
         limits: CloseLimits,
         observer: CloseObserver,
@@ -75,7 +80,9 @@ class CloseJob:
         monotonic: Callable[[], float],
         sleep: Sleep,
     ) -> None:
-        self._store, self._book, self._fitting, self._ownership = store, book, fitting, ownership
+        self._store, self._book, self._ownership = store, book, ownership
+        self._fitting, self._archiver = fitting, archiver
+        self._to_archive: deque[Board] = deque()
         self._limits, self._observer = limits, observer
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
 
@@ -91,6 +98,8 @@ class CloseJob:
             await self._sleep(self._limits.close_interval_s)
 
     async def _close_on(self, held: Held) -> None:
+        self._archiver.give_up()  # another process may have gone on with it
+        self._to_archive.clear()
         while True:
             started, busy = self._monotonic(), False
             try:
@@ -118,12 +127,33 @@ class CloseJob:
             await self._shut(held, [board for _, board in to_shut], now_us)
         for _, board in due[Stage.SHUT]:
             await self._tried(held, board, now_us, self._freeze)
-        return any(due.values())
+        if not to_shut and not due[Stage.SHUT]:
+            await self._archive(held, [board for _, board in due[Stage.FROZEN]], now_us)
+        return any(due.values()) or self._archiver.board is not None
+
+    async def _archive(self, held: Held, frozen: Sequence[Board], now_us: int) -> None:
+        """A step of the archive that is under way, else of that of the first board that gives up its rows."""
+        board = self._archiver.board
+        if board is None:
+            if not self._to_archive and frozen:
+                found = await self._store.write(lambda: to_archive(self._store.dialect, frozen, now_us=now_us))
+                self._to_archive.extend(found)
+            if not self._to_archive:
+                return
+            board = self._to_archive.popleft()
+        await self._tried(held, board, now_us, self._write_archive)
+
+    async def _write_archive(self, held: Held, board: Board) -> None:
+        if self._archiver.board is None:
+            await self._fit_columns(board)  # anew, where an owner was erased since the board was closed
+            await self._archiver.begin(held, board)
+        await self._archiver.step(held, await self._store.read(self._clock))
 
     def _due(self) -> Program[tuple[int, dict[Stage, list[tuple[int, Board]]]]]:
         now_us = yield from self._clock()
         due = {}
-        for stage, limit in ((Stage.OPEN, self._limits.close_boards_max), (Stage.SHUT, 1)):
+        many = self._limits.close_boards_max
+        for stage, limit in ((Stage.OPEN, many), (Stage.SHUT, 1), (Stage.FROZEN, many)):
             due[stage] = yield from due_boards(self._store.dialect, stage, now_us=now_us, limit=limit)
         return now_us, due
 
@@ -153,30 +183,37 @@ class CloseJob:
         except StorageError as error:
             self._observer.close_failed()
             log.error("close_failed", board=board.id, detail=error.detail)
+        self._archiver.give_up()
         at_us = now_us + round(wait_s * 1e6)
         await self._store.write(lambda: look_again(self._store.dialect, board, at_us=at_us))
 
     async def _freeze(self, held: Held, board: Board) -> None:
-        dialect = self._store.dialect
-        totals = (await self._store.read(lambda: count_entries(dialect, [board.key])))[board.key]
-        for index in columns_to_fit(board, totals):
-            if not await self._is_final(board, index, totals[CHANGES]):
-                await self._fit(board, index)
+        await self._fit_columns(board)
 
         def program() -> Program[None]:
             yield from held.keep()
-            yield from freeze(dialect, [board])
+            yield from freeze(self._store.dialect, [board])
 
         await self._store.write(program)
         log.info("board_frozen", board=board.id)
 
+    async def _fit_columns(self, board: Board) -> None:
+        """Have every column that needs one have its final curve."""
+        totals = (await self._store.read(lambda: count_entries(self._store.dialect, [board.key])))[board.key]
+        for index in columns_to_fit(board, totals):
+            if not await self._is_final(board, index, totals[CHANGES]):
+                await self._fit(board, index)
+
     async def _is_final(self, board: Board, index: int, changes: int) -> bool:
         """Whether the stored curve is a certified one of all that the board holds."""
-        marks = await self._store.read(lambda: curve_marks(self._store.dialect, [board.key]))
-        mark, served = marks.get((board.key, index)), self._book.served(board, index)
-        if mark is None or served is None or mark.version != served.version:
+        dialect = self._store.dialect
+        mark = (await self._store.read(lambda: curve_marks(dialect, [board.key]))).get((board.key, index))
+        if mark is None or mark.changes != changes or mark.epoch != board.epoch:
             return False
-        return mark.changes == changes and served.fit.method == "scan"
+        documents = await self._store.read(lambda: documents_of(dialect, [mark.version]))
+        with suppress(CurveCorrupt):
+            return any(decode(document).method == "scan" for document in documents.values())
+        return False
 
     async def _fit(self, board: Board, index: int) -> None:
         async def work(held: Held) -> None:

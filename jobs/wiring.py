@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from storage.archiving import ArchiveLimits
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
 from storage.curves import CurveBook
@@ -18,6 +19,7 @@ from storage.live_counts import unread_from
 from storage.post_ids import PostIds
 from storage.store import Store
 
+from .archive import Archiver
 from .audit import AuditJob, Auditor
 from .close_periods import CloseJob, CloseLimits, CloseObserver
 from .demands import DemandJob, DemandLimits
@@ -42,6 +44,7 @@ class JobLimits:
     demands: DemandLimits
     fold: FoldLimits
     close: CloseLimits
+    archive: ArchiveLimits
     curve_poll_s: float
     live_poll_s: float
 
@@ -167,10 +170,12 @@ def _close_job(parts: JobParts, ownership: Ownership) -> CloseJob:
         now_us=parts.now_us,
         monotonic=parts.monotonic,
     )
+    archiver = Archiver(parts.store, parts.catalog, parts.open_boards, parts.limits.archive, parts.closings)
     return CloseJob(
         parts.store,
         parts.book,
         fitting,
+        archiver,
         ownership,
         parts.limits.close,
         parts.closings,

@@ -10,7 +10,8 @@ from typing import Any
 
 from msgspec import UNSET, Raw
 
-from storage.entries import Entries, live_epochs, with_owner
+from storage.closures import boards_with_rows
+from storage.entries import Entries, with_owner
 from storage.errors import SpecInvalid, UnknownOwner
 from storage.leaderboards import (
     ALL_ENTRIES,
@@ -38,6 +39,7 @@ from storage.records import (
 from storage.store import Program
 
 from .answers import BoardAnswer, BoardList, ColumnAnswer, PredictorAnswer
+from .archives import erase_from_archives
 from .context import Context
 from .cursors import BoardsPlace
 from .curve_states import CurveState, curve_state
@@ -213,16 +215,17 @@ async def erase_owner(context: Context, call: Call) -> Reply:
         for start in range(0, len(boards), step_boards):
             step = [context.boards.open(board)[0] for board in boards[start : start + step_boards]]
             await context.store.write(lambda step=step: _erase_all(step, owner, context.now_us()))  # type: ignore[misc]
+    await erase_from_archives(context, owner)
     return Reply(None, status=204)
 
 
 def _erase_all(boards: list[Entries], owner: str, now_us: int) -> Program[None]:
-    alive = yield from live_epochs(boards[0].dialect, [entries.board.key for entries in boards])
+    alive = yield from boards_with_rows(boards[0].dialect, [entries.board.key for entries in boards])
     if boards[0].layout.shared and not boards[0].board.is_guest:
         there = [entries for entries in boards if entries.board.key in alive]
         boards = yield from with_owner(there, owner)  # few of thousands
     for entries in boards:
-        # A board may have been deleted since the catalog was read: there is nothing left to erase then.
+        # A board may have been deleted or archived since the catalog was read: there are no rows of it then.
         if entries.board.key in alive:
             yield from entries.erase(owner, now_us=now_us)
 

@@ -22,9 +22,20 @@ class CloseMetrics:
             "For how long the leaderboard that is to be closed next has been waiting, at the last look",
         )
         registry.register(self._lag)
+        self._archived = Counter(
+            "rankcurve_boards_archived", "Leaderboards that gave up their rows for an archive", registry=registry
+        )
+        self._owners = Counter("rankcurve_archive_owners", "Owners whose entries went to archives", registry=registry)
+        self._bytes = Counter("rankcurve_archive_bytes", "Bytes that archives were written with", registry=registry)
         self._failures = Counter(
             "rankcurve_closing_failures", "Steps of closing or archiving that ended in an error", registry=registry
         )
+
+    def archived(self, *, owners: int, stored_bytes: int) -> None:
+        """See `ArchiveObserver`."""
+        self._archived.inc()
+        self._owners.inc(owners)
+        self._bytes.inc(stored_bytes)
 
     def closed(self, boards: int) -> None:
         """See `CloseObserver`."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from querybuilder import Dialect, Lock, Statement, asc, col, param, select
 
-from .errors import NotOpenYet, PeriodClosed
+from .errors import BoardChanged, NotOpenYet, PeriodClosed, UnknownBoard
 from .migrate import BOARDS, FAMILIES
 from .records import Board
 from .store import Program
@@ -72,3 +72,31 @@ def _seasons(dialect: Dialect) -> Statement:
     names = ("board_key", "opens_at", "ends_at", "closes_at", "closed_at")
     seasons = select(*map(col, names)).from_(BOARDS).where(col("board_key").in_(param("keys")))
     return seasons.locked(Lock.SHARE, asc(col("board_key"))).compile(dialect)
+
+
+def hold_rows(dialect: Dialect, board: Board) -> Program[int]:
+    """The key of a board's rows in their table, held so: they are neither archived nor emptied meanwhile.
+
+    Raises:
+        UnknownBoard: it was deleted.
+        BoardChanged: it was archived.
+    """
+    rows = yield _rows_keys(dialect).bind(keys=[board.key])
+    if not rows:
+        raise UnknownBoard(f"no leaderboard {board.id!r}")
+    if rows[0][2] is not None:
+        raise BoardChanged
+    return rows[0][1] or 0
+
+
+def boards_with_rows(dialect: Dialect, board_keys: Iterable[int]) -> Program[set[int]]:
+    """Those of these boards that exist and are not archived, held so."""
+    rows = yield _rows_keys(dialect).bind(keys=sorted(board_keys))
+    return {row[0] for row in rows if row[2] is None}
+
+
+@lru_cache
+def _rows_keys(dialect: Dialect) -> Statement:
+    found = select(col("board_key"), col("rows_key"), col("archived_at")).from_(BOARDS)
+    found = found.where(col("board_key").in_(param("keys")))
+    return found.locked(Lock.SHARE, asc(col("board_key"))).compile(dialect)

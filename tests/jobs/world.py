@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from jobs.archive import Archiver
 from jobs.close_periods import CloseJob, CloseLimits
 from jobs.demands import DemandLimits
 from jobs.desk import RefreshDesk
@@ -24,6 +25,7 @@ from jobs.runner import RunnerLimits
 from jobs.schedule import ScheduleLimits
 from jobs.wiring import JobLimits, JobParts, Jobs, start_jobs
 from querybuilder import Built
+from storage.archiving import ArchiveLimits
 from storage.catalog import Catalog
 from storage.curves import CurveBook
 from storage.folding import FoldLimits
@@ -77,6 +79,7 @@ LIMITS = JobLimits(
         fold_interval_s=0.5, fold_load_ratio=0.5, fold_rows_max=7, fold_lag_rows_max=20_000, fold_curves_max=50
     ),
     close=CloseLimits(close_interval_s=1, close_load_ratio=0.5, close_boards_max=3, close_retry_s=30),
+    archive=ArchiveLimits(archive_top_rows=10, archive_block_rows=4, archive_step_rows=16),
     curve_poll_s=2,
     live_poll_s=0.5,
 )
@@ -140,6 +143,7 @@ class Observed:
     folds: asyncio.Queue[int] = field(default_factory=asyncio.Queue)  # changes of each
     void: int = 0  # curves that went without live counts
     boards_closed: int = 0
+    owners_archived: int = 0
     lag_s: float = 0
     close_failures: int = 0
 
@@ -163,6 +167,11 @@ class Observed:
     def closed(self, boards: int) -> None:
         """See `CloseObserver`."""
         self.boards_closed += boards
+
+    def archived(self, *, owners: int, stored_bytes: int) -> None:
+        """See `ArchiveObserver`."""
+        assert stored_bytes > 0
+        self.owners_archived += owners
 
     def closing_lag(self, seconds: float) -> None:
         """See `CloseObserver`."""
@@ -327,10 +336,12 @@ class World:
             now_us=self.deployment.clock,
             monotonic=self.time.monotonic,
         )
+        archiver = Archiver(self.store, self.catalog, self.deployment.boards, LIMITS.archive, self.observed)
         return CloseJob(
             self.store,
             self.book,
             fitting,
+            archiver,
             self.ownership(),
             LIMITS.close,
             self.observed,

@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from jobs.archive import Archiver
 from jobs.close_periods import POOL, RESOURCE, CloseJob
 from jobs.fitting import Fitting
 from jobs.ownership import Held, Ownership
@@ -19,6 +20,7 @@ from querybuilder import Built
 from service.context import Context
 from service.wiring import job_limits
 from storage.boards import OpenBoards
+from storage.catalog import Catalog
 from storage.curves import CurveBook
 from storage.leases import Leases
 from storage.store import Program, Rows, Store
@@ -116,6 +118,7 @@ class KilledClosing:
             store,
             book,
             fitting,
+            Archiver(store, Catalog(store), boards, limits.archive, context.metrics.closings),
             Ownership(store, leases, limits.lease, holder="it", sleep=_for_ever),
             limits.close,
             context.metrics.closings,

@@ -43,7 +43,7 @@ async def test_every_post_counts_in_the_periods_of_its_time_and_in_no_other(
     played = Days(made, zone, first, seed=len(case))
     await made.start()
     try:
-        await played.create(table=table, predictor={**RARELY, "exact_top": 7})
+        await played.create(table=table, predictor={**RARELY, "exact_top": 7}, keep={"day": 2, "week": 1})
         closing = KilledClosing(made.context, played.clock, random.Random(len(case)))
 
         async def close() -> None:
