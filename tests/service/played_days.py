@@ -135,10 +135,11 @@ class Days:
     async def differences(self) -> list[str]:
         """The boards that are not what the model says, by now."""
         found = [board for board, plain in self.plain.boards.items() if await self._differs(board, plain)]
-        known = {each["id"] for each in await self._boards() if each["entries"]}
+        known = {each["id"] for each in await self.boards() if each["entries"]}
         return found + sorted(known ^ self.plain.boards.keys())
 
-    async def _boards(self) -> list[dict[str, Any]]:
+    async def boards(self) -> list[dict[str, Any]]:
+        """What the service lists."""
         boards: list[dict[str, Any]] = []
         cursor = ""
         while True:
