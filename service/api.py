@@ -73,7 +73,7 @@ _READS = [
         method="GET", path=_OWNER + "/around", handler=around_views.around_owner, role=Role.READER, view="around",
         summary="The rows around an owner", tag="Owners", query=AroundOwnerQuery, response=Page,
         description="Ranks agree with each other: all follow from the owner's by counting along the rows.",
-        problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries"),
+        problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries", "archived"),
     ),
     Route(
         method="GET", path=_OWNER, handler=owner_views.entry, role=Role.READER, view="entry",
@@ -82,7 +82,8 @@ _READS = [
     Route(
         method="GET", path=_RANKING, handler=ranking_views.page, role=Role.READER, view="page",
         summary="A page of a ranking", tag="Rankings", query=PageQuery, response=Page,
-        problems=(*_COLUMN_CODES, "bad_cursor", "bad_rank", "too_many_entries"),
+        description="Of an archived leaderboard the top that its archive holds; 410 past it.",
+        problems=(*_COLUMN_CODES, "bad_cursor", "bad_rank", "too_many_entries", "archived"),
     ),
     Route(
         method="GET", path=_RANKING + "/positions", handler=ranking_views.value_positions, role=Role.READER,
@@ -95,7 +96,7 @@ _READS = [
     Route(
         method="GET", path=_RANKING + "/around", handler=around_views.around_value, role=Role.READER,
         view="value_around", summary="The rows around a value", tag="Rankings", query=AroundValueQuery, response=Page,
-        problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_entries"),
+        problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_entries", "archived"),
     ),
     Route(
         method="GET", path=_RANKING + "/values", handler=ranking_views.values, role=Role.READER, view="values",
@@ -231,7 +232,7 @@ _OPERATORS = [
     Route(
         method="POST", path=_RANKING + "/refresh", handler=ranking_views.refresh, role=Role.OPS, view="refresh",
         summary="Refresh a curve now", tag="Rankings", response=RefreshAnswer,
-        problems=(*_COLUMN_CODES, "no_job_process", "timeout"),
+        problems=(*_COLUMN_CODES, "no_job_process", "timeout", "archived"),
         description="A job process does it; answers when the new curve serves.",
     ),
     Route(

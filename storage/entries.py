@@ -127,6 +127,8 @@ class Entries:
             UnknownBoard: it was deleted.
             BoardChanged: it was archived.
         """
+        if self.board.is_unreached:
+            return False
         rows_key = yield from hold_rows(self.dialect, self.board)
         found = yield from self.writes.hold([(rows_key, owner)])
         if not found:
