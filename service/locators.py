@@ -15,7 +15,7 @@ from storage.gap_counts import Footing
 from storage.records import Board
 from storage.store import Program, Store
 
-from .answers import Position
+from .position_answers import Position
 from .positions import CountLimits, Footings, Located, Locator, Wanted
 from .queries import RankMode
 
