@@ -278,6 +278,7 @@ class Settings(BaseModel):
     archive_top_rows: int = _number(1_000, 1, 100_000, "rows", "Best rows by each column that an archive can show")
     archive_block_rows: int = _number(256, 1, 100_000, "rows", "Rows of a block of an archive: who needs one reads all")
     archive_step_rows: int = _number(5_000, 1, 1_000_000, "rows", "Rows archived in one transaction, about")
+    archive_boards_max: int = _number(50, 1, 10_000, "boards", "Small boards archived in one transaction")
     close_retry_s: float = _number(30, 1, 3_600, "s", "After which a board whose closing failed is tried again")
     audit_interval_s: float = _number(
         60, 0, 86_400, "s", "How often the curve of a random column is held against counted rows; 0: never"
