@@ -222,6 +222,8 @@ def _closing(_dialect: Dialect) -> list[Query]:
         add_column(BOARDS, "stage", INTEGER, null=False, default=0),
         # With which boards something is to be done, and when: a look finds nothing nearly always.
         create_index("boards_due_at", BOARDS, asc(col("stage")), asc(col("due_at")), where=col("due_at").not_null()),
+        # To count them takes as long as there are boards with rows, whatever was archived.
+        create_index("boards_with_rows", BOARDS, asc(col("board_key")), where=col("archived_at").is_null()),
         add_column(FAMILIES, "closed_through", INTEGER, null=False, default=0),  # boards that close until then are shut
         create_table(ARCHIVE_BLOCKS)
         .column("board_key", INTEGER)
