@@ -240,7 +240,14 @@ class Settings(BaseModel):
     job_backoff_s_max: float = _number(30, 0.001, 3_600, "s", "Longest pause of a job that failed")
     job_stop_s_max: float = _number(5, 0.1, 600, "s", "Longest wait for jobs to end at the stop")
     change_log_retention_s: float = _number(
-        3_600, 1, 31 * 86_400, "s", "How long the log of changes is kept; what has yet to be counted stays longer"
+        7 * 86_400, 1, 3_660 * 86_400, "s", "How long the journal is kept; what has yet to be counted stays longer"
+    )
+    erased_cells_s: float = _number(
+        3_600,
+        60,
+        31 * 86_400,
+        "s",
+        "How long the journal keeps an erased owner's values, without the name, to count by",
     )
     prune_interval_s: float = _number(60, 1, 86_400, "s", "How often old post ids and changes are removed")
     prune_rows_max: int = _number(10_000, 1, 10_000_000, "rows", "Rows removed in one transaction")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import structlog
 
 from storage.change_log import change_log
+from storage.erasing import erasing
 from storage.errors import LeaseTaken
 from storage.post_ids import PostIds
 from storage.store import Program, Store
@@ -33,6 +34,7 @@ class PruneLimits:
 
     post_id_retention_s: float
     change_log_retention_s: float
+    erased_cells_s: float
     prune_interval_s: float
     prune_rows_max: int  # a step
     prune_steps_max: int  # a run, of each kind
@@ -74,6 +76,7 @@ class PruneJob:
             log.info("post_ids_forgotten", rows=forgotten)
         if removed := await self.prune_changes():
             log.info("changes_removed", rows=removed)
+        await self.blank_erased()
 
     async def prune(self) -> int:
         """Forget post ids past their retention now, in up to `prune_steps_max` steps; answers how many rows."""
@@ -92,6 +95,13 @@ class PruneJob:
             return (yield from self._changes.prune(before_us=before_us, keep_from=unread_from, rows_max=rows_max))
 
         return await self._in_steps(step, 1)
+
+    async def blank_erased(self) -> int:
+        """Take cells out of the log whose owners were erased and that nobody counts from any more; how many rows."""
+        before_us = self._now_us() - round(self._limits.erased_cells_s * 1e6)
+        rows_max = self._limits.prune_rows_max
+        erased = erasing(self._store.dialect)
+        return await self._in_steps(lambda: erased.blank(before_us=before_us, rows_max=rows_max), rows_max)
 
     async def _in_steps(self, step: Callable[[], Program[int]], rows_more: int) -> int:
         """Runs steps until one takes fewer rows than one does that leaves something behind."""

@@ -56,7 +56,7 @@ from querybuilder.terms import (
     times,
     whole_part,
 )
-from querybuilder.transactions import oldest_transaction
+from querybuilder.transactions import oldest_transaction, this_transaction
 from querybuilder.typed import collated, null, part
 from querybuilder.write import Delete, Empty, Insert, Update, delete, empty, insert, update
 
@@ -129,6 +129,7 @@ __all__ = [
     "seek",
     "select",
     "sum_",
+    "this_transaction",
     "times",
     "union_all",
     "update",

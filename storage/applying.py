@@ -15,9 +15,11 @@ from querybuilder import Built, Dialect
 from .change_log import Appended, change_log
 from .entries import Entries, add_totals, live_epochs
 from .errors import LostRace, PostError, PostIdConflict, PostRejected, UnknownBoard
+from .hidden import HiddenEntry, hidden
 from .leaderboards import ALL_ENTRIES, CHANGES
 from .merging import Cell, Merger
 from .post_ids import PostIds, Remembered
+from .posted import Happened, posted_text
 from .records import BoardPost, Entry, PartOutcome, Post, Status
 from .store import Program
 
@@ -31,6 +33,7 @@ class _Row:
     changed: set[int] = field(default_factory=set)
     first_values: set[int] = field(default_factory=set)  # ranked columns that had no value before
     ranked: str | None = None  # its ranked cells as the log has them; None: not asked for yet
+    hidden: bool = False  # no ranking has it
 
 
 @dataclass(slots=True)
@@ -74,6 +77,7 @@ class Group:
         self._now_us = now_us
         self._logged = logged
         self._changes: list[Appended] = []
+        self._hidden: set[str] = set()  # owners whose new rows no ranking has
         self._check_boards = check_boards  # False: all are taken to live, and the store says where one does not
 
     @property
@@ -87,6 +91,16 @@ class Group:
         rows_written = yield from self._write()
         return GroupResult(outcomes, rows_written)
 
+    def _find_hidden(self, owners: dict[int, dict[str, None]]) -> Program[None]:
+        """Rows that boards don't show, after those that they do: see `hidden`."""
+        keys = [key for key, state in self._boards.items() if state.alive]
+        names = dict.fromkeys(owner for key in keys for owner in owners[key])
+        self._hidden, found = yield from hidden(self._dialect).find(keys, list(names))
+        for each in found:
+            state = self._boards[each.board_key]
+            entry = each.widened(len(state.entries.board.spec.columns))
+            state.rows.setdefault(entry.owner, _Row(entry, entry.updated_at_us, hidden=True))
+
     def _read(self, posts: Sequence[Post]) -> Program[None]:
         owners: dict[int, dict[str, None]] = defaultdict(dict)
         hashes: dict[int, dict[str, None]] = defaultdict(dict)
@@ -98,7 +112,7 @@ class Group:
         if not owners:
             return
         if self._check_boards:
-            alive = yield from live_epochs(self._dialect, list(owners))
+            alive = yield from live_epochs(self._dialect, list(owners), writing=True)
             for key, state in self._boards.items():
                 state.alive = key in alive
         for key, state in self._boards.items():
@@ -109,6 +123,7 @@ class Group:
             if hashes[key]:
                 assumed = state.entries.board.epoch
                 state.epoch, state.seen = yield from self._post_ids.find(key, assumed, hashes[key])
+        yield from self._find_hidden(owners)
 
     def _apply(self, post: Post) -> list[PartOutcome]:
         at_us = self._now_us if post.at_us is None else post.at_us
@@ -130,7 +145,10 @@ class Group:
                 known if known is not None else PartOutcome(Status.REJECTED, error=errors.get(index, refused))
                 for index, (_, known, _) in enumerate(plans)
             ]
-        return [known if known is not None else self._take(state, post, changed) for state, known, changed in plans]
+        return [
+            known if known is not None else self._take(state, post, part, changed)
+            for part, (state, known, changed) in zip(post.parts, plans, strict=True)
+        ]
 
     def _apply_to_one(self, post: Post, part: BoardPost, at_us: int) -> PartOutcome:
         state = self._boards[part.board.key]
@@ -138,7 +156,7 @@ class Group:
             known, changed = self._plan(state, post, part, at_us)
         except PostError as error:
             return PartOutcome(Status.REJECTED, error=error)
-        return known if known is not None else self._take(state, post, changed)
+        return known if known is not None else self._take(state, post, part, changed)
 
     def _plan(
         self, state: _BoardState, post: Post, part: BoardPost, at_us: int
@@ -167,15 +185,16 @@ class Group:
             raise PostIdConflict(pointer="/post_id")
         return found
 
-    def _take(self, state: _BoardState, post: Post, changed: dict[int, Cell]) -> PartOutcome:
+    def _take(self, state: _BoardState, post: Post, part: BoardPost, changed: dict[int, Cell]) -> PartOutcome:
         row = state.rows.get(post.owner)
         if row is None:
             cells: list[Cell] = [None] * len(state.entries.board.spec.columns)
             row = state.rows[post.owner] = _Row(Entry(post.owner, self._now_us, cells), None)
+            row.hidden = post.owner in self._hidden
             status = Status.APPLIED
         else:
             status = Status.APPLIED if changed else Status.UNCHANGED
-        if self._logged and status is Status.APPLIED and row.ranked is None:
+        if self._logged and status is Status.APPLIED and row.ranked is None and not row.hidden:
             row.ranked = state.entries.ranked_cells.text(row.entry.cells)
         if changed:
             if row.expected is not None and not row.changed:
@@ -185,17 +204,26 @@ class Group:
                 if row.entry.cells[index] is None and index in state.entries.rankings:
                     row.first_values.add(index)
                 row.entry.cells[index] = cell
-        if self._logged and status is Status.APPLIED:
-            self._log(state, row)
+        if self._logged:
+            self._log(state, row, post, part, status)
         outcome = PartOutcome(status, row.entry.updated_at_us, state.merger.stats(row.entry.cells))
         if post.post_hash is not None:
             state.fresh[post.post_hash] = (post.fingerprint, outcome)
         return outcome
 
-    def _log(self, state: _BoardState, row: _Row) -> None:
-        after = state.entries.ranked_cells.text(row.entry.cells)
-        entry, before = row.entry, row.ranked or ""
-        self._changes.append(Appended(state.entries.board.key, entry.owner, entry.updated_at_us, before, after))
+    def _log(self, state: _BoardState, row: _Row, post: Post, part: BoardPost, status: Status) -> None:
+        entries, entry = state.entries, row.entry
+        if status is Status.UNCHANGED:
+            detail = posted_text(Happened.UNCHANGED, part.changes, post.post_id, post.at_us, ())
+            self._changes.append(Appended(entries.board.key, entry.owner, self._now_us, "", "", detail))
+            return
+        happened, after, said = Happened.UNSEEN, entries.ranked_cells.none, entry.cells
+        if not row.hidden:
+            happened, after = Happened.APPLIED, entries.ranked_cells.text(entry.cells)
+            said = [entry.cells[index] for index in entries.ranked_cells.others]
+        detail = posted_text(happened, part.changes, post.post_id, post.at_us, said)
+        before = after if row.ranked is None else row.ranked
+        self._changes.append(Appended(entries.board.key, entry.owner, entry.updated_at_us, before, after, detail))
         row.ranked = after
 
     def _write(self) -> Program[dict[int, int]]:
@@ -205,6 +233,7 @@ class Group:
         for key, state in self._boards.items():
             written[key] = yield from self._write_board(state, totals.setdefault(key, defaultdict(int)))
             remembered += [(key, state.epoch, post_hash, *fresh) for post_hash, fresh in state.fresh.items()]
+        yield from self._write_hidden()
         if remembered:
             yield self._post_ids.remember(sorted(remembered, key=lambda row: row[:3]), self._now_us)
         if self._changes:  # last of what is written by owner: an owner's changes are numbered as they were committed
@@ -213,10 +242,26 @@ class Group:
             yield add_totals(self._dialect, totals, spread=self._now_us)
         return written
 
+    def _write_hidden(self) -> Program[None]:
+        new: list[HiddenEntry] = []
+        changed: list[tuple[HiddenEntry, int]] = []
+        for key, state in self._boards.items():
+            for row in state.rows.values():
+                if row.hidden and row.expected is None:
+                    new.append(HiddenEntry(key, row.entry))
+                elif row.hidden and row.changed and row.expected is not None:
+                    changed.append((HiddenEntry(key, row.entry), row.expected))
+        if changed:
+            yield from _all_or_lost(hidden(self._dialect).update_changed(changed), len(changed))
+        if new:
+            yield from _all_or_lost(hidden(self._dialect).insert_new(new), len(new))
+
     def _write_board(self, state: _BoardState, totals: dict[int, int]) -> Program[int]:
         new: list[Entry] = []
         updates: dict[tuple[int, ...], list[tuple[Entry, int]]] = defaultdict(list)
         for row in state.rows.values():
+            if row.hidden:
+                continue
             if row.expected is None:
                 new.append(row.entry)
                 totals[ALL_ENTRIES] += 1

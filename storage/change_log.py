@@ -75,6 +75,7 @@ class Appended(NamedTuple):
     updated_at_us: int
     previous: str
     next: str
+    detail: str | None = ""  # what was posted, see `posted`; None: erased, the cells go when everybody has counted them
 
 
 class ChangeLog:
@@ -84,11 +85,16 @@ class ChangeLog:
         self._in_order = not dialect.transaction
         self.position = col("seq" if self._in_order else "position")
         order = (asc(self.position),) if self._in_order else (asc(self.position), asc(col("seq")))
-        self._append = (
-            insert(CHANGE_LOG)
-            .rows(param("rows"), board_key=INTEGER, owner=TEXT, updated_at=INTEGER, previous=TEXT, next=TEXT)
-            .compile(dialect)
-        )
+        row = {
+            "board_key": INTEGER,
+            "owner": TEXT,
+            "updated_at": INTEGER,
+            "previous": TEXT,
+            "next": TEXT,
+            "detail": TEXT,
+        }
+        placed = row if self._in_order else row | {"place": INTEGER}
+        self._append = insert(CHANGE_LOG).rows(param("rows"), **placed).compile(dialect)
         next_number = select(plus(coalesce(max_(self.position), 0), 1)).from_(CHANGE_LOG)
         self.horizon_now = next_number if self._in_order else select(oldest_transaction())
         self._horizon = self.horizon_now.compile(dialect)
@@ -140,9 +146,14 @@ class ChangeLog:
         """A mark as the parameters of `after`."""
         return {"mark_position": mark.position} | ({} if self._in_order else {"mark_seen": mark.seen})
 
-    def append(self, changes: Iterable[Appended]) -> Built:
-        """Log changes, in this order, in the transaction that makes them and after it has the rows."""
-        return self._append.bind(rows=changes)
+    def append(self, changes: Iterable[Appended], *, place: int = 0) -> Built:
+        """Log changes, in this order, in the transaction that makes them and after it has the rows.
+
+        `place`: how many the transaction has logged before.
+        """
+        if self._in_order:
+            return self._append.bind(rows=changes)
+        return self._append.bind(rows=[(*change, number) for number, change in enumerate(changes, place)])
 
     def horizon(self) -> Program[int]:
         """Every transaction below this position has ended, and whatever it changed is in this snapshot."""

@@ -26,13 +26,16 @@ from querybuilder import (
     param,
     plus,
     select,
+    this_transaction,
     union_all,
     update,
 )
 
 from .change_log import Appended, change_log
+from .errors import LostRace
 from .leaderboards import ALL_ENTRIES, CHANGES, entries_table, physical
 from .migrate import BOARDS, TOTALS
+from .posted import Happened, event_text
 from .ranked_cells import RankedCells
 from .rankings import Ranking, entry_of
 from .records import Board, Entry, Kind
@@ -142,17 +145,40 @@ class Entries:
 
     def erase(self, owner: str, *, now_us: int) -> Program[bool]:
         """Remove an owner's row, log that, and take it out of the totals; False where there was none."""
-        found = yield from self.hold_owners([owner])
-        if owner not in found:
-            return False
+        return (yield from self.take_out(owner, Happened.ERASED, now_us=now_us)) is not None
+
+    def take_out(self, owner: str, happened: Happened, *, now_us: int, place: int = 0) -> Program[Entry | None]:
+        """Remove an owner's row and say in the log why, `place` changes having been logged before; None: no row."""
+        entry = (yield from self.hold_owners([owner])).get(owner)
+        if entry is None:
+            return None
         yield self._erase.bind(owner=owner)
-        previous = self.ranked_cells.text(found[owner].cells)
-        change = Appended(self.board.key, owner, now_us, previous, self.ranked_cells.none)
-        yield change_log(self.dialect).append([change])
-        gone = {ALL_ENTRIES: -1, CHANGES: 1}
-        gone.update({index: -1 for index in self.rankings if found[owner].cells[index] is not None})
-        yield add_totals(self.dialect, {self.board.key: gone})
-        return True
+        detail = event_text(happened, entry.cells if happened is Happened.HIDDEN else (), entry.updated_at_us)
+        previous = self.ranked_cells.text(entry.cells)
+        change = Appended(self.board.key, owner, now_us, previous, self.ranked_cells.none, detail)
+        yield from self._moved(entry, change, place, -1)
+        return entry
+
+    def put_back(self, entry: Entry, *, now_us: int, place: int = 0) -> Program[None]:
+        """Insert the row of an owner who is shown again.
+
+        Raises:
+            LostRace: there is one.
+        """
+        inserted = yield self.insert_new([entry])
+        if inserted[0][0] != 1:
+            raise LostRace(f"{entry.owner!r} has a row already")
+        others = [entry.cells[index] for index in self.ranked_cells.others]
+        detail = event_text(Happened.SHOWN, others, entry.updated_at_us)
+        following = self.ranked_cells.text(entry.cells)
+        change = Appended(self.board.key, entry.owner, now_us, self.ranked_cells.none, following, detail)
+        yield from self._moved(entry, change, place, 1)
+
+    def _moved(self, entry: Entry, change: Appended, place: int, more: int) -> Program[None]:
+        yield change_log(self.dialect).append([change], place=place)
+        counted = {ALL_ENTRIES: more, CHANGES: 1}
+        counted.update({index: more for index in self.rankings if entry.cells[index] is not None})
+        yield add_totals(self.dialect, {self.board.key: counted})
 
 
 def read_with_totals(rows: Rows) -> tuple[dict[str, Entry], dict[int, int]]:
@@ -193,13 +219,19 @@ def _add_totals(dialect: Dialect) -> Statement:
     )
 
 
-def live_epochs(dialect: Dialect, board_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, int]]:
-    """The boards of these keys that still exist, with their epochs; `held`: as they stay until the transaction ends."""
-    rows = yield _live_epochs(dialect, held).bind(keys=list(board_keys))
+def live_epochs(
+    dialect: Dialect, board_keys: Iterable[int], *, held: bool = False, writing: bool = False
+) -> Program[dict[int, int]]:
+    """The boards of these keys that still exist, with their epochs; `held`: as they stay until the transaction ends.
+
+    `writing`: have the transaction numbered, so that `Hidden.settled` waits for it from here on.
+    """
+    rows = yield _live_epochs(dialect, held, writing).bind(keys=list(board_keys))
     return {row[0]: row[1] for row in rows}
 
 
 @lru_cache
-def _live_epochs(dialect: Dialect, held: bool) -> Statement:
-    epochs = select(col("board_key"), col("epoch")).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed()
+def _live_epochs(dialect: Dialect, held: bool, writing: bool) -> Statement:
+    epochs = select(col("board_key"), col("epoch"), *[this_transaction()] * writing).from_(BOARDS)
+    epochs = epochs.where(col("board_key").in_(param("keys"))).packed()
     return (epochs.locked(Lock.SHARE, asc(col("board_key"))) if held else epochs).compile(dialect)

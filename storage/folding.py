@@ -45,6 +45,8 @@ class Netted:
         """Count changes, in any order: `seq` orders those of an owner."""
         owners = self._owners
         for _, seq, board_key, owner, previous, following in changes:
+            if previous == following:
+                continue
             known = owners.get((board_key, owner))
             if known is not None:
                 first, before, last, after = known

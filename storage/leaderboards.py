@@ -37,7 +37,7 @@ from querybuilder import (
 from querybuilder import Kind as SqlKind
 
 from .errors import BoardChanged, SpecConflict, TooManyBoards, UnknownBoard
-from .migrate import BOARDS, CURVES, DEMANDS, LEASES, LIVE_COUNTS, TOTALS, next_in
+from .migrate import BOARDS, CURVES, DEMANDS, HIDDEN, LEASES, LIVE_COUNTS, TOTALS, next_in
 from .records import Best, Board, BoardSpec, ColumnSpec, Kind
 from .store import Program, Row
 from .total_shares import summed
@@ -183,7 +183,7 @@ def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     """
     board = yield from existing(dialect, board_id, lock=Lock.UPDATE)
     yield drop_table(entries_table(board.key)).build(dialect)
-    for table in (BOARDS, TOTALS, CURVES, LIVE_COUNTS, DEMANDS):
+    for table in (BOARDS, TOTALS, CURVES, LIVE_COUNTS, DEMANDS, HIDDEN):
         yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
     leased = [refresh_resource(board.key, index) for index in board.sorted_indexes]
     yield (
@@ -202,7 +202,7 @@ def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     """
     board = yield from existing(dialect, board_id, lock=Lock.UPDATE)
     yield empty(entries_table(board.key)).build(dialect)
-    for table in (TOTALS, CURVES, LIVE_COUNTS):
+    for table in (TOTALS, CURVES, LIVE_COUNTS, HIDDEN):
         yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
     yield (
         update(BOARDS)

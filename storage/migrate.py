@@ -38,6 +38,8 @@ KEYS = "api_keys"
 LEASES = "leases"
 DEMANDS = "refresh_demands"
 CHANGE_LOG = "changes"
+HIDDEN = "hidden_entries"
+PROFILES = "profiles"
 LIVE_COUNTS = "live_counts"
 LIVE_MARK = "live_mark"
 
@@ -169,7 +171,42 @@ def _live_counts(_dialect: Dialect) -> list[Query]:
     ]
 
 
-STEPS = (_first, _leases, _demands, _changes, _live_counts)
+def _journal(dialect: Dialect) -> list[Query]:
+    detail = add_column(CHANGE_LOG, "detail", TEXT, null=True, default="", sortable=False)
+    # Those of erased owners, whose cells are still to be counted: nearly always none.
+    erased = create_index("changes_erased", CHANGE_LOG, col("seq"), where=col("detail").is_null())
+    if not dialect.transaction:
+        return [
+            detail,
+            create_index("changes_owner", CHANGE_LOG, col("owner")),
+            erased,
+        ]  # SQLite appends the primary key
+    # Among the changes of its transaction: the number that is published is made of both.
+    place = add_column(CHANGE_LOG, "place", INTEGER, null=False, default=0)
+    return [detail, place, create_index("changes_owner", CHANGE_LOG, col("owner"), col("seq")), erased]
+
+
+def _owners(_dialect: Dialect) -> list[Query]:
+    return [
+        # Entries of owners who are hidden, away from their boards' tables, so that no ranking has to leave them out.
+        create_table(HIDDEN)
+        .column("board_key", INTEGER)  # 0: the owner is hidden, on boards to come too
+        .column("owner", TEXT)
+        .column("updated_at", INTEGER)
+        .column("cells", TEXT)  # a JSON array
+        .primary_key("board_key", "owner")
+        .clustered(),
+        create_index("hidden_entries_owner", HIDDEN, asc(col("owner"))),
+        create_table(PROFILES)
+        .column("owner", TEXT)
+        .column("profile", TEXT)
+        .column("updated_at", INTEGER)
+        .primary_key("owner")
+        .clustered(),
+    ]
+
+
+STEPS = (_first, _leases, _demands, _changes, _live_counts, _journal, _owners)
 
 
 def migrate(dialect: Dialect) -> Program[str]:

@@ -41,6 +41,7 @@ class RankedCells:
             self._places[index] = Place(start, width, _WORSE_THAN_ANY[padding.high] * width, padding.high)
             start += width
         self._absent = [(index, place.absent) for index, place in self._places.items()]
+        self.others = [index for index in range(len(board.spec.columns)) if index not in self._places]
         self.none = "".join(absent for _, absent in self._absent)  # of no row at all
 
     def text(self, cells: Sequence[Cell]) -> str:

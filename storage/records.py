@@ -154,6 +154,7 @@ class Post:
     post_hash: str | None  # of the post id
     at_us: int | None  # None: arrival
     fingerprint: str  # of owner, stats and `at`: tells a retry from a conflict
+    post_id: str | None = None  # as it came in, for the journal
 
 
 @dataclass(slots=True)

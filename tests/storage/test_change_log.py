@@ -41,7 +41,7 @@ async def texts(store: Store, done: Mark = EARLIER, until: Mark | None = None) -
     return [(each.owner, each.previous, each.next) for each in await changes_of(store, done, until)]
 
 
-async def test_every_applied_post_leaves_what_it_changed_and_others_leave_nothing(deployment: Deployment) -> None:
+async def test_every_accepted_post_leaves_what_it_changed_and_others_leave_nothing(deployment: Deployment) -> None:
     board = await deployment.create("b", XP, counter("shots"), LAP)
     await deployment.apply(
         deployment.post("ada", part(board, {"xp": 5})),
@@ -57,6 +57,7 @@ async def test_every_applied_post_leaves_what_it_changed_and_others_leave_nothin
     assert await texts(deployment.store) == [
         ("ada", "   ~~", "005~~"),
         ("ada", "005~~", "00740"),
+        ("ada", "", ""),
         ("bob", "   ~~", "   ~~"),
         ("ada", "00740", "00740"),
         ("ada", "00740", "   ~~"),

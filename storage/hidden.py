@@ -1,0 +1,175 @@
+"""Entries of hidden owners: they still merge posts, and stand in a table of their own, so that no ranking holds them.
+
+    hide: mark ──> wait for older transactions ──> move rows      show: unmark ──> wait ──> move rows back
+
+The rule: an owner's row on a board is in one of the two tables. A post looks for it in the board's first and here
+second, and whoever is marked gets a new row here: so a row that is moved meanwhile is found, or the race is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Built,
+    Dialect,
+    asc,
+    col,
+    delete,
+    insert,
+    param,
+    select,
+    this_transaction,
+    update,
+)
+
+from .change_log import Appended, change_log
+from .entries import Entries
+from .errors import LostRace
+from .merging import Cell
+from .migrate import HIDDEN
+from .posted import Happened, event_text
+from .records import Entry
+from .store import Program
+
+MARK = 0  # no board has this key: the row says that the owner is hidden
+_ALIAS = "v"
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[Cell]).decode
+
+
+class HiddenEntry(NamedTuple):
+    """An entry that its board does not show."""
+
+    board_key: int
+    entry: Entry
+
+    def widened(self, columns: int) -> Entry:
+        """The entry with a cell for every column: some may have been added since it was written."""
+        self.entry.cells.extend([None] * (columns - len(self.entry.cells)))
+        return self.entry
+
+
+class Hidden:
+    """The statements, for one dialect; see `hidden`."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        row = {"board_key": INTEGER, "owner": TEXT, "updated_at": INTEGER, "cells": TEXT}
+        rows = select(*map(col, row)).from_(HIDDEN)
+        theirs = col("owner").eq(param("owner"))
+        found = rows.where(col("board_key").in_(param("keys")), col("owner").in_(param("owners")))
+        self._find = found.packed().compile(dialect)
+        of_owner = rows.where(theirs, col("board_key").gt(MARK)).order_by(asc(col("board_key")))
+        self._of_owner = of_owner.limit(param("limit")).packed().compile(dialect)
+        fresh = insert(HIDDEN).rows(param("rows"), **row).on_conflict("board_key", "owner")
+        self._insert = fresh.do_nothing().compile(dialect)
+        self._update = (
+            update(HIDDEN)
+            .set(updated_at=col("updated_at", _ALIAS), cells=col("cells", _ALIAS))
+            .from_rows(_ALIAS, param("rows"), expected=INTEGER, **row)
+            .where(
+                *(col(name, HIDDEN).eq(col(name, _ALIAS)) for name in ("board_key", "owner")),
+                col("updated_at", HIDDEN).eq(col("expected", _ALIAS)),
+            )
+            .compile(dialect)
+        )
+        here = delete(HIDDEN).where(theirs, col("board_key").eq(param("key")))
+        self._take = here.returning(col("updated_at"), col("cells")).compile(dialect)
+        self._now = select(this_transaction()).compile(dialect)
+
+    def find(self, board_keys: Sequence[int], owners: Sequence[str]) -> Program[tuple[set[str], list[HiddenEntry]]]:
+        """Those of the owners that are hidden, and their entries on these boards."""
+        rows = yield self._find.bind(keys=[MARK, *board_keys], owners=owners)
+        marked = {row[1] for row in rows if row[0] == MARK}
+        return marked, [_hidden(row) for row in rows if row[0] != MARK]
+
+    def insert_new(self, rows: Iterable[HiddenEntry]) -> Built:
+        """Insert rows where there are none; answers how many."""
+        return self._insert.bind(
+            rows=[(key, entry.owner, entry.updated_at_us, _encode(entry.cells).decode()) for key, entry in rows]
+        )
+
+    def update_changed(self, rows: Iterable[tuple[HiddenEntry, int]]) -> Built:
+        """Write rows whose version is still the expected one; answers how many were."""
+        return self._update.bind(
+            rows=[
+                (expected, key, entry.owner, entry.updated_at_us, _encode(entry.cells).decode())
+                for (key, entry), expected in rows
+            ]
+        )
+
+    def mark(self, owner: str, *, now_us: int) -> Program[int]:
+        """Have new rows of the owner made here. Answers what `settled` has to wait for."""
+        yield self._insert.bind(rows=[(MARK, owner, now_us, "[]")])
+        return (yield from self._transaction())
+
+    def unmark(self, owner: str) -> Program[int]:
+        """Have new rows of the owner made on their boards again. Answers what `settled` has to wait for."""
+        yield self._take.bind(owner=owner, key=MARK)
+        return (yield from self._transaction())
+
+    def _transaction(self) -> Program[int]:
+        rows = yield self._now.bind()
+        return int(rows[0][0])
+
+    def settled(self, transaction: int) -> Program[bool]:
+        """Whether nobody who may have missed a mark still writes."""
+        if not self._dialect.transaction:
+            return True
+        return (yield from change_log(self._dialect).horizon()) > transaction
+
+    def hide(self, boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
+        """Move the owner's rows away from these boards."""
+        moved: list[HiddenEntry] = []
+        for entries in boards:
+            entry = yield from entries.take_out(owner, Happened.HIDDEN, now_us=now_us, place=len(moved))
+            if entry is not None:
+                moved.append(HiddenEntry(entries.board.key, entry))
+        if moved:
+            inserted = yield self.insert_new(moved)
+            if inserted[0][0] != len(moved):
+                raise LostRace(f"{owner!r} has a hidden row already")
+
+    def show(self, boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
+        """Move the owner's rows back to these boards."""
+        place = 0
+        for entries in boards:
+            rows = yield self._take.bind(owner=owner, key=entries.board.key)
+            if rows:
+                found = HiddenEntry(entries.board.key, Entry(owner, rows[0][0], _decode(rows[0][1])))
+                entry = found.widened(len(entries.board.spec.columns))
+                yield from entries.put_back(entry, now_us=now_us, place=place)
+                place += 1
+
+    def of_owner(self, owner: str, *, limit: int) -> Program[list[int]]:
+        """The keys of boards on which the owner has a hidden row."""
+        rows = yield self._of_owner.bind(owner=owner, limit=limit)
+        return [row[0] for row in rows]
+
+    def remove(self, entries: Entries, owner: str, *, now_us: int, place: int = 0) -> Program[bool]:
+        """Erase the owner's hidden row on a board; whether there was one."""
+        if not (yield self._take.bind(owner=owner, key=entries.board.key)):
+            return False
+        none = entries.ranked_cells.none
+        gone = Appended(entries.board.key, owner, now_us, none, none, event_text(Happened.ERASED))
+        yield change_log(self._dialect).append([gone], place=place)
+        return True
+
+
+def _hidden(row: Sequence[object]) -> HiddenEntry:
+    key, owner, updated_at_us, cells = row
+    assert isinstance(key, int) and isinstance(owner, str) and isinstance(updated_at_us, int) and isinstance(cells, str)
+    return HiddenEntry(key, Entry(owner, updated_at_us, _decode(cells)))
+
+
+@lru_cache
+def hidden(dialect: Dialect) -> Hidden:
+    """The statements, compiled once."""
+    return Hidden(dialect)
