@@ -130,6 +130,7 @@ class Settings(BaseModel):
     lookup_owners_max: int = _number(1_000, 1, 100_000, "owners", "Owners in one lookup")
     query_values_max: int = _number(1_000, 1, 100_000, "values", "Values, ranks or percentiles in one query")
     buckets_max: int = _number(1_000, 1, 100_000, "buckets", "Buckets in one distribution")
+    profile_bytes_max: int = _number(4_096, 2, 1024**2, "bytes", "An owner's profile as JSON; larger is 413")
     at_ahead_s_max: float = _number(300, 0, 86_400, "s", "How far a post's `at` may lie ahead of the service's clock")
 
     # Writing

@@ -15,6 +15,7 @@ from .values import Number
 from .wire import BestName, KindName, MergeName, MethodName, TiesName
 
 StatusName = Literal["applied", "unchanged", "duplicate", "rejected"]
+JournalKind = Literal["post", "erase", "hide", "show", "reset", "delete", "erased"]
 PositionMethod = Literal["count", "knot", "gap", "curve"]
 CurveMethod = Literal["skip", "scan"]
 REF_TEMPLATE = "#/components/schemas/{name}"
@@ -112,12 +113,27 @@ class PostResults(msgspec.Struct, gc=False):
     results: list[PostResult]
 
 
+if TYPE_CHECKING:
+    ProfileObject: TypeAlias = msgspec.Raw
+else:
+    ProfileObject = Annotated[dict[str, Any], Meta(description="as it was stored; null where the owner has none")]
+
+
+class ProfileAnswer(msgspec.Struct):
+    """What an owner is called and looks like."""
+
+    owner: str
+    profile: ProfileObject
+
+
 class EntryAnswer(msgspec.Struct):
-    """One owner's stats."""
+    """One owner's stats; `hidden` is there, and true, where no ranking holds the entry."""
 
     owner: str
     updated_at: Time
     stats: Stats
+    hidden: bool | UnsetType = UNSET
+    profile: ProfileObject | UnsetType | None = UNSET
 
 
 class Position(msgspec.Struct, kw_only=True, gc=False):
@@ -188,12 +204,15 @@ class BoardPositions(msgspec.Struct):
 
 
 class LookupEntry(msgspec.Struct):
-    """An entry of a lookup; `position` is there when a column was asked for, null where the owner has no value."""
+    """An entry of a lookup. With a column, `position` and `place`, the rank among those asked for; null: no value."""
 
     owner: str
     updated_at: Time
     stats: Stats
     position: Position | UnsetType | None = UNSET
+    place: int | UnsetType | None = UNSET
+    hidden: bool | UnsetType = UNSET
+    profile: ProfileObject | UnsetType | None = UNSET
 
 
 class LookupAnswer(msgspec.Struct):
@@ -201,6 +220,31 @@ class LookupAnswer(msgspec.Struct):
 
     entries: list[LookupEntry]
     missing: list[str]
+
+
+class JournalLine(msgspec.Struct):
+    """A line of the journal: what was posted and, of an applied post, what was stored afterwards. `owner` and what
+    follows `accepted_at` are gone once the owner was erased; `board` is null where it was deleted long ago."""
+
+    seq: int
+    kind: JournalKind
+    board: str | None
+    owner: str | None
+    accepted_at: Time
+    status: StatusName | UnsetType = UNSET
+    stats: Stats | UnsetType = UNSET
+    set: Stats | UnsetType = UNSET
+    post_id: str | UnsetType = UNSET
+    at: Time | UnsetType = UNSET
+    stored: Stats | UnsetType = UNSET
+
+
+class OwnerPosts(msgspec.Struct):
+    """An owner's posts, the newest first; `next`, given as `before`, continues, null at the end."""
+
+    owner: str
+    posts: list[JournalLine]
+    next: int | None
 
 
 class RankedEntry(msgspec.Struct, gc=False):
@@ -212,6 +256,7 @@ class RankedEntry(msgspec.Struct, gc=False):
     value: Number
     updated_at: Time
     stats: Stats
+    profile: ProfileObject | UnsetType | None = UNSET
 
 
 class Page(msgspec.Struct, gc=False):

@@ -72,7 +72,8 @@ class Route:
     tag: str = ""
     query: type[msgspec.Struct] | None = None
     body: type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None = None  # several: one of them
-    raw_body: bool = False  # the handler parses the bytes itself; NDJSON is taken too
+    raw_body: bool = False  # the handler parses the bytes itself
+    ndjson: bool = False  # taken too, beside JSON
     response: type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None = None  # None: no JSON body
     statuses: tuple[int, ...] = (200,)  # successes
     problems: tuple[str, ...] = ()  # codes beside those that every route of its kind has

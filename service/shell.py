@@ -235,7 +235,7 @@ def bare_media_type(header: str) -> str:
 
 
 def _media_types(route: Route) -> tuple[str, ...]:
-    return (JSON_TYPE, NDJSON_TYPE) if route.raw_body else (JSON_TYPE,)
+    return (JSON_TYPE, NDJSON_TYPE) if route.ndjson else (JSON_TYPE,)
 
 
 def _check_utf8(raw_path: str) -> None:

@@ -42,6 +42,7 @@ class RankedCells:
             start += width
         self._absent = [(index, place.absent) for index, place in self._places.items()]
         self.others = [index for index in range(len(board.spec.columns)) if index not in self._places]
+        self.indexes = list(self._places)
         self.none = "".join(absent for _, absent in self._absent)  # of no row at all
 
     def text(self, cells: Sequence[Cell]) -> str:

@@ -154,6 +154,7 @@ ROUTES = [
         tag="Posting",
         body=(PostBody, PostList),
         raw_body=True,
+        ndjson=True,
         response=PostResults,
         problems=("too_many_posts",),
     ),

@@ -1,0 +1,142 @@
+"""What operators do to owners, on every leaderboard: erase, hide, show again.
+
+The rule: work on many boards goes in transactions of a bounded number of them, and what was interrupted is finished by
+asking again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterator
+
+from storage.entries import Entries, live_epochs
+from storage.erasing import erasing
+from storage.errors import StoreBusy, UnknownOwner
+from storage.hidden import hidden
+from storage.posted import Happened
+from storage.profiles import profiles
+from storage.records import Board
+from storage.store import Program
+
+from .context import Context
+from .routes import Call, Reply
+
+BOARDS_A_STEP = 20  # compiling the statements of boards that nobody used is work on the event loop
+TOKEN_BYTES = 8
+SETTLED_LOOK_S = 0.005  # between two looks whether older transactions have ended; nearly always none runs
+_Work = Callable[[list[Entries]], Program[None]]
+
+
+async def erase_entry(context: Context, call: Call) -> Reply:
+    """`DELETE /v1/leaderboards/{board}/entries/{owner}`."""
+    board = await context.catalog.find(call.path["board"])
+    owner = call.path["owner"]
+    entries = context.boards.open(board)[0]
+    if not await context.store.write(lambda: _erase(entries, owner, context.now_us())):
+        raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
+    await _rename(context, owner, board.key)
+    return Reply(None, status=204)
+
+
+def _erase(entries: Entries, owner: str, now_us: int, place: int = 0) -> Program[bool]:
+    if (yield from entries.take_out(owner, Happened.ERASED, now_us=now_us, place=place)) is not None:
+        return True
+    return (yield from hidden(entries.dialect).remove(entries, owner, now_us=now_us, place=place))
+
+
+async def erase_owner(context: Context, call: Call) -> Reply:
+    """`DELETE /v1/owners/{owner}`: entries, profile, and what the journal says of the owner."""
+    owner = call.path["owner"]
+
+    def erase(boards: list[Entries]) -> Program[None]:
+        place = 0
+        for entries in boards:
+            place += yield from _erase(entries, owner, context.now_us(), place)
+
+    await _on_every_board(context, erase)
+    await context.store.write(lambda: _forget(context, owner))
+    await _rename(context, owner)
+    return Reply(None, status=204)
+
+
+def _forget(context: Context, owner: str) -> Program[None]:
+    yield from profiles(context.store.dialect).remove(owner)
+    yield from hidden(context.store.dialect).unmark(owner)
+
+
+async def _rename(context: Context, owner: str, board_key: int | None = None) -> None:
+    """Take the owner's name and posts out of the journal, a bounded number of rows a transaction."""
+    log, rows_max = erasing(context.store.dialect), context.settings.prune_rows_max
+    token = secrets.token_hex(TOKEN_BYTES)
+    last = await context.store.read(lambda: log.newest(owner))
+    more = bool(last)
+    while more:
+        more = await context.store.write(
+            lambda: log.rename(owner, token=token, last=last, rows_max=rows_max, board_key=board_key)
+        )
+
+
+async def hide(context: Context, call: Call) -> Reply:
+    """`PUT /v1/owners/{owner}/hidden`."""
+    owner, statements = call.path["owner"], hidden(context.store.dialect)
+    transaction = await context.store.write(lambda: statements.mark(owner, now_us=context.now_us()))
+
+    def away(boards: list[Entries]) -> Program[None]:
+        yield from statements.hide(boards, owner, now_us=context.now_us())
+
+    await _on_every_board(context, away)
+    if not context.store.sole_writer:  # a post that did not see the mark may have made a row since
+        await _settle(context, transaction)
+        await _on_every_board(context, away)
+    return Reply(None, status=204)
+
+
+async def show(context: Context, call: Call) -> Reply:
+    """`DELETE /v1/owners/{owner}/hidden`."""
+    owner, statements = call.path["owner"], hidden(context.store.dialect)
+    transaction = await context.store.write(lambda: statements.unmark(owner))
+    await _settle(context, transaction)
+
+    def back(boards: list[Entries]) -> Program[None]:
+        yield from statements.show(boards, owner, now_us=context.now_us())
+
+    limit = context.settings.catalog_boards_max
+    keys = set(await context.store.read(lambda: statements.of_owner(owner, limit=limit)))
+    await _on_every_board(context, back, keys)
+    return Reply(None, status=204)
+
+
+async def _settle(context: Context, transaction: int) -> None:
+    """Return when whatever began before a mark has ended.
+
+    Raises:
+        StoreBusy: it takes too long; asking again goes on from here.
+    """
+    statements = hidden(context.store.dialect)
+    try:
+        async with asyncio.timeout(context.settings.statement_timeout_s):
+            while not await context.store.read(lambda: statements.settled(transaction)):  # noqa: ASYNC110 - the store's
+                await asyncio.sleep(SETTLED_LOOK_S)
+    except TimeoutError as error:
+        raise StoreBusy("a transaction has been running for too long: ask again when it has ended") from error
+
+
+async def _on_every_board(context: Context, work: _Work, keys: set[int] | None = None) -> None:
+    await context.catalog.load(boards_max=context.settings.catalog_boards_max)
+    boards = [board for board in context.catalog.boards() if keys is None or board.key in keys]
+    for step in _steps(boards):
+        opened = [context.boards.open(board)[0] for board in step]
+        await context.store.write(lambda opened=opened: _on_live(opened, work))  # type: ignore[misc]
+
+
+def _steps(boards: list[Board]) -> Iterator[list[Board]]:
+    boards.sort(key=lambda board: board.key)  # posts lock rows in this order too
+    for start in range(0, len(boards), BOARDS_A_STEP):
+        yield boards[start : start + BOARDS_A_STEP]
+
+
+def _on_live(boards: list[Entries], work: _Work) -> Program[None]:
+    alive = yield from live_epochs(boards[0].dialect, [entries.board.key for entries in boards])
+    # A board may have been deleted since the catalog was read: there is nothing left to do then.
+    yield from work([entries for entries in boards if entries.board.key in alive])
