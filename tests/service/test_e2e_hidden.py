@@ -66,10 +66,6 @@ async def test_a_column_that_was_added_meanwhile_is_empty_in_a_hidden_entry(serv
     await service.must("PUT", "/v1/owners/cheat/hidden")
     ranked, counted = {"merge": "sum"}, {"sorted": False, "merge": "sum"}
     columns: list[dict[str, Any]] = [{"name": "xp", **ranked}, {"name": "shots", **counted}, {"name": "kills"}]
-        {"name": "xp", "merge": "sum"},
-        {"name": "shots", "sorted": False, "merge": "sum"},
-        {"name": "kills"},
-    ]
     await service.board("a", *columns)
     [result] = await service.post("a", {"owner": "cheat", "stats": {"kills": 4}})
     assert result["stats"] == {"xp": 99, "shots": None, "kills": 4}
