@@ -171,6 +171,20 @@ class Settings(BaseModel):
     open_boards_max: int = _number(1_000, 1, 1_000_000, "boards", "Boards whose compiled statements are kept")
     statement_cache: int = _number(512, 0, 100_000, "statements", "Prepared statements kept for each connection")
 
+    # Streams
+    stream_clients_max: int = _number(5_000, 0, 1_000_000, "streams", "Streams open in one process; past it 503")
+    stream_top_default: int = _number(10, 1, 10_000, "rows", "Rows of a streamed top when no number is asked for")
+    stream_top_max: int = _number(100, 1, 10_000, "rows", "Rows of a streamed top")
+    stream_poll_s: float = _number(0.02, 0.001, 10, "s", "Pause between two looks for what streams have to tell")
+    stream_rows_max: int = _number(
+        10_000, 1, 1_000_000, "rows", "Posts read in one look, and that a stream resumes over"
+    )
+    stream_heartbeat_s: float = _number(15, 0.01, 600, "s", "How often a stream says that it is alive")
+    stream_retry_s: float = _number(1, 0, 600, "s", "Pause that streams ask clients to make before they come back")
+    stream_unread_bytes_max: int = _number(
+        262_144, 1_024, 1024**3, "bytes", "Events that a slow client leaves unread; past it the stream ends"
+    )
+
     # SQLite
     sqlite_cache_mib: int = _number(256, 1, 65_536, "MiB", "Page cache of each connection; 2 MiB halves scans")
     checkpoint_pages: int = _number(40_000, 100, 10_000_000, "pages", "Write-ahead log checkpointed even under load")

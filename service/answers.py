@@ -269,6 +269,30 @@ class Page(msgspec.Struct, gc=False):
     prev: str | None
 
 
+class TopEvent(msgspec.Struct):
+    """The data of an event `top`: the best rows as they are now."""
+
+    column: str
+    total: int
+    entries: list[RankedEntry]
+
+
+class OwnerEvent(msgspec.Struct):
+    """The data of an event `position`: where the owner stands now, all null where it is not ranked any more.
+
+    `overtaken_by`: up to ten of those who went past since the event before; `previous_rank` is that event's.
+    """
+
+    owner: str
+    column: str
+    value: Number | None
+    rank: int | None
+    total: int
+    percentile: float | None
+    previous_rank: int | None
+    overtaken_by: list[str]
+
+
 class RankValue(msgspec.Struct):
     """The worst value that still has `rank` or better; on an empty leaderboard all three are null."""
 

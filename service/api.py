@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from . import around_views, boards, journal_views, owner_changes, owner_views, posts, profiles, ranking_views
+from . import (
+    around_views,
+    boards,
+    journal_views,
+    owner_changes,
+    owner_views,
+    posts,
+    profiles,
+    ranking_views,
+    stream_views,
+)
 from .answers import (
     BoardAnswer,
     BoardList,
@@ -12,6 +22,7 @@ from .answers import (
     EntryAnswer,
     JournalLine,
     LookupAnswer,
+    OwnerEvent,
     OwnerPositions,
     OwnerPosts,
     Page,
@@ -19,6 +30,7 @@ from .answers import (
     PostResults,
     ProfileAnswer,
     RefreshAnswer,
+    TopEvent,
     Values,
 )
 from .keys import Role
@@ -34,6 +46,7 @@ from .queries import (
     PageQuery,
     PositionsQuery,
     ProfilesQuery,
+    StreamQuery,
     ValuePositionsQuery,
     ValuesQuery,
 )
@@ -193,6 +206,15 @@ _OPERATORS = [
         method="GET", path="/v1/owners/{owner}/posts", handler=journal_views.owner_posts, role=Role.READER,
         view="owner_posts", summary="An owner's posts, the newest first", tag="Journal", query=OwnerPostsQuery,
         response=OwnerPosts, problems=("too_many_entries",), description="As far back as the journal is kept.",
+    ),
+    Route(
+        method="GET", path=_BOARD + "/stream", handler=stream_views.stream, role=Role.READER, view="stream",
+        summary="The top of a ranking, or an owner's position, as it changes", tag="Journal", query=StreamQuery,
+        response=(TopEvent, OwnerEvent), media_type=stream_views.SSE_TYPE,
+        problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries"),
+        description="Server-sent events: `top` (without `owner`) and `position` hold the whole state each, so events"
+        " between two may be left out; `id` is a sequence number of the journal. With `Last-Event-ID` nothing comes"
+        " that the client has seen, and at once what it missed; `reset` comes first where that is too old to tell.",
     ),
     Route(
         method="GET", path="/v1/journal", handler=journal_views.read_journal, role=Role.WRITER, view="journal",

@@ -19,6 +19,7 @@ from .cells import CellSet
 from .loop_metrics import LoopCounter, LoopGauge, RequestFigures
 from .node_metrics import Node
 from .sharing_metrics import SharingMetrics
+from .stream_metrics import StreamMetrics
 
 METRICS_TYPE = CONTENT_TYPE_LATEST
 OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
@@ -113,6 +114,7 @@ class Metrics:
             "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
         )
         self.sharing = SharingMetrics(self.registry, self.views)
+        self.streaming = StreamMetrics(self.registry, cells)
         self._log_lines_dropped = Counter(
             "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
         )

@@ -74,6 +74,19 @@ class OwnerPostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     before: Annotated[int, Meta(ge=1, le=INT64_MAX)] | None = None
 
 
+class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is streamed of a column: its top rows, or one owner's position."""
+
+    column: str
+    top: Annotated[int, Meta(ge=1)] | None = None
+    owner: str | None = None
+
+    def __post_init__(self) -> None:
+        parse_column(self.column)
+        if self.top is not None and self.owner is not None:
+            raise Problem("bad_request", "a stream is of the top or of an owner, not of both", pointer="owner")
+
+
 class PositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An owner's positions; without `columns`, in every ranked column."""
 

@@ -25,7 +25,8 @@ class Reply(msgspec.Struct, frozen=True):
     media_type: str = JSON_TYPE
 
 
-Answer = bytes | msgspec.Struct | Reply  # bytes are JSON already; a struct is encoded
+# Bytes are JSON already; a struct is encoded; a response is one that was sent.
+Answer = bytes | msgspec.Struct | Reply | web.StreamResponse
 
 
 class Call:

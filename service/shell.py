@@ -82,6 +82,9 @@ class ShellContext(Protocol):
     def request_log(self) -> RequestLog:
         """Where requests are told of."""
 
+    def stopping(self) -> None:
+        """Ends answers that don't end by themselves."""
+
     async def ready(self) -> None:
         """Returns when the store answers; raises a storage error or Problem where it does not."""
 
@@ -211,7 +214,9 @@ def problem_response(problem: Problem, request_id: str) -> web.Response:
     return response
 
 
-def _response(answer: Answer, request_id: str) -> web.Response:
+def _response(answer: Answer, request_id: str) -> web.StreamResponse:
+    if isinstance(answer, web.StreamResponse):
+        return answer
     if not isinstance(answer, Reply):
         return QuickJson(answer if isinstance(answer, bytes) else _encode(answer), request_id)
     headers = {X_REQUEST_ID: request_id, **(answer.headers or {})}

@@ -55,6 +55,10 @@ class Mark:
     position: int
     seen: tuple[int, ...] = ()  # ascending
 
+    def has(self, position: int) -> bool:
+        """Whether the changes at a position are counted."""
+        return position < self.position or position in self.seen
+
 
 class Change(NamedTuple):
     """What one post changed on one board, or an erasure."""

@@ -138,6 +138,11 @@ class Journal:
         yield self._log.append([event])
 
 
+def position_of(dialect: Dialect, number: int) -> int:
+    """The position in the change log of the row with a published number."""
+    return number // PLACES if dialect.transaction else number
+
+
 @lru_cache
 def journal(dialect: Dialect) -> Journal:
     """The journal's statements, compiled once."""

@@ -58,6 +58,9 @@ class ToyContext:
     key_limits: KeyLimits = field(default_factory=lambda: key_limits(Metrics()))
     store_error: Exception | None = None
 
+    def stopping(self) -> None:
+        """Nothing goes on for ever here."""
+
     async def ready(self) -> None:
         """Raises what the test wants of the store."""
         if self.store_error is not None:
