@@ -25,9 +25,7 @@ async def test_the_journal_says_what_was_posted_and_what_was_stored(service: Ser
         {"owner": "ada", "set": {"shots": 1}},
         {"owner": "ada", "stats": {"lap": "no"}},
     )
-    await service.post(
-        "b", {"owner": "ada", "stats": {"lap": "61.50", "shots": 3}, "post_id": "m1/ada", "at": "2026-01-02T03:04:05Z"}
-    )
+    await service.post("b", posted)
     first, second, third = await journal(service)
     assert first["seq"] < second["seq"] < third["seq"]
     assert {key: first[key] for key in first if key not in ("seq", "accepted_at")} == {

@@ -172,23 +172,6 @@ async def test_there_are_no_more_streams_than_may_be_and_one_that_ended_makes_ro
         await stream.must("top")
 
 
-async def test_a_client_that_does_not_read_is_let_go(service: Service) -> None:
-    await board(service, ada=30)
-    await service.restart(stream_unread_bytes_max=4_096)
-    host, _, port = service.base.removeprefix("http://").partition(":")
-    reader, writer = await asyncio.open_connection(host, int(port), limit=1_024)
-    writer.write(f"GET {TOP} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-    await reader.readuntil(b"event: top")
-    async with events_of(service.base, TOP) as other:
-        first = await other.must("top")
-        number = 30
-        while service.context.feed.clients > 1:
-            number += 1
-            await post(service, ada=number)
-            assert (await other.must("top")).id > first.id
-    writer.close()
-
-
 async def test_streams_do_not_hold_up_the_stop(service: Service) -> None:
     await board(service, ada=30)
     async with events_of(service.base, TOP) as stream:
