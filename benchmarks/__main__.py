@@ -14,6 +14,8 @@ from pathlib import Path
 _ALL = (
     "real_boards",
     "skip_quality",
+    "bucket_study",
+    "live_accuracy",
     "start_to_answer",
     "kill9",
     "memcached_faults",
@@ -22,15 +24,21 @@ _ALL = (
     "job_owners",
     "jobs_away",
     "refresh_343k",
+    "curve_accuracy",
+    "rebuild_10m",
     "positions",
     "single_posts",
     "batch_posts",
     "batch_posts_postgres",
     "change_log_cost",
+    "exact_anywhere",
     "pools",
     "halved_capacity",
     "against_redis",
     "workers",
+    "counting_tree",
+    "sketches",
+    "large_board",
 )
 _QUICK = ["--rows", "20000", "--seconds", "1", "--rounds", "2", "--kills", "5"]
 _NEEDS_DATA = "real_boards"

@@ -7,57 +7,19 @@ the other.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import load, report
+from benchmarks.bare_loop import bare_loop
 from benchmarks.boards import BATCH, BOARD, batch_body, batches, filled_store, send_batches
 from benchmarks.options import Options, parse
-from benchmarks.servers import PROJECT, service
+from benchmarks.servers import service
 
 _CONNECTIONS = 4
 _POSTS_PER_S = 10_000  # sizes a round: about as many batches as `seconds` take
-
-
-class BareLoop:
-    """The bare loop's process; a round at a time."""
-
-    def __init__(self, path: Path, rows: int) -> None:
-        command = [sys.executable, "-m", "benchmarks.bare_sqlite", str(path), str(rows)]
-        self._process = subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._line()
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise load.LoadFailed("the bare sqlite3 loop ended")
-        return line
-
-    def round(self, *, seed: int, count: int) -> float:
-        """Seconds that so many batches took."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"seed": seed, "count": count, "size": BATCH}) + "\n")
-        self._process.stdin.flush()
-        return float(self._line())
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-
-@contextlib.contextmanager
-def bare_loop(path: Path, rows: int) -> Iterator[BareLoop]:
-    loop = BareLoop(path, rows)
-    try:
-        yield loop
-    finally:
-        loop.end()
 
 
 def through_http(port: int, rows: int, count: int, *, with_ids: bool = False) -> Callable[[int], load.Figure]:
@@ -79,10 +41,10 @@ def through_http(port: int, rows: int, count: int, *, with_ids: bool = False) ->
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     store = filled_store(options, folder, rows=options.rows)
     count = max(_CONNECTIONS, round(options.seconds * _POSTS_PER_S / BATCH))
-    with service(store) as server, bare_loop(folder / "bare.db", options.rows) as bare:
+    with service(store) as server, bare_loop("bare_sqlite", str(folder / "bare.db"), options.rows) as bare:
         contestants: dict[str, Callable[[int], load.Figure]] = {
             "posts over HTTP": through_http(server.port, options.rows, count),
-            "bare sqlite3 loop": lambda number: load.Figure(count * BATCH / bare.round(seed=number, count=count)),
+            "bare sqlite3 loop": lambda number: bare.round(seed=number, count=count),
             "posts over HTTP, with post ids": through_http(server.port, options.rows, count, with_ids=True),
         }
         figures = load.alternate(contestants, rounds=options.rounds)

@@ -7,61 +7,22 @@ content, one round after the other.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import load, report
+from benchmarks.bare_loop import bare_loop
 from benchmarks.batch_posts import through_http
 from benchmarks.boards import BATCH, BOARD, COLUMN, fill, owner, spec, values
 from benchmarks.options import Options, parse
-from benchmarks.servers import PROJECT, service_on
+from benchmarks.servers import service_on
 from tests.servers import DURABLE, postgres
 
 _CONNECTIONS = 4
 _POSTS_PER_S = 20_000  # sizes a round: about as many batches as `seconds` take
 # As an operator of a server for this would have it; both contestants work on the same one.
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
-
-
-class BareLoop:
-    """The bare loop's process; a round at a time."""
-
-    def __init__(self, url: str, rows: int) -> None:
-        command = [sys.executable, "-m", "benchmarks.bare_asyncpg", url, str(rows)]
-        self._process = subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._line()
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise load.LoadFailed("the bare asyncpg loop ended")
-        return line
-
-    def round(self, *, seed: int, count: int, connections: int) -> load.Figure:
-        """So many batches over so many connections."""
-        assert self._process.stdin is not None
-        order = {"seed": seed, "count": count, "size": BATCH, "connections": connections}
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        return load.Figure(count * BATCH / float(self._line()))
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-
-@contextlib.contextmanager
-def bare_loop(url: str, rows: int) -> Iterator[BareLoop]:
-    loop = BareLoop(url, rows)
-    try:
-        yield loop
-    finally:
-        loop.end()
 
 
 def _fill(port: int, rows: int) -> None:
@@ -75,7 +36,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     with postgres(_SERVER) as cluster, service_on(cluster.url(), folder) as server:
         _fill(server.port, options.rows)
         cluster.run_sql("VACUUM ANALYZE", "CHECKPOINT")
-        with bare_loop(cluster.url(), options.rows) as bare:
+        with bare_loop("bare_asyncpg", cluster.url(), options.rows) as bare:
             contestants: dict[str, Callable[[int], load.Figure]] = {
                 "posts over HTTP": through_http(server.port, options.rows, count),
                 "bare asyncpg, one connection": lambda number: bare.round(seed=number, count=count, connections=1),

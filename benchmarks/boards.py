@@ -185,7 +185,11 @@ def real_board(folder: Path, name: str) -> RealBoard:
     if any(number != int(number) for number in numbers):
         raise ValueError(f"{name}: not whole numbers")
     return RealBoard(
-        name, REAL_BOARDS[name], [row[0] for row in rows], [row[1] for row in rows], [int(number) for number in numbers]
+        name,
+        REAL_BOARDS.get(name, "high"),
+        [row[0] for row in rows],
+        [row[1] for row in rows],
+        [int(number) for number in numbers],
     )
 
 

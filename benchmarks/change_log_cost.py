@@ -1,7 +1,7 @@
-"""What the change log costs: batch posts over HTTP with the log on and off, on SQLite and PostgreSQL, 1 and 6 columns.
+"""What change log and live curves cost: batch posts over HTTP, with both, the log alone, and neither, 1 and 6 columns.
 
-Rule kept: both apply the same batches, made before the clock starts, to boards with the same content, one round after
-the other; on PostgreSQL both boards are on one server.
+Rule kept: all apply the same batches, made before the clock starts, to boards with the same content, one round after
+the other; on PostgreSQL all boards are on one server. Live curves are left out by giving the folding no time.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from benchmarks.boards import (
     fill,
     filled_store,
     owner,
+    refresh,
     send_batches,
     spec,
     values,
@@ -36,7 +37,11 @@ _CONNECTIONS = 4
 _COLUMNS = (1, 6)
 _POSTS_PER_S = {("SQLite", 1): 10_000, ("SQLite", 6): 5_000, ("PostgreSQL", 1): 15_000, ("PostgreSQL", 6): 8_000}
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
-_OFF = {"RANKCURVE_CHANGE_LOG": "false"}
+_VARIANTS = {
+    "log and live curves": {},
+    "log alone": {"RANKCURVE_FOLD_LOAD_RATIO": "0.01"},
+    "neither": {"RANKCURVE_CHANGE_LOG": "false"},
+}
 COST_MAX = 0.25  # of the throughput, the live counters included
 
 
@@ -59,13 +64,15 @@ def _posting(port: int, rows: int, columns: int, count: int) -> Callable[[int], 
 
 
 def _on_sqlite(options: Options, folder: Path, columns: int, stack: ExitStack) -> dict[str, int]:
-    """The ports of two services, by what they are called, each on its own copy of a filled file."""
+    """The ports of services, by what they have, each on its own copy of a filled file."""
     folder.mkdir()
     store = filled_store(options, folder, rows=options.rows, columns=columns)
-    other = folder / "off.db"
-    copy_store(store, other)
-    on, off = service(store), service(other, environment=_OFF)
-    return {"on": stack.enter_context(on).port, "off": stack.enter_context(off).port}
+    ports = {}
+    for number, (called, environment) in enumerate(_VARIANTS.items()):
+        copy = folder / f"{number}.db"
+        copy_store(store, copy)
+        ports[called] = stack.enter_context(service(copy, environment=environment)).port
+    return ports
 
 
 def _on_postgres(options: Options, folder: Path, columns: int, stack: ExitStack) -> dict[str, int]:
@@ -74,13 +81,14 @@ def _on_postgres(options: Options, folder: Path, columns: int, stack: ExitStack)
     owners = [owner(index) for index in range(options.rows)]
     cluster = stack.enter_context(postgres(_SERVER))
     ports = {}
-    for called, environment in (("on", {}), ("off", _OFF)):
-        cluster.run_sql(f"CREATE DATABASE log_{called}")
-        place = folder / called
+    for number, (called, environment) in enumerate(_VARIANTS.items()):
+        cluster.run_sql(f"CREATE DATABASE log_{number}")
+        place = folder / str(number)
         place.mkdir(parents=True)
-        url = cluster.url(f"log_{called}")
+        url = cluster.url(f"log_{number}")
         ports[called] = stack.enter_context(service_on(url, place, environment=environment)).port
         asyncio.run(fill(ports[called], BOARD, owners=owners, named=named, body=spec(names)))
+        asyncio.run(refresh(ports[called], BOARD, names))
     cluster.run_sql("CHECKPOINT")
     return ports
 
@@ -93,20 +101,24 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
             with ExitStack() as stack:
                 ports = start(options, folder / f"{store}-{columns}", columns, stack)
                 contestants = {
-                    f"{store}, {columns} ranked, log {called}": _posting(port, options.rows, columns, count)
+                    f"{store}, {columns} ranked, {called}": _posting(port, options.rows, columns, count)
                     for called, port in ports.items()
                 }
-                on, off = load.alternate(contestants, rounds=options.rounds).items()
-            report.table(load.COLUMNS[:4], [load.row(name, found)[:4] for name, found in (on, off)])
-            bars.append(
-                report.Bar(f"{store}, {columns} ranked columns: log on / off", load.ratio(on[1], off[1]), 1 - COST_MAX)
-            )
+                found = load.alternate(contestants, rounds=options.rounds)
+            report.table(load.COLUMNS[:4], [load.row(name, figures)[:4] for name, figures in found.items()])
+            both, alone, neither = found.values()
+            name = f"{store}, {columns} ranked columns"
+            bars += [
+                report.Bar(f"{name}: log and live curves / neither", load.ratio(both, neither), 1 - COST_MAX),
+                report.Bar(f"{name}: log alone / neither", load.ratio(alone, neither), None),
+                report.Bar(f"{name}: with / without live curves", load.ratio(both, alone), None),
+            ]
     return bars
 
 
 def main() -> int:
     options = parse(__doc__, rows=300_000)
-    title = f"change log: {options.rows:,} rows, {options.rounds} rounds of about {options.seconds:g} s"
+    title = f"change log and live curves: {options.rows:,} rows, {options.rounds} rounds of about {options.seconds:g} s"
     return report.run(options, title, measure)
 
 

@@ -54,6 +54,7 @@ async def start_job_side(context: Context, settings: Settings, stack: AsyncExitS
         holder=new_holder(),
         limits=job_limits(settings),
         observer=metrics,
+        folds=metrics.folds,
         now_us=now_us,
         monotonic=time.monotonic,
         sleep=asyncio.sleep,

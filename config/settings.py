@@ -168,6 +168,12 @@ class Settings(BaseModel):
     light_read_rows_max: int = _number(
         100_000, 0, 100_000_000, "rows", "Reads that pass more rows than this use the connections for counts and walks"
     )
+    exact_gap_rows_max: int = _number(
+        50, 0, 10_000_000, "rows", "Ranks by `auto` are counted where the gap of the curve holds no more than this"
+    )
+    exact_changes_max: int = _number(
+        50_000, 0, 10_000_000, "rows", "Changes of a board summed up for an exact rank; past it every row is counted"
+    )
     open_boards_max: int = _number(1_000, 1, 1_000_000, "boards", "Boards whose compiled statements are kept")
     statement_cache: int = _number(512, 0, 100_000, "statements", "Prepared statements kept for each connection")
 
@@ -233,6 +239,9 @@ class Settings(BaseModel):
         500_000, 1, 100_000_000, "changes", "Changes folded at once; curves further behind wait for their next refresh"
     )
     fold_curves_max: int = _number(10_000, 1, 10_000_000, "curves", "Curves that the folding process keeps decoded")
+    drift_ratio: float = _number(
+        0.01, 0.0001, 1, "ratio", "Bound of a live curve's relative error past which it is fitted anew"
+    )
     refresh_jitter_ratio: float = _number(0.1, 0, 1, "ratio", "Part of the refresh interval that is random")
     refresh_concurrency: int = _number(1, 1, 64, "refreshes", "Curves refreshed at the same time")
     refresh_load_ratio: float = _number(
@@ -246,6 +255,28 @@ class Settings(BaseModel):
     refresh_tick_boards_max: int = _number(2_000, 1, 1_000_000, "boards", "Boards looked at in one tick")
     refresh_queue_max: int = _number(1_000, 1, 1_000_000, "refreshes", "Due refreshes that wait for a worker")
     refresh_demands_max: int = _number(1_000, 1, 1_000_000, "refreshes", "Operators' refreshes that wait; past it 503")
+    gap_rows_max: int = _number(
+        10_000,
+        100,
+        100_000_000,
+        "rows",
+        "Most entries between two knots, what an exact count may read; more knots then",
+    )
+    scan_page_values: int = _number(
+        5_000, 10, 1_000_000, "values", "Distinct values that a scan reads in one statement"
+    )
+    scan_memory_values_max: int = _number(
+        4_000_000, 1_000, 1_000_000_000, "values", "Distinct values a scan keeps in memory; further ones in a file"
+    )
+    scan_bound_ratio: float = _number(
+        0.005, 0, 1, "ratio", "Method auto: a curve that may be off by more is scanned, if its board is quiet enough"
+    )
+    scan_changes_ratio: float = _number(
+        0.001, 0, 1, "ratio", "Method auto: quiet is a board that changes by no more of itself while it is scanned"
+    )
+    scan_rows_per_s: int = _number(
+        2_000_000, 1_000, 1_000_000_000, "rows/s", "How fast a scan is taken to be before the first one was timed"
+    )
     lease_s: float = _number(10, 0.1, 3_600, "s", "How long a job process that died keeps others from its work")
     lease_renewal_ratio: float = _number(0.3, 0.01, 0.9, "ratio", "Part of its time after which a lease is renewed")
     lease_margin_s: float = _number(
@@ -254,6 +285,17 @@ class Settings(BaseModel):
     job_backoff_base_s: float = _number(0.5, 0.001, 60, "s", "First pause of a job that failed; doubles, with jitter")
     job_backoff_s_max: float = _number(30, 0.001, 3_600, "s", "Longest pause of a job that failed")
     job_stop_s_max: float = _number(5, 0.1, 600, "s", "Longest wait for jobs to end at the stop")
+    audit_interval_s: float = _number(
+        60, 0, 86_400, "s", "How often the curve of a random column is held against counted rows; 0: never"
+    )
+    audit_owners_max: int = _number(100, 1, 100_000, "owners", "Random owners counted in one audit")
+    audit_rows_max: int = _number(
+        50_000_000, 2, 10_000_000_000, "rows", "Rows that one audit reads; ranks past half of it are left out"
+    )
+    audit_changes_max: int = _number(
+        100_000, 0, 100_000_000, "changes", "Changes since the curve's time that an audit takes back from its counts"
+    )
+    audit_s_max: float = _number(5, 0.01, 3_600, "s", "Time after which an audit counts no further owner")
     change_log_retention_s: float = _number(
         7 * 86_400, 1, 3_660 * 86_400, "s", "How long the journal is kept; what has yet to be counted stays longer"
     )

@@ -6,38 +6,27 @@ The rule: it is a copy of what the table says, no more: whatever goes wrong, all
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import structlog
 
-from predictor import AsOf, Curve, CurveCorrupt, KnotsInvalid, LiveCounts, LiveCurve, decode
+from predictor import AsOf, Curve, CurveCorrupt, KnotsInvalid, LiveCounts, LiveCurve, Move, decode
 from storage.folding import Backlog, Known, Slot
 from storage.live_counts import Fit, StoredCounts
-from storage.ranked_cells import RankedCells
-from storage.records import Best, Board
+from storage.ranked_cells import Place, RankedCells
 
 log = structlog.get_logger(__name__)
 
 
-class Column:
-    """Where the rows of the change log hold one column's cells, as keys of its curve."""
-
-    __slots__ = ("_cells", "_index", "_sign")
-
-    def __init__(self, cells: RankedCells, board: Board, index: int) -> None:
-        self._cells, self._index = cells, index
-        self._sign = -1 if board.spec.columns[index].best is Best.HIGH else 1
-
-    def count(self, counts: LiveCounts, rows: Iterable[tuple[str, str]]) -> bool:
-        """Count what changed from the first of each pair of rows to the second; whether anything did."""
-        cell, index, sign, move, moved = self._cells.cell, self._index, self._sign, counts.move, False
-        for before, after in rows:
-            left, came = cell(before, index), cell(after, index)
-            if left != came:
-                move(None if left is None else sign * int(left), None if came is None else sign * int(came))
-                moved = True
-        return moved
+def moves_of(rows: Iterable[tuple[str, str]], place: Place) -> Iterator[Move]:
+    """What changed in one column from the first of each pair of logged rows to the second, as keys of its curve."""
+    start, end, absent = place.start, place.start + place.width, ("", place.absent)
+    sign = -1 if place.high else 1
+    for before, after in rows:
+        left, came = before[start:end], after[start:end]
+        if left != came:
+            yield None if left in absent else sign * int(left), None if came in absent else sign * int(came)
 
 
 @dataclass(slots=True)
@@ -63,6 +52,7 @@ class Counting:
         self._held: OrderedDict[Slot, Tracked] = OrderedDict()
         self.known = Known(held=self._held.keys())
         self.void = 0  # curves that went without, in the last backlog
+        self.busy = False  # there were changes in it
 
     def count(self, found: Backlog) -> list[StoredCounts]:
         """The documents that a backlog changes; those of curves that go without from now on are empty."""
@@ -90,7 +80,7 @@ class Counting:
             self.known.fits[slot[0]].pop(slot[1], None)
             number = version + len(written) + 1
             written.append(StoredCounts(*slot, fit.epoch, fit.version, number, b""))
-        self.void = len(gone)
+        self.void, self.busy = len(gone), found.rows > 0
         while len(self._held) > self._curves_max:
             self._held.popitem(last=False)
         return written
@@ -150,4 +140,4 @@ class Counting:
         rows = found.replays.get(slot)
         if rows is None:
             rows = found.changes.get(slot[0], [])
-        return Column(RankedCells(board), board, slot[1]).count(tracked.counts, rows)
+        return tracked.counts.move_all(moves_of(rows, RankedCells(board).place(slot[1]))) > 0

@@ -78,7 +78,7 @@ class StoreDesk:
             raise
         if answer.outcome == "unknown_board":
             raise UnknownBoard(f"leaderboard {board.id!r} was deleted or emptied meanwhile")
-        if answer.outcome == "unsupported":
+        if answer.outcome == "unsupported":  # by a job process of another version
             raise MethodUnsupported(answer.detail)
         if answer.outcome == "failed":
             raise StoreBusy("the refresh failed; the log of the job process says why")
@@ -154,8 +154,6 @@ class DemandJob:
             refreshed = await self._desk.refresh_now(board, demand.column_index)
         except UnknownBoard:
             return DemandAnswer("unknown_board")
-        except MethodUnsupported as error:
-            return DemandAnswer("unsupported", str(error))
         except NoJobProcess:
             raise
         except Exception as error:

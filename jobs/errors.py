@@ -27,4 +27,4 @@ class TooManyDemands(JobError):
 
 
 class MethodUnsupported(JobError):
-    """this version cannot fit a curve by that method"""
+    """the version of the job process cannot fit a curve by that method"""

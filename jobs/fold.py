@@ -102,8 +102,9 @@ class FoldJob:
             log.warning("live_counts_lost", changes=found.rows)
             counting.known.version = 0
             found = await self._read(counting)
+        was_busy = counting.busy
         counts = await asyncio.to_thread(counting.count, found)
-        if self._is_news(found, counts, now_us):
+        if was_busy or self._is_news(found, counts, now_us):
             version = counts[-1].version if counts else found.before.version if found.before else 0
             folded = Folded(found.mark, now_us, version)
             await self._store.write(lambda: self._stored(held, folded, counts))
@@ -116,7 +117,7 @@ class FoldJob:
 
     @staticmethod
     def _is_news(found: Backlog, counts: list[StoredCounts], now_us: int) -> bool:
-        """Whether the mark has to move: not for every pause of an idle store."""
+        """Whether the mark has to move: not for every pause of an idle store, which has moved it once already."""
         if found.before is None or counts or found.rows:
             return True
         return now_us - found.before.as_of_us >= IDLE_US

@@ -1,7 +1,7 @@
 """Replaces curves: every changed ranked column when the schedule finds it due, at once where an operator asks.
 
     schedule ──> due columns, the neediest first ──┐
-    desk ──> demands, before them ─────────────────┴──> refresh_concurrency workers: claim, sample in a snapshot,
+    desk ──> demands, before them ─────────────────┴──> refresh_concurrency workers: claim, fit in a snapshot,
                                                         store and release in one transaction, serve
 
 The one rule: two refreshes of one column never overlap, in this process or another one, since the later version could
@@ -16,51 +16,33 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import structlog
 
 from predictor import Curve
-from querybuilder import Dialect
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
-from storage.change_log import Mark, change_log
-from storage.curve_marks import curve_version
+from storage.curve_marks import CurveMark, curve_version
 from storage.curves import CurveBook, Served, store_curve
-from storage.entries import Entries
 from storage.errors import LeaseLost, LeaseTaken, StorageError, UnknownBoard
-from storage.leaderboards import CHANGES, REFRESH_POOL, count_entries, refresh_resource
-from storage.records import Board, Method
-from storage.sampling import sample_curve
+from storage.leaderboards import CHANGES, REFRESH_POOL, refresh_resource
+from storage.records import Board
 from storage.store import Program, Store
 
 from .desk import Demand, RefreshDesk, Refreshed
-from .errors import MethodUnsupported, NoJobProcess
+from .drift import DriftLimits, Drifts
+from .errors import NoJobProcess
+from .fitting import Fitting, FittingLimits, FittingObserver, Look, Seen
 from .ownership import Held, Ownership
 from .runner import Sleep
 from .schedule import Due, Schedule, ScheduleLimits
 
-__all__ = ["RefreshDesk", "RefreshJob", "RefreshLimits", "RefreshObserver", "Refreshed", "fitter"]
+__all__ = ["RefreshDesk", "RefreshJob", "RefreshLimits", "RefreshObserver", "Refreshed"]
 
 log = structlog.get_logger(__name__)
-
-
-class Fitter(Protocol):
-    """Makes the curve of one column in one snapshot."""
-
-    def __call__(self, dialect: Dialect, entries: Entries, column_index: int, *, now_us: int) -> Program[Curve]: ...
-
-
-_FITTERS: dict[Method, Fitter] = {Method.SKIP: sample_curve, Method.AUTO: sample_curve}
-
-
-def fitter(method: Method) -> Fitter:
-    """How a board's curves are made. Raises MethodUnsupported."""
-    if method not in _FITTERS:
-        raise MethodUnsupported(f"this version cannot fit a curve by {method.value!r}")
-    return _FITTERS[method]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +50,14 @@ class RefreshLimits:
     """The job's bounds; each is a setting of the same name."""
 
     schedule: ScheduleLimits
+    drift: DriftLimits
+    fitting: FittingLimits
     refresh_concurrency: int
     refresh_tick_s: float
     refresh_load_ratio: float  # of a worker's time that scheduled refreshes take
 
 
-class RefreshObserver(Protocol):
+class RefreshObserver(FittingObserver, Protocol):
     """What the job tells its operators."""
 
     def refreshed(self, seconds: float) -> None:
@@ -84,13 +68,6 @@ class RefreshObserver(Protocol):
 
     def refresh_fenced(self) -> None:
         """A curve was not stored, because another process had taken its column over."""
-
-
-class _Seen(NamedTuple):
-    """What the snapshot of a fit saw."""
-
-    changes: int  # the board's count of them
-    mark: Mark  # in the change log
 
 
 class _Superseded(Exception):
@@ -117,15 +94,31 @@ class RefreshJob:
         rng: random.Random,
         sampled: Store | None = None,  # where curves are sampled from; the store where it is not given
     ) -> None:
-        self._store, self._open_boards, self._book = store, open_boards, book
-        self._sampled = sampled or store
+        self._store, self._book = store, book
+        self._fitting = Fitting(
+            store, sampled or store, open_boards, limits.fitting, observer, now_us=now_us, monotonic=monotonic
+        )
         self._desk, self._ownership = desk, ownership
         self._limits, self._observer = limits, observer
-        self._now_us, self._monotonic, self._sleep = now_us, monotonic, sleep
-        self._schedule = Schedule(store, catalog, limits.schedule, now_us=now_us, monotonic=monotonic, rng=rng)
+        self._monotonic, self._sleep = monotonic, sleep
+        drifts = Drifts(book, limits.drift, now_us=now_us)
+        self._schedule = Schedule(
+            store,
+            catalog,
+            limits.schedule,
+            now_us=now_us,
+            monotonic=monotonic,
+            rng=rng,
+            drifted=drifts.of,
+            certifies=self._certifies,
+        )
         self._busy: set[tuple[int, int]] = set()
         self._elsewhere: set[tuple[int, int]] = set()  # demanded, but another process has them: asked for at each tick
         self._wake = asyncio.Event()
+
+    def _certifies(self, board: Board, column_index: int, mark: CurveMark, totals: Mapping[int, int]) -> bool:
+        look = Look(totals.get(column_index, 0), totals.get(CHANGES, 0), mark)
+        return self._fitting.certifies(board, self._book.find(board, column_index), look)
 
     @property
     def waiting(self) -> int:
@@ -248,8 +241,9 @@ class RefreshJob:
 
     async def _replace(self, held: Held, board: Board, column_index: int, *, demanded: bool) -> Refreshed | None:
         started = self._monotonic()
-        curve, seen = await self._fit(board, column_index)
-        if not demanded and curve.total == 0 and self._book.find(board, column_index) is None:
+        present = self._book.find(board, column_index)
+        curve, seen = await self._fitting.fit(board, column_index, present)
+        if not demanded and curve.total == 0 and present is None:
             return None
         served = await self._store_curve(held, board, column_index, curve, seen)
         refreshed = Refreshed(curve, self._monotonic() - started, served.version)
@@ -257,7 +251,7 @@ class RefreshJob:
         await self._book.share(served)
         return refreshed
 
-    async def _store_curve(self, held: Held, board: Board, column_index: int, curve: Curve, seen: _Seen) -> Served:
+    async def _store_curve(self, held: Held, board: Board, column_index: int, curve: Curve, seen: Seen) -> Served:
         def stored() -> Program[int]:
             owned = held.release()
             return store_curve(
@@ -270,19 +264,3 @@ class RefreshJob:
             served = Served(board.key, column_index, board.epoch, version, curve, seen.mark)
             self._book.serve(served)
         return served
-
-    async def _fit(self, board: Board, column_index: int) -> tuple[Curve, _Seen]:
-        """The curve, and what else its snapshot saw."""
-        fit = fitter(board.spec.predictor.method)
-        entries, _ = self._open_boards.open(board)
-        dialect = self._store.dialect
-        # Before the snapshot, which may be a replica's: no write acknowledged before `as_of` is missing from the curve.
-        now_us = self._now_us()
-
-        def fitted() -> Program[tuple[Curve, _Seen]]:
-            totals = yield from count_entries(dialect, [board.key])
-            mark = yield from change_log(dialect).mark_now()
-            curve = yield from fit(dialect, entries, column_index, now_us=now_us)
-            return curve, _Seen(totals[board.key].get(CHANGES, 0), mark)
-
-        return await self._sampled.of(board.id).read(fitted, heavy=True)

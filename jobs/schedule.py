@@ -2,7 +2,8 @@
 
     board's turn ──> one look at the store ──┬── no row changed since its curves, same rules: idle, costs that look
     (each interval,  (bounded, for all        ├── a curve that is younger than the interval: its turn comes with its age
-     with jitter)     boards whose turn it is)└── due: waits with its need for a worker
+     with jitter)     boards whose turn it is)├── a live curve that is near enough to its fit: stays
+                                              └── due: waits with its need for a worker
 
 The rule: nothing here is remembered that the store could tell, so a process that starts knows what is idle, and what
 another one wrote or refreshed counts at once. Boards that others made, changed or deleted are noticed by these looks.
@@ -11,7 +12,7 @@ another one wrote or refreshed counts at once. Boards that others made, changed 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -21,6 +22,11 @@ from storage.curve_marks import CurveMark, curve_marks, rules_of
 from storage.leaderboards import CHANGES, boards_after, boards_by_key, count_entries
 from storage.records import Board
 from storage.store import Program, Store
+
+# Whether the curve of a board's column, of this version, has drifted too far from its fit; None: the clock decides.
+Drifted = Callable[[Board, int, int], bool | None]
+# Whether the curve of a board's column, of this mark, is to be replaced by a certified one, with the board's totals.
+Certifies = Callable[[Board, int, CurveMark, Mapping[int, int]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +80,11 @@ class Schedule:
         now_us: Callable[[], int],
         monotonic: Callable[[], float],
         rng: random.Random,
+        drifted: Drifted = lambda _board, _index, _version: None,
+        certifies: Certifies = lambda _board, _index, _mark, _totals: False,
     ) -> None:
         self._store, self._catalog, self._limits = store, catalog, limits
+        self._drifted, self._certifies = drifted, certifies
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
         self._turns: dict[int, _Turn] = {}
         self._position = 0  # in the catalog, of the next tick's first board
@@ -171,8 +180,13 @@ class Schedule:
             if mark is None or mark.epoch != board.epoch:
                 if totals.get(index, 0):  # an empty column that has no curve needs none
                     due.append(Due(board, index, 1 + self._limits.refresh_patience_intervals, 0))
-            elif mark.changes != totals.get(CHANGES, 0) or mark.rules != rules_of(board):
+                continue
+            certified = self._certifies(board, index, mark, totals)
+            if certified or mark.changes != totals.get(CHANGES, 0) or mark.rules != rules_of(board):
                 age_s = self._age_s(turn, index, mark, now_s)
+                same_rules = mark.rules == rules_of(board)
+                if same_rules and not certified and self._drifted(board, index, mark.version) is False:
+                    continue  # live, and near enough to its fit
                 if age_s >= refresh_s * (1 - self._limits.refresh_jitter_ratio):
                     due.append(Due(board, index, self._need(mark, totals, age_s / refresh_s, index), mark.version))
                 else:

@@ -8,16 +8,17 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
 from storage.curves import CurveBook
 from storage.folding import FoldLimits
 from storage.leases import Leases
+from storage.live_counts import unread_from
 from storage.post_ids import PostIds
 from storage.store import Store
 
+from .audit import AuditJob, Auditor
 from .demands import DemandJob, DemandLimits
 from .desk import RefreshDesk
 from .fold import FoldJob, FoldObserver
@@ -42,10 +43,6 @@ class JobLimits:
     live_poll_s: float
 
 
-class JobObserver(RefreshObserver, FoldObserver, Protocol):
-    """What the jobs tell their operators."""
-
-
 @dataclass(frozen=True, slots=True)
 class JobParts:
     """What jobs work with."""
@@ -59,11 +56,14 @@ class JobParts:
     leases: Leases
     holder: str  # this process, told from every other one that ever worked on the store
     limits: JobLimits
-    observer: JobObserver
+    observer: RefreshObserver
+    folds: FoldObserver
     now_us: Callable[[], int]
     monotonic: Callable[[], float]
     sleep: Sleep
     rng: random.Random
+    auditor: Auditor | None = None  # None: curves are not audited
+    audit_interval_s: float = 0  # 0: only where an operator asks
     sampled: Store | None = None  # where curves are sampled from: the store, or a replica of it
 
 
@@ -112,6 +112,7 @@ def start_jobs(parts: JobParts) -> Jobs:
         now_us=parts.now_us,
         monotonic=parts.monotonic,
         sleep=parts.sleep,
+        unread_from=lambda: unread_from(parts.store.dialect),
     )
     runner = start_watch(parts)
     refresh.open()
@@ -119,6 +120,17 @@ def start_jobs(parts: JobParts) -> Jobs:
     for number in range(limits.refresh.refresh_concurrency):
         runner.start(f"refresh worker {number + 1}", refresh.work)
     runner.start("prune", prune.run)
+    if parts.auditor is not None and parts.audit_interval_s:
+        audit = AuditJob(
+            parts.catalog,
+            parts.book,
+            parts.auditor,
+            ownership,
+            audit_interval_s=parts.audit_interval_s,
+            sleep=parts.sleep,
+            rng=parts.rng,
+        )
+        runner.start("audit", audit.run)
     runner.start("fold", _fold_job(parts, ownership).run)
     if not parts.store.sole_writer:  # front ends without jobs leave their operators' demands in the store
         demands = DemandJob(parts.store, parts.catalog, parts.desk, limits.demands, sleep=parts.sleep)
@@ -132,7 +144,7 @@ def _fold_job(parts: JobParts, ownership: Ownership) -> FoldJob:
         parts.book,
         ownership,
         parts.limits.fold,
-        parts.observer,
+        parts.folds,
         now_us=parts.now_us,
         monotonic=parts.monotonic,
         sleep=parts.sleep,

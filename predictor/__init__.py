@@ -10,12 +10,14 @@ from __future__ import annotations
 from .codec import decode, encode
 from .curve import Curve, Knot, Method
 from .errors import CurveCorrupt, KnotsInvalid, PredictorError, WalkInconsistent
-from .live import AsOf, LiveCounts, LiveCurve, RankCurve
+from .live import AsOf, LiveCounts, LiveCurve, Move, RankCurve
 from .locate import SHAPE_UNIT, Bracket, Drift, KeyBracket, KnotRanks, Rung
 from .sample import RATIO_UNIT, Landing, Last, Skip, Stride, walk
 from .shards import Bounded, added_up
+from .tally import LIMB_BITS, Tally
 
 __all__ = [
+    "LIMB_BITS",
     "RATIO_UNIT",
     "SHAPE_UNIT",
     "AsOf",
@@ -33,11 +35,13 @@ __all__ = [
     "LiveCounts",
     "LiveCurve",
     "Method",
+    "Move",
     "PredictorError",
     "RankCurve",
     "Rung",
     "Skip",
     "Stride",
+    "Tally",
     "WalkInconsistent",
     "added_up",
     "decode",

@@ -50,43 +50,46 @@ class LiveCounts:
 
     def move(self, before: int | None, after: int | None) -> None:
         """An owner's key changed, came or went."""
-        if before == after:
-            return
-        keys = self._keys
-        left = -1
-        if before is not None:
-            left = bisect_left(keys, before)
-            if left < len(keys) and keys[left] == before:
-                self.runs[left] -= 1
-                left = -1
-            else:
-                self.gaps[left] -= 1
-                self.moves[left] += 1
-        if after is not None:
-            j = bisect_left(keys, after)
-            if j < len(keys) and keys[j] == after:
-                self.runs[j] += 1
-                return
-            self.gaps[j] += 1
-            if j != left:
-                self.moves[j] += 1
-            if self._step != 1 and keys and (after - keys[0]) % self._step:
-                self.off_lattice = True
-            if j == 0 or j == len(keys):
-                self._stretch(j, after)
+        self.move_all(((before, after),))
 
-    def _stretch(self, j: int, key: int) -> None:
-        """The open ends reach this far."""
+    def _note(self, j: int, key: int) -> None:
+        """Whether a key that came to gap j lies on the lattice, and how far the open ends reach."""
+        keys = self._keys
+        if self._step != 1 and keys and (key - keys[0]) % self._step:
+            self.off_lattice = True
         if j == 0 and (self.best is None or key < self.best):
             self.best = key
-        if j == len(self._keys) and (self.worst is None or key > self.worst):
+        if j == len(keys) and (self.worst is None or key > self.worst):
             self.worst = key
 
-    def move_all(self, moves: Iterable[Move]) -> None:
-        """Count many moves."""
-        move = self.move
+    def move_all(self, moves: Iterable[Move]) -> int:
+        """Count many moves; answers how many. Those from a key to itself are none."""
+        keys, knot_count, runs, gaps, moved = self._keys, len(self._keys), self.runs, self.gaps, self.moves
+        ends, plain, count = (0, knot_count), self._step == 1, 0
         for before, after in moves:
-            move(before, after)
+            if before == after:
+                continue
+            count += 1
+            left = -1
+            if before is not None:
+                left = bisect_left(keys, before)
+                if left < knot_count and keys[left] == before:
+                    runs[left] -= 1
+                    left = -1
+                else:
+                    gaps[left] -= 1
+                    moved[left] += 1
+            if after is not None:
+                j = bisect_left(keys, after)
+                if j < knot_count and keys[j] == after:
+                    runs[j] += 1
+                    continue
+                gaps[j] += 1
+                if j != left:
+                    moved[j] += 1
+                if not plain or j in ends:
+                    self._note(j, after)
+        return count
 
     @property
     def moved(self) -> int:

@@ -57,6 +57,7 @@ class Drift(NamedTuple):
 
     bound: float  # of the error
     bracket: float  # of a gap's width
+    gap_rows: int  # entries in the fullest gap
 
 
 class KnotRanks:
@@ -108,6 +109,31 @@ class KnotRanks:
         ):
             put(self, name, value)
 
+    @property
+    def grid(self) -> int:
+        """The lattice step that lines and cubics were fitted on."""
+        return self._grid
+
+    @property
+    def snaps(self) -> bool:
+        """Whether a key is moved onto the lattice before it is looked for."""
+        return self._snap == self._grid
+
+    @property
+    def reaches(self) -> Sequence[int] | None:
+        """How far an estimate may be off, for each of the K + 1 gaps; None: not known."""
+        return self._reaches
+
+    @property
+    def cubics(self) -> Sequence[tuple[int, int]] | None:
+        """The inner control values for each gap between two knots; None: lines."""
+        return self._shapes
+
+    @property
+    def ends(self) -> tuple[int, int] | None:
+        """The best and the worst key that the open gaps may hold; None: nobody stands outside the knots."""
+        return self._ends
+
     def locate(self, key: int) -> Bracket:
         """The rank of an entry with this key, or of a new arrival with it: 1 + how many are strictly better.
 
@@ -153,16 +179,24 @@ class KnotRanks:
         j = bisect_left(self._keys, key)
         return Rung(self._keys[j - 1] if j else None, self._lows[j] - 1, self._highs[j] - self._lows[j])
 
+    def rung_below(self, key: int) -> Rung:
+        """The same from the other side: the next knot from the key on, tied with it perhaps, and the entries strictly
+        better than that knot. Its key is None where every knot is better.
+        """
+        j = bisect_left(self._keys, key)
+        below = self._keys[j] if j < len(self._keys) else None
+        return Rung(below, self._highs[j] - 1, self._highs[j] - self._lows[j])
+
     def drift(self, from_rank: int) -> Drift:
         """How wrong the ranks from this one on (at least 1) may be by now."""
-        bound = bracket = 0.0
+        bound, bracket, gap_rows = 0.0, 0.0, 0
         reaches = self._reaches
         for j in range(bisect_left(self._highs, from_rank), len(self._highs)):
             low = max(self._lows[j], from_rank)
             width = self._highs[j] - self._lows[j]
-            bracket = max(bracket, width / low)
+            bracket, gap_rows = max(bracket, width / low), max(gap_rows, width)
             bound = max(bound, (width if reaches is None else min(width, reaches[j])) / low)
-        return Drift(bound, bracket)
+        return Drift(bound, bracket, gap_rows)
 
     def _span(self, j: int) -> tuple[int, int]:
         """(the first key of a gap, the first key past it): where its line starts and ends."""
@@ -193,8 +227,8 @@ class KnotRanks:
     def key_at(self, rank: int) -> KeyBracket | None:
         """The worst key that still has this rank (1-based) or better; past the end the worst key; None if empty.
 
-        Between knots the inverse of `locate`: the worst key that it gives this rank or better. Raises ValueError below
-        rank 1.
+        Between knots the inverse of `locate`: the worst key that it gives this rank or better. Where the error of the
+        gap is known, the bracket is no wider than that allows. Raises ValueError below rank 1.
         """
         if rank < 1:
             raise ValueError("ranks start at 1")
@@ -207,20 +241,37 @@ class KnotRanks:
         if i and rank < low_rank:
             key = keys[i - 1]
             return KeyBracket(key, key, key)
+        low, high = self._key_ends(i)
+        reach = None if self._reaches is None else self._reaches[i]
+        if reach is not None:
+            # Who is given a rank further off than that can't have this one.
+            if rank - reach >= low_rank:
+                low = max(low, self._worst_given(i, rank - reach))
+            if rank + reach < highs[i]:
+                high = min(high, self._worst_given(i, rank + reach))
+        return KeyBracket(min(max(self._worst_given(i, rank), low), high), low, high)
+
+    def _key_ends(self, i: int) -> tuple[int, int]:
+        """(best, worst) key that an entry of gap i may have."""
+        if self._snap != self._grid:
+            return self._open_span(i)
         start, end = self._span(i)
-        low, high = (start, end - self._grid) if self._snap == self._grid else self._open_span(i)
-        if self._shapes is not None and 0 < i < len(keys):
-            key = self._worst_within(i, rank, start, end)
-        else:
-            # floor(y + 1/2) <= rank, solved for the key; y is the line from low_rank at `start` to the end.
-            reach = ((end - start) * (2 * (rank - low_rank) + 1) - 1) // (2 * (highs[i] - low_rank))
-            key = start + reach // self._grid * self._grid
-        return KeyBracket(min(max(key, low), high), low, high)
+        return start, end - self._grid
 
     def _open_span(self, i: int) -> tuple[int, int]:
         """(best, worst) key that an entry of gap i may have where values lie off the lattice."""
         best, worst = self._ends or (0, 0)
         return self._keys[i - 1] + 1 if i else best, self._keys[i] - 1 if i < len(self._keys) else worst
+
+    def _worst_given(self, j: int, rank: int) -> int:
+        """The worst lattice point of gap j that is given this rank, one of the gap's, or a better one."""
+        start, end = self._span(j)
+        if self._shapes is not None and 0 < j < len(self._keys):
+            return self._worst_within(j, rank, start, end)
+        # floor(y + 1/2) <= rank, solved for the key; y is the line from the gap's first rank at `start` to the end.
+        low_rank = self._lows[j]
+        parts = ((end - start) * (2 * (rank - low_rank) + 1) - 1) // (2 * (self._highs[j] - low_rank))
+        return start + parts // self._grid * self._grid
 
     def _worst_within(self, j: int, rank: int, start: int, end: int) -> int:
         """The worst lattice point of gap j that a cubic gives this rank or better, by bisection."""

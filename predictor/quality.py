@@ -44,28 +44,34 @@ def counted(sorted_keys: Iterable[int]) -> Iterator[tuple[int, int]]:
     return ((key, sum(1 for _ in run)) for key, run in groupby(sorted_keys))
 
 
-def measure(curve: Locating, keys_with_counts: Iterable[tuple[int, int]]) -> Quality:
-    """Every entry's estimate against its true rank. The pairs (key, entries with it) ascend by key."""
+def measure(curve: Locating, keys_with_counts: Iterable[tuple[int, int]], *, from_rank: int = 1) -> Quality:
+    """Every entry's estimate against its true rank. The pairs (key, entries with it) ascend by key.
+
+    Errors are those of ranks from `from_rank` on; brackets are looked at everywhere.
+    """
     worst_error, worst_key, worst_entry_error, error_sum, widest = 0.0, None, 0.0, 0.0, 0.0
-    broken = better_count = 0
+    broken = better_count = measured = 0
     for key, entries in keys_with_counts:
         past = (key + curve.step, better_count + entries + 1, 0)
         for at_key, rank, weight in ((key, better_count + 1, entries), past):
             bracket = curve.locate(at_key)
+            broken += not bracket.low <= rank <= bracket.high
+            if rank < from_rank:
+                continue
             error = abs(bracket.rank - rank) / rank
             error_sum += error * weight
+            measured += weight
             if weight:
                 worst_entry_error = max(worst_entry_error, error)
             if error > worst_error:
                 worst_error, worst_key = error, at_key
             widest = max(widest, (bracket.high - bracket.low) / bracket.low)
-            broken += not bracket.low <= rank <= bracket.high
         better_count += entries
     return Quality(
         worst_error=worst_error,
         worst_key=worst_key,
         worst_entry_error=worst_entry_error,
-        mean_error=error_sum / better_count if better_count else 0.0,
+        mean_error=error_sum / measured if measured else 0.0,
         widest_bracket=widest,
         broken_brackets=broken,
     )

@@ -201,6 +201,16 @@ class Arithmetic(Term):
 
 
 @dataclass(frozen=True, slots=True)
+class Smaller(Term):
+    left: Term
+    right: Term
+
+    def render(self, out: Rendering) -> str:
+        left = self.left.render(out)
+        return f"{out.dialect.smaller}({left}, {self.right.render(out)})"
+
+
+@dataclass(frozen=True, slots=True)
 class Scalar(Term):
     source: RowSource
 
@@ -336,6 +346,11 @@ def times(left: Operand, right: Operand) -> Term:
 def whole_part(left: Operand, right: Operand) -> Term:
     """How often `right` fits into `left`: a whole number, cut towards 0 on both databases."""
     return Arithmetic("/", term(left), term(right))
+
+
+def smaller_of(left: Operand, right: Operand) -> Term:
+    """The smaller of two values; what it is where one is null differs between databases."""
+    return Smaller(term(left), term(right))
 
 
 def all_of(*conditions: Condition) -> Condition:

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from .curve_states import CurveState, Time
 from .problems import ProblemDocument
 from .values import Number
 from .wire import BestName, KindName, MergeName, MethodName, TiesName
 
 StatusName = Literal["applied", "unchanged", "duplicate", "rejected"]
-JournalKind = Literal["post", "erase", "hide", "show", "reset", "delete", "erased"]
 PositionMethod = Literal["count", "knot", "gap", "curve"]
 CurveMethod = Literal["skip", "scan"]
 REF_TEMPLATE = "#/components/schemas/{name}"
 Stats = dict[str, Number | str | None]
-Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, description="ISO 8601 in UTC, microseconds")]
 
 
 ALTERNATIVES: list[type[msgspec.Struct]] = []  # what `_one_of` refers to; the OpenAPI document adds them
@@ -53,17 +52,6 @@ class PredictorAnswer(msgspec.Struct, frozen=True, kw_only=True):
     exact_top: int
     refresh_seconds: int
     method: MethodName
-
-
-class CurveState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a ranked column's curve: how it was made, how many knots, of when."""
-
-    method: CurveMethod
-    total: int
-    knots: int
-    as_of: Time
-    age_seconds: float
-    certificate: float | None = None
 
 
 class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,8 +124,26 @@ class EntryAnswer(msgspec.Struct):
     profile: ProfileObject | UnsetType | None = UNSET
 
 
+class NextPlace(msgspec.Struct, kw_only=True, gc=False):
+    """The next better place: its rank with the bracket, the value that holds it, and how much is missing to take it.
+
+    Where the earliest of equal values is better, `points` is one unit more than the difference of the values, and null
+    where the column's range ends before that.
+    """
+
+    rank: int
+    low: int
+    high: int
+    exact: bool
+    value: Number
+    points: Number | None
+
+
 class Position(msgspec.Struct, kw_only=True, gc=False):
-    """A rank and the bracket [low, high] that the true one lies in as of `as_of`; `exact` where they are equal."""
+    """A rank and the bracket [low, high] that the true one lies in as of `as_of`; `exact` where they are equal.
+
+    `next` is there when it was asked for, null where nobody is better.
+    """
 
     column: str
     value: Number
@@ -149,6 +155,7 @@ class Position(msgspec.Struct, kw_only=True, gc=False):
     total: int
     percentile: float
     as_of: Time
+    next: NextPlace | UnsetType | None = UNSET
 
 
 class NoPosition(msgspec.Struct, kw_only=True):
@@ -222,31 +229,6 @@ class LookupAnswer(msgspec.Struct):
     missing: list[str]
 
 
-class JournalLine(msgspec.Struct):
-    """A line of the journal: what was posted and, of an applied post, what was stored afterwards. `owner` and what
-    follows `accepted_at` are gone once the owner was erased; `board` is null where it was deleted long ago."""
-
-    seq: int
-    kind: JournalKind
-    board: str | None
-    owner: str | None
-    accepted_at: Time
-    status: StatusName | UnsetType = UNSET
-    stats: Stats | UnsetType = UNSET
-    set: Stats | UnsetType = UNSET
-    post_id: str | UnsetType = UNSET
-    at: Time | UnsetType = UNSET
-    stored: Stats | UnsetType = UNSET
-
-
-class OwnerPosts(msgspec.Struct):
-    """An owner's posts, the newest first; `next`, given as `before`, continues, null at the end."""
-
-    owner: str
-    posts: list[JournalLine]
-    next: int | None
-
-
 class RankedEntry(msgspec.Struct, gc=False):
     """A row of a ranking."""
 
@@ -267,30 +249,6 @@ class Page(msgspec.Struct, gc=False):
     entries: list[RankedEntry]
     next: str | None
     prev: str | None
-
-
-class TopEvent(msgspec.Struct):
-    """The data of an event `top`: the best rows as they are now."""
-
-    column: str
-    total: int
-    entries: list[RankedEntry]
-
-
-class OwnerEvent(msgspec.Struct):
-    """The data of an event `position`: where the owner stands now, all null where it is not ranked any more.
-
-    `overtaken_by`: up to ten of those who went past since the event before; `previous_rank` is that event's.
-    """
-
-    owner: str
-    column: str
-    value: Number | None
-    rank: int | None
-    total: int
-    percentile: float | None
-    previous_rank: int | None
-    overtaken_by: list[str]
 
 
 class RankValue(msgspec.Struct):
@@ -326,11 +284,17 @@ class Values(msgspec.Struct):
 
 
 class Bucket(msgspec.Struct, rename={"from_": "from"}):
-    """Entries with a value from `from` up to `to`; the last bucket includes its `to`."""
+    """Entries with a value from `from` up to `to`; the last bucket includes its `to`.
+
+    `low`, `high` and `exact` are there where the number was read off the curve: the true one lies between them.
+    """
 
     from_: Number
     to: Number
     entries: int
+    low: int | UnsetType = UNSET
+    high: int | UnsetType = UNSET
+    exact: bool | UnsetType = UNSET
 
 
 class Buckets(msgspec.Struct):
@@ -339,23 +303,59 @@ class Buckets(msgspec.Struct):
     buckets: list[Bucket]
 
 
+class EndAnswer(msgspec.Struct):
+    """How far entries may stand beyond the knots."""
+
+    value: Number
+    reached_at: Time | UnsetType = UNSET
+
+
+class OutsideAnswer(msgspec.Struct):
+    """Who came after the fit and stands beyond its knots: ends and errors before the best and after the worst knot.
+
+    An end is null where nobody stands there.
+    """
+
+    best: EndAnswer | None
+    worst: EndAnswer | None
+    errors: list[int] | None
+
+
 class KnotAnswer(msgspec.Struct):
-    """A value of the column with its exact rank and how many entries have it."""
+    """A value of the column with its exact rank and how many entries have it.
+
+    `reached_at` is there where the earliest of equal values is better: when this one was reached.
+    """
 
     value: Number
     rank: int
     ties: int
+    reached_at: Time | UnsetType = UNSET
 
 
-class CurveAnswer(msgspec.Struct):
-    """A curve: between two knots the rank is read off a line."""
+class CurveAnswer(msgspec.Struct, kw_only=True):
+    """A curve with all that ranking offline needs; docs/curve.md has the formula, docs/rank_offline.py does it.
+
+    Between two neighbouring knots the rank follows a line over keys, or the cubic whose inner control values `shapes`
+    has, in 1/65536 of the rise between the knots. `errors` has, for each two neighbours, how far such an estimate can
+    be off; null where nobody measured. Lines and cubics are of a lattice of `step` units of the last digit; where
+    `snaps`, every value that is held lies on it.
+    """
 
     column: str
+    best: BestName
+    scale: int
+    ties: TiesName
     method: CurveMethod
     total: int
     as_of: Time
     certificate: float | None
+    step: int
+    snaps: bool
     knots: list[KnotAnswer]
+    errors: list[int] | None
+    shapes: list[list[int]] | None
+    outside: OutsideAnswer | None
 
 
 class RefreshAnswer(msgspec.Struct):
@@ -366,6 +366,39 @@ class RefreshAnswer(msgspec.Struct):
     total: int
     as_of: Time
     certificate: float | None
+    seconds: float
+
+
+class AuditedRank(msgspec.Struct):
+    """A value whose true rank, at the curve's time, the curve's bracket misses."""
+
+    value: Number
+    true_rank: int
+    rank: int
+    low: int
+    high: int
+
+
+class AuditAnswer(msgspec.Struct, kw_only=True):
+    """How far the curve's ranks of random owners were from the counted ones, relative to these, at the curve's time.
+
+    `outcome`: `changed` where more has happened since then than the service can take back, so that nothing was
+    compared; `empty` where there is nobody to ask about. `broken` lists the first of the wrong brackets.
+    """
+
+    column: str
+    outcome: Literal["compared", "changed", "empty"]
+    method: CurveMethod
+    total: int
+    as_of: Time
+    certificate: float | None
+    owners: int
+    mean_error: float | None
+    p99_error: float | None
+    worst_error: float | None
+    brackets_broken: int
+    certificates_broken: int
+    broken: list[AuditedRank]
     seconds: float
 
 

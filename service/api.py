@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import (
     around_views,
+    audit_views,
     boards,
     journal_views,
     owner_changes,
@@ -14,31 +15,30 @@ from . import (
     stream_views,
 )
 from .answers import (
+    AuditAnswer,
     BoardAnswer,
     BoardList,
     BoardPositions,
     Buckets,
     CurveAnswer,
     EntryAnswer,
-    JournalLine,
     LookupAnswer,
-    OwnerEvent,
     OwnerPositions,
-    OwnerPosts,
     Page,
     Positions,
     PostResults,
     ProfileAnswer,
     RefreshAnswer,
-    TopEvent,
     Values,
 )
+from .journal_answers import JournalLine, OwnerEvent, OwnerPosts, TopEvent
 from .keys import Role
 from .owner_views import unless_hidden
 from .post_bodies import NDJSON_TYPE
 from .queries import (
     AroundOwnerQuery,
     AroundValueQuery,
+    AuditQuery,
     BoardsQuery,
     BucketsQuery,
     JournalQuery,
@@ -68,7 +68,8 @@ _READS = [
     Route(
         method="GET", path=_OWNER + "/positions", handler=unless_hidden(owner_views.positions), role=Role.READER,
         view="positions", summary="An owner's positions", tag="Owners", query=PositionsQuery, response=OwnerPositions,
-        description="Without `columns`: every ranked column. `rank=auto` counts near the top and wherever no curve is.",
+        description="Without `columns`: every ranked column. `rank=auto` counts near the top and wherever no curve is. "
+        "`next=true` adds to each position the next better place and the points that are missing to take it.",
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked"),
     ),
     Route(
@@ -108,12 +109,14 @@ _READS = [
     Route(
         method="GET", path=_RANKING + "/curve", handler=ranking_views.curve, role=Role.READER, view="curve",
         summary="The curve that ranks are read off", tag="Rankings", response=CurveAnswer, statuses=(200, 304),
+        description="Enough to rank offline, with the service's own answers: docs/rank_offline.py does it.",
         problems=(*_COLUMN_CODES, "no_curve"), response_headers=("ETag",),
     ),
     Route(
         method="GET", path=_RANKING + "/buckets", handler=ranking_views.buckets, role=Role.READER, view="buckets",
-        summary="The distribution of values, counted", tag="Rankings", query=BucketsQuery, response=Buckets,
-        description="Parts of equal width; each holds its `from` and not its `to`, the last holds both.",
+        summary="The distribution of values", tag="Rankings", query=BucketsQuery, response=Buckets,
+        description="Parts of equal width; each holds its `from` and not its `to`, the last holds both. With "
+        "`rank=estimate` they are read off the curve, where there is one, without a count.",
         problems=(*_COLUMN_CODES, "too_many_buckets"),
     ),
     Route(
@@ -228,6 +231,12 @@ _OPERATORS = [
         summary="Refresh a curve now", tag="Rankings", response=RefreshAnswer,
         problems=(*_COLUMN_CODES, "no_job_process", "timeout"),
         description="A job process does it; answers when the new curve serves.",
+    ),
+    Route(
+        method="POST", path=_RANKING + "/audit", handler=audit_views.audit, role=Role.OPS, view="audit",
+        summary="Count random owners and hold the curve against them", tag="Rankings", query=AuditQuery,
+        response=AuditAnswer, problems=(*_COLUMN_CODES, "no_curve", "too_many_owners"),
+        description="Compares ranks as of the curve's time: what was posted since is taken back from the counts.",
     ),
 ]  # fmt: skip
 

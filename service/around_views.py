@@ -15,7 +15,7 @@ from .answers import Page
 from .context import Context
 from .owner_views import find_column
 from .pages import Pager, Window, cell_of, ranks_of
-from .positions import Located, Locator, Wanted, board_totals
+from .positions import COUNTED, Footings, Located, Locator, Wanted, board_totals
 from .profiles import add_profiles
 from .queries import AroundOwnerQuery, AroundValueQuery
 from .ranking_views import wanted_value
@@ -39,8 +39,10 @@ async def around_owner(context: Context, call: Call) -> Page:
         if known is not None:
             shared = _window(pager, wanted, known, near, totals, better=better, worse=worse)
             return await _answer(context, pager, shared, known, wanted, profiles=query.profiles)
+    footing = locator.footing(index)
+    footings = {} if footing is None else {index: footing}
     wanted, window, located = await context.store_of(board).read(
-        lambda: _around_owner(context, locator, pager, owner, query), heavy=locator.curve(index) is None
+        lambda: _around_owner(context, locator, pager, owner, query, footings), heavy=locator.curve(index) is None
     )
     return await _answer(context, pager, window, located, wanted, profiles=query.profiles)
 
@@ -55,11 +57,11 @@ def _wanted_owner(entry: Entry | None, owner: str, index: int, column: str) -> W
 
 
 def _around_owner(
-    context: Context, locator: Locator, pager: Pager, owner: str, query: AroundOwnerQuery
+    context: Context, locator: Locator, pager: Pager, owner: str, query: AroundOwnerQuery, footings: Footings
 ) -> Program[tuple[Wanted, Window, Located]]:
     found = yield from locator.entries.by_owners([owner])
     wanted = _wanted_owner(found.get(owner), owner, pager.ranking.index, query.column)
-    around = yield from _around(context, locator, pager, wanted, better=query.better, worse=query.worse + 1)
+    around = yield from _around(context, locator, pager, wanted, footings, better=query.better, worse=query.worse + 1)
     return wanted, *around
 
 
@@ -69,20 +71,28 @@ async def around_value(context: Context, call: Call) -> Page:
     board, index = await find_column(context, call.path["board"], call.path["column"])
     locator, pager = context.locators.of(board), Pager(context, board, index)
     wanted = wanted_value(locator, index, query.value, "value")
+    footings = locator.footings([wanted])
     window, located = await context.store_of(board).read(
-        lambda: _around(context, locator, pager, wanted, better=query.better, worse=query.worse),
+        lambda: _around(context, locator, pager, wanted, footings, better=query.better, worse=query.worse),
         heavy=locator.curve(index) is None,
     )
     return await _answer(context, pager, window, located, wanted, profiles=query.profiles)
 
 
 def _around(
-    context: Context, locator: Locator, pager: Pager, wanted: Wanted, *, better: int, worse: int
+    context: Context,
+    locator: Locator,
+    pager: Pager,
+    wanted: Wanted,
+    footings: Footings,
+    *,
+    better: int,
+    worse: int,
 ) -> Program[tuple[Window, Located]]:
     ranking = pager.ranking
     located = locator.at_once(wanted, "auto")
     if located is None:
-        (located,) = yield from locator.counted([wanted], "auto")
+        (located,) = yield from locator.counted([wanted], "auto", footings)
     near = yield from ranking.rows_around(
         wanted.cell, wanted.owner or "", better_rows=better + MORE, worse_rows=worse + MORE
     )
@@ -107,7 +117,7 @@ def _window(
     ties_before = 0 if ranking.timed else near.ties_before
     more_before, more_after = len(near.before) > len(before), len(near.after) > worse
     first_row_number = located.rank + ties_before - len(before)
-    if located.method != "count":
+    if located.method not in COUNTED:
         # The board's ends are known, whatever the curve says; an estimate lies between them.
         last_first = totals.get(ranking.index, 0) - len(rows) + 1
         if not more_before:
@@ -128,7 +138,7 @@ def _window(
         rows,
         first_row_number,
         max(1, first_row_number - first_ties),
-        located.method == "count",
+        located.method in COUNTED,
         totals,
         more_before=more_before,
         more_after=more_after,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw
 
-from predictor import RankCurve
 from storage.errors import SpecInvalid
 from storage.journal import journal
 from storage.leaderboards import (
@@ -22,9 +21,10 @@ from storage.leaderboards import (
 from storage.records import INT64_MAX, Best, Board, BoardSpec, ColumnSpec, Kind, Merge, Method, PredictorSpec, Ties
 from storage.store import Program
 
-from .answers import BoardAnswer, BoardList, ColumnAnswer, CurveState, PredictorAnswer
+from .answers import BoardAnswer, BoardList, ColumnAnswer, PredictorAnswer
 from .context import Context
 from .cursors import BoardsPlace
+from .curve_states import CurveState, curve_state
 from .problems import Problem
 from .queries import BoardsQuery
 from .routes import Call, Reply
@@ -70,9 +70,6 @@ def spec_of(body: PutBoard, context: Context) -> BoardSpec:
     columns = tuple(_column(column, index) for index, column in enumerate(body.columns))
     predictor = body.predictor
     settings = context.settings
-    if predictor.method == "scan":
-        detail = "certified scans come in a later version; use auto or skip"
-        raise Problem("unsupported", detail, pointer="/predictor/method")
     return BoardSpec(
         columns=columns,
         ties=Ties(body.ties),
@@ -176,19 +173,8 @@ async def _answer(context: Context, board: Board) -> BoardAnswer:
     curves: dict[str, CurveState | None] = {}
     for index in board.sorted_indexes:
         found = context.book.find(board, index)
-        curves[board.spec.columns[index].name] = None if found is None else _curve_state(found, context.now_us())
+        curves[board.spec.columns[index].name] = None if found is None else curve_state(board, found, context.now_us())
     return board_answer(board, totals[board.key].get(ALL_ENTRIES, 0), curves)
-
-
-def _curve_state(curve: RankCurve, now_us: int) -> CurveState:
-    return CurveState(
-        method=curve.method,
-        total=curve.total,
-        knots=len(curve.knots),
-        as_of=format_us(curve.as_of_us),
-        age_seconds=max(0.0, (now_us - curve.as_of_us) / 1e6),
-        certificate=curve.certificate,
-    )
 
 
 def board_answer(board: Board, entries: int, curves: dict[str, CurveState | None] | None = None) -> BoardAnswer:

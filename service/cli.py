@@ -10,8 +10,10 @@ from typing import Annotated
 
 import typer
 
+from service.commands.auditing import audit
 from service.commands.boards import board_app
 from service.commands.configuration import show_config
+from service.commands.curves import curve
 from service.commands.exporting import export
 from service.commands.importing import import_csv
 from service.commands.keys import keys_app
@@ -50,8 +52,10 @@ app.add_typer(board_app, name="board", rich_help_panel=DATA)
 app.command("import", rich_help_panel=DATA)(import_csv)
 app.command("export", rich_help_panel=DATA)(export)
 app.command("refresh", rich_help_panel=DATA)(refresh)
+app.command("audit", rich_help_panel=DATA)(audit)
 app.command("top", rich_help_panel=READ)(top)
 app.command("rank", rich_help_panel=READ)(rank)
+app.command("curve", rich_help_panel=READ)(curve)
 
 
 def say_version(wanted: bool) -> None:

@@ -25,8 +25,10 @@ import msgspec
 from yarl import URL
 
 from service.client_answers import (
+    AuditDone,
     Board,
     BoardList,
+    CurveDocument,
     Page,
     Position,
     Positions,
@@ -34,6 +36,8 @@ from service.client_answers import (
     PostResults,
     Problem,
     RefreshDone,
+    ValueFor,
+    ValuesFor,
     one_line,
 )
 
@@ -276,10 +280,16 @@ class ServiceClient:
                 raise NotTheContract("the cursor of the ranking does not move on")
             cursor = page.next
 
-    async def owner_positions(self, board: str, owner: str, columns: Sequence[str], *, mode: str) -> list[Position]:
-        """An owner's positions in `columns` (none: every ranked one). Raises Refused `unknown_owner`, `not_ranked`."""
+    async def owner_positions(
+        self, board: str, owner: str, columns: Sequence[str], *, mode: str, with_next: bool = False
+    ) -> list[Position]:
+        """An owner's positions in `columns` (none: every ranked one), the next better place of each where asked.
+
+        Raises Refused `unknown_owner`, `not_ranked`.
+        """
         path = f"{board_path(board)}/entries/{segment(owner)}/positions"
         query = {"rank": mode} | ({"columns": ",".join(columns)} if columns else {})
+        query |= {"next": "true"} if with_next else {}
         return (await self.call("GET", path, Positions, query=query)).positions
 
     async def value_positions(self, board: str, column: str, values: Sequence[str], *, mode: str) -> list[Position]:
@@ -287,6 +297,28 @@ class ServiceClient:
         path = f"{board_path(board)}/rankings/{segment(column)}/positions"
         query = {"values": ",".join(values), "rank": mode}
         return (await self.call("GET", path, Positions, query=query)).positions
+
+    async def curve_document(self, board: str, column: str) -> dict[str, Any]:
+        """The whole curve, decimals exact. Raises Refused `no_curve`."""
+        return await self.call("GET", f"{board_path(board)}/rankings/{segment(column)}/curve", dict[str, Any])
+
+    async def curve(self, board: str, column: str) -> CurveDocument:
+        """The curve's knots. Raises Refused `no_curve`."""
+        return await self.call("GET", f"{board_path(board)}/rankings/{segment(column)}/curve", CurveDocument)
+
+    async def values_for(
+        self, board: str, column: str, *, ranks: Sequence[int], percentiles: Sequence[float]
+    ) -> list[ValueFor]:
+        """The worst values that still have these ranks, then those that still have these percentiles."""
+        lists = {"ranks": ranks, "percentiles": percentiles}
+        query = {name: ",".join(map(str, wanted)) for name, wanted in lists.items() if wanted}
+        path = f"{board_path(board)}/rankings/{segment(column)}/values"
+        return (await self.call("GET", path, ValuesFor, query=query)).values
+
+    async def audit(self, board: str, column: str, *, owners: int | None = None) -> AuditDone:
+        """Hold the stored curve against random owners, counted exactly. Raises Refused `no_curve`."""
+        path = f"{board_path(board)}/rankings/{segment(column)}/audit"
+        return await self.call("POST", path, AuditDone, query={} if owners is None else {"owners": str(owners)})
 
     async def refresh(self, board: str, column: str) -> RefreshDone:
         """Have a job process fit a new curve; returns when it serves. Raises Refused `no_job_process`."""

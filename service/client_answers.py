@@ -102,6 +102,14 @@ class Page(msgspec.Struct, frozen=True):
     next: str | None = None
 
 
+class NextPlace(msgspec.Struct, frozen=True):
+    """The next better place; `points` is None where the column's range ends before it."""
+
+    rank: int
+    value: Any = None
+    points: Any = None
+
+
 class Position(msgspec.Struct, frozen=True):
     """A rank with its bracket; `rank` is None where the owner has no value in the column."""
 
@@ -115,6 +123,7 @@ class Position(msgspec.Struct, frozen=True):
     total: int | None = None
     percentile: Any = None
     as_of: str | None = None
+    next: NextPlace | None = None
 
 
 class Positions(msgspec.Struct, frozen=True):
@@ -130,3 +139,64 @@ class RefreshDone(msgspec.Struct, frozen=True):
     as_of: str = ""
     seconds: float = 0.0
     certificate: float | None = None
+
+
+class Knot(msgspec.Struct, frozen=True):
+    """A value with its rank; `value` is exact (`decimal.Decimal` where it has a point)."""
+
+    value: Any
+    rank: int
+    ties: int = 1
+
+
+class CurveDocument(msgspec.Struct, frozen=True):
+    """What of a curve's document the commands show."""
+
+    column: str
+    method: str
+    total: int
+    as_of: str
+    knots: list[Knot]
+    certificate: Any = None
+    best: str = "high"
+
+
+class ValueFor(msgspec.Struct, frozen=True):
+    """The worst value that still has a rank, or a percentile."""
+
+    rank: int | None = None
+    percentile: Any = None
+    value: Any = None
+    low: Any = None
+    high: Any = None
+    exact: bool = False
+
+
+class ValuesFor(msgspec.Struct, frozen=True):
+    values: list[ValueFor]
+
+
+class BrokenBracket(msgspec.Struct, frozen=True):
+    """A value whose true rank its bracket missed."""
+
+    value: Any
+    true_rank: int
+    rank: int
+    low: int
+    high: int
+
+
+class AuditDone(msgspec.Struct, frozen=True):
+    """What an audit found; errors are relative to the true rank, None where nothing was compared."""
+
+    column: str
+    outcome: str
+    owners: int = 0
+    certificate: float | None = None
+    mean_error: float | None = None
+    p99_error: float | None = None
+    worst_error: float | None = None
+    brackets_broken: int = 0
+    certificates_broken: int = 0
+    broken: list[BrokenBracket] = []
+    as_of: str = ""

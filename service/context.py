@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from config import Settings
+from jobs.audit import Auditor
 from jobs.desk import Desk
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
@@ -49,6 +50,7 @@ class Context:
     book: CurveBook
     desk: Desk
     feed: Feed
+    auditor: Auditor
     cursors: Cursors
     locators: Locators
     first_pages: Coalescers[tuple[Pager, int], FirstPage]

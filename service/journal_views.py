@@ -17,8 +17,9 @@ from storage.posted import Happened, Posted, happened_of, posted_of
 from storage.records import INT64_MAX, Board, StatValue
 from storage.store import Program
 
-from .answers import JournalKind, JournalLine, OwnerPosts, Stats, StatusName
+from .answers import Stats, StatusName
 from .context import Context
+from .journal_answers import JournalKind, JournalLine, OwnerPosts
 from .post_bodies import NDJSON_TYPE
 from .posts import stats_of
 from .problems import Problem

@@ -15,7 +15,9 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Met
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from .audit_metrics import AuditMetrics
 from .cells import CellSet
+from .fold_metrics import FoldMetrics
 from .loop_metrics import LoopCounter, LoopGauge, RequestFigures
 from .node_metrics import Node
 from .sharing_metrics import SharingMetrics
@@ -39,6 +41,7 @@ class CurveFigures:
 
     as_of_us: int
     knots: int
+    live: bool = False
 
 
 class Metrics:
@@ -83,6 +86,19 @@ class Metrics:
             buckets=_WAIT_BUCKETS_S,
             registry=self.registry,
         )
+        self._count_fits()
+        self._curves_corrupt = Counter(
+            "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
+        )
+        self.sharing = SharingMetrics(self.registry, self.views)
+        self.streaming = StreamMetrics(self.registry, cells)
+        self.audits = AuditMetrics(self.registry)
+        self.folds = FoldMetrics(self.registry)
+        self._log_lines_dropped = Counter(
+            "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
+        )
+
+    def _count_fits(self) -> None:
         self.refresh_seconds = Histogram(
             "rankcurve_refresh_seconds",
             "Time to refresh the curve of a column",
@@ -97,26 +113,8 @@ class Metrics:
             "Curves not stored, because another process had taken their refresh over",
             registry=self.registry,
         )
-        self._folded = Counter(
-            "rankcurve_changes_folded", "Changes folded into the live counts of the curves", registry=self.registry
-        )
-        self._folds_void = Counter(
-            "rankcurve_live_counts_void",
-            "Curves whose live counts were given up until their next refresh",
-            registry=self.registry,
-        )
-        self._fold_seconds = Histogram(
-            "rankcurve_fold_seconds",
-            "Time to fold what had changed into the live counts",
-            registry=self.registry,
-        )
-        self._curves_corrupt = Counter(
-            "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
-        )
-        self.sharing = SharingMetrics(self.registry, self.views)
-        self.streaming = StreamMetrics(self.registry, cells)
-        self._log_lines_dropped = Counter(
-            "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
+        self._scan_entries = Counter(
+            "rankcurve_scan_entries", "Entries that scans for certified curves read", registry=self.registry
         )
 
     def _count_loop(self, cells: CellSet) -> None:
@@ -142,9 +140,19 @@ class Metrics:
             gauges, "rankcurve_writes_in_flight_limit", "Write transactions that may be in flight"
         )
         self._writes_limit.set(1)
+        self._scan_left = LoopGauge(
+            gauges, "rankcurve_scan_entries_left", "Entries that the scans under way have yet to read, about"
+        )
         self._requests = RequestFigures(cells)
         counts = (self._posts, self._reads, self._rates, self._refused)
-        for collector in (*counts, self._queue_posts, self._writes_in_flight, self._writes_limit, self._requests):
+        for collector in (
+            *counts,
+            self._queue_posts,
+            self._writes_in_flight,
+            self._writes_limit,
+            self._scan_left,
+            self._requests,
+        ):
             self.registry.register(collector)
         self._begin_at_zero()
 
@@ -209,11 +217,10 @@ class Metrics:
         """A curve was not stored, because another process had taken its refresh over."""
         self._refreshes_fenced.inc()
 
-    def folded(self, *, changes: int, void: int, seconds: float) -> None:
-        """Changes were folded; `void` curves go without live counts until their next refresh."""
-        self._folded.inc(changes)
-        self._folds_void.inc(void)
-        self._fold_seconds.observe(seconds)
+    def scan_read(self, entries: int, *, left: int) -> None:
+        """Scans read so many more entries and have so many to go."""
+        self._scan_entries.inc(entries)
+        self._scan_left.set(left)
 
     def curve_corrupt(self) -> None:
         """A stored curve could not be read; its column is counted until the next refresh."""
@@ -258,6 +265,13 @@ class _CurveCollector(Collector):
         yield _histogram("rankcurve_curve_knots", "Knots of the serving curves", knots, _KNOT_BUCKETS)
         yield GaugeMetricFamily(
             "rankcurve_curve_age_seconds_max", "Age of the oldest serving curve", value=max(ages_s, default=0.0)
+        )
+        live_s = [age_s for age_s, figure in zip(ages_s, figures, strict=True) if figure.live]
+        yield GaugeMetricFamily("rankcurve_curves_live", "Serving curves that count what is posted", value=len(live_s))
+        yield GaugeMetricFamily(
+            "rankcurve_live_lag_seconds_max",
+            "Age of the oldest moment that a live curve is of",
+            value=max(live_s, default=0.0),
         )
 
 

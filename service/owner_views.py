@@ -27,6 +27,7 @@ from .answers import (
     Position,
 )
 from .context import Context
+from .next_places import NextPlaces
 from .positions import Locator, Wanted, board_totals
 from .problems import Problem
 from .profiles import add_profiles
@@ -110,6 +111,8 @@ async def positions(context: Context, call: Call) -> OwnerPositions:
             board, named = found[-1][0], [index for _, index in found]
             locator = context.locators.of(board)
         indexes = named
+    if query.next:
+        return await _positions_with_next(context, locator, owner, indexes, query.rank)
     read = await context.reads.read(board, owner)
     if read.entry is None:
         raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
@@ -142,6 +145,25 @@ async def _positions(
     return OwnerPositions(
         read.entry.owner, [by_index.get(index) or NoPosition(column=columns[index].name) for index in indexes]
     )
+
+
+async def _positions_with_next(
+    context: Context, locator: Locator, owner: str, indexes: Sequence[int], mode: RankMode
+) -> OwnerPositions:
+    board = locator.board
+    places = NextPlaces(locator, mode)
+    far = mode == "exact" or any(locator.curve(index) is None for index in indexes)
+    entry, found = await context.store_of(board).read(
+        lambda: places.of(owner, lambda entry: _wanted(entry, indexes)), heavy=far
+    )
+    if entry is None:
+        raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
+    if not found:
+        raise NotRanked(f"{owner!r} has no value in the columns asked for")
+    for position in found.values():
+        context.metrics.read("positions", position.method)
+    columns = board.spec.columns
+    return OwnerPositions(owner, [found.get(index) or NoPosition(column=columns[index].name) for index in indexes])
 
 
 def _wanted(entry: Entry, indexes: Sequence[int]) -> list[Wanted]:

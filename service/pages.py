@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from storage.errors import BadCursor
+from storage.gap_counts import Footing
 from storage.leaderboards import CHANGES
 from storage.rankings import Ranking
 from storage.records import Board, Entry
@@ -94,18 +95,22 @@ class Pager:
         rows = yield from self.ranking.first_rows(limit + 1)
         return Window(rows[:limit], 1, 1, True, totals, False, len(rows) > limit)
 
-    def from_rank(self, rank: int, limit: int) -> Program[Window]:
+    def footing(self) -> Footing | None:
+        """What deep pages start from; see `Locator.footing`."""
+        return self._locator.footing(self._index)
+
+    def from_rank(self, rank: int, limit: int, footing: Footing | None) -> Program[Window]:
         """Rows from the `rank`-th on, even inside a tie; none past the end."""
         totals = yield from board_totals(self._dialect, self._board)
-        landed = None
+        landed: tuple[str, str] | None = None
         if rank <= totals.get(self._index, 0):
-            landed = yield from self.ranking.landing(rank - 1)
+            landed = yield from self.ranking.row_at(footing, rank)
         if landed is None:
             return Window([], rank, rank, True, totals, False, False)
         near = yield from self.ranking.rows_around(*landed, better_rows=0, worse_rows=limit + 1)
         return (yield from self._window(near.after, limit, rank, totals, more_before=rank > 1))
 
-    def at(self, place: Place, limit: int) -> Program[Window]:
+    def at(self, place: Place, limit: int, footing: Footing | None) -> Program[Window]:
         """The rows on one side of a cursor's place.
 
         Raises:
@@ -114,9 +119,7 @@ class Pager:
         totals = yield from board_totals(self._dialect, self._board)
         row_number = place.row_number
         if totals.get(CHANGES, 0) != place.changes:
-            better_count = yield from self.ranking.count_better(place.cell)
-            _, before = yield from self.ranking.count_tied(place.cell, place.owner)
-            row_number = 1 + better_count + before
+            row_number = 1 + (yield from self._rows_before(place, footing))
         if place.forward:
             rows = yield from self.ranking.rows_after(place.cell, place.owner, limit + 1)
             if totals.get(CHANGES, 0) != place.changes:
@@ -129,6 +132,16 @@ class Pager:
         window = yield from self._window(rows, limit, first, totals, more_before=first > 1)
         window.more_after = True
         return window
+
+    def _rows_before(self, place: Place, footing: Footing | None) -> Program[int]:
+        found = None
+        if footing is not None:
+            found = yield from self.ranking.count_from_rung(footing, place.cell, owner=place.owner)
+        if found is not None:
+            return found.better_count + found.ties_before
+        better_count = yield from self.ranking.count_better(place.cell)
+        _, before = yield from self.ranking.count_tied(place.cell, place.owner)
+        return better_count + before
 
     def _taken(self, place: Place) -> Program[int]:
         """1 where the place's row still stands there, else 0: who left it is no longer counted before what follows."""

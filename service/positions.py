@@ -1,13 +1,15 @@
 """Ranks: from the curve where it is good, by counting where it is not, and always with the bracket and the method said.
 
-`auto` counts near the top and wherever there is no curve; `exact` always counts; `estimate` never counts where a curve
-exists. A count near the top costs at most a bounded number of rows, however stale the curve is.
+`auto` counts near the top, where the gap of the curve holds few entries, and wherever there is no curve; `exact` always
+counts; `estimate` never counts where a curve exists. Where the log of changes can vouch for the curve's nearest rung, a
+count starts there and is as short at any depth; in `auto` it costs a bounded number of rows in any case.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -17,6 +19,7 @@ from storage.boards import OpenBoards
 from storage.curves import CurveBook
 from storage.entries import Entries, live_epochs
 from storage.errors import UnknownBoard
+from storage.gap_counts import Footing, GapCount
 from storage.leaderboards import check_copy, count_entries
 from storage.rankings import Ranking
 from storage.records import Board, Kind
@@ -28,6 +31,19 @@ from .values import format_us, number
 
 NAMED_MAX = 256  # lists of columns whose positions are kept, a board
 COUNT_SLACK = 2  # near the top as many times `exact_top` rows are counted before the curve is believed after all
+
+
+@dataclass(frozen=True, slots=True)
+class CountLimits:
+    """How much is counted; each is a setting of the same name."""
+
+    exact_gap_rows_max: int
+    exact_changes_max: int
+    light_read_rows_max: int
+
+
+COUNTED = ("count", "gap")  # methods that know the rank as of now
+Footings = Mapping[int, Footing]  # by column index
 
 
 class Wanted(NamedTuple):
@@ -44,7 +60,7 @@ class Located(NamedTuple):
     rank: int
     low: int
     high: int
-    method: Literal["count", "knot", "curve"]
+    method: Literal["count", "knot", "gap", "curve"]
     as_of_us: int
 
     @property
@@ -86,11 +102,12 @@ class Locator:
     """Finds ranks on one board."""
 
     def __init__(
-        self, store: Store, entries: Entries, find: Callable[[Board, int], RankCurve | None], now_us: Callable[[], int]
+        self, store: Store, entries: Entries, book: CurveBook, limits: CountLimits, now_us: Callable[[], int]
     ) -> None:
         board = self.board = entries.board
         self.entries = entries
-        self._store, self._find, self._now_us = store, find, now_us
+        self._store, self._book, self._limits, self._now_us = store, book, limits, now_us
+        self._find = book.find
         self._exact_top = board.spec.predictor.exact_top
         self._columns = {
             index: _Column(
@@ -147,7 +164,7 @@ class Locator:
             return None
         text = int(cell)
         rank, low, high, method = curve.locate(-text if column.high else text)
-        if low <= self._exact_top and mode == "auto":
+        if mode == "auto" and (low <= self._exact_top or (low != high and self._is_short(curve, column_index, cell))):
             return None
         total = totals.get(column_index, 0)
         return Position(
@@ -175,22 +192,54 @@ class Locator:
         if curve is None:
             return None
         located = located_by_curve(curve, self.entries.rankings[wanted.column_index], wanted)
-        return located if mode == "estimate" or located.low > self._exact_top else None
+        if mode == "estimate":
+            return located
+        if located.low <= self._exact_top:
+            return None
+        short = not located.exact and self._is_short(curve, wanted.column_index, wanted.cell)
+        return None if short else located
 
-    def counts_far(self, wanted: Sequence[Wanted], mode: RankMode) -> bool:
+    def _is_short(self, curve: RankCurve, column_index: int, cell: str) -> bool:
+        """Whether a count within the cell's gap is short enough for `auto`, and possible."""
+        rung = curve.rung_for(self.entries.rankings[column_index].padding.key(cell))
+        return rung.gap_rows <= self._limits.exact_gap_rows_max and self.footing(column_index) is not None
+
+    def footing(self, column_index: int) -> Footing | None:
+        """What exact ranks of a column start from. Ask before a program runs: curve and mark belong together."""
+        served = self._book.served(self.board, column_index)
+        if served is None or served.mark is None:
+            return None
+        return Footing(served.curve, served.mark, self._limits.exact_changes_max)
+
+    def footings(self, wanted: Sequence[Wanted]) -> Footings:
+        """`footing` of every column asked for that has one."""
+        found = {index: self.footing(index) for index in {each.column_index for each in wanted}}
+        return {index: footing for index, footing in found.items() if footing is not None}
+
+    def counts_far(self, wanted: Sequence[Wanted], mode: RankMode, footings: Footings) -> bool:
         """Whether counting these may read many rows."""
-        return mode == "exact" or any(self.curve(each.column_index) is None for each in wanted)
+        return any(self._counts_far(each, mode, footings.get(each.column_index)) for each in wanted)
 
-    def counted(self, wanted: Sequence[Wanted], mode: RankMode) -> Program[list[Located]]:
+    def _counts_far(self, wanted: Wanted, mode: RankMode, footing: Footing | None) -> bool:
+        if footing is None:
+            return mode == "exact" or self.curve(wanted.column_index) is None
+        key = self.entries.rankings[wanted.column_index].padding.key(wanted.cell)
+        return footing.curve.rung_for(key).gap_rows > self._limits.light_read_rows_max
+
+    def counted(self, wanted: Sequence[Wanted], mode: RankMode, footings: Footings) -> Program[list[Located]]:
         """The ranks that need a count."""
         found = []
         for each in wanted:
-            found.append((yield from self._counted(each, mode)))
+            found.append((yield from self._counted(each, mode, footings.get(each.column_index))))
         return found
 
-    def _counted(self, wanted: Wanted, mode: RankMode) -> Program[Located]:
+    def _counted(self, wanted: Wanted, mode: RankMode, footing: Footing | None) -> Program[Located]:
         ranking = self.entries.rankings[wanted.column_index]
         now_us = self._now_us()
+        if footing is not None:
+            found = yield from ranking.count_from_rung(footing, wanted.cell, owner=self._among_ties(wanted))
+            if found is not None:
+                return self._from_rung(wanted, found, now_us)
         curve = None if mode == "exact" else self.curve(wanted.column_index)
         if curve is None:
             better_count = yield from ranking.count_better(wanted.cell)
@@ -205,6 +254,26 @@ class Locator:
         rank = 1 + better_count
         return Located(rank, rank, rank, "count", now_us)
 
+    def _from_rung(self, wanted: Wanted, found: GapCount, now_us: int) -> Located:
+        rank = 1 + found.better_count + found.ties_before
+        return Located(rank, rank, rank, "gap" if found.rung else "count", now_us)
+
+    def _among_ties(self, wanted: Wanted) -> str:
+        """The owner before whom equal cells count; nobody where they share a rank, for such runs may be long."""
+        return wanted.owner or "" if self._columns[wanted.column_index].timed else ""
+
+    async def _counted_alone(self, wanted: Wanted, footing: Footing) -> tuple[Located, dict[int, int]] | None:
+        """One short count with the totals, in one statement; None where the general way is needed."""
+        asked = self.entries.rankings[wanted.column_index].asked_from_rung(
+            footing, wanted.cell, owner=self._among_ties(wanted)
+        )
+        now_us = self._now_us()
+        found = asked.answer(await self._store.read_one(asked.query))
+        if found is None or not found.totals:
+            return None
+        check_copy(self.board, found.totals)
+        return self._from_rung(wanted, found, now_us), found.totals
+
     async def locate(
         self, wanted: Sequence[Wanted], mode: RankMode, totals: dict[int, int] | None = None
     ) -> tuple[list[Located], dict[int, int]]:
@@ -212,17 +281,22 @@ class Locator:
         found = [self.at_once(each, mode) for each in wanted]
         if None in found or totals is None:
             missing = [each for each, located in zip(wanted, found, strict=True) if located is None]
-            counted, now = await self._store.read(
-                lambda: self._counted_with_totals(missing, mode), heavy=self.counts_far(missing, mode)
-            )
+            footings = self.footings(missing)
+            far = self.counts_far(missing, mode, footings)
+            if len(missing) == 1 and footings and not far:
+                alone = await self._counted_alone(missing[0], footings[missing[0].column_index])
+                if alone is not None:
+                    return [located or alone[0] for located in found], alone[1]
+                footings, far = {}, mode == "exact"  # the log can't vouch for the rung: all may have to be counted
+            counted, now = await self._store.read(lambda: self._counted_with_totals(missing, mode, footings), heavy=far)
             rest = iter(counted)
             return [located or next(rest) for located in found], now
         return [located for located in found if located is not None], totals
 
     def _counted_with_totals(
-        self, wanted: Sequence[Wanted], mode: RankMode
+        self, wanted: Sequence[Wanted], mode: RankMode, footings: Footings
     ) -> Program[tuple[list[Located], dict[int, int]]]:
-        counted = yield from self.counted(wanted, mode)
+        counted = yield from self.counted(wanted, mode, footings)
         totals = yield from board_totals(self._store.dialect, self.board)
         return counted, totals
 
@@ -249,9 +323,16 @@ class Locators:
     """A `Locator` for each of the boards used last."""
 
     def __init__(
-        self, store: Store, boards: OpenBoards, book: CurveBook, *, now_us: Callable[[], int], open_boards_max: int
+        self,
+        store: Store,
+        boards: OpenBoards,
+        book: CurveBook,
+        limits: CountLimits,
+        *,
+        now_us: Callable[[], int],
+        open_boards_max: int,
     ) -> None:
-        self._store, self._boards, self._book = store, boards, book
+        self._store, self._boards, self._book, self._limits = store, boards, book, limits
         self._now_us, self._open_boards_max = now_us, open_boards_max
         self._kept: OrderedDict[int, Locator] = OrderedDict()
 
@@ -261,7 +342,8 @@ class Locators:
         if found is not None and found.board is board:
             return found
         entries, _ = self._boards.open(board)
-        found = self._kept[board.key] = Locator(self._store.of(board.id), entries, self._book.find, self._now_us)
+        found = Locator(self._store.of(board.id), entries, self._book, self._limits, self._now_us)
+        self._kept[board.key] = found
         self._kept.move_to_end(board.key)
         if len(self._kept) > self._open_boards_max:
             self._kept.popitem(last=False)

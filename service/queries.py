@@ -45,6 +45,10 @@ class QueryBounds(Protocol):
     def query_values_max(self) -> int:
         """Members of a list in a query."""
 
+    @property
+    def audit_owners_max(self) -> int:
+        """Owners that one audit counts."""
+
 
 class BoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A page of leaderboards by id."""
@@ -88,10 +92,11 @@ class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class PositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An owner's positions; without `columns`, in every ranked column."""
+    """An owner's positions; without `columns`, in every ranked column; with `next`, the next better place of each."""
 
     columns: tuple[str, ...] = ()
     rank: RankMode = "auto"
+    next: bool = False
 
     def __post_init__(self) -> None:
         for column in self.columns:
@@ -166,9 +171,16 @@ class ValuesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BucketsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Into how many parts of equal width the values are counted."""
+    """Into how many parts of equal width the values are counted, or read off the curve where there is one."""
 
     buckets: Annotated[int, Meta(ge=1)] = 20
+    rank: Literal["exact", "estimate"] = "exact"
+
+
+class AuditQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many random owners an audit counts; without it as many as the service allows."""
+
+    owners: Annotated[int, Meta(ge=1)] | None = None
 
 
 # parameter -> (the setting that bounds it, the code when it is passed)
@@ -182,6 +194,7 @@ _BOUNDS: dict[str, tuple[str, str]] = {
     "with": ("query_values_max", "too_many_boards"),
     "ranks": ("query_values_max", "too_many_values"),
     "percentiles": ("query_values_max", "too_many_values"),
+    "owners": ("audit_owners_max", "too_many_owners"),
 }
 
 

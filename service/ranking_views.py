@@ -9,7 +9,6 @@ from math import floor
 
 from predictor import RankCurve
 from storage.errors import NoCurve
-from storage.padding import Padding
 from storage.rankings import Ranking
 from storage.records import Board
 from storage.store import Program
@@ -17,8 +16,6 @@ from storage.store import Program
 from .answers import (
     Bucket,
     Buckets,
-    CurveAnswer,
-    KnotAnswer,
     Page,
     PercentileValue,
     Position,
@@ -28,6 +25,8 @@ from .answers import (
     Values,
 )
 from .context import Context
+from .curve_buckets import Part, edges_between, estimated_parts
+from .curve_documents import curve_document, curve_etag
 from .owner_views import find_column
 from .pages import Pager
 from .positions import Locator, Wanted, board_totals
@@ -46,12 +45,15 @@ async def page(context: Context, call: Call) -> Page | bytes:
     limit = query.limit or context.settings.page_entries_default
     pager = Pager(context, board, index)
     light = context.settings.light_read_rows_max
+    footing = pager.footing() if query.cursor is not None or query.from_rank is not None else None
     if query.cursor is not None:
         place = pager.place(query.cursor)
-        window = await context.store_of(board).read(lambda: pager.at(place, limit), heavy=place.row_number > light)
+        far = footing is None and place.row_number > light
+        window = await context.store_of(board).read(lambda: pager.at(place, limit, footing), heavy=far)
     elif query.from_rank is not None:
         rank = query.from_rank
-        window = await context.store_of(board).read(lambda: pager.from_rank(rank, limit), heavy=rank > light)
+        far = footing is None and rank > light
+        window = await context.store_of(board).read(lambda: pager.from_rank(rank, limit, footing), heavy=far)
     elif query.profiles:
         window = await pager.read_first(limit)
     else:
@@ -116,10 +118,12 @@ async def values(context: Context, call: Call) -> Values:
 
 
 class _ValueFinder:
-    """Values for ranks: read off the board near the top and where there is no curve, off the curve elsewhere."""
+    """Values for ranks: read off the board where that takes few rows or there is no curve, else off the curve."""
 
     def __init__(self, context: Context, board: Board, index: int) -> None:
         self.curve: RankCurve | None = context.book.find(board, index)
+        self._footing = context.locators.of(board).footing(index)
+        self._rows_left = context.settings.light_read_rows_max  # that exact values of deep ranks may pass
         self._context, self._board, self._index = context, board, index
         self._ranking: Ranking = context.boards.open(board)[0].rankings[index]
         self._scale = board.spec.columns[index].scale
@@ -143,18 +147,28 @@ class _ValueFinder:
             return None, None, None
         rank = min(rank, total)
         padding = self._ranking.padding
-        if self.curve is not None and self.curve.total and rank > self._board.spec.predictor.exact_top:
+        near = self.curve is None or not self.curve.total or rank <= self._board.spec.predictor.exact_top
+        if not near and not self._takes(rank):
+            assert self.curve is not None
             bracket = self.curve.key_at(rank)
             assert bracket is not None
             value, one, other = (padding.value(padding.cell_of_key(key)) for key in bracket)
             low, high = sorted((one, other))
         else:
-            landed = yield from self._ranking.landing(rank - 1)
+            landed = yield from self._ranking.row_at(self._footing, rank)
             if landed is None:
                 landed = yield from self._ranking.worst()
             assert landed is not None
             value = low = high = padding.value(landed[0])
         return number(value, self._scale), number(low, self._scale), number(high, self._scale)
+
+    def _takes(self, rank: int) -> bool:
+        """Whether the row of a deep rank is sought from a rung, few rows away; the rows are taken off those left."""
+        near = None if self._footing is None else self._footing.curve.key_at(rank)
+        if self._footing is None or near is None:
+            return False
+        self._rows_left -= self._footing.curve.rung_for(near.low).gap_rows
+        return self._rows_left >= 0
 
 
 def rank_of_percentile(percentile: float, total: int) -> int:
@@ -172,28 +186,10 @@ async def curve(context: Context, call: Call) -> Answer:
     served = context.book.served(board, index)
     if served is None:
         raise NoCurve(f"{call.path['column']!r} of {board.id!r} has no curve yet")
-    etag = f'"{board.key}-{index}-{served.version}-{served.live_version}"'
-    headers = {"ETag": etag, "Cache-Control": "no-cache"}
-    if _holds(call.request.headers.get("If-None-Match", ""), etag):
+    headers = {"ETag": curve_etag(served), "Cache-Control": "no-cache"}
+    if _holds(call.request.headers.get("If-None-Match", ""), headers["ETag"]):
         return Reply(None, status=304, headers=headers)
-    column = board.spec.columns[index]
-    padding = Padding.of(board.spec, column)
-    found = served.curve
-    answer = CurveAnswer(
-        column=column.name,
-        method=found.method,
-        total=found.total,
-        as_of=format_us(found.as_of_us),
-        certificate=found.certificate,
-        knots=[
-            KnotAnswer(
-                value=number(padding.value(padding.cell_of_key(knot.key)), column.scale),
-                rank=1 + knot.better_count,
-                ties=knot.ties,
-            )
-            for knot in found.knots
-        ],
-    )
+    answer = curve_document(board, index, served.curve)
     context.metrics.read("curve", "curve")
     return Reply(answer, headers=headers)
 
@@ -201,7 +197,7 @@ async def curve(context: Context, call: Call) -> Answer:
 def _holds(if_none_match: str, etag: str) -> bool:
     """Whether the header, a list of entity tags or `*`, has this one; weak ones count (RFC 9110, 13.1.2)."""
     tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
-    return etag in tags or tags == ["*"]
+    return etag.removeprefix("W/") in tags or tags == ["*"]
 
 
 async def refresh(context: Context, call: Call) -> RefreshAnswer:
@@ -224,11 +220,23 @@ async def buckets(context: Context, call: Call) -> Buckets:
     board, index = await find_column(context, call.path["board"], call.path["column"])
     ranking = context.boards.open(board)[0].rankings[index]
     scale = board.spec.columns[index].scale
+    curve = context.book.find(board, index) if query.rank == "estimate" else None
+    if curve is not None:
+        # Another process may have emptied the board: then the curve that serves here is of what it held before.
+        await context.store_of(board).read(lambda: board_totals(context.store.dialect, board))
+        parts = estimated_parts(curve, ranking.padding, query.buckets)
+        context.metrics.read("buckets", "curve", len(parts))
+        return Buckets([_estimated(part, scale) for part in parts])
     found = await context.store_of(board).read(lambda: count_buckets(ranking, query.buckets), heavy=True)
     context.metrics.read("buckets", "count", len(found))
     return Buckets(
         [Bucket(from_=number(least, scale), to=number(past, scale), entries=entries) for least, past, entries in found]
     )
+
+
+def _estimated(part: Part, scale: int) -> Bucket:
+    least, past = number(part.least, scale), number(part.past, scale)
+    return Bucket(least, past, part.entries, part.low, part.high, part.low == part.high)
 
 
 def count_buckets(ranking: Ranking, buckets: int) -> Program[list[tuple[int, int, int]]]:
@@ -242,10 +250,7 @@ def count_buckets(ranking: Ranking, buckets: int) -> Program[list[tuple[int, int
         return []
     padding = ranking.padding
     least, most = sorted((padding.value(best[0]), padding.value(worst[0])))
-    span = most - least
-    edges = sorted({least + span * part // buckets for part in range(buckets + 1)})
-    if len(edges) == 1:
-        edges.append(edges[0])
+    edges = edges_between(least, most, buckets)
     found = []
     for start, end in pairwise(edges):
         last = end == edges[-1]

@@ -21,9 +21,9 @@ from storage.ranked_cells import RankedCells
 from storage.records import Board
 from storage.store import Program
 
-from .answers import OwnerEvent, TopEvent
 from .context import Context
 from .events import Event, State
+from .journal_answers import OwnerEvent, TopEvent
 from .pages import Pager
 from .positions import board_totals, percentile
 from .values import number

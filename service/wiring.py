@@ -16,14 +16,18 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from config import Settings
+from jobs.audit import Auditor
 from jobs.demands import DemandLimits, StoreDesk
 from jobs.desk import Desk, RefreshDesk
+from jobs.drift import DriftLimits
+from jobs.fitting import FittingLimits
 from jobs.ownership import LeaseLimits
 from jobs.prune import PruneLimits
 from jobs.refresh import RefreshLimits
 from jobs.runner import RunnerLimits
 from jobs.schedule import ScheduleLimits
 from jobs.wiring import JobLimits, JobParts, start_jobs, start_watch
+from storage.auditing import AuditLimits
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
 from storage.coalesce import Coalescers
@@ -36,6 +40,7 @@ from storage.leases import Leases, store_clock
 from storage.memcached import Memcached, MemcachedLimits
 from storage.migrate import migrate
 from storage.post_ids import PostIds
+from storage.scanning import ScanLimits
 from storage.shared_curves import SharedCurves
 from storage.store import Store
 from storage.writer import Writer, WriterLimits, WriterObserver
@@ -50,7 +55,7 @@ from .limits import limits_of
 from .logs import RequestLog
 from .metrics import CurveFigures, Metrics
 from .pages import first_pages
-from .positions import Locators
+from .positions import CountLimits, Locators
 from .stores import open_sampling, open_store
 
 
@@ -71,6 +76,7 @@ class _Stored:
     post_ids: PostIds
     book: CurveBook
     writer: Writers
+    auditor: Auditor
 
 
 @asynccontextmanager
@@ -115,7 +121,9 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
     await book.poll()
     await book.poll_live()
     metrics.watch_curves(
-        lambda: [CurveFigures(served.curve.as_of_us, len(served.curve.knots)) for served in book.all()]
+        lambda: [
+            CurveFigures(served.curve.as_of_us, len(served.fit.knots), served.live_version > 0) for served in book.all()
+        ]
     )
     keys = await store.read(lambda: list_keys(store.dialect, keys_max=settings.keys_max))
 
@@ -133,7 +141,9 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
 
     writer = Writers(store, make_writer, metrics)
     stack.push_async_callback(writer.close)
-    return _Stored(store, salt, KeyRing(keys), catalog, boards, post_ids, book, writer)
+    audit_limits = limits_of(AuditLimits, settings)
+    auditor = Auditor(store, boards, book, audit_limits, metrics.audits, monotonic=time.monotonic, rng=random.Random())
+    return _Stored(store, salt, KeyRing(keys), catalog, boards, post_ids, book, writer, auditor)
 
 
 def _shared_curves(settings: Settings, metrics: Metrics, salt: str, stack: AsyncExitStack) -> SharedCurves | None:
@@ -161,10 +171,13 @@ def _job_parts(settings: Settings, metrics: Metrics, stored: _Stored, desk: Refr
         holder=new_holder(),
         limits=job_limits(settings),
         observer=metrics,
+        folds=metrics.folds,
         now_us=now_us,
         monotonic=time.monotonic,
         sleep=asyncio.sleep,
         rng=random.Random(),
+        auditor=stored.auditor,
+        audit_interval_s=settings.audit_interval_s,
     )
 
 
@@ -193,6 +206,7 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) 
         feed=Feed(
             store, limits_of(FeedLimits, settings), metrics.streaming, monotonic=time.monotonic, sleep=asyncio.sleep
         ),
+        auditor=stored.auditor,
         cursors=Cursors(stored.salt),
         first_pages=Coalescers(
             first_pages,
@@ -200,7 +214,14 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) 
             waiting_max=settings.reads_waiting_max,
             lanes=settings.point_read_lanes,
         ),
-        locators=Locators(store, boards, stored.book, now_us=now_us, open_boards_max=settings.open_boards_max),
+        locators=Locators(
+            store,
+            boards,
+            stored.book,
+            limits_of(CountLimits, settings),
+            now_us=now_us,
+            open_boards_max=settings.open_boards_max,
+        ),
         now_us=now_us,
     )
 
@@ -215,12 +236,25 @@ def new_holder() -> str:
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
 
 
+def fitting_limits(settings: Settings) -> FittingLimits:
+    """The fits' part of the settings."""
+    return FittingLimits(
+        scan=limits_of(ScanLimits, settings),
+        gap_rows_max=settings.gap_rows_max,
+        scan_bound_ratio=settings.scan_bound_ratio,
+        scan_changes_ratio=settings.scan_changes_ratio,
+        scan_rows_per_s=settings.scan_rows_per_s,
+    )
+
+
 def job_limits(settings: Settings) -> JobLimits:
     """The jobs' part of the settings."""
     return JobLimits(
         runner=limits_of(RunnerLimits, settings),
         refresh=RefreshLimits(
             schedule=limits_of(ScheduleLimits, settings),
+            drift=limits_of(DriftLimits, settings),
+            fitting=fitting_limits(settings),
             refresh_concurrency=settings.refresh_concurrency,
             refresh_tick_s=settings.refresh_tick_s,
             refresh_load_ratio=settings.refresh_load_ratio,

@@ -135,6 +135,12 @@ def folded(dialect: Dialect) -> Program[Folded | None]:
     return Folded(mark, as_of_us, version)
 
 
+def unread_from(dialect: Dialect) -> Program[int | None]:
+    """The position in the change log from which changes are yet to be folded; None before the first fold."""
+    now = yield from folded(dialect)
+    return None if now is None else now.mark.position
+
+
 def store_folded(dialect: Dialect, now: Folded, counts: Iterable[StoredCounts]) -> Program[None]:
     """Write documents and the mark that they are as of."""
     statements = _statements(dialect)

@@ -34,8 +34,10 @@ class Waiting:
 class PostQueue:
     """What waits, and the owners of what is in flight."""
 
-    def __init__(self, *, group_posts_max: int, grouping: bool) -> None:
+    def __init__(self, *, group_posts_max: int, grouping: bool, enough: int | None = None) -> None:
+        """`enough`: a group that has so many posts takes no further request, so that other groups find one."""
         self._group_posts_max, self._grouping = group_posts_max, grouping
+        self._enough = group_posts_max if enough is None else enough
         self._requests: deque[Waiting] = deque()
         self._in_flight: list[list[Waiting]] = []
         self.parts = 0
@@ -70,7 +72,7 @@ class PostQueue:
         stepped_over: list[Waiting] = []
         while self._requests and len(stepped_over) < STEPPED_OVER_MAX:
             waiting = self._requests[0]
-            if group and (not self._grouping or parts + waiting.parts > self._group_posts_max):
+            if group and (not self._grouping or parts >= self._enough or parts + waiting.parts > self._group_posts_max):
                 break
             self._requests.popleft()
             if self._in_flight and not self._is_free(waiting, busy):

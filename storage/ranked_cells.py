@@ -45,6 +45,10 @@ class RankedCells:
         self.indexes = list(self._places)
         self.none = "".join(absent for _, absent in self._absent)  # of no row at all
 
+    def place(self, column_index: int) -> Place:
+        """Where a column's cells stand in either text; texts of before the column was added end earlier."""
+        return self._places[column_index]
+
     def text(self, cells: Sequence[Cell]) -> str:
         """The ranked ones of a row's cells, side by side."""
         return "".join([cells[index] or absent for index, absent in self._absent])  # type: ignore[misc]
@@ -64,3 +68,8 @@ class RankedCells:
         """Whether the column's cell in `previous` or `next` is better than this one, or the same."""
         there = self.part(name, column_index)
         return there.ge(cell) if self._places[column_index].high else there.le(cell)
+
+    def better(self, name: str, column_index: int, cell: Term | str) -> Condition:
+        """`at_least` without the same."""
+        there = self.part(name, column_index)
+        return there.gt(cell) if self._places[column_index].high else there.lt(cell)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from predictor import RATIO_UNIT
 from querybuilder import (
@@ -28,13 +28,13 @@ from querybuilder import (
     plus,
     recursive,
     select,
+    smaller_of,
     times,
     union_all,
     whole_part,
 )
 
-from .change_log import Mark
-from .gap_counts import GapCount, GapCounts, Rungs
+from .gap_counts import Footing, GapCount, GapCounts, GapQuestion
 from .leaderboards import entries_table, physical
 from .neighbours import Neighbours, NeighbourStatement
 from .padding import Padding
@@ -51,13 +51,6 @@ class Sample:
     cell: str
     ties_before: int
     ties: int
-
-
-class RowAt(NamedTuple):
-    """Where a row stands."""
-
-    cell: str
-    owner: str
 
 
 def entry_of(row: Sequence[Any]) -> Entry:
@@ -108,12 +101,17 @@ class Ranking:
         self._sample_from_top = compiled(self._with_ties(at.where(ranked)))
         self._sample_below = compiled(self._with_ties(at.where(worse(cell))))
         self._sample_worst = compiled(self._with_ties(worst))
+        tallied = select(self._cell, count()).from_(self._table).group_by(self._cell)
+        tallied = tallied.order_by(self._best_first[0]).limit(limit).packed()
+        self._tallied_from_top = compiled(tallied.where(ranked))
+        self._tallied_below = compiled(tallied.where(worse(cell)))
         rows_of = select(*self._row).from_(self._table)
         self._first_rows = compiled(rows_of.where(ranked).order_by(*self._best_first).limit(limit).packed())
         # The keyset is split: the rest of a tie run, then what is worse. A row-value comparison tests every row again.
         after = union_all(rows_of.where(tied, self._owner.gt(owner)), rows_of.where(worse(cell)))
         before = union_all(rows_of.where(tied, self._owner.lt(owner)), rows_of.where(better(cell)))
         self._rows_after = compiled(after.order_by(*self._best_first).limit(limit).packed())
+        self._next_better = compiled(landing.where(better(cell)).order_by(*self._worst_first).limit(1))
         self._rows_before = compiled(before.order_by(*self._worst_first).limit(limit).packed())
 
     @cached_property
@@ -121,7 +119,8 @@ class Ranking:
         """A walk of several steps on the server: each lands below the cell before and counts the ties there."""
         before, found, ties, own = "w", "f", "t", col("owner", "e")
         next_rank, cell = col("next_rank", before), col(self._name, "e")
-        skipped = whole_part(times(next_rank, param("ratio_ppm", INTEGER)), RATIO_UNIT)
+        spaced = whole_part(times(next_rank, param("ratio_ppm", INTEGER)), RATIO_UNIT)
+        skipped = smaller_of(spaced, param("rows_max", INTEGER))
         below = cell.lt(col("cell", before)) if self._high else cell.gt(col("cell", before))
         landing = select(cell.as_("cell"), own.as_("owner")).from_(self._table, "e").where(below)
         order = (desc if self._high else asc)(cell), asc(own)
@@ -151,13 +150,17 @@ class Ranking:
         walk = recursive("w", *names, seed=seed, step=step, final=final.order_by(asc(col("step"))))
         return walk.compile(self._dialect)
 
-    def stride(self, below: str, *, next_rank: int, ratio_ppm: int, steps: int, total: int) -> Program[list[Sample]]:
+    def stride(
+        self, below: str, *, next_rank: int, ratio_ppm: int, steps: int, total: int, rows_max: int
+    ) -> Program[list[Sample]]:
         """Several samples in one statement; see `predictor.Stride`.
 
         Raises:
             Inexpressible: in this dialect it can't be said.
         """
-        rows = yield self._stride.bind(cell=below, next_rank=next_rank, ratio_ppm=ratio_ppm, steps=steps, total=total)
+        rows = yield self._stride.bind(
+            cell=below, next_rank=next_rank, ratio_ppm=ratio_ppm, steps=steps, total=total, rows_max=rows_max
+        )
         return [Sample(cell, ties_before=before, ties=before + rest) for cell, before, rest in rows]
 
     def _with_ties(self, one_row: Select) -> Select:
@@ -186,36 +189,42 @@ class Ranking:
         rows = yield self._count_range.bind(least=least, past=past)
         return int(rows[0][0])
 
-    def count_from_rung(
-        self, curve: Rungs, mark: Mark, cell: str, *, owner: str = "", changes_max: int
-    ) -> Program[GapCount | None]:
-        """`count_better` and the ties before `owner`, by a short count; None where the log can't vouch for it."""
-        rung = curve.rung_for(self.padding.key(cell))
-        asked = self.gaps.question(rung, mark, cell, owner=owner, changes_max=changes_max)
+    def asked_from_rung(self, footing: Footing, cell: str, *, owner: str = "") -> GapQuestion:
+        """How many are better than a cell, and tied with it before `owner`, by a short count."""
+        return self.gaps.question(footing, cell, owner=owner)
+
+    def count_from_rung(self, footing: Footing, cell: str, *, owner: str = "") -> Program[GapCount | None]:
+        """The same as a program; None where the log can't vouch for the count."""
+        asked = self.asked_from_rung(footing, cell, owner=owner)
         return asked.answer((yield asked.query))
 
-    def row_at(self, curve: Rungs, mark: Mark, rank: int, *, changes_max: int) -> Program[RowAt | None]:
-        """The `rank`-th row, sought from a rung; None past the end, or where the log can't vouch for any.
+    def row_at(self, footing: Footing | None, rank: int) -> Program[tuple[str, str] | None]:
+        """The cell and owner of the `rank`-th row, None past the end.
+
+        It is sought from a rung where the log can vouch for one, else from the top.
 
         It needs one snapshot over its statements.
         """
-        sought, below, skip_rows = rank, None, rank - 1
+        below, skip_rows = (None, rank - 1) if footing is None else (yield from self._row_below_rung(footing, rank))
+        return (yield from self.landing(skip_rows, below))
+
+    def _row_below_rung(self, footing: Footing, rank: int) -> Program[tuple[str | None, int]]:
+        """The cell of a rung (None: the top), and how many rows to skip below it."""
+        curve, sought = footing.curve, rank
         for _ in range(RUNGS_MAX):
             near = curve.key_at(sought)
             rung = None if near is None else curve.rung_for(near.low)
             if rung is None or rung.key is None:
                 break
-            asked = self.gaps.question(rung, mark, None, changes_max=changes_max)
+            asked = self.gaps.question_of_rung(rung, footing)
             found = asked.answer((yield asked.query))
             if found is None:
-                return None
-            beyond = rank - 1 - found.better_count
-            if beyond >= 0:
-                below, skip_rows = self.padding.cell_of_key(rung.key), beyond
                 break
-            sought = max(1, sought + beyond)  # so many have come that the row stands before the rung
-        landed = yield from self.landing(skip_rows, below)
-        return landed if landed is None else RowAt(*landed)
+            skip_rows = rank - 1 - found.better_count
+            if skip_rows >= 0:
+                return self.padding.cell_of_key(rung.key), skip_rows
+            sought = max(1, sought + skip_rows)  # so many have come that the row stands before the rung
+        return None, rank - 1
 
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
         """Entries with this cell, and how many of them stand before `owner`."""
@@ -243,6 +252,12 @@ class Ranking:
         rows = yield self._sample_worst.bind()
         return _sample(rows)
 
+    def tallied(self, limit: int, below: str | None = None) -> Program[Rows]:
+        """(cell, entries with it) of so many distinct cells, best first: from the top, or below a cell."""
+        if below is None:
+            return (yield self._tallied_from_top.bind(limit=limit))
+        return (yield self._tallied_below.bind(cell=below, limit=limit))
+
     def worst(self) -> Program[tuple[str, str] | None]:
         """The cell and owner of the last row; None on an empty board."""
         rows = yield self._worst.bind()
@@ -262,6 +277,18 @@ class Ranking:
         """The rows that precede a place in the order, best first."""
         rows = yield self._rows_before.bind(cell=cell, owner=owner, limit=limit)
         return [entry_of(row) for row in reversed(rows)]
+
+    def next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
+        """The cell and owner of the next place that ranks better than an owner's; None where there is none.
+
+        Where equal values share a rank, ties stand on the same place; else the row before the owner's is the next.
+        """
+        if self.timed:
+            before = yield from self.rows_before(cell, owner, 1)
+            found = [(entry.cells[self.index], entry.owner) for entry in before]
+        else:
+            found = [(row[0], row[1]) for row in (yield self._next_better.bind(cell=cell))]
+        return (str(found[0][0]), found[0][1]) if found else None
 
     def rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
         """The rows before a place (best first), those from it on, and the ties that ranks are counted from."""

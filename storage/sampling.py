@@ -15,21 +15,27 @@ KNOTS_MIN = 2  # the best and the worst value
 STRIDE_MAX = 64
 
 
-def sample_curve(dialect: Dialect, entries: Entries, column_index: int, *, now_us: int) -> Program[Curve]:
-    """Read one row, skip many, read one row …: a curve of at most `samples` knots, true at this snapshot."""
+def sample_curve(
+    dialect: Dialect, entries: Entries, column_index: int, *, gap_rows_max: int, now_us: int
+) -> Program[Curve]:
+    """Read one row, skip many, read one row …: a curve of about `samples` knots, true at this snapshot.
+
+    More of them where gaps would hold more than `gap_rows_max` entries.
+    """
     totals = yield from count_entries(dialect, [entries.board.key])
     total = totals[entries.board.key].get(column_index, 0)
     if total == 0:
         return Curve((), total=0, as_of_us=now_us)
-    knots = yield from _walk(entries, column_index, total)
+    knots = yield from _walk(entries, column_index, total, gap_rows_max)
     return Curve(knots, total=total, as_of_us=now_us)
 
 
-def _walk(entries: Entries, column_index: int, total: int) -> Program[list[Knot]]:
+def _walk(entries: Entries, column_index: int, total: int, gap_rows_max: int) -> Program[list[Knot]]:
     ranking = entries.rankings[column_index]
     padding = ranking.padding
     stride_max = STRIDE_MAX if entries.dialect.lateral else 1
-    plan = walk(total, knots_max=max(KNOTS_MIN, entries.board.spec.predictor.samples), stride_max=stride_max)
+    samples = max(KNOTS_MIN, entries.board.spec.predictor.samples)
+    plan = walk(total, knots_max=samples, gap_rows_max=gap_rows_max, stride_max=stride_max)
 
     def landing(found: Sample | None) -> Landing | None:
         return None if found is None else Landing(padding.key(found.cell), found.ties_before, found.ties)
@@ -41,10 +47,13 @@ def _walk(entries: Entries, column_index: int, total: int) -> Program[list[Knot]
             if isinstance(question, Last):
                 answer = landing((yield from ranking.sample_worst()))
             elif isinstance(question, Stride):
-                after_key, next_rank, ratio_ppm, steps, rows = question
-                cell = padding.cell_of_key(after_key)
                 found = yield from ranking.stride(
-                    cell, next_rank=next_rank, ratio_ppm=ratio_ppm, steps=steps, total=rows
+                    padding.cell_of_key(question.after_key),
+                    next_rank=question.next_rank,
+                    ratio_ppm=question.ratio_ppm,
+                    steps=question.steps,
+                    total=question.total,
+                    rows_max=question.rows_max,
                 )
                 answer = [Landing(padding.key(each.cell), each.ties_before, each.ties) for each in found]
             else:

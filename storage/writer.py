@@ -15,6 +15,7 @@ request, so that one poisonous request does not fail its neighbours.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -63,6 +64,13 @@ class WriterLimits:
 # Turns of the event loop before a group is taken: each reads every socket that has a post, so those who were just
 # answered and post again come along. It is no delay: an idle loop turns at once.
 GATHER_TURNS = 4
+# So many posts, counted once a board, are worth a transaction: what a transaction costs besides is little to them. To
+# gather more of them, batches would be answered and read while the store has nothing to do; and large groups seldom
+# have no owner in common, which keeps them from being in flight together.
+BATCH_POSTS = 500
+# To answer a batch takes the loop milliseconds: where another waits, the store is given that one first, unless it takes
+# as long as this to begin.
+ANSWER_DELAY_S_MAX = 0.002
 # Of `post_wait_s_max`: those before a post may take so much. A store that becomes half as fast then still answers what
 # waits; at the whole of it nearly every post is committed just after its caller was told that it took too long.
 ADMITTED_WAIT_RATIO = 0.5
@@ -105,11 +113,17 @@ class Writer:
         self._store, self._boards, self._post_ids = store, boards, post_ids
         self._limits, self._observer = limits, observer
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
-        self._queue = PostQueue(group_posts_max=limits.group_posts_max, grouping=limits.grouping)
-        self._limit = WriteLimit(groups_max=min(limits.writes_in_flight_max, store.writes_at_once))
+        groups_max = min(limits.writes_in_flight_max, store.writes_at_once)
+        self._queue = PostQueue(
+            group_posts_max=limits.group_posts_max,
+            grouping=limits.grouping,
+            enough=BATCH_POSTS if groups_max > 1 else None,
+        )
+        self._limit = WriteLimit(groups_max=groups_max)
         self._drain = DrainRate()
         self._expiry = Expiry(limits.post_wait_s_max, self._expire)
         self._wake = asyncio.Event()
+        self._begun: asyncio.Event | None = None
         self._closing = False
         self._task: asyncio.Task[None] | None = None
 
@@ -186,81 +200,112 @@ class Writer:
         return withdrawn
 
     async def _run(self) -> None:
+        taken = False
         async with asyncio.TaskGroup() as groups:
             while self._queue or not self._closing:
                 if self._queue and self._queue.groups_in_flight < self._limit.limit:
-                    for _ in range(GATHER_TURNS):
-                        await asyncio.sleep(0)
+                    await self._gather()
                     group = self._queue.take_group()
                     self._drain.left_behind(self._queue.parts, now_s=self._monotonic())
                     if group:
                         self._observer.queue_depth(self._queue.parts)
                         groups.create_task(self._write(group))
+                        taken = True
                         continue
                 # Nobody waits, or who waits has to: for a group to end, or for an owner's earlier posts.
+                if not taken:
+                    self._let_answer()
+                taken = False
                 self._wake.clear()
                 await self._wake.wait()
 
+    async def _gather(self) -> None:
+        for _ in range(GATHER_TURNS):
+            if self._queue.parts >= BATCH_POSTS:
+                return
+            await asyncio.sleep(0)
+
     async def _write(self, group: list[Waiting]) -> None:
         self._tell_in_flight()
+        result = None
         try:
-            await self._settle(group)
+            result = await self._settle(group)
         finally:
             self._queue.ended(group)
             self._tell_in_flight()
             self._wake.set()
+        if result is not None:
+            if self._queue.parts >= BATCH_POSTS:
+                await self._next_begins()
+            _answer(group, result)
+
+    async def _next_begins(self) -> None:
+        # Or none may, or not in time.
+        if self._begun is None:
+            self._begun = asyncio.Event()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_DELAY_S_MAX):
+                await self._begun.wait()
+
+    def _let_answer(self) -> None:
+        if self._begun is not None:
+            self._begun.set()
+            self._begun = None
 
     def _tell_in_flight(self) -> None:
         self._observer.writes_in_flight(self._queue.groups_in_flight, limit=self._limit.limit)
 
-    async def _settle(self, group: list[Waiting], *, unknown: bool = False) -> None:
-        # `unknown`: they may have been applied before.
+    async def _settle(self, group: list[Waiting], *, unknown: bool = False) -> GroupResult | None:
+        # What they are to be told, where they were not yet. `unknown`: they may have been applied before.
         started = self._monotonic()
         try:
             posts = [post for waiting in group for post in waiting.posts]
-            result = await self._apply(posts, check_boards=not self._store.sole_writer)
+            result = await self._apply(posts, check_boards=False)
         except (RacesLost, StoreAway, OutcomeUnknown) as error:  # one by one they would meet the same
             self._limit.failed(now_s=self._monotonic())
             if isinstance(error, OutcomeUnknown) and not unknown:
                 await self._settle_unknown(group)
             else:
                 _refuse(group, OutcomeUnknown() if unknown else error)
-            return
+            return None
         except Exception as error:
             if isinstance(error, StoreBusy):
                 self._limit.failed(now_s=self._monotonic())
             if len(group) > 1:
                 for waiting in group:
                     if not waiting.done.done():  # told that it took too long, or gone: not applied is as good to them
-                        await self._settle([waiting], unknown=unknown)
-                return
+                        alone = await self._settle([waiting], unknown=unknown)
+                        if alone is not None:
+                            _answer([waiting], alone)
+                return None
             failure = error if isinstance(error, StorageError) else StoreBusy("the posts could not be applied")
             failure.__cause__ = error if failure is not error else error.__cause__
             group[0].fail(failure)
-            return
-        start = 0
-        for waiting in group:
-            if not waiting.done.done():
-                waiting.done.set_result(result.outcomes[start : start + len(waiting.posts)])
-            start += len(waiting.posts)
-        # Last: what is committed is committed, whatever becomes of the figures.
+            return None
+        # What is committed is committed, whatever becomes of the figures.
         rows, now_s = sum(result.rows_written.values()), self._monotonic()
-        self._observer.group_written(posts=start, rows=rows, seconds=now_s - started)
+        self._observer.group_written(posts=len(posts), rows=rows, seconds=now_s - started)
         parts = sum(waiting.parts for waiting in group)
         self._drain.committed(parts, now_s=now_s)
         self._limit.committed(parts, seconds=now_s - started, now_s=now_s, waiting=bool(self._queue))
+        return result
 
     async def _settle_unknown(self, group: list[Waiting]) -> None:
         """Run again, once, what carries post ids, which tell what was applied; the rest could be applied twice."""
         again = [waiting for waiting in group if all(post.post_hash is not None for post in waiting.posts)]
         _refuse([waiting for waiting in group if waiting not in again], OutcomeUnknown())
         if again:
-            await self._settle(again, unknown=True)
+            settled = await self._settle(again, unknown=True)
+            if settled is not None:
+                _answer(again, settled)
 
     async def _apply(self, posts: list[Post], *, check_boards: bool) -> GroupResult:
         opened = self._open_boards(posts)
+        loop = asyncio.get_running_loop()
 
         def program() -> Program[GroupResult]:
+            if self._begun is not None:
+                loop.call_soon_threadsafe(self._let_answer)  # once the first statement is on its way
             group = Group(
                 opened,
                 self._post_ids,
@@ -298,6 +343,14 @@ class Writer:
         # Full jitter: losers of one race don't meet again at the same moment.
         longest = min(self._limits.write_backoff_s_max, self._limits.write_backoff_base_s * 2**pauses_before)
         return self._rng.uniform(0, longest)
+
+
+def _answer(group: Sequence[Waiting], result: GroupResult) -> None:
+    start = 0
+    for waiting in group:
+        if not waiting.done.done():
+            waiting.done.set_result(result.outcomes[start : start + len(waiting.posts)])
+        start += len(waiting.posts)
 
 
 def _refuse(group: Sequence[Waiting], error: StorageError) -> None:

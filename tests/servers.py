@@ -247,9 +247,11 @@ class MemcachedServer:
                 raise RuntimeError("memcached did not start")
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal: SIGSTOP and SIGCONT freeze and thaw it."""
+        """Send a signal: SIGSTOP and SIGCONT freeze and thaw it; returns once it is frozen."""
         assert self._process is not None, "start comes first"
         self._process.send_signal(number)
+        if number is signal.SIGSTOP:  # until every thread stands still: one that runs may answer
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def kill(self) -> None:
         """End it at once."""

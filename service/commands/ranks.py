@@ -81,6 +81,7 @@ def rank(
     owner: OwnerArgument = None,
     column: ColumnsOption = None,
     value: ValuesOption = None,
+    with_next: Annotated[bool, typer.Option("--next", help="And what is missing to the next better place.")] = False,
     mode: Annotated[Mode, typer.Option(help="auto: counted near the top, from the curve elsewhere.")] = Mode.auto,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
@@ -91,12 +92,14 @@ def rank(
         raise typer.BadParameter("give either an OWNER or --value")
     if value and column and len(column) > 1:
         raise typer.BadParameter("--value goes with one --column")
+    if with_next and owner is None:
+        raise typer.BadParameter("--next goes with an OWNER")
     if any("," in text for text in [*(value or []), *(column or [])]):
         raise typer.BadParameter("repeat the option instead of separating by commas")
 
     async def action(client: ServiceClient) -> None:
         if owner is not None:
-            positions = await client.owner_positions(board, owner, column or [], mode=mode.value)
+            positions = await client.owner_positions(board, owner, column or [], mode=mode.value, with_next=with_next)
         else:
             name = await ranked_column(client, board, column[0] if column else None)
             positions = await client.value_positions(board, name, value or [], mode=mode.value)
@@ -104,6 +107,8 @@ def rank(
             show_json(positions)
         else:
             show_positions(positions)
+            if with_next:
+                show_next(positions)
 
     talk(Target(url, key), action)
 
@@ -116,6 +121,13 @@ def show_positions(positions: list[Position]) -> None:
         for each in positions
     ]
     show_table(headings, rows, numeric=("value", "rank", "of", "better than %"))
+
+
+def show_next(positions: list[Position]) -> None:
+    """One line a position that somebody is better than."""
+    rows = [(each.column, each.next.rank, each.next.value, each.next.points) for each in positions if each.next]
+    typer.echo()
+    show_table(("column", "next rank", "held with", "points missing"), rows, numeric=("next rank", "points missing"))
 
 
 def bracket_text(position: Position) -> str:

@@ -49,6 +49,7 @@ async def refresh(world: World, board: Board, column_index: int = 0) -> None:
     job = world.refresh_job()
     async with working(job):
         await within(world.desk.refresh_now(board, column_index))
+    world.observed.refreshes.get_nowait()
 
 
 async def keys_of(world: World, board: Board, column_index: int = 0) -> list[int]:

@@ -13,7 +13,7 @@ from jobs.demands import DemandJob, DemandLimits, StoreDesk
 from jobs.errors import MethodUnsupported, NoJobProcess, TooManyDemands
 from storage.catalog import Catalog
 from storage.curves import CurveBook
-from storage.demands import StoredDemand, open_demands
+from storage.demands import DemandAnswer, StoredDemand, answer_demand, open_demands, take_demand
 from storage.errors import StoreBusy, UnknownBoard
 from storage.leaderboards import reset_board
 from storage.records import Method
@@ -98,13 +98,16 @@ async def test_a_board_that_is_emptied_meanwhile_is_unknown_to_whoever_asked(wor
             await within(asked)
 
 
-async def test_a_method_that_jobs_do_not_know_and_a_fit_that_fails_are_told(world: World) -> None:
+async def test_a_method_that_another_version_does_not_know_and_a_fit_that_fails_are_told(world: World) -> None:
     unsupported = await world.create("scan", predictor=replace(PREDICTOR, method=Method.SCAN))
     failing = await world.create("b")
     async with job_process(world) as job:
         asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(unsupported, 0))
         await waiting(world, 1)
-        await job.take()
+        [demand] = await demanded(world)
+        refused = DemandAnswer("unsupported", "no scan here")
+        await world.store.write(lambda: take_demand(world.store.dialect, demand))
+        await world.store.write(lambda: answer_demand(world.store.dialect, demand, refused))
         with pytest.raises(MethodUnsupported, match="scan"):
             await within(asked)
         world.store.hold()

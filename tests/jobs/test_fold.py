@@ -11,16 +11,16 @@ from jobs.fold import POOL, RESOURCE
 from jobs.ownership import Held
 from predictor import Curve
 from querybuilder import insert, update
-from storage.change_log import PRUNED, Appended, change_log
-from storage.errors import LeaseLost, LostRace, StoreBusy
-from storage.leaderboards import delete_board, reset_board
+from storage.change_log import PRUNED, Appended, ChangeLog, Mark, change_log
+from storage.errors import ChangesUnordered, LeaseLost, LostRace, StoreBusy
+from storage.leaderboards import change_board, create_board, delete_board, reset_board
 from storage.live_counts import counted_fits, counts_of, folded
 from storage.migrate import LIVE_MARK, SEQUENCES
-from storage.records import Board
+from storage.records import Best, Board, Merge, Ties
 from storage.store import Program
 from tests.jobs.folding import assert_live, folder, keys_of, refresh
 from tests.jobs.world import World, within
-from tests.storage.deployment import part
+from tests.storage.deployment import part, ranked, spec
 
 
 async def board_with_curve(world: World, entries: int = 120, columns: int = 1) -> Board:
@@ -104,6 +104,27 @@ async def test_what_raced_with_a_fit_is_replayed(world: World) -> None:
         served = world.book.find(board, 0)
         assert isinstance(served, Curve)
         await meddle(world, board, 3)
+        await folding.fold()
+        await assert_live(world, board)
+
+
+async def test_a_fit_that_cannot_tell_what_it_saw_serves_as_it_was_fitted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mark_now(_log: ChangeLog) -> Program[Mark]:
+        yield from ()
+        raise ChangesUnordered
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ChangeLog, "mark_now", mark_now)
+        board = await board_with_curve(world)
+        async with folder(world) as folding:
+            with pytest.raises(ChangesUnordered):
+                await folding.fold()
+    async with folder(world) as folding:
+        await folding.fold()
+        assert isinstance(world.book.find(board, 0), Curve)
+        await refresh(world, board)
         await folding.fold()
         await assert_live(world, board)
 
@@ -302,3 +323,42 @@ async def test_one_process_folds_and_the_other_takes_over_when_it_stops(world: W
     await assert_live(other, board)
     second.cancel()
     await asyncio.gather(second, return_exceptions=True)
+
+
+@pytest.mark.parametrize("ties", list(Ties))
+async def test_both_tie_rules_low_columns_and_columns_added_later_are_counted(world: World, ties: Ties) -> None:
+    columns = [ranked("time", best=Best.LOW, merge=Merge.MIN), ranked("late", merge=Merge.MAX)]
+
+    async def board_of(count: int) -> Board:
+        wanted = spec(*columns[:count], ties=ties)
+        dialect = world.store.dialect
+        if count == 1:
+            made = create_board(dialect, board_id="b", spec=wanted, now_us=1, boards_max=9)
+        else:
+            made = change_board(dialect, board_id="b", wanted=wanted)
+        board = await world.store.write(lambda: made)
+        world.catalog.put(board)
+        return board
+
+    async def play(board: Board, seed: int) -> None:
+        rng = random.Random(seed)
+        names = [column.name for column in board.spec.columns]
+        for _ in range(60):
+            world.advance(0.001)
+            await world.post(board, {f"o{rng.randrange(70)}": rng.randrange(-300, 300)}, rng.choice(names))
+
+    board = await board_of(1)
+    await play(board, 1)
+    await refresh(world, board)
+    async with folder(world) as folding:
+        await folding.fold()
+        await play(board, 2)
+        wider = await board_of(2)
+        await play(wider, 3)
+        await folding.fold()
+        await assert_live(world, wider, 0)
+        await refresh(world, wider, 1)
+        await play(wider, 4)
+        await folding.fold()
+        for index in (0, 1):
+            await assert_live(world, wider, index)

@@ -5,16 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-import pytest
-
-from jobs.errors import MethodUnsupported
-from jobs.refresh import fitter
 from predictor import RankCurve
 from storage.curves import CurveBook
 from storage.errors import StoreBusy
 from storage.leaderboards import delete_board, reset_board
-from storage.records import Method
-from storage.sampling import sample_curve
 from tests.jobs.refreshing import due, total, work_off, working
 from tests.jobs.world import LIMITS, PREDICTOR, REFRESH_S, World, within
 
@@ -278,9 +272,3 @@ async def test_a_curve_survives_in_the_store_for_the_next_process(world: World) 
     assert await book.poll() == 1
     curve: RankCurve | None = book.find(board, 0)
     assert curve == done.curve
-
-
-def test_the_fitter_goes_by_the_method_and_one_that_is_missing_is_an_error() -> None:
-    assert fitter(Method.SKIP) is fitter(Method.AUTO) is sample_curve
-    with pytest.raises(MethodUnsupported):
-        fitter(Method.SCAN)

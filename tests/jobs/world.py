@@ -13,6 +13,8 @@ from typing import TypeVar
 
 from jobs.demands import DemandLimits
 from jobs.desk import RefreshDesk
+from jobs.drift import DriftLimits
+from jobs.fitting import FittingLimits
 from jobs.fold import FoldJob
 from jobs.ownership import LeaseLimits, Ownership
 from jobs.prune import PruneLimits
@@ -27,6 +29,7 @@ from storage.folding import FoldLimits
 from storage.leaderboards import change_board, create_board
 from storage.leases import Leases
 from storage.records import Board, Method, PredictorSpec
+from storage.scanning import ScanLimits
 from storage.store import Program, Rows, Store
 from tests.storage.deployment import BOARDS_MAX, Deployment, counter, part, ranked, spec
 
@@ -48,6 +51,14 @@ LIMITS = JobLimits(
             refresh_queue_max=100,
             refresh_patience_intervals=10,
         ),
+        drift=DriftLimits(drift_ratio=0.02),
+        fitting=FittingLimits(
+            scan=ScanLimits(scan_page_values=10, scan_memory_values_max=1_000),
+            gap_rows_max=100,
+            scan_bound_ratio=0.01,
+            scan_changes_ratio=0.01,
+            scan_rows_per_s=1_000,
+        ),
         refresh_concurrency=1,
         refresh_tick_s=TICK_S,
         refresh_load_ratio=0.5,
@@ -63,7 +74,7 @@ LIMITS = JobLimits(
     lease=LeaseLimits(lease_s=LEASE_S, lease_renewal_ratio=0.3),
     demands=DemandLimits(refresh_demands_max=3, refresh_wait_s_max=WAIT_S, curve_poll_s=2),
     fold=FoldLimits(
-        fold_interval_s=0.5, fold_load_ratio=0.5, fold_rows_max=7, fold_lag_rows_max=200, fold_curves_max=50
+        fold_interval_s=0.5, fold_load_ratio=0.5, fold_rows_max=7, fold_lag_rows_max=20_000, fold_curves_max=50
     ),
     curve_poll_s=2,
     live_poll_s=0.5,
@@ -121,6 +132,7 @@ class ManualTime:
 class Observed:
     """What the refresh job told its operators."""
 
+    scanned: list[tuple[int, int]] = field(default_factory=list)  # entries read, and left
     refreshes: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
     failures: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     fenced: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
@@ -131,6 +143,10 @@ class Observed:
         """See `RefreshObserver`."""
         assert seconds >= 0
         self.refreshes.put_nowait(seconds)
+
+    def scan_read(self, entries: int, *, left: int) -> None:
+        """See `FittingObserver`."""
+        self.scanned.append((entries, left))
 
     def refresh_failed(self) -> None:
         """See `RefreshObserver`."""
@@ -298,6 +314,7 @@ class World:
                 holder=self.holder,
                 limits=limits,
                 observer=self.observed,
+                folds=self.observed,
                 now_us=self.deployment.clock,
                 monotonic=self.time.monotonic,
                 sleep=self.time.elapse,

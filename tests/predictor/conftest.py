@@ -29,7 +29,7 @@ def _strides(stride: Stride, keys: Sequence[int]) -> list[Landing]:
     landings: list[Landing] = []
     after_key, next_rank = stride.after_key, stride.next_rank
     for _ in range(stride.steps):
-        rows = next_rank * stride.ratio_ppm // RATIO_UNIT
+        rows = min(next_rank * stride.ratio_ppm // RATIO_UNIT, stride.rows_max)
         landing = _answer(Skip(after_key, rows), keys)
         if landing is None or next_rank + rows >= stride.total:
             break
@@ -39,8 +39,17 @@ def _strides(stride: Stride, keys: Sequence[int]) -> list[Landing]:
     return landings
 
 
-def _drive(sorted_keys: Sequence[int], knots_max: int, total: int | None = None, *, stride_max: int = 1) -> list[Knot]:
-    questions = walk(len(sorted_keys) if total is None else total, knots_max=knots_max, stride_max=stride_max)
+def _drive(
+    sorted_keys: Sequence[int],
+    knots_max: int,
+    total: int | None = None,
+    *,
+    gap_rows_max: int = 1 << 62,
+    stride_max: int = 1,
+) -> list[Knot]:
+    entries = len(sorted_keys) if total is None else total
+    questions = walk(entries, knots_max=knots_max, gap_rows_max=gap_rows_max, stride_max=stride_max)
+    knots_max += max(0, entries) // gap_rows_max
     question = next(questions)
     for _ in range(knots_max + 2 if total is not None else knots_max):
         try:

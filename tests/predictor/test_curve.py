@@ -97,6 +97,18 @@ def test_a_known_error_narrows_the_bracket_around_the_true_rank(
         assert bracket.low <= bracket.rank == wide.rank <= bracket.high
         assert before.rank <= bracket.rank and before.low <= bracket.low and before.high <= bracket.high
         before = bracket
+    for rank in range(1, len(keys) + 1):
+        found, broad = curve.key_at(rank), plain.key_at(rank)
+        assert found is not None and broad is not None
+        assert broad.low <= found.low <= keys[rank - 1] <= found.high <= broad.high
+        assert found.low <= found.key == broad.key <= found.high
+
+
+def test_a_value_for_a_rank_is_known_as_well_as_the_rank() -> None:
+    knots = [Knot(0, 0, 1), Knot(1001, 1000, 1)]
+    found = Curve(knots, total=1001, as_of_us=0, errors=[3]).key_at(501)
+    assert found is not None
+    assert (found.key, found.low, found.high) == (500, 497, 504)  # without the error 1 to 1000
 
 
 @given(keys=BOARDS, knots_max=st.integers(2, 20), pairs=SHAPES)

@@ -101,6 +101,10 @@ def test_counts_are_those_of_a_recount(seed: int) -> None:
         between = [one for one in now if (rung.key is None or one > rung.key) and one < key]
         assert 1 + rung.counted + len(between) == rank_of(now, key)
         assert len(between) <= rung.gap_rows
+        below = live.rung_below(key)
+        rest = [one for one in now if one >= key and (below.key is None or one < below.key)]
+        assert 1 + below.counted - len(rest) == rank_of(now, key)
+        assert len(rest) <= below.gap_rows == rung.gap_rows
 
 
 @given(seed=SEEDS)
@@ -203,6 +207,8 @@ def test_the_best_and_the_worst_that_ever_came_close_the_open_ends() -> None:
     assert live.locate(141) == Bracket(6, 6, 6, "knot")
     assert live.rung_for(-50) == Rung(None, 0, 2)
     assert live.rung_for(150) == Rung(100, 4, 1)
+    assert live.rung_below(-50) == Rung(0, 2, 2)
+    assert live.rung_below(150) == Rung(None, 5, 1)
 
 
 def test_a_key_off_the_lattice_ends_the_snapping() -> None:

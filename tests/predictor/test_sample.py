@@ -8,7 +8,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from predictor import Curve, Knot, Landing, Last, Skip, WalkInconsistent, walk
@@ -175,3 +175,20 @@ def _widest(knots: list[Knot]) -> float:
         (after.better_count - before.better_count - before.ties) / (before.better_count + before.ties + 1)
         for before, after in pairwise(knots)
     )
+
+
+@given(
+    st.lists(st.integers(0, 300), min_size=1, max_size=400).map(sorted),
+    st.integers(2, 30),
+    st.integers(1, 60),
+    st.sampled_from([1, 8]),
+)
+@example(list(range(400)), 2, 3, 1)
+@example(list(range(400)), 2, 3, 8)
+def test_no_gap_holds_more_rows_than_allowed_for_which_knots_come_on_top(
+    drive: Drive, keys: list[int], knots_max: int, gap_rows_max: int, stride_max: int
+) -> None:
+    knots = drive(keys, knots_max, gap_rows_max=gap_rows_max, stride_max=stride_max)
+    gaps = [after.better_count - before.better_count - before.ties for before, after in pairwise(knots)]
+    assert max(gaps, default=0) <= gap_rows_max
+    assert len(knots) <= knots_max + len(keys) // gap_rows_max

@@ -48,6 +48,7 @@ from querybuilder import (
     rows,
     seek,
     select,
+    smaller_of,
     sum_,
     times,
     union_all,
@@ -267,6 +268,11 @@ def test_a_recursion_runs_until_its_step_finds_nothing(run: Run) -> None:
     step = select(plus(times(col("n", "w"), 2), 1)).from_("w").where(col("n", "w").lt(param("limit")))
     numbers = recursive("w", "n", seed=select(lit(1)), step=step, final=select(whole_part(col("n"), 2)).from_("w"))
     assert run(numbers, limit=20) == [(0,), (1,), (3,), (7,), (15,)]
+
+
+def test_the_smaller_of_two_values_is_answered_on_both_sides(run: Run) -> None:
+    assert run(select(smaller_of(3, param("n", INTEGER)), smaller_of(param("n", INTEGER), 3)), n=5) == [(3, 3)]
+    assert run(select(smaller_of(3, param("n", INTEGER)), smaller_of(param("n", INTEGER), 3)), n=-5) == [(-5, -5)]
 
 
 def test_a_select_that_looks_sideways_is_refused_where_the_database_has_none(board: str) -> None:

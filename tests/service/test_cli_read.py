@@ -115,9 +115,10 @@ def test_a_board_without_a_ranked_column_says_so(fake: FakeService) -> None:
 def test_help_names_every_command() -> None:
     text = run("--help").stdout
     assert all(
-        name in text for name in ("serve", "config", "keys", "board", "import", "export", "refresh", "top", "rank")
+        name in text
+        for name in ("serve", "config", "keys", "board", "import", "export", "refresh", "top", "rank", "curve")
     )
-    for command in ("serve", "config", "keys", "board", "import", "export", "refresh", "top", "rank"):
+    for command in ("serve", "config", "keys", "board", "import", "export", "refresh", "top", "rank", "curve"):
         assert run(command, "--help").exit_code == 0
 
 

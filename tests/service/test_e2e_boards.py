@@ -108,11 +108,24 @@ async def test_ties_cannot_change_and_the_predictor_can(service: Service) -> Non
     assert (await service.get(B))["curves"]["xp"]["knots"] <= 7
 
 
+async def test_a_board_that_wants_scans_shows_what_its_curve_is_certified_for(service: Service) -> None:
+    status, body = await put(service, XP, predictor={**RARELY, "method": "scan", "samples": 10})
+    assert (status, body["predictor"]["method"]) == (201, "scan")
+    await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i * i * i}} for i in range(200)))
+    answer = await service.must("POST", f"{B}/rankings/xp/refresh")
+    state = (await service.get(B))["curves"]["xp"]
+    curve = await service.get(f"{B}/rankings/xp/curve")
+    assert {answer["method"], state["method"], curve["method"]} == {"scan"}
+    assert answer["certificate"] == state["certificate"] == curve["certificate"] > 0
+    for i in (3, 77, 150):
+        position = (await service.get(f"{B}/rankings/xp/positions?rank=estimate&values={i * i * i}"))["positions"][0]
+        assert abs(position["rank"] - (200 - i)) <= curve["certificate"] * (200 - i)
+
+
 @pytest.mark.parametrize(
     ("spec", "status", "code"),
     [
         ({"table": "shared"}, 422, "unsupported"),
-        ({"predictor": {"method": "scan"}}, 422, "unsupported"),
         ({"columns": [XP, XP]}, 422, "bad_spec"),
         ({"columns": [{**XP, "min": 5, "max": 5}]}, 422, "bad_spec"),
         ({"columns": [{**XP, "min": "1.5"}]}, 422, "bad_value"),

@@ -71,7 +71,7 @@ async def test_reads_are_counted_by_view_and_method(service: Service) -> None:
     await service.refresh("b", "xp")
     before = await figures(service)
     await service.get(f"{B}/entries/p99/positions")
-    await service.get(f"{B}/entries/p50/positions?columns=xp")
+    await service.get(f"{B}/entries/p50/positions?columns=xp&rank=estimate")
     await service.get(f"{B}/entries/p50/positions?columns=xp&rank=exact")
     await service.get(f"{B}/entries/p0/positions?columns=xp")
     await service.get(f"{B}/entries/p50")
@@ -80,8 +80,9 @@ async def test_reads_are_counted_by_view_and_method(service: Service) -> None:
     await service.get(f"{B}/entries/p50/around?column=kills")
     await service.must("POST", f"{B}/entries/lookup", {"owners": ["p1", "p2"], "column": "kills"})
     assert gained(before, await figures(service), "rankcurve_reads_total") == {
-        ("count", "positions"): 3, ("curve", "positions"): 1, ("knot", "positions"): 1, ("row", "entry"): 1,
-        ("count", "page"): 7, ("count", "value_positions"): 3, ("count", "around"): 1, ("count", "lookup"): 2,
+        ("count", "positions"): 2, ("gap", "positions"): 1, ("curve", "positions"): 1, ("knot", "positions"): 1,
+        ("row", "entry"): 1, ("count", "page"): 7,
+        ("count", "value_positions"): 3, ("count", "around"): 1, ("count", "lookup"): 2,
     }  # fmt: skip
 
 

@@ -67,12 +67,15 @@ def test_requests_are_counted_by_route_and_status_with_their_times() -> None:
 
 def test_curves_are_shown_over_all_boards_without_naming_one() -> None:
     metrics = Metrics()
-    metrics.watch_curves(lambda: [CurveFigures(90_000_000, 1000), CurveFigures(40_000_000, 2)], now_s=lambda: 100.0)
+    metrics.watch_curves(
+        lambda: [CurveFigures(90_000_000, 1000, live=True), CurveFigures(40_000_000, 2)], now_s=lambda: 100.0
+    )
     found = samples(metrics)
     assert found["rankcurve_curve_age_seconds_max", ()] == 60
     assert found["rankcurve_curve_age_seconds_bucket", (("le", "10.0"),)] == 1
     assert found["rankcurve_curve_knots_count", ()] == 2
     assert found["rankcurve_curve_knots_sum", ()] == 1002
+    assert (found["rankcurve_curves_live", ()], found["rankcurve_live_lag_seconds_max", ()]) == (1, 10)
 
 
 def test_refreshes_failures_and_lost_log_lines_are_counted() -> None:
@@ -80,9 +83,12 @@ def test_refreshes_failures_and_lost_log_lines_are_counted() -> None:
     metrics.refreshed(0.05)
     metrics.refresh_failed()
     metrics.curve_corrupt()
+    metrics.folds.folded(changes=7, void=2, seconds=0.1)
     metrics.log_line_dropped()
     found = samples(metrics)
     assert found["rankcurve_refresh_seconds_count", ()] == 1
+    assert found["rankcurve_fold_seconds_count", ()] == 1
+    assert (found["rankcurve_changes_folded_total", ()], found["rankcurve_live_counts_void_total", ()]) == (7, 2)
     assert found["rankcurve_refresh_failures_total", ()] == 1
     assert found["rankcurve_curves_corrupt_total", ()] == 1
     assert found["rankcurve_log_lines_dropped_total", ()] == 1

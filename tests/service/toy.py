@@ -31,6 +31,7 @@ class ToySettings:
     around_rows_max: int = 500
     buckets_max: int = 1000
     query_values_max: int = 5
+    audit_owners_max: int = 5
 
 
 def key_limits(metrics: Metrics, *, reads_per_s: float = 0, posts_per_s: float = 0, now_s: float = 0) -> KeyLimits:

@@ -16,7 +16,7 @@ from storage.store import Program, Rows, Store
 
 T = TypeVar("T")
 
-READS_OF_A_GROUP = 2  # which boards live, and the rows; what follows are conditional writes
+READS_OF_A_GROUP = 1  # of the writer's: the rows; what follows are conditional writes
 
 
 def version_moved(store: Store, board: Board, owner: str) -> Built:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
 
+import asyncpg
 import pytest
 
-from predictor import Curve
 from storage.change_log import Mark, change_log
 from storage.errors import BoardChanged
+from storage.gap_counts import Footing
 from storage.leaderboards import change_board, check_copy, count_entries, reset_board
 from storage.postgres import PostgresStore
-from storage.rankings import Ranking, RowAt
+from storage.rankings import Ranking
 from storage.records import Best, Board, ColumnSpec, Post, Ties
 from storage.sampling import sample_curve
 from storage.store import Program, Store
@@ -24,20 +24,14 @@ CHANGES_MAX = 1_000
 OWNERS = [f"o{number:03d}" for number in range(120)]
 
 
-@dataclass(frozen=True)
-class Fitted:
+async def fit(deployment: Deployment, board: Board, index: int) -> Footing:
     """A curve and what its snapshot saw."""
-
-    curve: Curve
-    mark: Mark
-
-
-async def fit(deployment: Deployment, board: Board, index: int) -> Fitted:
     entries = deployment.entries(board)
 
-    def fitted() -> Program[Fitted]:
+    def fitted() -> Program[Footing]:
         mark = yield from change_log(deployment.dialect).mark_now()
-        return Fitted((yield from sample_curve(deployment.dialect, entries, index, now_us=1)), mark)
+        curve = yield from sample_curve(deployment.dialect, entries, index, gap_rows_max=10_000, now_us=1)
+        return Footing(curve, mark, CHANGES_MAX)
 
     return await deployment.store.read(fitted)
 
@@ -56,16 +50,16 @@ async def fill(deployment: Deployment, board: Board, rng: random.Random, posts: 
     await deployment.apply(*(random_post(deployment, board, rng) for _ in range(posts)))
 
 
-def compared(ranking: Ranking, fitted: Fitted, probe: str, owner: str) -> Program[None]:
+def compared(ranking: Ranking, fitted: Footing, probe: str, owner: str) -> Program[None]:
     """The short count of one snapshot beside the full one."""
-    found = yield from ranking.count_from_rung(fitted.curve, fitted.mark, probe, owner=owner, changes_max=CHANGES_MAX)
+    found = yield from ranking.count_from_rung(fitted, probe, owner=owner)
     assert found is not None
     better_count = yield from ranking.count_better(probe)
     _, before = yield from ranking.count_tied(probe, owner)
     assert (found.better_count, found.ties_before) == (better_count, before)
 
 
-async def check_all(deployment: Deployment, board: Board, index: int, fitted: Fitted) -> int:
+async def check_all(deployment: Deployment, board: Board, index: int, fitted: Footing) -> int:
     """Every row, and values that nobody has, against plain counts; answers how many rows."""
     ranking = deployment.entries(board).rankings[index]
 
@@ -76,13 +70,11 @@ async def check_all(deployment: Deployment, board: Board, index: int, fitted: Fi
             cell = entry.cells[index]
             assert isinstance(cell, str)
             yield from compared(ranking, fitted, cell, entry.owner)
-            at = yield from ranking.row_at(fitted.curve, fitted.mark, number, changes_max=CHANGES_MAX)
-            assert at == RowAt(cell, entry.owner)
+            at = yield from ranking.row_at(fitted, number)
+            assert at == (cell, entry.owner)
         for value in (-300, -1, 0, 1, 299, 300):
             yield from compared(ranking, fitted, ranking.padding.pad_arrival(value), "o5")
-        found = yield from ranking.count_from_rung(
-            fitted.curve, fitted.mark, ranking.padding.pad(0), changes_max=CHANGES_MAX
-        )
+        found = yield from ranking.count_from_rung(fitted, ranking.padding.pad(0))
         assert found is not None
         assert found.totals == totals[board.key]
         return len(rows)
@@ -128,7 +120,7 @@ async def test_after_a_reset_the_totals_say_that_the_curve_is_another_boards(dep
     ranking = deployment.entries(board).rankings[1]
 
     def program() -> Program[None]:
-        found = yield from ranking.count_from_rung(fitted.curve, fitted.mark, "300", changes_max=CHANGES_MAX)
+        found = yield from ranking.count_from_rung(fitted, "300")
         assert found is not None
         with pytest.raises(BoardChanged):
             check_copy(board, found.totals)
@@ -136,12 +128,9 @@ async def test_after_a_reset_the_totals_say_that_the_curve_is_another_boards(dep
     await deployment.store.read(program)
 
 
-async def asked(deployment: Deployment, board: Board, fitted: Fitted, changes_max: int = CHANGES_MAX) -> int | None:
+async def asked(deployment: Deployment, board: Board, footing: Footing) -> int | None:
     ranking = deployment.entries(board).rankings[1]
-    cell = ranking.padding.pad(0)
-    found = await deployment.store.read(
-        lambda: ranking.count_from_rung(fitted.curve, fitted.mark, cell, changes_max=changes_max)
-    )
+    found = await deployment.store.read(lambda: ranking.count_from_rung(footing, ranking.padding.pad(0)))
     return None if found is None else found.better_count
 
 
@@ -152,7 +141,7 @@ async def test_there_is_no_answer_where_the_log_cannot_vouch_for_one(deployment:
     await fill(deployment, board, rng, posts=30)
     fitted = await fit(deployment, board, 1)
     assert await asked(deployment, board, fitted) is not None
-    later = Fitted(fitted.curve, Mark(fitted.mark.position + 1_000))
+    later = fitted._replace(mark=Mark(fitted.mark.position + 1_000))
     assert await asked(deployment, board, later) is None, "of a store whose numbers are larger than this one's"
     await fill(deployment, board, rng, posts=30)
     logged = 0
@@ -161,8 +150,8 @@ async def test_there_is_no_answer_where_the_log_cannot_vouch_for_one(deployment:
         return len((yield from log.changes_between(fitted.mark, (yield from log.mark_now()), limit=1_000)))
 
     logged = await store.read(counted)
-    assert await asked(deployment, board, fitted, changes_max=logged) is not None
-    assert await asked(deployment, board, fitted, changes_max=logged - 1) is None, "too many changes"
+    assert await asked(deployment, board, fitted._replace(changes_max=logged)) is not None
+    assert await asked(deployment, board, fitted._replace(changes_max=logged - 1)) is None, "too many changes"
     await fill(deployment, board, rng, posts=30)
     before_us = deployment.clock.now_us + 1_000
     await store.write(lambda: log.prune(before_us=before_us, keep_from=None, rows_max=1_000))
@@ -190,7 +179,7 @@ async def test_counts_agree_while_many_transactions_of_several_processes_overlap
 
 
 async def compare_while_writing(
-    reader: Deployment, writers: list[Deployment], board: Board, fitted: Fitted | None, *, rounds: int = 25
+    reader: Deployment, writers: list[Deployment], board: Board, fitted: Footing | None, *, rounds: int = 25
 ) -> None:
     done = asyncio.Event()
 
@@ -218,3 +207,36 @@ async def compare_while_writing(
     finally:
         done.set()
         await asyncio.gather(*writing)
+
+
+async def test_a_fit_that_raced_with_a_slow_transaction_counts_it_once(place: str, raw: asyncpg.Connection) -> None:
+    """What the fit's snapshot did not see is added from the log, what ended before it though it began later is not."""
+    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+    deployment = await Deployment.on(store)
+    board = await deployment.create("b", ranked("xp", min_scaled=0, max_scaled=999))
+    await deployment.apply(*(deployment.post(owner, part(board, {"xp": int(owner[1:])})) for owner in OWNERS))
+    slow = raw.transaction()
+    await slow.start()
+    statement = f"INSERT INTO entries_{board.key} VALUES ('slow', 1, '500')"
+    await raw.execute(statement)
+    await raw.execute(
+        "INSERT INTO changes (board_key, owner, updated_at, previous, next) VALUES ($1, 'slow', 1, '   ', '500')",
+        board.key,
+    )
+    await deployment.apply(deployment.post("quick", part(board, {"xp": 600})))
+    footing = await fit(deployment, board, 0)
+    assert len(footing.mark.seen) == 1
+    assert footing.curve.rung_for(-599).counted == 1, "quick is in the fit"
+
+    async def better(cell: str, using: Footing = footing) -> int | None:
+        ranking = deployment.entries(board).rankings[0]
+        found = await store.read(lambda: ranking.count_from_rung(using, cell))
+        return None if found is None else found.better_count
+
+    assert await better("110") == 9 + 1
+    await slow.commit()
+    assert await better("110") == 9 + 2
+    [seen] = footing.mark.seen
+    elsewhere = footing._replace(mark=Mark(footing.mark.position, (seen, seen + 1_000)))
+    assert await better("110", elsewhere) is None, "a snapshot that lacks a transaction which the mark has seen"
+    await store.close()

@@ -63,6 +63,15 @@ def test_one_group_holds_an_owner_as_often_as_asked() -> None:
     assert letters(queue.take_group()) == ["xb", "a"]
 
 
+def test_a_group_with_enough_posts_leaves_the_other_requests_to_other_groups() -> None:
+    queue = PostQueue(group_posts_max=100, grouping=True, enough=2)
+    loop = asyncio.new_event_loop()
+    for owners in ("a", "bc", "d", "efg", "h"):
+        queue.append(request(loop, *owners))
+    loop.close()
+    assert [letters(queue.take_group()) for _ in range(3)] == [["a", "bc"], ["d", "efg"], ["h"]]
+
+
 def test_only_so_many_are_looked_at_behind_owners_in_flight() -> None:
     queue = queued("a", *["a"] * STEPPED_OVER_MAX, "b", group_posts_max=1)
     first = queue.take_group()

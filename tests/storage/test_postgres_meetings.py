@@ -19,6 +19,7 @@ from tests.storage.deployment import Deployment, Observed, part, ranked, spec
 from tests.storage.processes import Processes
 
 XP, KILLS = ranked("xp"), ranked("kills")
+WAIT_S = 20
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1"
 Step = Callable[[], Awaitable[object]]
 
@@ -39,10 +40,14 @@ class Meeting:
 
     async def post(self) -> list[PartOutcome]:
         """What the poster's writer answers."""
+        return [outcome for [outcome] in await self.submit(self.posts())]
+
+    async def submit(self, posts: list[Post]) -> list[list[PartOutcome]]:
+        """What the poster's writer answers to these."""
         writer = self.poster.writer(Observed())
         writer.start()
         try:
-            return [outcome for [outcome] in await writer.submit(self.posts())]
+            return await writer.submit(posts)
         finally:
             await writer.close()
 
@@ -71,6 +76,12 @@ class Meeting:
                 while await self._waiting(table) < len(running):
                     assert not running[-1].done(), running[-1]
         return await asyncio.gather(*running)
+
+    async def until_waiting(self, table: str, count: int) -> None:
+        """Return once so many statements on a table wait for a lock."""
+        async with asyncio.timeout(WAIT_S):
+            while await self._waiting(table) < count:
+                pass
 
     async def _waiting(self, table: str) -> int:
         await self.third.execute("SELECT pg_stat_clear_snapshot()")  # within a transaction it would stay as it was
@@ -126,3 +137,20 @@ async def test_posts_and_a_new_column_do_not_disturb_each_other(meeting: Meeting
     assert await meeting.poster.stats(board, "bob") == {"xp": 1, "kills": None}
     await meeting.poster.apply(meeting.poster.post("bob", part(board, {"kills": 2})))
     assert await meeting.operator.stats(board, "bob") == {"xp": 1, "kills": 2}
+
+
+async def test_a_post_of_a_new_owner_keeps_its_board_from_being_deleted_too(meeting: Meeting) -> None:
+    other = await meeting.operator.create("other", XP)
+    await meeting.poster.apply(meeting.poster.post("new", part(other, {"xp": 5})))
+    post = meeting.poster.post("new", part(meeting.board, {"xp": 1}), part(other, {"xp": 1}))
+    # It finds no row on the first board, and then waits for its row on the second.
+    async with meeting.third.transaction():
+        await meeting.third.execute(f"SELECT 1 FROM {entries_table(other.key)} FOR UPDATE")
+        posting = asyncio.ensure_future(meeting.submit([post]))
+        await meeting.until_waiting(entries_table(other.key), 1)
+        deleting = asyncio.ensure_future(meeting.delete())
+        await meeting.until_waiting(entries_table(meeting.board.key), 1)
+    [outcomes], _ = await asyncio.gather(posting, deleting)
+    assert [outcome.status for outcome in outcomes] == [Status.APPLIED] * 2
+    assert await meeting.poster.totals(meeting.board) == {}
+    assert await meeting.poster.stats(other, "new") == {"xp": 6}

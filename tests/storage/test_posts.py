@@ -153,7 +153,7 @@ async def test_a_column_that_did_not_change_is_not_written(deployment: Deploymen
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5, "lap": 60, "shots": 3, "clan": "red"})))
     # Were all columns written, the group would put back what it has read before this.
     elsewhere = update(entries_table(board.key)).set(c3=33, c4="blue").everything()
-    deployment.store = MeddlingStore(deployment.store, [elsewhere.build(deployment.dialect)])
+    deployment.store = MeddlingStore(deployment.store, [elsewhere.build(deployment.dialect)], before_statement=2)
     post = deployment.post("ada", part(board, {"xp": 1, "lap": 70, "shots": 0, "clan": "red"}))
     assert (await deployment.apply_one(post)).stats == [6, 60, 3, "red"]
     assert await deployment.stats(board, "ada") == {"xp": 6, "lap": 60, "shots": 33, "clan": "blue"}

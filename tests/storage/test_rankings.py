@@ -125,6 +125,9 @@ class Compared:
         assert self.told(rows) == [self.found(one) for one in after[:limit]]
         rows = yield from self.ranking.rows_before(cell, at.owner, limit)
         assert self.told(rows) == [self.found(one) for one in before[max(len(before) - limit, 0) :]]
+        ahead = before if self.ranking.timed else [one for one in before if one.key < at.key]
+        following = yield from self.ranking.next_better(cell, at.owner)
+        assert following == (self.found(ahead[-1]) if ahead else None)
         near = yield from self.ranking.rows_around(cell, at.owner, better_rows=limit, worse_rows=other)
         near_before = before[max(len(before) - limit, 0) :]
         assert self.told(near.before) == [self.found(one) for one in near_before]

@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
+import asyncpg
 import pytest
 
+from storage.change_log import change_log
 from storage.postgres import PostgresStore
 from storage.records import Board
 from storage.replica import ReplicaFirst
@@ -42,7 +44,7 @@ class Sampled:
         """Entries that a curve sampled now knows of."""
         entries = self.deployment.entries(board)
         curve = await self.store.of(board.id).read(
-            lambda: sample_curve(self.deployment.dialect, entries, 0, now_us=NOW_US), heavy=True
+            lambda: sample_curve(self.deployment.dialect, entries, 0, gap_rows_max=10_000, now_us=NOW_US), heavy=True
         )
         return curve.total
 
@@ -129,3 +131,30 @@ async def test_a_server_that_is_no_replica_is_passed_over(
     await post(sampled, board, "ada")
     assert await sampled.total(board) == 1
     assert sampled.heard["primary"] == 1
+
+
+async def test_a_mark_taken_on_the_replica_tells_what_its_snapshot_saw(
+    pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
+) -> None:
+    """On a standby the list of running transactions is empty, so the mark may not trust it."""
+    primary, standby = pair
+    sampled = await opened(stack, primary.url(), standby.url())
+    board = await sampled.deployment.create("marked", XP)
+    log = change_log(sampled.deployment.dialect)
+    slow = await asyncpg.connect(primary.url())
+    running = slow.transaction()
+    await running.start()
+    await slow.execute(
+        "INSERT INTO changes (board_key, owner, updated_at, previous, next) VALUES ($1, 'slow', 1, '', '')", board.key
+    )
+    await post(sampled, board, "quick")
+    mark = await sampled.store.read(log.mark_now, heavy=True)
+    assert len(mark.seen) == 1
+    await running.commit()
+    await slow.close()
+    await post(sampled, board, "later")
+    after = await sampled.store.read(log.mark_now, heavy=True)
+    assert after.seen == () and after.position > mark.seen[0]
+    changes = await sampled.store.read(lambda: log.changes_between(mark, after, limit=10), heavy=True)
+    assert [change.owner for change in changes] == ["slow", "later"]
+    assert sampled.heard["primary"] == 0

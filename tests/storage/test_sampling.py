@@ -17,6 +17,7 @@ from tests.storage.deployment import NOW_US, PREDICTOR, Deployment, Session, cou
 
 Values = list[tuple[int | None, int]]  # a value and when it was reached
 MIN, MAX = -INT64_MAX - 1, INT64_MAX
+GAP_ROWS_MAX = 10_000
 ROWS = st.tuples(st.none() | st.integers(-30, 30) | st.integers(MIN, MAX), st.integers(0, 3))
 
 
@@ -40,7 +41,9 @@ async def sampled(deployment: Deployment, number: int, values: Values, best: Bes
     if posts:
         await deployment.apply(*posts)
     entries = deployment.entries(board)
-    curve = await deployment.store.read(lambda: sample_curve(deployment.dialect, entries, 1, now_us=NOW_US), heavy=True)
+    curve = await deployment.store.read(
+        lambda: sample_curve(deployment.dialect, entries, 1, gap_rows_max=GAP_ROWS_MAX, now_us=NOW_US), heavy=True
+    )
     padding = Padding.of(board.spec, board.spec.columns[1])
     keys = sorted(padding.key(padding.pad(value, NOW_US + reached)) for value, reached in values if value is not None)
     check(curve, keys, samples)

@@ -11,6 +11,7 @@ from typing import TypeVar
 import pytest
 
 from querybuilder import Dialect
+from storage import writer
 from storage.errors import Overloaded, StoreBusy
 from storage.records import PartOutcome
 from storage.store import Program, Rows, Store
@@ -125,6 +126,45 @@ async def test_groups_of_different_owners_are_in_flight_together_and_one_owner_s
         await other
         assert not again.done()
         assert flow.store.waiting.empty(), "the owner's second post stays behind the first"
+        turn_ada.set_result(None)
+        (await flow.store.waiting.get()).set_result(None)
+        assert [(await request)[0][0].stats for request in (first, again)] == [[1], [2]]
+
+
+@pytest.mark.parametrize("next_begins", [True, False])
+async def test_a_batch_is_answered_when_the_next_is_with_the_store_or_takes_too_long(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, next_begins: bool
+) -> None:
+    monkeypatch.setattr(writer, "BATCH_POSTS", 2)
+    monkeypatch.setattr(writer, "ANSWER_DELAY_S_MAX", 20 if next_begins else 0)
+    async with flow_of(deployment) as flow:
+        first = flow.post("ada", "bob")
+        turn = await flow.store.waiting.get()
+        other = flow.post("eve", "kim")
+        turn.set_result(None)
+        turn = await flow.store.waiting.get()
+        if next_begins:
+            assert not first.done()
+            turn.set_result(None)
+        assert [[outcome.stats for outcome in each] for each in await first] == [[[1]], [[1]]]
+        if not next_begins:
+            assert not other.done()
+            turn.set_result(None)
+        await other
+
+
+async def test_a_batch_is_answered_at_once_where_what_waits_has_owners_in_flight(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with flow_of(deployment, limits=SINGLES, writes_at_once=2) as flow:
+        await climbed(flow)
+        monkeypatch.setattr(writer, "BATCH_POSTS", 1)
+        monkeypatch.setattr(writer, "ANSWER_DELAY_S_MAX", 1_000_000)
+        first, other, again = flow.post("ada"), flow.post("bob"), flow.post("ada")
+        turn_ada, turn_bob = await flow.store.waiting.get(), await flow.store.waiting.get()
+        turn_bob.set_result(None)
+        await other
+        assert not first.done()
         turn_ada.set_result(None)
         (await flow.store.waiting.get()).set_result(None)
         assert [(await request)[0][0].stats for request in (first, again)] == [[1], [2]]

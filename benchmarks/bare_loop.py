@@ -1,0 +1,53 @@
+"""A bare loop over a database driver in a process of its own, what batch posts are held against.
+
+Rule kept: a round at a time: an order as a line of JSON in, the seconds that it took on a line out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from benchmarks import load
+from benchmarks.boards import BATCH
+from benchmarks.servers import PROJECT
+
+
+class BareLoop:
+    """The process of `benchmarks.<program>`, on the database of a URL or path with a board of so many rows."""
+
+    def __init__(self, program: str, place: str, rows: int) -> None:
+        self._program = program
+        command = [sys.executable, "-m", f"benchmarks.{program}", place, str(rows)]
+        self._process = subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._line()
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise load.LoadFailed(f"{self._program} ended")
+        return line
+
+    def round(self, *, seed: int, count: int, **more: int) -> load.Figure:
+        """So many batches; `more` goes into the order."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"seed": seed, "count": count, "size": BATCH, **more}) + "\n")
+        self._process.stdin.flush()
+        return load.Figure(count * BATCH / float(self._line()))
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@contextlib.contextmanager
+def bare_loop(program: str, place: str, rows: int) -> Iterator[BareLoop]:
+    loop = BareLoop(program, place, rows)
+    try:
+        yield loop
+    finally:
+        loop.end()

@@ -1,0 +1,131 @@
+"""How far off certified curves are at worst: eight boards, 1,000 and 300 knots, every value and the point past it.
+
+Rule kept: nothing is taken from the curve's own certificate: every value and the first lattice point past it is asked
+for and compared with the rank counted here, and the certificate is one of the things that are checked. A fit's time is
+the lowest of three: what others did on the machine meanwhile is no part of it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.curve_boards import GAP_ROWS_MAX, CurveBoard, distinct, fitted, made_up, real, tally_of
+from benchmarks.options import Options, parse
+from predictor import Curve
+from predictor.fit import fit
+
+_SAMPLES = (1_000, 300)
+# Percent, by board: with 1,000 knots and with 300.
+_BARS = {
+    "uniform 10,000": (0.08, 0.30),
+    "lognormal 343,000": (0.18, 0.75),
+    "normal 1,000,000": (0.02, 0.12),
+    "pareto 1,000,000": (0.15, 0.70),
+    "runs 100,000": (0.20, 0.90),
+    "boston2014_centimin": (0.12, 0.65),
+    "bgg_rated_2020-11-13": (0.14, 0.65),
+    "atp_20241230": (0.0, 0.30),
+}
+_BUILD_BARS_S = {343_000: 0.5, 1_000_000: 1.0}
+_WIDEST = 0.05  # a bracket's width at 1,000 knots, as a share of the rank, unless it is one tie step
+_FITS = 3
+_ANY_ROWS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One curve against the truth."""
+
+    knots: int
+    worst: float
+    mean: float  # over entries
+    widest: float  # of brackets wider than one tie step
+    violations: int  # of brackets, monotonicity, integrality and range, and of the certificate
+    queries: int
+    build_s: float
+    shape: str
+
+
+def check(board: CurveBoard, samples: int, gap_rows_max: int) -> Checked:
+    """Fit, and ask for everything."""
+    build_s = inf
+    counts = distinct(board.keys)
+    tally = tally_of(board.keys)
+    for _ in range(_FITS):
+        begun = time.perf_counter()
+        curve = fit(tally, knots_max=samples, gap_rows_max=gap_rows_max, as_of_us=0)
+        build_s = min(build_s, time.perf_counter() - begun)
+    worst = error_sum = 0.0
+    violations, before, rank = 0, 1, 1
+    for key, entries in counts:
+        for at_key, true_rank in ((key, rank), (key + curve.step, rank + entries)):
+            bracket = curve.locate(at_key)
+            error = abs(bracket.rank - true_rank) / true_rank
+            worst = max(worst, error)
+            if at_key == key:
+                error_sum += error * entries
+            violations += not bracket.low <= true_rank <= bracket.high
+            violations += type(bracket.rank) is not int or not before <= bracket.rank <= tally.total + 1
+            violations += error > (curve.certificate or 0.0)
+            before = bracket.rank
+        rank += entries
+    widths = [(high - low) / low for low, high, inside in _gaps(curve, [key for key, _ in counts]) if inside > 1]
+    shape = "lines" if curve.shapes is None else "cubics"
+    mean = error_sum / tally.total
+    return Checked(len(curve.knots), worst, mean, max(widths, default=0.0), violations, 2 * len(counts), build_s, shape)
+
+
+def _gaps(curve: Curve, keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """(first rank, last rank, distinct values) of each gap between two knots."""
+    at = [bisect_left(keys, knot.key) for knot in curve.knots]
+    for index in range(len(curve.knots) - 1):
+        before, after = curve.knots[index], curve.knots[index + 1]
+        yield 1 + before.better_count + before.ties, 1 + after.better_count, at[index + 1] - at[index] - 1
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    boards = made_up() + ([] if options.data is None else real(options.data))
+    fitted(boards[0].keys, 10)  # loads scipy, which is no part of a fit
+    bars: list[report.Bar] = []
+    rows: list[tuple[str | float, ...]] = []
+    queries = violations = 0
+    for board in boards:
+        for samples, bar in zip(_SAMPLES, _BARS[board.name], strict=True):
+            for gap_rows_max in (_ANY_ROWS, GAP_ROWS_MAX):
+                found = check(board, samples, gap_rows_max)
+                name = f"{board.name}, K = {samples:,}" + (", gaps capped" if gap_rows_max == GAP_ROWS_MAX else "")
+                figures = 100 * found.worst, bar, 100 * found.mean, found.knots, 100 * found.widest
+                rows.append((name, *figures, found.shape, found.build_s))
+                bars += _bars(name, found, bar, samples, len(board.keys), gap_rows_max)
+                queries += found.queries
+                violations += found.violations
+    report.table(("board", "worst %", "bar %", "mean %", "knots", "widest bracket %", "shape", "fit s"), rows)
+    return [*bars, report.Bar(f"violations in {queries:,} queries", violations, 0, at_most=True)]
+
+
+def _bars(name: str, found: Checked, bar: float, samples: int, entries: int, gap_rows_max: int) -> Iterator[report.Bar]:
+    yield report.Bar(f"{name}: worst relative error", 100 * found.worst, bar, " %", at_most=True)
+    yield report.Bar(f"{name}: knots", found.knots, samples + entries // gap_rows_max, at_most=True)
+    if samples == _SAMPLES[0]:
+        yield report.Bar(f"{name}: widest bracket", 100 * found.widest, 100 * _WIDEST, " %", at_most=True)
+        if entries in _BUILD_BARS_S:
+            yield report.Bar(f"{name}: fit", found.build_s, _BUILD_BARS_S[entries], " s", at_most=True)
+
+
+def main() -> int:
+    options = parse(__doc__)
+    title = "accuracy of certified curves, with K knots"
+    if options.data is None:
+        title += "; no folder of real boards is given"
+    return report.run(options, title, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""The boards that curves are held against, made from one seed or read from files, as keys: smaller is better.
+
+Rule kept: a board is the same in every run, and so is what is drawn for it later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.boards import real_board
+from predictor import Curve, Tally
+from predictor.fit import fit
+
+Keys = NDArray[np.int64]
+SEED = 11
+GAP_ROWS_MAX = 10_000
+REAL = ("boston2014_centimin", "bgg_rated_2020-11-13", "atp_20241230")
+
+
+@dataclass(frozen=True, slots=True)
+class CurveBoard:
+    """A board and where more of its values come from."""
+
+    name: str
+    keys: Keys  # in the order of its entries, which is no order of values
+    draw: Callable[[np.random.Generator, int], Keys]  # so many keys of the same distribution
+
+
+def _high(values: NDArray[np.float64]) -> Keys:
+    return -values.round().astype(np.int64)
+
+
+def _runs(rng: np.random.Generator, entries: int) -> Keys:
+    """Distinct values, their distances 1 and lognormal by turns, in runs of random length."""
+    gaps: list[Keys] = []
+    found, dense = 0, True
+    while found < entries:
+        length = int(rng.integers(1, 401))
+        if dense:
+            gaps.append(np.ones(length, dtype=np.int64))
+        else:
+            gaps.append(rng.lognormal(3, 3, length).round().astype(np.int64) + 1)
+        found, dense = found + length, not dense
+    return -np.cumsum(np.concatenate(gaps)[:entries])
+
+
+def made_up() -> list[CurveBoard]:
+    """Those that need no file."""
+    draws: dict[str, tuple[int, Callable[[np.random.Generator, int], Keys]]] = {
+        "uniform 10,000": (10_000, lambda rng, size: -rng.integers(0, 10_000, size)),
+        "lognormal 343,000": (343_000, lambda rng, size: _high(rng.lognormal(10, 1.5, size))),
+        "normal 1,000,000": (1_000_000, lambda rng, size: _high(rng.normal(1500, 300, size))),
+        "pareto 1,000,000": (1_000_000, lambda rng, size: _high(rng.pareto(1.2, size) * 10)),
+    }
+    boards = [CurveBoard(name, draw(np.random.default_rng(SEED), size), draw) for name, (size, draw) in draws.items()]
+    runs = _runs(np.random.default_rng(SEED), 100_000)
+    return [*boards, CurveBoard("runs 100,000", runs, lambda rng, size: rng.choice(runs, size))]
+
+
+def real(folder: Path) -> list[CurveBoard]:
+    """Those of the files; more of their values are drawn from what they hold."""
+    boards = []
+    for name in REAL:
+        board = real_board(folder, name)
+        sign = -1 if board.best == "high" else 1
+        keys = np.array([sign * value for value in board.values], dtype=np.int64)
+        boards.append(CurveBoard(name, keys, lambda rng, size, keys=keys: rng.choice(keys, size)))  # type: ignore[misc]
+    return boards
+
+
+def tally_of(keys: Keys) -> Tally:
+    """What a scan of the board would have read."""
+    values, counts = np.unique(keys, return_counts=True)
+    better_counts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
+    offsets = (values - values[0]).astype(np.int64)
+    return Tally(int(values[0]), offsets.data, None, better_counts.data, len(keys), lambda: None)
+
+
+def fitted(keys: Keys, knots_max: int) -> Curve:
+    """The certified curve of a board."""
+    return fit(tally_of(keys), knots_max=knots_max, gap_rows_max=GAP_ROWS_MAX, as_of_us=0)
+
+
+def distinct(keys: Keys) -> list[tuple[int, int]]:
+    """(key, entries with it), ascending."""
+    values, counts = np.unique(keys, return_counts=True)
+    return list(zip(values.tolist(), counts.tolist(), strict=True))

@@ -1,0 +1,187 @@
+"""An exact rank in the middle of a board against one near the top, over HTTP and in the store, and a full count.
+
+Rule kept: near and far are asked in turn, of owners known to stand there, and every answer is compared with the values
+that the board was made of. Posts go on being logged meanwhile, and some are folded and some not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import statistics
+import sys
+import time
+from bisect import bisect_left
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.boards import BOARD, COLUMN, batch_body, owner, refresh, send_batches
+from benchmarks.bulk import bulk_board, bulk_store, drawn
+from benchmarks.client import BadAnswer, Connection
+from benchmarks.options import Options, parse
+from benchmarks.servers import service_on
+from config import load
+from service.stores import SQLITE_PREFIX, open_store
+from storage.change_log import change_log
+from storage.entries import Entries
+from storage.gap_counts import Footing
+from storage.leaderboards import existing
+from storage.rankings import Ranking
+from storage.sampling import sample_curve
+from storage.store import Program, Store
+from tests.servers import DURABLE, postgres
+
+_NEAR = 1_000
+_OWNERS = 50  # asked for at each place
+_ROUNDS = 6
+_FULL_COUNTS = 5
+_CHANGES_MAX = 20_000
+_UNFOLDED = 1_000  # posts that the curve measured in the store has not counted
+_SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
+_STORE_MS = {"SQLite": 1.0, "PostgreSQL": 3.0}
+
+
+class Board:
+    """What the rows were made of."""
+
+    def __init__(self, rows: int) -> None:
+        import numpy
+
+        scores = drawn(rows)
+        self.rows = rows
+        self.best_first = numpy.argsort(-scores, kind="stable")
+        self.ascending = (-scores[self.best_first]).tolist()
+
+    def around(self, rank: int) -> list[tuple[str, int]]:
+        """(owner, rank) of some who stand there."""
+        return [
+            (owner(int(index)), 1 + bisect_left(self.ascending, self.ascending[rank + at]))
+            for at, index in enumerate(self.best_first[rank : rank + _OWNERS])
+        ]
+
+
+async def _asked_ms(port: int, asked: list[tuple[str, int]], mode: str) -> tuple[list[float], set[str]]:
+    """How long each took, and by which methods; every rank is checked where it is said to be exact."""
+    took, methods = list[float](), set[str]()
+    connection = Connection(port)
+    try:
+        for name, rank in asked:
+            path = f"/v1/leaderboards/{BOARD}/entries/{name}/positions?rank={mode}"
+            begun = time.perf_counter()
+            status, body = await connection.call("GET", path)
+            took.append(1000 * (time.perf_counter() - begun))
+            position = json.loads(body)["positions"][0] if status == 200 else {}
+            methods.add(position.get("method", str(status)))
+            if not position.get("low", 0) <= rank <= position.get("high", 0):
+                raise BadAnswer(f"{name} stands at {rank}, the answer is {body[:300]!r}")
+    finally:
+        connection.close()
+    return took, methods
+
+
+def over_http(port: int, board: Board) -> dict[tuple[str, int], tuple[float, set[str]]]:
+    """Median ms by mode and place, asked in turn, and the methods."""
+    places = {rank: board.around(rank) for rank in (_NEAR, board.rows // 2)}
+    took: dict[tuple[str, int], list[float]] = {}
+    said: dict[tuple[str, int], set[str]] = {}
+    for _ in range(_ROUNDS):
+        for mode in ("exact", "auto", "estimate"):
+            for rank, asked in places.items():
+                ms, methods = asyncio.run(_asked_ms(port, asked, mode))
+                took.setdefault((mode, rank), []).extend(ms)
+                said.setdefault((mode, rank), set()).update(methods)
+    return {place: (statistics.median(ms), said[place]) for place, ms in took.items()}
+
+
+async def in_the_store(store_url: str, rows: int) -> tuple[float, float, float]:
+    """Median ms of a short count in the middle, of one near the top, and of a full count in the middle."""
+    store = await open_store(load({"store": store_url, "heavy_statement_timeout_s": 600}, {}))
+    try:
+        board = await store.read(lambda: existing(store.dialect, BOARD))
+        entries = Entries(store.dialect, board)
+        index = board.column_index[COLUMN]
+        ranking = entries.rankings[index]
+        footing = await store.read(lambda: _fit(store, entries, index), heavy=True)
+        far = await _short_ms(store, ranking, footing, rows // 2)
+        near = await _short_ms(store, ranking, footing, _NEAR)
+        middle = await store.read(lambda: ranking.row_at(footing, rows // 2), heavy=True)
+        assert middle is not None
+        full = [
+            await store.read(partial(_timed, ranking.count_better, middle[0]), heavy=True) for _ in range(_FULL_COUNTS)
+        ]
+        return far, near, statistics.median(full)
+    finally:
+        await store.close()
+
+
+def _fit(store: Store, entries: Entries, index: int) -> Program[Footing]:
+    mark = yield from change_log(store.dialect).mark_now()
+    curve = yield from sample_curve(store.dialect, entries, index, gap_rows_max=10_000, now_us=1)
+    return Footing(curve, mark, _CHANGES_MAX)
+
+
+async def _short_ms(store: Store, ranking: Ranking, footing: Footing, rank: int) -> float:
+    took, rng = list[float](), random.Random(rank)
+    for _ in range(100):
+        found = await store.read(partial(ranking.row_at, footing, rank + rng.randrange(1_000)))
+        assert found is not None
+        cell, name = found
+        asked = ranking.asked_from_rung(footing, cell, owner=name)
+        begun = time.perf_counter()
+        rows = await store.read_one(asked.query)
+        took.append(1000 * (time.perf_counter() - begun))
+        assert asked.answer(rows) is not None
+    return statistics.median(took)
+
+
+def _timed(count: Callable[[str], Program[int]], cell: str) -> Program[float]:
+    begun = time.perf_counter()
+    yield from count(cell)
+    return 1000 * (time.perf_counter() - begun)
+
+
+def measure_on(name: str, url: str, folder: Path, board: Board) -> list[report.Bar]:
+    with service_on(url, folder) as server:
+        asyncio.run(refresh(server.port, BOARD, [COLUMN]))
+        worst = [owner(int(index)) for index in board.best_first[-_UNFOLDED:]]
+        bodies = [batch_body([(each, 0) for each in worst]), batch_body([(each, 1) for each in worst])]
+        asyncio.run(send_batches(server.port, BOARD, bodies))
+        served = over_http(server.port, board)
+    middle = board.rows // 2
+    far, near, full = asyncio.run(in_the_store(url, board.rows))
+    lines: list[list[str | float]] = [
+        [f"rank={mode} at {rank:,}", ms, " ".join(sorted(said))] for (mode, rank), (ms, said) in served.items()
+    ]
+    lines.append([f"in the store, at {_NEAR:,}", near, ""])
+    lines.append([f"in the store, at {middle:,}", far, ""])
+    lines.append([f"in the store, counted in full at {middle:,}", full, ""])
+    report.table([name, "median ms", "method"], lines)
+    ratio = served["exact", middle][0] / served["exact", _NEAR][0]
+    return [
+        report.Bar(f"{name}: rank=exact at {middle:,} / at {_NEAR:,} over HTTP", ratio, 2.0, at_most=True),
+        report.Bar(f"{name}: in the store at {middle:,}", far, _STORE_MS[name], " ms", at_most=True),
+        report.Bar(f"{name}: full count / short count at {middle:,}", full / far, 20.0),
+    ]
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    board = Board(options.rows)
+    store = bulk_store(options, folder, rows=options.rows)
+    bars = measure_on("SQLite", f"{SQLITE_PREFIX}{store}", folder, board)
+    store.unlink()
+    with postgres(_SERVER) as cluster:
+        bulk_board(cluster.url(), folder, options.rows)
+        cluster.run_sql("VACUUM ANALYZE")
+        return bars + measure_on("PostgreSQL", cluster.url(), folder, board)
+
+
+def main() -> int:
+    options = parse(__doc__)
+    return report.run(options, f"exact anywhere: {options.rows:,} rows, {_ROUNDS} rounds of {_OWNERS} owners", measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

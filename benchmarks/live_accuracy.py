@@ -1,0 +1,194 @@
+"""How far off a live curve is after a part of its board has changed, beside the same curve left as it was fitted.
+
+Rule kept: the worst is quoted, over every value and the first lattice point past every value, of ranks past 1,000
+(those before are counted); brackets and bounds are held against the truth at all of them, the first ranks included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import report
+from benchmarks.boards import BATCH, COLUMN, RealBoard, fill, refresh, send_batches
+from benchmarks.boards import real_board as read_board
+from benchmarks.client import Connection
+from benchmarks.curve_boards import SEED, CurveBoard, Keys, distinct, fitted, made_up, real
+from benchmarks.options import Options, parse
+from benchmarks.servers import service
+from benchmarks.skip_quality import Answers
+from config import Settings
+from predictor import AsOf, Bracket, Curve, LiveCounts, LiveCurve
+from predictor.quality import Quality, counted, measure
+
+FROM_RANK = 1_001
+REDRAWN = {0.1: 0.40, 0.5: 0.60}  # part of the entries: the bar, percent
+KNOTS = 1_000
+REPLAY_KNOTS = 500
+REPLAY_WORST = 0.7
+REPLAY_STEPS = 10
+_LOOK_S = 0.2
+_ASKED = 300  # values a request: the request line stays under 8 KiB
+BEFORE, AFTER = "bgg_rated_2020-10-13", "bgg_rated_2020-11-13"
+
+
+class ShortGapsCounted:
+    """A live curve as `rank=auto` answers from it: exact where few entries stand in a gap."""
+
+    def __init__(self, live: LiveCurve, sorted_keys: Keys) -> None:
+        self._live, self._keys = live, sorted_keys
+        self.step, self._rows_max = live.step, Settings().exact_gap_rows_max
+
+    def locate(self, key: int) -> Bracket:
+        if self._live.rung_for(key).gap_rows > self._rows_max:
+            return self._live.locate(key)
+        rank = 1 + int(np.searchsorted(self._keys, key))
+        return Bracket(rank, rank, rank, "knot")
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """One board after a part of it changed."""
+
+    live: Quality
+    auto: Quality
+    frozen: Quality
+    bound: float  # the certificate by now, of ranks past FROM_RANK
+    move_us: float
+
+
+def changed(board: CurveBoard, fit: Curve, part: float) -> Changed:
+    """Redraw a random part of the entries, one move each."""
+    rng = np.random.default_rng(SEED + 1)
+    keys: Keys = board.keys.copy()
+    chosen = rng.choice(len(keys), round(part * len(keys)), replace=False)
+    drawn = board.draw(rng, len(chosen))
+    moves = list(zip(keys[chosen].tolist(), drawn.tolist(), strict=True))
+    keys[chosen] = drawn
+    counts = LiveCounts(fit)
+    begun = time.perf_counter()
+    counts.move_all(moves)
+    move_us = (time.perf_counter() - begun) / len(moves) * 1e6
+    live, now = LiveCurve(fit, counts, as_of=AsOf(0)), distinct(keys)
+    return Changed(
+        measure(live, now, from_rank=FROM_RANK),
+        measure(ShortGapsCounted(live, np.sort(keys)), now, from_rank=FROM_RANK),
+        measure(fit, now, from_rank=FROM_RANK),
+        live.drift(FROM_RANK).bound,
+        move_us,
+    )
+
+
+def redrawn(boards: list[CurveBoard]) -> list[report.Bar]:
+    bars, rows = [], []
+    for board in boards:
+        fit = fitted(board.keys, KNOTS)
+        for part, bar in REDRAWN.items():
+            found = changed(board, fit, part)
+            worst, broken = 100 * found.live.worst_error, found.live.broken_brackets
+            broken += found.live.worst_error > found.bound
+            auto, frozen = 100 * found.auto.worst_error, 100 * found.frozen.worst_error
+            rows.append((board.name, f"{part:.0%}", worst, auto, 100 * found.bound, frozen, broken, found.move_us))
+            name = f"{board.name}, {part:.0%} redrawn"
+            bars.append(report.Bar(f"{name}: worst relative error", worst, bar, " %", at_most=True))
+            bars.append(report.Bar(f"{name}: broken brackets and bounds", broken, 0, at_most=True))
+    report.table(
+        ("board", "redrawn", "live worst %", "auto %", "bound %", "frozen worst %", "broken", "us a move"), rows
+    )
+    return bars
+
+
+async def replay(port: int, before: RealBoard, after: RealBoard) -> list[report.Bar]:
+    """Post the difference of two days of a real board in random order, and hold the live answers against each step."""
+    spec = before.spec() | {"predictor": {"samples": REPLAY_KNOTS, "method": "scan", "refresh_seconds": 86_400}}
+    await fill(port, before.name, owners=before.owners, named={COLUMN: before.texts}, body=spec)
+    await refresh(port, before.name, [COLUMN])
+    now = dict(zip(before.owners, before.values, strict=True))
+    target = dict(zip(after.owners, after.values, strict=True))
+    posts = [(owner, value) for owner, value in target.items() if now.get(owner) != value]
+    random.Random(SEED).shuffle(posts)
+    worst, broken, rows = 0.0, 0, []
+    size = -(-len(posts) // REPLAY_STEPS)
+    for first in range(0, len(posts), size):
+        step = posts[first : first + size]
+        bodies = [
+            json.dumps(
+                {"posts": [{"owner": owner, "stats": {COLUMN: value}} for owner, value in step[at : at + BATCH]]}
+            )
+            for at in range(0, len(step), BATCH)
+        ]
+        await send_batches(port, before.name, [body.encode() for body in bodies])
+        now.update(step)
+        await folded(port, before.name, time.time())
+        found = await asked(port, before.name, sorted(-value for value in now.values()))
+        worst, broken = max(worst, found.worst_error), broken + found.broken_brackets
+        rows.append((first + len(step), 100 * found.worst_error, 100 * found.widest_bracket, found.broken_brackets))
+    report.table(("posts", "worst %", "widest bracket %", "broken"), rows)
+    return [
+        report.Bar(
+            f"replay, {len(posts):,} posts: worst without a refresh", 100 * worst, REPLAY_WORST, " %", at_most=True
+        ),
+        report.Bar("replay: broken brackets", broken, 0, at_most=True),
+    ]
+
+
+async def folded(port: int, board: str, posted_s: float) -> None:
+    """Wait until the curve counts everything acknowledged by then."""
+    connection = Connection(port)
+    try:
+        while True:
+            state = (await connection.must("GET", f"/v1/leaderboards/{board}"))["curves"][COLUMN]
+            if datetime.fromisoformat(state["as_of"]).timestamp() >= posted_s:
+                return
+            await asyncio.sleep(_LOOK_S)
+    finally:
+        connection.close()
+
+
+async def asked(port: int, board: str, keys: list[int]) -> Quality:
+    """Every value and the point past it, estimated by the service, against the truth."""
+    answers = Answers(1)
+    wanted = sorted({*keys, *(key + 1 for key in keys)})
+    connection = Connection(port)
+    try:
+        for first in range(0, len(wanted), _ASKED):
+            chunk = wanted[first : first + _ASKED]
+            values = ",".join(str(-key) for key in chunk)
+            path = f"/v1/leaderboards/{board}/rankings/{COLUMN}/positions?rank=estimate&values={values}"
+            for key, position in zip(chunk, (await connection.must("GET", path))["positions"], strict=True):
+                answers.take(key, position)
+    finally:
+        connection.close()
+    return measure(answers, counted(keys), from_rank=FROM_RANK)
+
+
+def run(options: Options, folder: Path) -> list[report.Bar]:
+    boards = made_up()
+    if options.data is not None:
+        boards += real(options.data)
+    bars = redrawn(boards)
+    if options.data is not None:
+        with service(folder / "replay.db") as server:
+            before, after = read_board(options.data, BEFORE), read_board(options.data, AFTER)
+            bars += asyncio.run(replay(server.port, before, after))
+    return bars
+
+
+def main() -> int:
+    options = parse(__doc__)
+    title = f"live curves, {KNOTS:,} knots, after random changes"
+    if options.data is None:
+        title += "; no folder of real boards is given"
+    return report.run(options, title, run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""Curves of boards that are plain lists of keys, by every way of choosing knots that is compared.
+
+Rule kept: each way gets the same list and the same number of knots; only where they lie differs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from benchmarks.curve_boards import fitted
+from predictor import Curve, Knot, KnotRanks, Landing, Last, Skip, walk
+from predictor.quality import counted
+
+
+@dataclass(frozen=True)
+class PlainBoard:
+    """Keys, smaller is better."""
+
+    sorted_keys: Sequence[int]
+
+    @cached_property
+    def knots(self) -> list[Knot]:
+        """Every distinct key as a knot."""
+        found, better_count = [], 0
+        for key, ties in counted(self.sorted_keys):
+            found.append(Knot(key, better_count, ties))
+            better_count += ties
+        return found
+
+    def _curve(self, knots: Sequence[Knot]) -> Curve:
+        return Curve(knots, total=len(self.sorted_keys), as_of_us=0)
+
+    def uniform(self, knots_max: int) -> Curve:
+        """Knots at equal distances in rank, as one would do it first."""
+        total, knots = len(self.sorted_keys), self.knots
+        keys = [knot.key for knot in knots]
+        rows = {round(index * (total - 1) / (knots_max - 1)) for index in range(knots_max)}
+        indexes = sorted({bisect_left(keys, self.sorted_keys[row]) for row in rows})
+        return self._curve([knots[index] for index in indexes])
+
+    def geometric(self, knots_max: int) -> Curve:
+        """Knots as the skip walk chooses them: at equal ratios of rank."""
+        plan = walk(len(self.sorted_keys), knots_max=knots_max)
+        try:
+            question = next(plan)
+            while True:
+                assert isinstance(question, Skip | Last)
+                question = plan.send(self._landing(question))
+        except StopIteration as stop:
+            return self._curve(stop.value)
+
+    def _landing(self, question: Skip | Last) -> Landing | None:
+        keys, knots = self.sorted_keys, self.knots
+        if isinstance(question, Last):
+            return Landing(keys[-1], 0, knots[-1].ties)
+        after = question.after_key
+        start = 0 if after is None else bisect_left(keys, after + 1)
+        row = start + question.rows
+        if row >= len(keys):
+            return None
+        knot = knots[bisect_left(knots, (keys[row],))]  # tuples compare by their keys
+        return Landing(knot.key, row - knot.better_count, knot.ties)
+
+    def certified(self, knots_max: int) -> Curve:
+        """Knots as the scan fit chooses them: the least worst error, which it measures."""
+        return fitted(np.array(self.sorted_keys, dtype=np.int64), knots_max)
+
+    def errors(self, curve: KnotRanks, step: int = 1) -> Iterator[tuple[int, float, bool]]:
+        """(true rank, relative error, whether the bracket missed it) of every key and of the first one past each."""
+        for key, better_count, ties in self.knots:
+            for at_key, rank in ((key, better_count + 1), (key + step, better_count + ties + 1)):
+                bracket = curve.locate(at_key)
+                yield rank, abs(bracket.rank - rank) / rank, not bracket.low <= rank <= bracket.high

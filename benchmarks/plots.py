@@ -1,0 +1,139 @@
+"""The pictures of docs/curve.md, drawn from real boards: error by rank for three ways to choose knots, frozen and live.
+
+Rule kept: every value of the board is asked about, and the first one past each; a point shows the worst error of its
+ranks, never a mean.
+
+    python -m benchmarks.plots DATA [--folder docs]
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import log10
+from pathlib import Path
+
+from benchmarks.options import parse
+from benchmarks.plain_curves import PlainBoard
+from predictor import AsOf, KnotRanks, LiveCounts, LiveCurve
+
+BEFORE, AFTER = "bgg_rated_2020-10-13", "bgg_rated_2020-11-13"
+ABOUT = "number of ratings of board games"
+KNOTS = 300
+LIVE_KNOTS = 500
+COUNTED_TOP = 1_000  # ranks that a service counts when it is told to, so that nobody is given an estimate there
+LIVE_PICTURE = "frozen_and_live.svg"
+BINS_PER_DECADE = 12
+FLOOR_PERCENT = 0.01  # exact ranks are drawn here: a logarithmic axis has no 0
+SIZE_INCHES = (7.2, 4.2)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The worst errors of one curve by rank."""
+
+    label: str
+    ranks: list[float]
+    percents: list[float]
+    worst_percent: float
+    broken: int
+
+
+def scores(path: Path) -> dict[str, int]:
+    """Scores by id of a CSV file `id,score`."""
+    with path.open(newline="") as file:
+        return {row["id"]: int(row["score"]) for row in csv.DictReader(file)}
+
+
+def line_of(label: str, board: PlainBoard, curve: KnotRanks, *, past_rank: int = 0) -> Line:
+    """The worst error in each bin of ranks; the worst of all is that of the ranks past one."""
+    bins: dict[int, float] = {}
+    worst, broken = 0.0, 0
+    for rank, error, missed in board.errors(curve):
+        number = int(BINS_PER_DECADE * log10(rank))
+        bins[number] = max(bins.get(number, 0.0), 100 * error)
+        worst = max(worst, 100 * error) if rank > past_rank else worst
+        broken += missed
+    numbers = sorted(bins)
+    ranks = [10 ** ((number + 0.5) / BINS_PER_DECADE) for number in numbers]
+    return Line(label, ranks, [max(bins[number], FLOOR_PERCENT) for number in numbers], worst, broken)
+
+
+def spacings(board: PlainBoard) -> list[Line]:
+    """The same number of knots, placed in three ways."""
+    curves = {
+        "uniform spacing": board.uniform(KNOTS),
+        "geometric spacing (skip)": board.geometric(KNOTS),
+        "certified (scan)": board.certified(KNOTS),
+    }
+    return [line_of(label, board, curve) for label, curve in curves.items()]
+
+
+def a_month_later(before: dict[str, int], after: dict[str, int]) -> list[Line]:
+    """A curve of the board as it was, frozen and kept live, held against the board as it is."""
+    fit = PlainBoard(sorted(-score for score in before.values())).certified(LIVE_KNOTS)
+    counts = LiveCounts(fit)
+    for name in sorted(before.keys() | after.keys()):
+        was, now = before.get(name), after.get(name)
+        counts.move(None if was is None else -was, None if now is None else -now)
+    live = LiveCurve(fit, counts, as_of=AsOf(0))
+    board = PlainBoard(sorted(-score for score in after.values()))
+    curves: dict[str, KnotRanks] = {"frozen a month ago": fit, "kept live, no refit": live}
+    return [line_of(label, board, curve, past_rank=COUNTED_TOP) for label, curve in curves.items()]
+
+
+def draw(lines: Sequence[Line], title: str, path: Path, *, counted_top: int = 0) -> None:
+    """One picture: error by rank, both logarithmic; ranks that are counted are shaded."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    matplotlib.rcParams |= {"svg.hashsalt": "rankcurve", "svg.fonttype": "none", "font.family": "sans-serif"}
+    figure = Figure(figsize=SIZE_INCHES, layout="constrained")
+    axes = figure.subplots()
+    for line in lines:
+        past = f" past rank {counted_top:,}" if counted_top else ""
+        wrong = f", {line.broken:,} wrong brackets" if line.broken else ""
+        label = f"{line.label}: worst {line.worst_percent:.3g} %{past}{wrong}"
+        axes.plot(line.ranks, line.percents, label=label, drawstyle="steps-mid")
+    if counted_top:
+        axes.axvspan(1, counted_top, color="0.92", label=f"ranks up to {counted_top:,} are counted, not estimated")
+    axes.set(xscale="log", yscale="log", xlabel="true rank", ylabel="worst error, % of the rank", title=title)
+    axes.set_ylim(bottom=FLOOR_PERCENT * 0.8)
+    axes.yaxis.set_major_formatter(lambda percent, _: f"{percent:g}")
+    axes.xaxis.set_major_formatter(lambda rank, _: f"{rank:,.0f}")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+def show(lines: Iterable[Line], path: Path) -> None:
+    """The figures of a picture, for whoever quotes it."""
+    for line in lines:
+        print(
+            f"{path.name}: {line.label}: worst {line.worst_percent:.3g} %, {line.broken} points outside their bracket"
+        )
+
+
+def main() -> int:
+    options = parse(__doc__)
+    if options.data is None:
+        print(f"usage: python -m benchmarks.plots DATA [--folder docs] (DATA with {BEFORE}.csv and {AFTER}.csv)")
+        return 2
+    before, after = (scores(options.data / f"{name}.csv") for name in (BEFORE, AFTER))
+    board = PlainBoard(sorted(-score for score in after.values()))
+    pictures = {
+        "error_by_rank.svg": (spacings(board), f"{len(after):,} entries ({ABOUT}), {KNOTS} knots"),
+        LIVE_PICTURE: (a_month_later(before, after), f"A month of changes ({ABOUT}), {LIVE_KNOTS} knots"),
+    }
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for name, (lines, title) in pictures.items():
+        live = name == LIVE_PICTURE
+        draw(lines, title, options.folder / name, counted_top=COUNTED_TOP if live else 0)
+        show(lines, options.folder / name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

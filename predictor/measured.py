@@ -1,0 +1,99 @@
+"""How far a fitted curve is from the ranks that it was fitted to: over every value, and the first key past every value.
+
+The one rule: what is stored as measured is what `locate` answers, to the last rank. Floats do the bulk of the work, and
+where one comes near a rounding edge without being exact, the curve itself is asked. Between the first key past a value
+and the next value the true rank stands still and the estimate does not fall, so these points bound every error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .curve import Curve
+from .greedy import Distinct, Floats, Integers
+from .locate import SHAPE_UNIT
+
+VALUES = 1 << 16  # measured in one piece
+EXACT = 2.0**53  # whole numbers below it are floats
+EDGE = 1e-5  # far more than floats are off here, in ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Errors of one curve."""
+
+    errors: list[int]  # by gap: the largest |estimate - rank|
+    worst: float  # the largest |estimate - rank| / rank
+    mean: float  # |estimate - rank| / rank over entries
+
+    @property
+    def badness(self) -> tuple[float, float]:
+        """Smaller is better."""
+        return self.worst, self.mean
+
+
+def measure(distinct: Distinct, curve: Curve, knots: Sequence[int]) -> Measured:
+    """The errors of a curve whose knots are the values at these indexes, whatever errors it says it has."""
+    return _Measuring(distinct, replace(curve, errors=None, certificate=None), knots).run()
+
+
+class _Measuring:
+    def __init__(self, distinct: Distinct, curve: Curve, knots: Sequence[int]) -> None:
+        self._distinct, self._curve = distinct, curve
+        self._knots: Integers = np.array(knots, dtype=np.int64)
+        counted = np.array([knot.better_count + knot.ties for knot in curve.knots], dtype=np.int64)
+        self._lows = counted[:-1] + 1
+        self._highs = np.array([knot.better_count for knot in curve.knots[1:]], dtype=np.int64) + 1
+        steps = (
+            (after.key - before.key - curve.step) for before, after in zip(curve.knots, curve.knots[1:], strict=False)
+        )
+        self._runs = np.array([float(run) for run in steps])
+        self._shapes = None if curve.shapes is None else np.array(curve.shapes, dtype=np.float64) / SHAPE_UNIT
+
+    def run(self) -> Measured:
+        distinct = self._distinct
+        errors = np.zeros(len(self._lows), dtype=np.int64)
+        worst = total = 0.0
+        for first in range(0, len(distinct) - 1, VALUES):
+            end = min(first + VALUES, len(distinct) - 1)  # the last value is a knot, and nothing lies past it
+            counts = distinct.better_counts[first : end + 1]
+            ranks, next_ranks = counts[:-1] + 1, counts[1:] + 1
+            gaps = np.searchsorted(self._knots, np.arange(first, end), side="right") - 1
+            origins = self._knots[gaps]
+            at = distinct.distances(origins, first, end)
+            here = np.abs(self._estimates(gaps, at - self._curve.step, first, past=0) - ranks)
+            here[origins == np.arange(first, end)] = 0
+            past = np.abs(self._estimates(gaps, at, first, past=self._curve.step) - next_ranks)
+            starts = np.flatnonzero(np.diff(gaps, prepend=-1))
+            np.maximum.at(errors, gaps[starts], np.maximum.reduceat(np.maximum(here, past), starts))
+            relative = here / ranks
+            worst = max(worst, float(relative.max()), float((past / next_ranks).max()))
+            total += float(relative @ (next_ranks - ranks))
+            distinct.relax()
+        return Measured(errors.tolist(), worst, total / max(1, distinct.total))
+
+    def _estimates(self, gaps: Integers, at: Floats, first: int, *, past: int) -> Integers:
+        """The estimated rank of each value from `first` on, or so far past it; `at`: how far into its gap that is."""
+        lows, rises, runs = self._lows[gaps], (self._highs - self._lows)[gaps], self._runs[gaps]
+        closed = rises == 0
+        np.copyto(runs, 1, where=closed)
+        at = np.clip(at, 0, runs)
+        if self._shapes is None:
+            over = 2.0 * rises * at + runs
+            quotients = over / (2.0 * runs)
+            sure = over < EXACT
+        else:
+            s1, s2 = self._shapes[gaps].T
+            t = at / runs
+            quotients = rises * (t * (3 * (1 - t) * ((1 - t) * s1 + t * s2) + t * t)) + 0.5
+            sure = closed
+        whole = np.floor(quotients)
+        edge = (np.abs(quotients - np.rint(quotients)) < EDGE) & ~sure & ~closed & (at > 0) & (at < runs)
+        ranks: Integers = lows + whole.astype(np.int64)
+        base = self._curve.knots[0].key + past
+        for index in np.flatnonzero(edge):
+            ranks[index] = self._curve.locate(base + self._distinct.offset(first + int(index))).rank
+        return ranks

@@ -1,0 +1,59 @@
+"""An operator's audit of one column: random entries counted exactly and held against the curve."""
+
+from __future__ import annotations
+
+from math import ceil
+from time import perf_counter
+
+from storage.auditing import Audit
+from storage.padding import Padding
+from storage.records import Board
+
+from .answers import AuditAnswer, AuditedRank
+from .context import Context
+from .owner_views import find_column
+from .queries import AuditQuery
+from .routes import Call
+from .values import format_us, number
+
+SHOWN_MAX = 10  # ranks outside their brackets that are listed
+
+
+async def audit(context: Context, call: Call) -> AuditAnswer:
+    """`POST …/rankings/{column}/audit`."""
+    query: AuditQuery = call.query
+    board, index = await find_column(context, call.path["board"], call.path["column"])
+    started_s = perf_counter()
+    found = await context.auditor.audit(board, index, owners=query.owners)
+    return _answer(board, index, found, perf_counter() - started_s)
+
+
+def _answer(board: Board, index: int, found: Audit, seconds: float) -> AuditAnswer:
+    column, curve = board.spec.columns[index], found.curve
+    padding = Padding.of(board.spec, column)
+    errors = sorted(each.error for each in found.compared)
+    return AuditAnswer(
+        column=column.name,
+        outcome=found.outcome,
+        method=curve.method,
+        total=curve.total,
+        as_of=format_us(curve.as_of_us),
+        certificate=curve.certificate,
+        owners=len(errors),
+        mean_error=sum(errors) / len(errors) if errors else None,
+        p99_error=errors[ceil(0.99 * len(errors)) - 1] if errors else None,
+        worst_error=errors[-1] if errors else None,
+        brackets_broken=len(found.broken),
+        certificates_broken=len(found.beyond_certificate),
+        broken=[
+            AuditedRank(
+                value=number(padding.value(each.cell), column.scale),
+                true_rank=each.true_rank,
+                rank=each.rank,
+                low=each.low,
+                high=each.high,
+            )
+            for each in found.broken[:SHOWN_MAX]
+        ],
+        seconds=seconds,
+    )

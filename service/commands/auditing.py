@@ -1,0 +1,63 @@
+"""`rankcurve audit`: random owners counted exactly, held against the curve.
+
+The rule: a bracket that was wrong is a failure of the service, so the command says which and exits 1.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from service.client import Patience, ServiceClient
+from service.client_answers import AuditDone
+from service.commands.ranks import ColumnArgument, ranked_column
+from service.commands.refreshing import REFRESH_TIMEOUT_S
+from service.commands.tables import show_json, show_table
+from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, fail, talk
+
+OwnersOption = Annotated[
+    int | None, typer.Option("--owners", "-n", min=1, help="So many; default: as many as the service allows.")
+]
+
+
+def audit(
+    board: BoardArgument,
+    column: ColumnArgument = None,
+    owners: OwnersOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Count random owners exactly and hold the curve against them (role `ops`). Exits 1 where a bracket was wrong."""
+
+    async def action(client: ServiceClient) -> None:
+        name = await ranked_column(client, board, column)
+        done = await client.audit(board, name, owners=owners)
+        if as_json:
+            show_json(done)
+        else:
+            show_audit(done)
+        if done.brackets_broken or done.certificates_broken:
+            fail(f"{done.brackets_broken} brackets and {done.certificates_broken} certificates were wrong")
+
+    talk(Target(url, key), action, Patience(timeout_s=REFRESH_TIMEOUT_S))
+
+
+def show_audit(done: AuditDone) -> None:
+    """One line, and one for each bracket that was wrong."""
+    headings = ("column", "owners", "mean error", "p99", "worst", "certified", "wrong brackets", "as of")
+    errors = map(percent, (done.mean_error, done.p99_error, done.worst_error, done.certificate))
+    row = (done.column, done.owners, *errors, done.brackets_broken, done.as_of)
+    show_table(headings, [row], numeric=headings[1:-1])
+    if done.outcome != "compared":
+        reasons = {"changed": "too much was posted since the curve was made", "empty": "the column is empty"}
+        typer.echo(f"nothing was compared: {reasons.get(done.outcome, done.outcome)}", err=True)
+    if done.broken:
+        rows = [(each.value, each.true_rank, each.rank, f"{each.low}..{each.high}") for each in done.broken]
+        show_table(("value", "true rank", "said", "between"), rows, numeric=("value", "true rank", "said"))
+
+
+def percent(error: float | None) -> str:
+    """An error as a person reads it."""
+    return "" if error is None else f"{100 * error:.3g} %"

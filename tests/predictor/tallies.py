@@ -1,0 +1,25 @@
+"""Tallies made from sorted keys, as a store's scan would make them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+from predictor import LIMB_BITS, Tally
+from predictor.quality import counted
+
+
+def tally_of(sorted_keys: Sequence[int], *, wide: bool | None = None) -> Tally:
+    """`wide`: whether keys take two columns; where it is not said, if they have to."""
+    low, high, better_counts, total = array("q"), array("q"), array("q"), 0
+    for key, entries in counted(sorted_keys):
+        offset = key - sorted_keys[0]
+        low.append(offset & ((1 << LIMB_BITS) - 1))
+        high.append(offset >> LIMB_BITS)
+        better_counts.append(total)
+        total += entries
+    wide = any(high) if wide is None else wide
+    first = sorted_keys[0] if sorted_keys else 0
+    return Tally(
+        first, memoryview(low), memoryview(high) if wide else None, memoryview(better_counts), total, lambda: None
+    )

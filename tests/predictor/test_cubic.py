@@ -1,0 +1,71 @@
+"""Why here: a cubic is only used where it was seen to be closer, and never leaves its gap."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from predictor import Curve, Knot, quality
+from predictor.cubic import shaped, shapes_of
+from predictor.fit import fit
+from tests.predictor.tallies import tally_of
+
+
+def curve_of(keys: Sequence[int], every: int) -> Curve:
+    """Knots at every so-manieth distinct key and at the last."""
+    distinct = sorted(set(keys))
+    chosen = sorted({*distinct[::every], distinct[-1]})
+    knots = [Knot(key, bisect_left(keys, key), bisect_right(keys, key) - bisect_left(keys, key)) for key in chosen]
+    return Curve(knots, total=len(keys), as_of_us=0)
+
+
+def smooth(entries: int) -> list[int]:
+    """Keys whose ranks are a parabola of the key: what lines can't follow and cubics can."""
+    return [round((index * 10**6) ** 0.5 * 1000) for index in range(entries)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(-1000, 1000) | st.integers(-(2**80), 2**80), min_size=1, max_size=80), st.integers(1, 5))
+def test_cubics_stay_monotone_within_the_brackets(values: list[int], every: int) -> None:
+    keys = sorted(values)
+    curve = curve_of(keys, every)
+    shapes = shapes_of(curve)
+    if shapes is None:
+        return
+    cubics = replace(curve, shapes=shapes)
+    assert quality.measure(cubics, quality.counted(keys)).broken_brackets == 0
+    ranks = [cubics.locate(key).rank for key in range(max(keys[0], -2000), min(keys[-1], 2000), 7)]
+    assert ranks == sorted(ranks)
+
+
+def test_a_sampled_curve_gets_cubics_where_they_are_clearly_closer() -> None:
+    keys = smooth(20_000)
+    lines = curve_of(keys, 700)
+    cubics = shaped(lines)
+    assert cubics.shapes is not None
+    assert (
+        quality.measure(cubics, quality.counted(keys)).mean_error
+        < 0.5 * quality.measure(lines, quality.counted(keys)).mean_error
+    )
+
+
+def test_a_sampled_curve_over_steps_keeps_its_lines() -> None:
+    rng = random.Random(2)
+    keys = sorted(rng.choice((1, 1000)) * rng.randrange(50) for _ in range(3_000))
+    assert shaped(curve_of(keys, 5)).shapes is None
+
+
+def test_a_scan_takes_the_cubics_where_they_are_measured_closer() -> None:
+    keys = smooth(20_000)
+    curve = fit(tally_of(keys), knots_max=24, gap_rows_max=10**9, as_of_us=0)
+    lines = replace(curve, shapes=None, errors=None, certificate=None)
+    found, of_lines = (quality.measure(one, quality.counted(keys)) for one in (curve, lines))
+    assert curve.shapes is not None
+    assert found.worst_error == curve.certificate
+    assert found.worst_error <= of_lines.worst_error
+    assert found.mean_error < 0.1 * of_lines.mean_error

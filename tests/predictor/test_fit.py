@@ -1,0 +1,116 @@
+"""Why here: a certificate is only worth what it was measured with, so every answer is measured again by brute force."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from predictor import Curve, Knot, decode, encode, greedy, quality
+from predictor.fit import fit
+from tests.predictor.tallies import tally_of
+
+SMALL = st.lists(st.integers(-60, 60), max_size=120)
+STEPS = st.sampled_from([1, 3, 10**6, 10**16 + 7, 10**30])
+JITTERED = st.lists(st.integers(0, 2**120), max_size=60)
+
+
+def fitted(keys: Sequence[int], samples: int, *, gap_rows_max: int = 10_000, wide: bool | None = None) -> Curve:
+    return fit(tally_of(keys, wide=wide), knots_max=samples, gap_rows_max=gap_rows_max, as_of_us=7)
+
+
+def check(curve: Curve, keys: Sequence[int], samples: int, gap_rows_max: int = 10_000) -> None:
+    """All that a certified curve promises, over every value, both neighbours of it and every neighbouring knot."""
+    assert (curve.total, curve.as_of_us, curve.method) == (len(keys), 7, "scan")
+    assert len(curve.knots) <= samples + len(keys) // gap_rows_max
+    assert decode(encode(curve)) == curve
+    found = quality.measure(curve, quality.counted(keys))
+    assert found.broken_brackets == 0
+    assert found.worst_error == curve.certificate
+    knot_keys = [knot.key for knot in curve.knots]
+    last = 0
+    for key in sorted({key + by for key in keys for by in (-1, 0, 1, -curve.step, curve.step)}):
+        bracket, rank = curve.locate(key), 1 + bisect_left(keys, key)
+        assert bracket.low <= rank <= bracket.high
+        assert 1 <= last <= bracket.rank <= len(keys) + 1 if last else bracket.rank >= 1
+        last = bracket.rank
+        j = bisect_left(knot_keys, key)
+        if 0 < j < len(knot_keys):
+            assert curve.errors is not None
+            assert abs(bracket.rank - rank) <= curve.errors[j - 1]
+    if len(set(keys)) <= samples:
+        assert knot_keys == sorted(set(keys))
+        assert curve.certificate == 0
+
+
+@settings(max_examples=300, deadline=None)
+@given(SMALL, STEPS, st.integers(2, 40), st.sampled_from([3, 20, 10_000]), st.booleans())
+@example([], 1, 2, 10_000, False)
+@example([5], 1, 2, 10_000, False)
+@example([5, 5], 1, 2, 10_000, True)
+@example([5, 9], 1, 2, 10_000, False)
+@example([5] * 30 + [6, 7, 8, 9] + [40] * 30, 10**30, 2, 10_000, False)
+@example([0, 1, 2, 3], 1, 2, 3, False)
+def test_a_fit_keeps_all_its_promises(
+    values: list[int], step: int, samples: int, gap_rows_max: int, wide: bool
+) -> None:
+    keys = sorted(value * step for value in values)
+    curve = fitted(keys, samples, gap_rows_max=gap_rows_max, wide=wide or None)
+    check(curve, keys, samples, gap_rows_max)
+
+
+@settings(max_examples=100, deadline=None)
+@given(JITTERED, st.integers(2, 10))
+@example([0, 2**62, 2**62 + 1, 2**63, 2**63 + 2**61, 2**119], 3)
+def test_keys_of_forty_digits_are_fitted_as_exactly(values: list[int], samples: int) -> None:
+    check(fitted(sorted(values), samples), sorted(values), samples)
+
+
+@pytest.mark.parametrize("shape", ["line", "steep", "tied", "timed"])
+def test_a_larger_board_is_certified_and_no_gap_holds_more_rows_than_allowed(shape: str) -> None:
+    rng = random.Random(3)
+    values = {
+        "line": [rng.randrange(10_000) * 5 for _ in range(8_000)],
+        "steep": [round(rng.lognormvariate(10, 1.5)) for _ in range(8_000)],
+        "tied": [round(rng.gauss(0, 3)) for _ in range(8_000)],
+        "timed": [-(round(rng.lognormvariate(8, 1)) * 10**16 + rng.randrange(10**15)) for _ in range(8_000)],
+    }
+    keys = sorted(values[shape])
+    curve = fitted(keys, 60, gap_rows_max=400)
+    check(curve, keys, 60, 400)
+    gaps = [after.better_count - before.better_count - before.ties for before, after in pairs(curve)]
+    assert max(gaps) <= 400
+    assert curve.step == (5 if shape == "line" else 1)
+
+
+def pairs(curve: Curve) -> list[tuple[Knot, Knot]]:
+    return list(zip(curve.knots, curve.knots[1:], strict=False))
+
+
+def test_the_tolerance_found_is_the_least_that_the_knots_allow() -> None:
+    rng = random.Random(5)
+    keys = sorted(round(rng.lognormvariate(10, 1.5)) for _ in range(10_000))
+    certificates = [fitted(keys, samples).certificate or 0 for samples in (30, 60, 120, 240, 480)]
+    assert certificates == sorted(certificates, reverse=True)
+    assert certificates[-1] < certificates[0] / 20  # about the square of the knots
+
+
+def test_pages_are_given_back_while_a_large_column_is_gone_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(greedy, "RELAX_VALUES", 100)
+    relaxed = []
+    tally = tally_of(sorted({round(1000 * random.Random(i).gauss(0, 1)) for i in range(3_000)}))
+    tally = type(tally)(tally.first_key, tally.low, None, tally.better_counts, tally.total, lambda: relaxed.append(1))
+    fit(tally, knots_max=20, gap_rows_max=10_000, as_of_us=0)
+    assert len(relaxed) > tally.total / 200
+
+
+def test_the_service_starts_without_numpy_and_scipy() -> None:
+    script = "import sys, service.serve, service.cli, jobs.wiring; print(sorted({'numpy', 'scipy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

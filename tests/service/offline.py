@@ -1,0 +1,19 @@
+"""The function that docs/curve.md gives to clients, loaded from where they copy it."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+
+from tests.service.real_service import ROOT
+
+
+def rank_of() -> Callable[..., tuple[int, int, int]]:
+    """`rank_of(document, value, reached_at)` -> (rank, low, high)."""
+    spec = importlib.util.spec_from_file_location("rank_offline", ROOT / "docs" / "rank_offline.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Callable[..., tuple[int, int, int]] = module.rank_of
+    return found

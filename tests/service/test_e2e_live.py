@@ -1,0 +1,98 @@
+"""Live curves of several processes on one store: whoever folds, and whoever is asked, brackets hold what was posted.
+
+The rule: the truth is counted here from what was posted; estimates only, so that no count puts a curve right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from bisect import bisect_left
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.schemas import fresh_schema
+from tests.service.real_service import Service
+
+BOARD = "/v1/leaderboards/b"
+XP = {"name": "xp", "merge": "last", "best": "high", "sorted": True}
+WAIT_S = 30
+OWNERS = 300
+
+
+@pytest.fixture
+async def pair(postgres_url: str, tmp_path: Path) -> AsyncIterator[list[Service]]:
+    """Two processes that serve and run jobs."""
+    async with fresh_schema(postgres_url) as url, AsyncExitStack() as stack:
+        services = [Service(tmp_path, store=url, curve_poll_s=0.05, lease_s=1, lease_margin_s=0) for _ in range(2)]
+        for service in services:
+            await service.start()
+            stack.push_async_callback(service.stop)
+        yield services
+
+
+async def play(service: Service, values: dict[str, int], rng: random.Random, owners: range) -> None:
+    """Random values for random owners, in several requests."""
+    for _ in range(6):
+        chosen = rng.sample(owners, 30)
+        posts = {f"o{number}": rng.randrange(5_000) for number in chosen}
+        await service.post("b", *({"owner": owner, "stats": {"xp": value}} for owner, value in posts.items()))
+        values |= posts
+
+
+async def assert_true(service: Service, values: dict[str, int]) -> None:
+    """Once its curve counts what is acknowledged by now, every estimate's bracket holds the true rank."""
+    now = datetime.now(UTC)
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            state = (await service.get(BOARD))["curves"]["xp"]
+            if state is not None and state["live"] and datetime.fromisoformat(state["as_of"]) >= now:
+                break
+    assert state["total"] == len(values)
+    keys = sorted(-value for value in values.values())
+    asked = sorted(set(values.values()))[::3]
+    path = f"{BOARD}/rankings/xp/positions?rank=estimate&values={','.join(map(str, asked))}"
+    for value, found in zip(asked, (await service.get(path))["positions"], strict=True):
+        assert found["low"] <= 1 + bisect_left(keys, -value) <= found["high"]
+        assert found["low"] <= found["rank"] <= found["high"]
+
+
+async def test_posts_to_either_process_count_in_the_curves_of_both_and_of_the_one_that_is_left(
+    pair: list[Service],
+) -> None:
+    first, second = pair
+    rng, values = random.Random(3), {f"o{number}": number * 10 for number in range(OWNERS)}
+    await first.board("b", XP, predictor={"samples": 12, "exact_top": 0, "refresh_seconds": 3600})
+    await first.post("b", *({"owner": owner, "stats": {"xp": value}} for owner, value in values.items()))
+    await first.refresh("b", "xp")
+    for _ in range(2):
+        # Owners of their own: whose post came last is known here.
+        await asyncio.gather(
+            play(first, values, rng, range(OWNERS // 2)), play(second, values, rng, range(OWNERS // 2, OWNERS))
+        )
+        for service in pair:
+            await assert_true(service, values)
+    await first.stop()
+    await play(second, values, rng, range(2 * OWNERS))
+    await assert_true(second, values)
+
+
+async def test_a_restarted_process_goes_on_from_what_was_stored(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    await service.start()
+    rng, values = random.Random(4), {f"o{number}": number * 10 for number in range(OWNERS)}
+    await service.board("b", XP, predictor={"samples": 12, "exact_top": 0, "refresh_seconds": 3600})
+    await service.post("b", *({"owner": owner, "stats": {"xp": value}} for owner, value in values.items()))
+    await service.refresh("b", "xp")
+    await play(service, values, rng, range(2 * OWNERS))
+    await assert_true(service, values)
+    moves = (await service.get(BOARD))["curves"]["xp"]["moves"]
+    await service.restart()
+    await play(service, values, rng, range(2 * OWNERS))
+    await assert_true(service, values)
+    assert (await service.get(BOARD))["curves"]["xp"]["moves"] > moves > 0
+    await service.stop()

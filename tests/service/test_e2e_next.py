@@ -1,0 +1,92 @@
+"""The next better place: who holds it, what it takes to get there, and how sure its rank is."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.service.plain_board import PlainBoard, random_board, random_posts
+from tests.service.real_service import Service, escaped
+
+B = "/v1/leaderboards/b"
+
+
+async def season(service: Service, ties: str, seed: int) -> PlainBoard:
+    """A random board, played on the service and in plain Python."""
+    rng = random.Random(seed)
+    board = random_board(rng, ties)
+    predictor = {"samples": 7, "exact_top": 10}
+    await service.board("b", *(column.body() for column in board.columns), ties=ties, predictor=predictor)
+    await service.post("b", *random_posts(rng, board, owners=60, posts=250))
+    return board
+
+
+async def positions(service: Service, owner: str, query: str) -> list[dict[str, Any]]:
+    """An owner's positions, none where it is not ranked."""
+    answer = await service.call("GET", f"{B}/entries/{escaped(owner)}/positions?{query}")
+    assert answer.status == 200 or answer.body["code"] == "not_ranked"
+    found: list[dict[str, Any]] = [] if answer.status == 404 else answer.body["positions"]
+    return found
+
+
+def check_next(board: PlainBoard, owner: str, found: dict[str, Any], *, exact: bool) -> None:
+    """What is told of the next place is what sorting says."""
+    name, place = found["column"], found["next"]
+    column, ranks = board.column(name), board.ranks(name)
+    better = [other for other in board.order(name) if ranks[other] < ranks[owner]]
+    if not better:
+        assert place is None
+        return
+    assert column.scaled(place["value"]) == board.value(name, better[-1])
+    assert place["low"] <= ranks[better[-1]] <= place["high"]
+    assert place["low"] <= place["rank"] <= place["high"]
+    assert place["exact"] == (place["low"] == place["high"])
+    if exact:
+        assert (place["rank"], place["exact"]) == (ranks[better[-1]], True)
+    towards = 1 if column.best == "high" else -1
+    own = board.value(name, owner)
+    if place["points"] is None:
+        assert board.value(name, better[-1]) in (column.least, column.most)
+        return
+    points = column.scaled(place["points"])
+    assert board.arrival_rank(name, own + towards * points) <= ranks[better[-1]]
+    assert board.arrival_rank(name, own + towards * (points - 1)) > ranks[better[-1]]  # one unit less takes nothing
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("ties", ["shared", "earliest"])
+async def test_the_next_place_and_what_is_missing_are_what_sorting_says(service: Service, ties: str, seed: int) -> None:
+    board = await season(service, ties, seed)
+    ranked = [column.name for column in board.columns if column.sorted]
+    for query in ("rank=auto", "rank=estimate"):
+        for owner in board.rows:
+            plain = await positions(service, owner, query)
+            found = await positions(service, owner, f"{query}&next=true")
+            assert [{**each, "as_of": "", "next": ""} for each in plain] == [
+                {**each, "as_of": "", "next": ""} for each in found
+            ]
+            for each in found:
+                if each["value"] is not None:
+                    check_next(board, owner, each, exact=False)
+        await service.refresh("b", *ranked)
+    for owner in board.rows:
+        for each in await positions(service, owner, "rank=exact&next=true"):
+            if each["value"] is not None:
+                check_next(board, owner, each, exact=True)
+
+
+async def test_who_has_no_next_place_or_no_entry_is_told_so(service: Service) -> None:
+    await service.board("b", {"name": "xp", "max": 10}, {"name": "kills"}, ties="earliest")
+    posts = [{"owner": f"p{i}", "stats": {"xp": 10}, "at": f"2026-01-01T00:00:0{i}Z"} for i in range(2)]
+    await service.post("b", *posts, {"owner": "idle", "stats": {"xp": 1}})
+    first, kills = await positions(service, "p0", "next=true")
+    assert (first["next"], kills) == (None, {"column": "kills", "value": None, "rank": None})
+    (second, _) = await positions(service, "p1", "next=true")
+    assert (second["next"]["rank"], second["next"]["value"], second["next"]["points"]) == (1, 10, None)
+    assert "next" not in (await positions(service, "p1", "next=false"))[0]
+    path = f"{B}/entries"
+    assert await service.refused("GET", f"{path}/nobody/positions?next=true") == (404, "unknown_owner")
+    assert await service.refused("GET", f"{path}/p0/positions?columns=kills&next=true") == (404, "not_ranked")
+    assert await service.refused("GET", f"{path}/p0/positions?next=maybe") == (400, "bad_request")

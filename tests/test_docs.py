@@ -1,0 +1,66 @@
+"""Why here: what the documentation tells is compared with what there is.
+
+The one rule: figures and names are read from the pages as they stand.
+"""
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.bucket_study import study
+from config import Settings
+from service.api import ROUTES
+from service.cli import app
+from service.metrics import Metrics
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+FIGURES = re.compile(r"^\| ([\d,]+) uniform scores, (.+?) \| ([\d.]+) % \| ([\d.]+) % \| ([\d.]+) % \|$", re.MULTILINE)
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_that_a_page_links_to_exists(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", text_of(page))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs").glob("*.svg")), ids=lambda path: path.name)
+def test_every_picture_is_small_and_shown_on_a_page(picture: Path) -> None:
+    assert ElementTree.parse(picture).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    assert picture.stat().st_size < 64 * 1024
+    assert any(f"({picture.name})" in text_of(page) for page in PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_request_setting_and_metric_of_a_page_exists(page: Path) -> None:
+    text = text_of(page)
+    for command in set(re.findall(r"`rankcurve (\w+)", text)):
+        assert CliRunner().invoke(app, [command, "--help"]).exit_code == 0
+    for method, tail in re.findall(r"`(GET|POST|PUT|DELETE) …(/[^?`]+)", text):
+        assert any(route.method == method and route.path.endswith(tail) for route in ROUTES), tail
+    for module in set(re.findall(r"`python -m (benchmarks\.\w+)", text)):
+        assert (ROOT / f"{module.replace('.', '/')}.py").exists()
+    shown = Metrics().text().decode()
+    for metric in set(re.findall(r"`(rankcurve_\w+)`", text)):
+        assert f"# TYPE {metric} " in shown
+    assert set(re.findall(r"`(audit_\w+)`", text)) <= Settings.model_fields.keys()
+
+
+def test_the_study_of_buckets_is_quoted_as_it_comes_out() -> None:
+    rows = FIGURES.findall(text_of(ROOT / "docs" / "curve.md"))
+    assert {row[0] for row in rows} == {"10,000", "100"}
+    found = {}
+    for players, buckets in ((10_000, 5), (100, 10)):
+        for name, errors in study(players, buckets).items():
+            found[f"{players:,}", frozenset(re.findall(r"\w+", name))] = errors
+    for players, name, *percents in rows:
+        errors = found[players, frozenset(re.findall(r"\w+", name))]
+        for quoted, measured in zip(percents, (errors.mean, errors.p99, errors.worst), strict=True):
+            assert float(quoted) == pytest.approx(100 * measured, rel=0.05, abs=0.005)
