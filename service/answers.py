@@ -107,13 +107,6 @@ else:
     ProfileObject = Annotated[dict[str, Any], Meta(description="as it was stored; null where the owner has none")]
 
 
-class ProfileAnswer(msgspec.Struct):
-    """What an owner is called and looks like."""
-
-    owner: str
-    profile: ProfileObject
-
-
 class EntryAnswer(msgspec.Struct):
     """One owner's stats; `hidden` is there, and true, where no ranking holds the entry."""
 
@@ -400,9 +393,3 @@ class AuditAnswer(msgspec.Struct, kw_only=True):
     certificates_broken: int
     broken: list[AuditedRank]
     seconds: float
-
-
-class Health(msgspec.Struct):
-    """`ok`, or what is missing."""
-
-    status: str

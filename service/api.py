@@ -27,11 +27,10 @@ from .answers import (
     Page,
     Positions,
     PostResults,
-    ProfileAnswer,
     RefreshAnswer,
     Values,
 )
-from .journal_answers import JournalLine, OwnerEvent, OwnerPosts, TopEvent
+from .journal_answers import JournalLine, OwnerEvent, OwnerPosts, ProfileAnswer, TopEvent
 from .keys import Role
 from .owner_views import unless_hidden
 from .post_bodies import NDJSON_TYPE

@@ -1,4 +1,4 @@
-"""What the journal and the streams say, as types: the OpenAPI document is made from them.
+"""What the journal, the streams and profiles say, as types: the OpenAPI document is made from them.
 
 The rule: as in `answers`, they hold what goes on the wire and nothing else.
 """
@@ -10,7 +10,8 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from .answers import RankedEntry, Stats, StatusName, Time
+from .answers import ProfileObject, RankedEntry, Stats, StatusName
+from .curve_states import Time
 from .values import Number
 
 JournalKind = Literal["post", "erase", "hide", "show", "reset", "delete", "erased"]
@@ -63,3 +64,10 @@ class OwnerEvent(msgspec.Struct):
     percentile: float | None
     previous_rank: int | None
     overtaken_by: list[str]
+
+
+class ProfileAnswer(msgspec.Struct):
+    """What an owner is called and looks like."""
+
+    owner: str
+    profile: ProfileObject

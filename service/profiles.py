@@ -13,8 +13,8 @@ from msgspec import Raw, UnsetType
 
 from storage.profiles import profiles
 
-from .answers import ProfileAnswer
 from .context import Context
+from .journal_answers import ProfileAnswer
 from .problems import Problem
 from .routes import Call, Reply
 from .strict_json import decode
