@@ -186,9 +186,7 @@ class Settings(BaseModel):
         10_000, 1, 1_000_000, "rows", "Posts read in one look, and that a stream resumes over"
     )
     stream_heartbeat_s: float = _number(15, 0.01, 600, "s", "How often a stream says that it is alive")
-    stream_retry_s: float = _number(
-        1, 0, 600, "s", "Pause after which a client whose stream ended comes back"
-    )
+    stream_retry_s: float = _number(1, 0, 600, "s", "Pause after which a client whose stream ended comes back")
     stream_unread_bytes_max: int = _number(
         262_144, 1_024, 1024**3, "bytes", "Events that a slow client leaves unread; past it the stream ends"
     )

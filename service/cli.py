@@ -18,6 +18,7 @@ from service.commands.exporting import export
 from service.commands.importing import import_csv
 from service.commands.keys import keys_app
 from service.commands.ranks import rank, top
+from service.commands.rebuilding import rebuild
 from service.commands.refreshing import refresh
 from service.commands.serving import run_jobs, serve
 
@@ -52,6 +53,7 @@ app.add_typer(board_app, name="board", rich_help_panel=DATA)
 app.command("import", rich_help_panel=DATA)(import_csv)
 app.command("export", rich_help_panel=DATA)(export)
 app.command("refresh", rich_help_panel=DATA)(refresh)
+app.command("rebuild", rich_help_panel=DATA)(rebuild)
 app.command("audit", rich_help_panel=DATA)(audit)
 app.command("top", rich_help_panel=READ)(top)
 app.command("rank", rich_help_panel=READ)(rank)

@@ -48,6 +48,7 @@ class JournalRow(NamedTuple):
     previous: str  # see `RankedCells`
     next: str
     detail: str | None  # see `posted`; None or "": nothing is said
+    seq: int  # of two rows of an owner on a board the later one has the larger one
 
 
 class Journal:
@@ -57,7 +58,7 @@ class Journal:
         self._dialect, self._in_order = dialect, not dialect.transaction
         self._log = change_log(dialect)
         position, place = self._log.position, lit(0) if self._in_order else col("place")
-        names = ("board_key", "owner", "updated_at", "previous", "next", "detail")
+        names = ("board_key", "owner", "updated_at", "previous", "next", "detail", "seq")
         rows = select(position, place, *map(col, names)).from_(CHANGE_LOG)
         after, before = position.gt(param("position")), position.lt(param("position"))
         published = rows
@@ -84,10 +85,10 @@ class Journal:
         return dict(zip(("position", "place"), divmod(number, PLACES), strict=True))
 
     def _row(self, row: Row) -> JournalRow:
-        position, place, board_key, owner, at_us, previous, following, detail = row
+        position, place, board_key, owner, at_us, previous, following, detail, seq = row
         number = position if self._in_order else position * PLACES + place
         named = None if owner.startswith(NAMELESS) else owner or None
-        return JournalRow(number, board_key, named, at_us, previous, following, detail)
+        return JournalRow(number, board_key, named, at_us, previous, following, detail, seq)
 
     def page(self, after: int, *, limit: int, boards: Sequence[int] | None = None) -> Program[list[JournalRow]]:
         """Published rows past a number, in their order; of these boards only, where they are given."""
@@ -113,6 +114,11 @@ class Journal:
     def _last_below(self, position: int) -> int:
         return (position if self._in_order else position * PLACES) - 1
 
+    def oldest_us(self) -> Program[int | None]:
+        """When the oldest row was accepted; None: there is none."""
+        rows = yield self._page.bind(**self._bound(0), limit=1)
+        return self._row(rows[0]).at_us if rows else None
+
     def boards(self, board_keys: Iterable[int]) -> Program[dict[int, Board]]:
         """The boards of rows, those included that are gone while the journal still tells of their end."""
         keys = sorted(set(board_keys))
@@ -121,7 +127,7 @@ class Journal:
             if key in found:
                 continue
             rows = yield self._last_of_board.bind(board_key=key, limit=_LAST_ROWS)
-            for *_, detail in rows:
+            for *_, detail, _ in rows:
                 if detail and happened_of(detail) is Happened.DELETED:
                     board_id, spec = deleted_of(detail)
                     found[key] = Board(key, board_id, msgspec.convert(spec, BoardSpec), 0, 0)

@@ -153,7 +153,7 @@ def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec) -> Progr
     yield (
         update(BOARDS).set(spec=_spec_text(spec)).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
     )
-    return (yield from _with_state(dialect, replace(board, spec=spec)))
+    return (yield from with_state(dialect, replace(board, spec=spec)))
 
 
 def _added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec, ...]:
@@ -201,16 +201,21 @@ def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
         UnknownBoard: there is none.
     """
     board = yield from existing(dialect, board_id, lock=Lock.UPDATE)
-    yield empty(entries_table(board.key)).build(dialect)
-    for table in (TOTALS, CURVES, LIVE_COUNTS, HIDDEN):
-        yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+    yield from remove_rows(dialect, board)
     yield (
         update(BOARDS)
         .set(epoch=plus(col("epoch"), 1))
         .where(col("board_key").eq(param("key")))
         .build(dialect, key=board.key)
     )
-    return (yield from _with_state(dialect, replace(board, epoch=board.epoch + 1)))
+    return (yield from with_state(dialect, replace(board, epoch=board.epoch + 1)))
+
+
+def remove_rows(dialect: Dialect, board: Board) -> Program[None]:
+    """Empty a board's table, and drop what was counted and fitted; `with_state` has to follow."""
+    yield empty(entries_table(board.key)).build(dialect)
+    for table in (TOTALS, CURVES, LIVE_COUNTS, HIDDEN):
+        yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
 
 
 def state_of(board: Board) -> int:
@@ -218,7 +223,7 @@ def state_of(board: Board) -> int:
     return board.epoch * COLUMNS_LIMIT + len(board.spec.columns)
 
 
-def _with_state(dialect: Dialect, board: Board) -> Program[Board]:
+def with_state(dialect: Dialect, board: Board) -> Program[Board]:
     """Have other processes see, in the totals that they read anyway, that their copy of the board is an old one."""
     yield (
         insert(TOTALS)
