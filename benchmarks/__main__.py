@@ -31,6 +31,8 @@ _ALL = (
     "batch_posts",
     "batch_posts_postgres",
     "change_log_cost",
+    "rebuild",
+    "stream",
     "exact_anywhere",
     "pools",
     "halved_capacity",
