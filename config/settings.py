@@ -129,6 +129,9 @@ class Settings(BaseModel):
     around_rows_max: int = _number(500, 1, 100_000, "rows", "Rows on each side in a view around an owner or a value")
     lookup_owners_max: int = _number(1_000, 1, 100_000, "owners", "Owners in one lookup")
     query_values_max: int = _number(1_000, 1, 100_000, "values", "Values, ranks or percentiles in one query")
+    owner_posts_blocks_max: int = _number(
+        10_000, 1, 10_000_000, "blocks", "Stretches of about 8,000 posts that one look for an owner's goes through"
+    )
     buckets_max: int = _number(1_000, 1, 100_000, "buckets", "Buckets in one distribution")
     profile_bytes_max: int = _number(4_096, 2, 1024**2, "bytes", "An owner's profile as JSON; larger is 413")
     at_ahead_s_max: float = _number(300, 0, 86_400, "s", "How far a post's `at` may lie ahead of the service's clock")

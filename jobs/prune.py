@@ -15,6 +15,7 @@ import structlog
 from storage.change_log import change_log
 from storage.erasing import erasing
 from storage.errors import LeaseTaken
+from storage.journal_blocks import blocks
 from storage.post_ids import PostIds
 from storage.store import Program, Store
 
@@ -77,6 +78,7 @@ class PruneJob:
         if removed := await self.prune_changes():
             log.info("changes_removed", rows=removed)
         await self.blank_erased()
+        await self.make_blocks()
 
     async def prune(self) -> int:
         """Forget post ids past their retention now, in up to `prune_steps_max` steps; answers how many rows."""
@@ -102,6 +104,17 @@ class PruneJob:
         rows_max = self._limits.prune_rows_max
         erased = erasing(self._store.dialect)
         return await self._in_steps(lambda: erased.blank(before_us=before_us, rows_max=rows_max), rows_max)
+
+    async def make_blocks(self) -> int:
+        """Make the journal findable by owner, as far as it is long enough; how many blocks."""
+        index, made = blocks(self._store.dialect), 0
+        await self._store.write(index.prune)
+        while (block := await self._store.read(index.next, heavy=True)) is not None:
+            started = self._monotonic()
+            await self._store.write(lambda block=block: index.add(block))  # type: ignore[misc]
+            made += 1
+            await self._sleep(self._monotonic() - started)
+        return made
 
     async def _in_steps(self, step: Callable[[], Program[int]], rows_more: int) -> int:
         """Runs steps until one takes fewer rows than one does that leaves something behind."""

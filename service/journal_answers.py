@@ -35,7 +35,7 @@ class JournalLine(msgspec.Struct):
 
 
 class OwnerPosts(msgspec.Struct):
-    """An owner's posts, the newest first; `next`, given as `before`, continues, null at the end."""
+    """An owner's posts, the newest first; `next`, given as `before`, continues, null where no more are kept."""
 
     owner: str
     posts: list[JournalLine]

@@ -70,14 +70,14 @@ async def owner_posts(context: Context, call: Call) -> OwnerPosts:
     log = journal(context.store.dialect)
     before = INT64_MAX if query.before is None else query.before
 
-    def program() -> Program[_Found]:
-        rows = yield from log.of_owner(owner, before=before, limit=limit + 1)
-        return rows, (yield from log.boards(row.board_key for row in rows))
+    blocks_max = context.settings.owner_posts_blocks_max
 
-    rows, boards = await context.store.read(program)
-    shown = lines_of((rows[:limit], boards))
-    more = rows[limit - 1].number if len(rows) > limit else None
-    return OwnerPosts(owner, [line for line in shown if line.kind == "post"], more)
+    def program() -> Program[tuple[_Found, int | None]]:
+        rows, more = yield from log.of_owner(owner, before=before, limit=limit, blocks_max=blocks_max)
+        return (rows, (yield from log.boards(row.board_key for row in rows))), more
+
+    found, more = await context.store.read(program, heavy=True)
+    return OwnerPosts(owner, [line for line in lines_of(found) if line.kind == "post"], more)
 
 
 def lines_of(found: _Found) -> list[JournalLine]:

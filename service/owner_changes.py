@@ -14,6 +14,7 @@ from storage.entries import Entries, live_epochs
 from storage.erasing import erasing
 from storage.errors import StoreBusy, UnknownOwner
 from storage.hidden import hidden
+from storage.journal_blocks import Stretch
 from storage.posted import Happened
 from storage.profiles import profiles
 from storage.records import Board
@@ -31,32 +32,36 @@ _Work = Callable[[list[Entries]], Program[None]]
 async def erase_entry(context: Context, call: Call) -> Reply:
     """`DELETE /v1/leaderboards/{board}/entries/{owner}`."""
     board = await context.catalog.find(call.path["board"])
-    owner = call.path["owner"]
+    owner, until = call.path["owner"], dict[int, int]()
     entries = context.boards.open(board)[0]
-    if not await context.store.write(lambda: _erase(entries, owner, context.now_us())):
+    await context.store.write(lambda: _erase([entries], owner, context.now_us(), until))
+    if board.key not in until:
         raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
-    await _rename(context, owner, board.key)
+    await _rename(context, owner, until, otherwise=0)
     return Reply(None, status=204)
 
 
-def _erase(entries: Entries, owner: str, now_us: int, place: int = 0) -> Program[bool]:
-    if (yield from entries.take_out(owner, Happened.ERASED, now_us=now_us, place=place)) is not None:
-        return True
-    return (yield from hidden(entries.dialect).remove(entries, owner, now_us=now_us, place=place))
+def _erase(boards: list[Entries], owner: str, now_us: int, until: dict[int, int]) -> Program[None]:
+    """Erase the owner's entries; `until` gets, by board, the number in the log that all before it is gone by."""
+    erased: list[int] = []
+    for entries in boards:
+        gone = yield from entries.take_out(owner, Happened.ERASED, now_us=now_us, place=len(erased))
+        unseen = hidden(entries.dialect).remove(entries, owner, now_us=now_us, place=len(erased))
+        if gone is not None or (yield from unseen):
+            erased.append(entries.board.key)
+    if erased:
+        seq = yield from erasing(boards[0].dialect).say(now_us=now_us, place=len(erased))
+        until.update(dict.fromkeys(erased, seq))
 
 
 async def erase_owner(context: Context, call: Call) -> Reply:
     """`DELETE /v1/owners/{owner}`: entries, profile, and what the journal says of the owner."""
-    owner = call.path["owner"]
-
-    def erase(boards: list[Entries]) -> Program[None]:
-        place = 0
-        for entries in boards:
-            place += yield from _erase(entries, owner, context.now_us(), place)
-
-    await _on_every_board(context, erase)
+    owner, until = call.path["owner"], dict[int, int]()
+    log = erasing(context.store.dialect)
+    begun = await context.store.write(lambda: log.say(now_us=context.now_us()))
+    await _on_every_board(context, lambda boards: _erase(boards, owner, context.now_us(), until))
     await context.store.write(lambda: _forget(context, owner))
-    await _rename(context, owner)
+    await _rename(context, owner, until, otherwise=begun)
     return Reply(None, status=204)
 
 
@@ -65,16 +70,21 @@ def _forget(context: Context, owner: str) -> Program[None]:
     yield from hidden(context.store.dialect).unmark(owner)
 
 
-async def _rename(context: Context, owner: str, board_key: int | None = None) -> None:
+async def _rename(context: Context, owner: str, until: dict[int, int], *, otherwise: int) -> None:
     """Take the owner's name and posts out of the journal, a bounded number of rows a transaction."""
     log, rows_max = erasing(context.store.dialect), context.settings.prune_rows_max
     token = secrets.token_hex(TOKEN_BYTES)
-    last = await context.store.read(lambda: log.newest(owner))
-    more = bool(last)
-    while more:
-        more = await context.store.write(
-            lambda: log.rename(owner, token=token, last=last, rows_max=rows_max, board_key=board_key)
-        )
+
+    def rename(stretch: Stretch) -> Program[bool]:
+        return log.rename(owner, stretch, token=token, until=until, otherwise=otherwise, rows_max=rows_max)
+
+    past: int | None = 0
+    while past is not None:
+        begin = past
+        stretches, past = await context.store.read(lambda: log.stretches(owner, past=begin))  # noqa: B023 - run at once
+        for stretch in stretches:
+            while await context.store.write(lambda: rename(stretch)):  # noqa: B023 - run at once
+                pass
 
 
 async def hide(context: Context, call: Call) -> Reply:

@@ -6,13 +6,16 @@ history; the cells go once everybody has counted them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
-from querybuilder import TEXT, Dialect, Select, asc, coalesce, col, lit, max_, min_, null, param, select, update
+from querybuilder import TEXT, Dialect, Term, asc, coalesce, col, insert, lit, min_, null, param, select, update
 
 from .change_log import change_log
 from .journal import NAMELESS
+from .journal_blocks import Stretch, blocks, may_hold
 from .migrate import CHANGE_LOG, CURVES, LIVE_MARK
+from .records import INT64_MAX
 from .store import Program
 
 
@@ -21,14 +24,20 @@ class Erasing:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        theirs = col("owner").eq(param("owner"))
-        self._newest = select(max_(col("seq"))).from_(CHANGE_LOG).where(theirs).compile(dialect)
-        owned = select(col("seq")).from_(CHANGE_LOG).where(theirs, col("seq").le(param("last")))
-        renamed = update(CHANGE_LOG).set(owner=param("nameless"), detail=null(TEXT))
-        self._rename = renamed.where(theirs, col("seq").in_(_first(owned))).compile(dialect)
-        here = owned.where(col("board_key").eq(param("board_key")))
-        self._rename_here = renamed.where(theirs, col("seq").in_(_first(here))).compile(dialect)
         log = change_log(dialect)
+        theirs = (
+            col("owner").eq(param("owner")),
+            log.position.ge(param("first")),
+            log.position.le(param("last")),
+        )
+        found = select(col("seq"), col("board_key")).from_(CHANGE_LOG).where(*theirs).order_by(asc(col("seq")))
+        self._found = found.limit(param("limit")).packed().compile(dialect)
+        renamed = update(CHANGE_LOG).set(owner=param("nameless"), detail=null(TEXT))
+        by_number = (log.position.ge(param("first")), log.position.le(param("last")), col("seq").in_(param("seqs")))
+        self._rename = renamed.where(*by_number).compile(dialect)
+        said: dict[str, Term | str | int] = {"board_key": 0, "owner": "", "updated_at": param("now_us")}
+        said |= {"previous": "", "next": "", "detail": ""} | ({"place": param("place")} if dialect.transaction else {})
+        self._say = insert(CHANGE_LOG).values(**said).returning(col("seq")).compile(dialect)
         horizon = log.horizon_now.scalar()
         folded = select(min_(col("position"))).from_(LIVE_MARK).scalar()
         fits = select(min_(col("mark_position"))).from_(CURVES)
@@ -36,27 +45,38 @@ class Erasing:
         counted = (log.position.lt(coalesce(bound, horizon)) for bound in (folded, fitted))
         old = (col("detail").is_null(), col("updated_at").lt(param("before_us")))
         erased = select(col("seq")).from_(CHANGE_LOG).where(*old, *counted)
+        first = erased.order_by(asc(col("seq"))).limit(param("limit"))
         blanked = update(CHANGE_LOG).set(previous=lit(""), next=lit(""), detail=lit(""))
-        self._blank = blanked.where(col("detail").is_null(), col("seq").in_(_first(erased))).compile(dialect)
+        self._blank = blanked.where(col("detail").is_null(), col("seq").in_(first)).compile(dialect)
 
-    def newest(self, owner: str) -> Program[int]:
-        """The last of an owner's rows, for `rename`."""
-        rows = yield self._newest.bind(owner=owner)
-        return int(rows[0][0] or 0)
+    def say(self, *, now_us: int, place: int = 0) -> Program[int]:
+        """Log that an owner is erased, without a name, after `place` other changes; answers the row's `seq`."""
+        given = {"now_us": now_us} | ({"place": place} if self._dialect.transaction else {})
+        rows = yield self._say.bind(**given)
+        return int(rows[0][0])
+
+    def stretches(self, owner: str, *, past: int) -> Program[tuple[list[Stretch], int | None]]:
+        """Where the owner's rows past a position may be, from the oldest up, and past which position to go on."""
+        index = blocks(self._dialect)
+        page = yield from index.above(past)
+        if page:
+            return [block.stretch for block in page if may_hold(block.filter, owner)], page[-1].stretch.first
+        covered = yield from index.covered()
+        return [Stretch(max(past, covered) + 1, INT64_MAX)], None
 
     def rename(
-        self, owner: str, *, token: str, last: int, rows_max: int, board_key: int | None = None
+        self, owner: str, stretch: Stretch, *, token: str, until: Mapping[int, int], otherwise: int, rows_max: int
     ) -> Program[bool]:
-        """Take name and post out of an owner's oldest rows up to `last`; on one board only, where it is given.
+        """Take name and post out of the owner's oldest rows in a stretch, up to the `seq` of its board in `until`.
 
-        `token` tells those of one erasure from others, and says nothing. Answers whether there may be more.
+        `otherwise` on other boards. `token` tells those of one erasure from others. Whether there may be more.
         """
-        bound = {"owner": owner, "nameless": NAMELESS + token, "last": last, "limit": rows_max}
-        if board_key is None:
-            rows = yield self._rename.bind(**bound)
-        else:
-            rows = yield self._rename_here.bind(**bound, board_key=board_key)
-        return bool(rows[0][0] >= rows_max)
+        bound = {"first": stretch.first, "last": stretch.last}
+        rows = yield self._found.bind(owner=owner, limit=rows_max, **bound)
+        seqs = [seq for seq, board_key in rows if seq <= until.get(board_key, otherwise)]
+        if seqs:
+            yield self._rename.bind(nameless=NAMELESS + token, seqs=seqs, **bound)
+        return len(rows) == rows_max and bool(seqs)
 
     def blank(self, *, before_us: int, rows_max: int) -> Program[int]:
         """Take the cells out of rows without a name, where no fit and no live count goes on from before them.
@@ -65,10 +85,6 @@ class Erasing:
         """
         rows = yield self._blank.bind(before_us=before_us, limit=rows_max)
         return int(rows[0][0])
-
-
-def _first(rows: Select) -> Select:
-    return rows.order_by(asc(col("seq"))).limit(param("limit"))
 
 
 @lru_cache

@@ -27,10 +27,11 @@ from querybuilder import (
 )
 
 from .change_log import Appended, change_log
+from .journal_blocks import Stretch, blocks, may_hold
 from .leaderboards import boards_by_key
 from .migrate import CHANGE_LOG
 from .posted import Happened, deleted_of, deleted_text, event_text, happened_of
-from .records import Board, BoardSpec
+from .records import INT64_MAX, Board, BoardSpec
 from .store import Program, Row
 
 PLACES = 1 << 20  # of one transaction; a request is one, and posts to at most a million boards
@@ -69,7 +70,8 @@ class Journal:
         later = published.where(after)
         self._page = self._ordered(later).compile(dialect)
         self._of_boards = self._ordered(later.where(col("board_key").in_(param("boards")))).compile(dialect)
-        theirs = published.where(col("owner").eq(param("owner")), before)
+        stretch = (position.ge(param("first")), position.le(param("last")))
+        theirs = published.where(*stretch, col("owner").eq(param("owner")), before)
         self._of_owner = self._ordered(theirs, newest_first=True).compile(dialect)
         last = rows.where(col("board_key").eq(param("board_key")))
         self._last_of_board = self._ordered(last, newest_first=True).compile(dialect)
@@ -96,9 +98,37 @@ class Journal:
         rows = yield (self._page.bind(**bound) if boards is None else self._of_boards.bind(**bound, boards=boards))
         return [self._row(row) for row in rows]
 
-    def of_owner(self, owner: str, *, before: int, limit: int) -> Program[list[JournalRow]]:
-        """An owner's published rows below a number, the newest first."""
-        rows = yield self._of_owner.bind(**self._bound(before), owner=owner, limit=limit)
+    def of_owner(
+        self, owner: str, *, before: int, limit: int, blocks_max: int
+    ) -> Program[tuple[list[JournalRow], int | None]]:
+        """An owner's published rows below a number, the newest first, and below which one there may be more.
+
+        Fewer than `limit` are answered where `blocks_max` stretches of the journal were looked through.
+        """
+        index = blocks(self._dialect)
+        covered = yield from index.covered()
+        found: list[JournalRow] = []
+        rows = yield from self._in_stretch(Stretch(covered + 1, INT64_MAX), owner, before, limit)
+        found += rows
+        at, looked_at = position_of(self._dialect, before), 0
+        while len(found) < limit:
+            page = yield from index.below(min(at + 1, INT64_MAX))
+            if not page:
+                return found, None
+            for block in page:
+                if looked_at == blocks_max:
+                    return found, self._last_below(at + 1) + 1
+                looked_at += 1
+                at = block.stretch.first - 1
+                if may_hold(block.filter, owner):
+                    found += yield from self._in_stretch(block.stretch, owner, before, limit - len(found))
+                    if len(found) == limit:
+                        break
+        return found, found[-1].number
+
+    def _in_stretch(self, stretch: Stretch, owner: str, before: int, limit: int) -> Program[list[JournalRow]]:
+        bound = self._bound(before) | {"first": stretch.first, "last": stretch.last}
+        rows = yield self._of_owner.bind(**bound, owner=owner, limit=limit)
         return [self._row(row) for row in rows]
 
     def published(self) -> Program[int]:

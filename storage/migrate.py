@@ -40,6 +40,7 @@ DEMANDS = "refresh_demands"
 CHANGE_LOG = "changes"
 HIDDEN = "hidden_entries"
 PROFILES = "profiles"
+BLOCKS = "journal_blocks"
 LIVE_COUNTS = "live_counts"
 LIVE_MARK = "live_mark"
 
@@ -172,18 +173,20 @@ def _live_counts(_dialect: Dialect) -> list[Query]:
 
 
 def _journal(dialect: Dialect) -> list[Query]:
-    detail = add_column(CHANGE_LOG, "detail", TEXT, null=True, default="", sortable=False)
-    # Those of erased owners, whose cells are still to be counted: nearly always none.
-    erased = create_index("changes_erased", CHANGE_LOG, col("seq"), where=col("detail").is_null())
-    if not dialect.transaction:
-        return [
-            detail,
-            create_index("changes_owner", CHANGE_LOG, col("owner")),
-            erased,
-        ]  # SQLite appends the primary key
-    # Among the changes of its transaction: the number that is published is made of both.
-    place = add_column(CHANGE_LOG, "place", INTEGER, null=False, default=0)
-    return [detail, place, create_index("changes_owner", CHANGE_LOG, col("owner"), col("seq")), erased]
+    queries: list[Query] = [
+        add_column(CHANGE_LOG, "detail", TEXT, null=True, default="", sortable=False),
+        # Those of erased owners, whose cells are still to be counted: nearly always none.
+        create_index("changes_erased", CHANGE_LOG, col("seq"), where=col("detail").is_null()),
+        # No index by owner: see `journal_blocks`.
+        create_table(BLOCKS)
+        .column("first", INTEGER)
+        .column("last", INTEGER)
+        .column("owners", BLOB)
+        .primary_key("first"),
+    ]
+    if dialect.transaction:  # among the changes of its transaction: the number that is published is made of both
+        queries.append(add_column(CHANGE_LOG, "place", INTEGER, null=False, default=0))
+    return queries
 
 
 def _owners(_dialect: Dialect) -> list[Query]:

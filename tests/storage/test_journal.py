@@ -7,11 +7,15 @@ import random
 from dataclasses import replace
 
 import asyncpg
+import pytest
 
+from storage import journal_blocks
 from storage.erasing import erasing
 from storage.hidden import hidden
 from storage.journal import JournalRow, journal
+from storage.journal_blocks import blocks
 from storage.posted import Happened, happened_of, posted_of
+from storage.records import Board
 from storage.store import Store
 from tests.storage.deployment import LIMITS, Deployment, counter, part, ranked
 from tests.storage.processes import Processes
@@ -53,18 +57,81 @@ async def test_pages_cut_a_transaction_anywhere_and_lose_nothing(deployment: Dep
     assert seen == owners
 
 
-async def test_an_owners_part_is_read_newest_first(deployment: Deployment) -> None:
+async def make_blocks(deployment: Deployment) -> int:
+    """As the job does."""
+    index, made = blocks(deployment.dialect), 0
+    while (block := await deployment.store.read(index.next)) is not None:
+        await deployment.store.write(lambda: index.add(block))
+        made += 1
+    return made
+
+
+async def of_owner(
+    deployment: Deployment, owner: str, *, limit: int, before: int = 2**63 - 1, blocks_max: int = 100
+) -> tuple[list[int], int | None]:
+    log = journal(deployment.dialect)
+    rows, more = await deployment.store.read(
+        lambda: log.of_owner(owner, before=before, limit=limit, blocks_max=blocks_max)
+    )
+    assert {row.owner for row in rows} <= {owner}
+    return [row.number for row in rows], more
+
+
+async def post_to_everybody(deployment: Deployment, board: Board, groups: int) -> None:
+    for number in range(groups):
+        owners = ["ada", "bob", *([f"guest {number}"] if number % 7 == 0 else [])]
+        await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in owners))
+
+
+@pytest.mark.parametrize("block_rows", [4, 1_000])
+async def test_an_owners_part_is_read_newest_first(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, block_rows: int
+) -> None:
+    monkeypatch.setattr(journal_blocks, "BLOCK_ROWS", block_rows)
+    journal_blocks.blocks.cache_clear()
     board = await deployment.create("b", XP)
-    for xp in range(5):
-        await deployment.apply(
-            deployment.post("ada", part(board, {"xp": xp})), deployment.post("bob", part(board, {"xp": xp}))
-        )
-    log, store = journal(deployment.dialect), deployment.store
-    newest = await store.read(lambda: log.of_owner("ada", before=2**63 - 1, limit=3))
-    rest = await store.read(lambda: log.of_owner("ada", before=newest[-1].number, limit=9))
-    numbers = [row.number for row in newest + rest]
-    assert numbers == sorted(numbers, reverse=True)
-    assert len(numbers) == 5
+    await post_to_everybody(deployment, board, 20)
+    assert (await make_blocks(deployment) > 5) is (block_rows == 4)
+    await post_to_everybody(deployment, board, 3)
+    every = [row.number for row in await page_of(deployment.store) if row.owner == "ada"][::-1]
+    assert await of_owner(deployment, "ada", limit=100) == (every, None)
+    seen: list[int] = []
+    more: int | None = 2**63 - 1
+    while more is not None:
+        numbers, more = await of_owner(deployment, "ada", limit=3, before=more)
+        seen += numbers
+    assert seen == every
+    assert len((await of_owner(deployment, "guest 7", limit=9))[0]) == 1
+    assert await of_owner(deployment, "nobody", limit=9) == ([], None)
+    journal_blocks.blocks.cache_clear()
+
+
+async def test_a_look_for_an_owner_is_bounded_and_goes_on_where_it_stopped(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_blocks, "BLOCK_ROWS", 4)
+    journal_blocks.blocks.cache_clear()
+    board = await deployment.create("b", XP)
+    await deployment.apply(deployment.post("early", part(board, {"xp": 1})))
+    await post_to_everybody(deployment, board, 20)
+    await make_blocks(deployment)
+    looks, more = 0, 2**63 - 1
+    numbers: list[int] = []
+    while not numbers:
+        numbers, again = await of_owner(deployment, "early", limit=1, before=more, blocks_max=2)
+        looks += 1
+        assert again is not None
+        assert again < more
+        more = again
+    assert looks > 3
+    journal_blocks.blocks.cache_clear()
+
+
+def test_a_filter_holds_all_of_its_owners_and_few_others() -> None:
+    owners = [f"player {number}" for number in range(journal_blocks.BLOCK_ROWS)]
+    bits = journal_blocks.filter_of(owners)
+    assert all(journal_blocks.may_hold(bits, owner) for owner in owners)
+    assert sum(journal_blocks.may_hold(bits, f"other {number}") for number in range(10_000)) < 100
 
 
 async def test_what_is_published_is_where_a_page_ends(deployment: Deployment) -> None:
@@ -137,32 +204,65 @@ async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Dep
     board, other = await deployment.create("b", XP), await deployment.create("c", XP)
     log, store = erasing(deployment.dialect), deployment.store
     for xp in (1, 2, 3):
-        await deployment.apply(
-            deployment.post("ada", part(board, {"xp": xp})), deployment.post("bob", part(board, {"xp": xp}))
-        )
+        await deployment.apply(*(deployment.post(owner, part(board, {"xp": xp})) for owner in ("ada", "bob")))
     await deployment.apply(deployment.post("ada", part(other, {"xp": 9})))
-    last = await store.read(lambda: log.newest("ada"))
+    begun = await store.write(lambda: log.say(now_us=1))
     await deployment.apply(deployment.post("ada", part(board, {"xp": 4})))
+    until = await store.write(lambda: log.say(now_us=1))
+    await deployment.apply(
+        deployment.post("ada", part(board, {"xp": 5})), deployment.post("ada", part(other, {"xp": 5}))
+    )
+    [stretch], more = await store.read(lambda: log.stretches("ada", past=0))
+    assert more is None
 
-    async def rename(board_key: int | None = None) -> bool:
-        return await store.write(lambda: log.rename("ada", token="t", last=last, rows_max=2, board_key=board_key))
+    async def rename() -> bool:
+        bounds = {"token": "t", "until": {board.key: until}, "otherwise": begun}
+        return await store.write(lambda: log.rename("ada", stretch, rows_max=3, **bounds))  # type: ignore[arg-type]
 
-    assert await rename(board.key)
-    assert [row.owner for row in await page_of(store)] == [None, "bob", None, "bob", "ada", "bob", "ada", "ada"]
+    async def owners() -> list[str | None]:
+        return [row.owner for row in await page_of(store) if row.board_key]
+
+    assert await rename()
+    assert await owners() == [None, "bob", None, "bob", None, "bob", "ada", "ada", "ada", "ada"]
     assert await rename()
     assert not await rename()
+    assert await owners() == [None, "bob", None, "bob", None, "bob", None, None, "ada", "ada"]
     rows = await page_of(store)
-    assert [row.owner for row in rows] == [None, "bob", None, "bob", None, "bob", None, "ada"]
-    assert {row.detail for row in rows if row.owner is None} == {None}
+    assert {row.detail for row in rows if row.owner is None and row.board_key} == {None}
     assert rows[0].next == "001", "until everybody has counted them"
+
+
+async def test_an_owner_who_is_erased_is_found_in_every_block(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_blocks, "BLOCK_ROWS", 4)
+    journal_blocks.blocks.cache_clear()
+    board = await deployment.create("b", XP)
+    log, store = erasing(deployment.dialect), deployment.store
+    await post_to_everybody(deployment, board, 20)
+    await make_blocks(deployment)
+    await post_to_everybody(deployment, board, 2)
+    until = {board.key: await store.write(lambda: log.say(now_us=1))}
+    past: int | None = 0
+    while past is not None:
+        stretches, past = await store.read(lambda: log.stretches("ada", past=past or 0))  # noqa: B023 - run at once
+        for stretch in stretches:
+            await store.write(
+                lambda: log.rename("ada", stretch, token="t", until=until, otherwise=0, rows_max=99)  # noqa: B023
+            )
+    owners = [row.owner for row in await page_of(store)]
+    assert "ada" not in owners
+    assert owners.count("bob") == 22
+    journal_blocks.blocks.cache_clear()
 
 
 async def test_cells_without_a_name_go_when_they_are_old_and_counted(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     log, store, clock = erasing(deployment.dialect), deployment.store, deployment.clock
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
-    last = await store.read(lambda: log.newest("ada"))
-    await store.write(lambda: log.rename("ada", token="t", last=last, rows_max=9))
+    [stretch], _ = await store.read(lambda: log.stretches("ada", past=0))
+    until = {board.key: 2**63 - 1}
+    await store.write(lambda: log.rename("ada", stretch, token="t", until=until, otherwise=0, rows_max=9))
 
     async def blank(before_us: int) -> int:
         return await store.write(lambda: log.blank(before_us=before_us, rows_max=9))

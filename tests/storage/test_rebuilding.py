@@ -112,8 +112,9 @@ async def test_a_rebuilt_board_is_equal_row_for_row(deployment: Deployment, ties
     await store.write(lambda: statements.show([deployment.entries(board)], "o5", now_us=deployment.clock()))
     log = erasing(deployment.dialect)
     await deployment.erase(board, "o6")
-    last = await store.read(lambda: log.newest("o6"))
-    await store.write(lambda: log.rename("o6", token="t", last=last, rows_max=10_000))
+    [stretch], _ = await store.read(lambda: log.stretches("o6", past=0))
+    until = {board.key: await store.write(lambda: log.say(now_us=1))}
+    await store.write(lambda: log.rename("o6", stretch, token="t", until=until, otherwise=0, rows_max=10_000))
     wider = spec(*COLUMNS, ranked("late"), counter("later"), ties=ties)
     board = await store.write(lambda: change_board(deployment.dialect, board_id="b", wanted=wider))
     await deployment.apply(deployment.post("o7", part(board, {"late": 5, "later": 6, "xp": 1})))
