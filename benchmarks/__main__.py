@@ -34,6 +34,8 @@ _ALL = (
     "rebuild",
     "stream",
     "exact_anywhere",
+    "family_posts",
+    "shared_tables",
     "pools",
     "halved_capacity",
     "against_redis",

@@ -22,7 +22,7 @@ from tests.servers import DURABLE, postgres
 _CONNECTIONS = 4
 _POSTS_PER_S = 20_000  # sizes a round: about as many batches as `seconds` take
 # As an operator of a server for this would have it; both contestants work on the same one.
-_SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
+SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
 
 
 def _fill(port: int, rows: int) -> None:
@@ -33,7 +33,7 @@ def _fill(port: int, rows: int) -> None:
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     count = max(_CONNECTIONS, round(options.seconds * _POSTS_PER_S / BATCH))
-    with postgres(_SERVER) as cluster, service_on(cluster.url(), folder) as server:
+    with postgres(SERVER) as cluster, service_on(cluster.url(), folder) as server:
         _fill(server.port, options.rows)
         cluster.run_sql("VACUUM ANALYZE", "CHECKPOINT")
         with bare_loop("bare_asyncpg", cluster.url(), options.rows) as bare:

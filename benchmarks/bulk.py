@@ -19,7 +19,8 @@ from config import load
 from querybuilder import Query, drop_index
 from service.stores import SQLITE_PREFIX, open_store
 from storage.entries import Entries, add_totals
-from storage.leaderboards import ALL_ENTRIES, CHANGES, _column_index, entries_table, existing, physical
+from storage.layouts import index_name, layout_of, ranking_index
+from storage.leaderboards import ALL_ENTRIES, CHANGES, existing
 from storage.padding import Padding
 from storage.records import Board, Entry
 from storage.store import Program, Store
@@ -64,7 +65,8 @@ async def _load(store_url: str, rows: int) -> None:
     try:
         board = await store.read(lambda: existing(store.dialect, BOARD))
         index = board.column_index[COLUMN]
-        await _run(store, drop_index(f"{entries_table(board.key)}_{physical(index)}"))
+        layout = layout_of(board)
+        await _run(store, drop_index(index_name(layout, layout.columns[index])))
         entries, padding = Entries(store.dialect, board), Padding.of(board.spec, board.spec.columns[index])
         scores = drawn(rows)
         for start in range(0, rows, _BATCH_ROWS):
@@ -74,14 +76,14 @@ async def _load(store_url: str, rows: int) -> None:
                 for at, score in enumerate(chunk)
             ]
             await store.write(partial(_added, store, entries, new))
-        await _run(store, _column_index(board.key, index, board.spec.columns[index]))
+        await _run(store, ranking_index(layout, layout.columns[index]))
     finally:
         await store.close()
 
 
 def _added(store: Store, entries: Entries, new: list[Entry]) -> Program[None]:
     board: Board = entries.board
-    yield entries.insert_new(new)
+    yield entries.writes.insert_new((board.rows_key, entry) for entry in new)
     counted = {ALL_ENTRIES: len(new), CHANGES: len(new), **dict.fromkeys(board.sorted_indexes, len(new))}
     yield add_totals(store.dialect, {board.key: counted})
 

@@ -10,7 +10,7 @@ import asyncio
 import random
 import sys
 import time
-from collections import Counter, deque
+from collections import Counter
 from pathlib import Path
 
 from benchmarks import load, report
@@ -25,6 +25,7 @@ _CACHE_MIB = 40  # of each of the four connections
 _SETTINGS = {"RANKCURVE_SQLITE_CACHE_MIB": str(_CACHE_MIB)}
 _SMALL_ROWS = 1_000_000
 _CONNECTIONS = 32
+_BUSY_CONNECTIONS = 256
 _POSTS_PER_S, _POSITIONS_PER_S = 2_500, 500
 _BUSY_S = 600.0
 _ENTRIES = f"/v1/leaderboards/{BOARD}/entries/"
@@ -50,11 +51,13 @@ class BusyMinutes:
 
     def __init__(self, port: int, rows: int) -> None:
         self._port, self._rows = port, rows
-        self._free: deque[Connection] = deque()
+        self._free: asyncio.LifoQueue[Connection] = asyncio.LifoQueue()
         self.statuses: Counter[int] = Counter()
         self.took_ms: dict[str, list[float]] = {"post": [], "positions": []}
 
     async def run(self, seconds: float) -> None:
+        for _ in range(_BUSY_CONNECTIONS):
+            self._free.put_nowait(Connection(self._port))
         rng, begun = random.Random(3), time.perf_counter()
         per_s = _POSTS_PER_S + _POSITIONS_PER_S
         async with asyncio.TaskGroup() as calls:
@@ -63,18 +66,18 @@ class BusyMinutes:
                 if (early_s := due - time.perf_counter()) > 0:
                     await asyncio.sleep(early_s)
                 calls.create_task(self._call(due, rng, post=number % 6 != 0))
-        while self._free:
-            self._free.pop().close()
+        while not self._free.empty():
+            self._free.get_nowait().close()
 
     async def _call(self, due: float, rng: random.Random, *, post: bool) -> None:
         name = owner(rng.randrange(self._rows))
-        connection = self._free.pop() if self._free else Connection(self._port)
+        connection = await self._free.get()
         if post:
             body = f'{{"owner": "{name}", "stats": {{"{COLUMN}": {rng.randint(1, 1000)}}}}}'.encode()
             status, _ = await connection.call("POST", f"/v1/leaderboards/{BOARD}/posts", body)
         else:
             status, _ = await connection.call("GET", f"{_ENTRIES}{name}/positions")
-        self._free.append(connection)
+        self._free.put_nowait(connection)
         self.statuses[status] += 1
         self.took_ms["post" if post else "positions"].append(1000 * (time.perf_counter() - due))
 

@@ -124,6 +124,7 @@ class Settings(BaseModel):
     parts_per_request_max: int = _number(
         10_000, 1, 1_000_000, "parts", "Posts in one request, each counted once a board that it goes to"
     )
+    family_boards_max: int = _number(25, 1, 10_000, "boards", "Boards that a family has in one period of each kind")
     page_entries_max: int = _number(1_000, 1, 100_000, "entries", "Entries on one page")
     page_entries_default: int = _number(100, 1, 100_000, "entries", "Entries on a page when no limit is asked for")
     around_rows_max: int = _number(500, 1, 100_000, "rows", "Rows on each side in a view around an owner or a value")
@@ -315,6 +316,7 @@ class Settings(BaseModel):
 
     # Boards
     catalog_boards_max: int = _number(100_000, 1, 10_000_000, "boards", "Boards in the catalog")
+    catalog_families_max: int = _number(1_000, 1, 100_000, "families", "Families in the catalog")
     keys_max: int = _number(1_000, 1, 1_000_000, "keys", "API keys")
     default_samples: int = _number(1_000, 2, 100_000, "samples", "Samples of a curve where the spec does not say")
     default_exact_top: int = _number(500, 0, 1_000_000, "ranks", "Ranks always counted where the spec does not say")

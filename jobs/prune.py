@@ -1,4 +1,4 @@
-"""Forgets post ids and changes that are older than their retention, a step at a time.
+"""Forgets post ids and changes past their retention, and deletes rows that boards left in shared tables.
 
 The one rule: posts come first. A step is one bounded transaction, and after each the job pauses for as long as the step
 took, so that pruning never has the writer for more than half of the time. Of several job processes one prunes, once an
@@ -17,6 +17,7 @@ from storage.erasing import erasing
 from storage.errors import LeaseTaken
 from storage.journal_blocks import blocks
 from storage.post_ids import PostIds
+from storage.shared_tables import sweep_rows
 from storage.store import Program, Store
 
 from .ownership import Held, Ownership
@@ -79,6 +80,8 @@ class PruneJob:
             log.info("changes_removed", rows=removed)
         await self.blank_erased()
         await self.make_blocks()
+        if swept := await self.sweep():
+            log.info("rows_left_behind_deleted", rows=swept)
 
     async def prune(self) -> int:
         """Forget post ids past their retention now, in up to `prune_steps_max` steps; answers how many rows."""
@@ -115,6 +118,11 @@ class PruneJob:
             made += 1
             await self._sleep(self._monotonic() - started)
         return made
+
+    async def sweep(self) -> int:
+        """Delete rows that boards left behind, in up to `prune_steps_max` steps; answers how many."""
+        rows_max = self._limits.prune_rows_max
+        return await self._in_steps(lambda: sweep_rows(self._store.dialect, rows_max=rows_max), 1)
 
     async def _in_steps(self, step: Callable[[], Program[int]], rows_more: int) -> int:
         """Runs steps until one takes fewer rows than one does that leaves something behind."""

@@ -20,6 +20,8 @@ from .tally import Tally
 
 __all__ = ["fit", "shaped"]
 
+# Worst relative error of lines up to which cubics are not tried: to load scipy takes 52 MiB and a third of a second.
+CUBICS_FROM = 0.005
 STEP_VALUES = 1 << 16  # whose differences are looked at in one piece
 
 
@@ -56,7 +58,7 @@ def _knots(first_key: int, distinct: Distinct, indexes: Sequence[int]) -> list[K
 def _measured(distinct: Distinct, lines: Curve, knots: Sequence[int]) -> Curve:
     """Lines, or cubics where they are closer, with what was measured of them."""
     best, found = lines, measure(distinct, lines, knots)
-    if found.worst > 0:
+    if found.worst > CUBICS_FROM:
         shapes = shapes_of(lines)
         if shapes is not None:
             cubics = replace(lines, shapes=shapes)

@@ -6,6 +6,8 @@ from . import (
     around_views,
     audit_views,
     boards,
+    families,
+    family_posts,
     journal_views,
     owner_changes,
     owner_views,
@@ -30,6 +32,7 @@ from .answers import (
     RefreshAnswer,
     Values,
 )
+from .family_answers import FacetList, FamilyAnswer, FamilyBoardAnswer
 from .journal_answers import JournalLine, OwnerEvent, OwnerPosts, ProfileAnswer, TopEvent
 from .keys import Role
 from .owner_views import unless_hidden
@@ -40,6 +43,8 @@ from .queries import (
     AuditQuery,
     BoardsQuery,
     BucketsQuery,
+    FacetsQuery,
+    FamilyBoardsQuery,
     JournalQuery,
     OwnerPostsQuery,
     PageQuery,
@@ -51,7 +56,19 @@ from .queries import (
 )
 from .renewal import renewed
 from .routes import Route
-from .wire import FanPostBody, FanPostList, Lookup, ManyBoards, PostBody, PostList, ProfileBody, PutBoard
+from .wire import (
+    FacetedPostBody,
+    FacetedPostList,
+    FanPostBody,
+    FanPostList,
+    Lookup,
+    ManyBoards,
+    PostBody,
+    PostList,
+    ProfileBody,
+    PutBoard,
+    PutFamily,
+)
 
 _BOARD = "/v1/leaderboards/{board}"
 _OWNER = _BOARD + "/entries/{owner}"
@@ -59,7 +76,7 @@ _PROFILE = "/v1/owners/{owner}/profile"
 _RANKING = _BOARD + "/rankings/{column}"
 _POST_CODES = (
     "unknown_board", "unknown_column", "bad_value", "value_out_of_range", "at_in_future", "post_id_conflict",
-    "too_many_posts", "too_many_boards", "queue_full", "rate_limited", "store_busy", "timeout",
+    "too_many_posts", "too_many_boards", "family_board", "queue_full", "rate_limited", "store_busy", "timeout",
 )  # fmt: skip
 _COLUMN_CODES = ("unknown_board", "unknown_column")
 
@@ -146,6 +163,46 @@ _POSTS = [
     ),
 ]  # fmt: skip
 
+_FAMILY = "/v1/families/{family}"
+_FAMILIES = [
+    Route(
+        method="POST", path=_FAMILY + "/posts", handler=family_posts.post_to_family, role=Role.WRITER,
+        view="post_family", summary="Post stats to a family", tag="Families",
+        body=(FacetedPostBody, FacetedPostList), raw_body=True, response=PostResults,
+        problems=(*_POST_CODES, "period_closed", "unknown_facet", "post_rejected", "catalog_full"),
+        description="One post, a list, or NDJSON. A post reaches the leaderboards of its time (`at`) in every period,"
+        " for every list of facets that it has values for: all of them or none, but for those whose period is closed."
+        " Its id is remembered once for all of them; sent again it is a duplicate, also after a period's end.",
+    ),
+    Route(
+        method="GET", path=_FAMILY + "/boards", handler=families.boards, role=Role.READER, view="family_boards",
+        summary="The leaderboard of a time and of facet values", tag="Families", query=FamilyBoardsQuery,
+        response=FamilyBoardAnswer, problems=("unknown_board",),
+        description="Without `at`: of now. A listed leaderboard that nothing was posted to is empty.",
+    ),
+    Route(
+        method="GET", path=_FAMILY + "/facets", handler=families.facets, role=Role.READER, view="family_facets",
+        summary="The values of a facet", tag="Families", query=FacetsQuery, response=FacetList,
+        problems=("unknown_board", "bad_cursor", "too_many_entries"),
+        description="Facets as further parameters: only values within them. A page may have fewer than `limit`.",
+    ),
+    Route(
+        method="PUT", path=_FAMILY, handler=families.put, role=Role.OPS, view="put_family",
+        summary="Create, confirm or change a family", tag="Families", body=PutFamily, response=FamilyAnswer,
+        statuses=(200, 201), problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported",
+        "catalog_full"),
+        description="Columns can be added, `predictor` and `keep` changed; anything else is a conflict.",
+    ),
+    Route(
+        method="GET", path=_FAMILY, handler=families.get, role=Role.READER, view="family",
+        summary="A family's specification", tag="Families", response=FamilyAnswer,
+    ),
+    Route(
+        method="DELETE", path=_FAMILY, handler=families.remove, role=Role.OPS, view="delete_family",
+        summary="Delete a family with all its leaderboards", tag="Families", statuses=(204,),
+    ),
+]  # fmt: skip
+
 _OPERATORS = [
     Route(
         method="GET", path="/v1/leaderboards", handler=boards.get_boards, role=Role.READER, view="boards",
@@ -156,7 +213,8 @@ _OPERATORS = [
         method="PUT", path=_BOARD, handler=boards.put_board, role=Role.OPS, view="put_board",
         summary="Create or confirm a leaderboard", tag="Leaderboards", body=PutBoard, response=BoardAnswer,
         statuses=(200, 201),
-        problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported", "catalog_full"),
+        problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported", "catalog_full",
+        "family_board"),
         description="New columns and another predictor are taken over; what would reinterpret stored values is 409.",
     ),
     Route(
@@ -166,12 +224,13 @@ _OPERATORS = [
     ),
     Route(
         method="DELETE", path=_BOARD, handler=boards.remove_board, role=Role.OPS, view="delete_board",
-        summary="Delete a leaderboard", tag="Leaderboards", statuses=(204,), problems=("unknown_board",),
+        summary="Delete a leaderboard", tag="Leaderboards", statuses=(204,),
+        problems=("unknown_board", "family_board"),
     ),
     Route(
         method="POST", path=_BOARD + "/reset", handler=boards.reset, role=Role.OPS, view="reset",
         summary="Empty a leaderboard and keep its specification", tag="Leaderboards", response=BoardAnswer,
-        problems=("unknown_board",), description="Remembered post ids are forgotten too.",
+        problems=("unknown_board", "family_board"), description="Remembered post ids are forgotten too.",
     ),
     Route(
         method="DELETE", path=_OWNER, handler=owner_changes.erase_entry, role=Role.OPS, view="erase_entry",
@@ -240,4 +299,4 @@ _OPERATORS = [
 ]  # fmt: skip
 
 _HOTTEST = [renewed(_READS[0]), *_POSTS]
-ROUTES = [*_HOTTEST, *map(renewed, _READS[1:] + _OPERATORS)]
+ROUTES = [*_HOTTEST, *_FAMILIES, *map(renewed, _READS[1:] + _OPERATORS)]

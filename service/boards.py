@@ -18,7 +18,19 @@ from storage.leaderboards import (
     list_boards,
     reset_board,
 )
-from storage.records import INT64_MAX, Best, Board, BoardSpec, ColumnSpec, Kind, Merge, Method, PredictorSpec, Ties
+from storage.records import (
+    INT64_MAX,
+    Best,
+    Board,
+    BoardSpec,
+    ColumnSpec,
+    Kind,
+    Merge,
+    Method,
+    PredictorSpec,
+    Table,
+    Ties,
+)
 from storage.store import Program
 
 from .answers import BoardAnswer, BoardList, ColumnAnswer, PredictorAnswer
@@ -61,8 +73,6 @@ def spec_of(body: PutBoard, context: Context) -> BoardSpec:
         SpecInvalid: it does not hold together.
         Problem: `unsupported` for what comes with a later version.
     """
-    if body.table == "shared":
-        raise Problem("unsupported", "shared tables come with families", pointer="/table")
     names = [column.name for column in body.columns]
     for index, name in enumerate(names):
         if name in names[:index]:
@@ -81,6 +91,7 @@ def spec_of(body: PutBoard, context: Context) -> BoardSpec:
             else predictor.refresh_seconds,
             method=Method.AUTO if predictor.method is UNSET else Method(predictor.method),
         ),
+        table=Table(body.table),
     )
 
 
@@ -184,7 +195,7 @@ def board_answer(board: Board, entries: int, curves: dict[str, CurveState | None
         id=board.id,
         columns=[_column_answer(column) for column in board.spec.columns],
         ties=board.spec.ties.value,
-        table="own",
+        table=board.spec.table.value,
         predictor=PredictorAnswer(
             samples=predictor.samples,
             exact_top=predictor.exact_top,

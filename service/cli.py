@@ -15,6 +15,7 @@ from service.commands.boards import board_app
 from service.commands.configuration import show_config
 from service.commands.curves import curve
 from service.commands.exporting import export
+from service.commands.families import family_app
 from service.commands.following import journal, stream
 from service.commands.importing import import_csv
 from service.commands.keys import keys_app
@@ -52,6 +53,7 @@ app.command("jobs", rich_help_panel=RUN)(run_jobs)
 app.command("config", rich_help_panel=RUN)(show_config)
 app.add_typer(keys_app, name="keys", rich_help_panel=RUN)
 app.add_typer(board_app, name="board", rich_help_panel=DATA)
+app.add_typer(family_app, name="family", rich_help_panel=DATA)
 app.command("import", rich_help_panel=DATA)(import_csv)
 app.command("export", rich_help_panel=DATA)(export)
 app.command("refresh", rich_help_panel=DATA)(refresh)

@@ -1,4 +1,4 @@
-"""`make demo`: a season of 100,000 players behind a real service, and three lines to try on it.
+"""`make demo`: a season of 100,000 players and a family behind a real service, and lines to try on it.
 
 The rule: everything goes through the doors that users have (`rankcurve serve`, HTTP); players come from a seed and
 posts carry ids, so that a second run finds the season already there and a broken-off one goes on.
@@ -16,12 +16,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from service.client import ClientError, Patience, ServiceClient
+from service.commands.families import family_path
 from service.commands.import_lines import Batch, Mark, Post, Rejection
 from service.commands.import_run import Reports, Tally, TooManyRejected, send_batches
 from service.commands.importing import progress_bar
@@ -47,6 +48,16 @@ SPEC: dict[str, object] = {
         {"name": "wins", "sorted": True, "merge": "sum", "best": "high", "min": 0},
         {"name": "clan_tag", "sorted": False, "merge": "last", "type": "text"},
     ]
+}
+
+
+FAMILY = "arena"
+FAMILY_PLAYERS_MAX = 2_000
+FAMILY_SPEC: dict[str, object] = {
+    "columns": [{"name": "points", "sorted": True, "merge": "sum", "best": "high", "min": 0}],
+    "periods": ["all", "week", "day"],
+    "facets": [[], ["clan"]],
+    "time_zone": "Europe/Berlin",
 }
 
 
@@ -82,6 +93,29 @@ def season_batches(players: int) -> Iterator[Batch]:
             batch = Batch(Mark())
 
 
+def arena_posts(players: int, rng: random.Random) -> list[Post]:
+    """One game of each of the first players, for the family: it counts for everybody and for a clan."""
+    return [
+        {
+            "owner": owner_name(player_index),
+            "stats": {"points": round(rng.lognormvariate(3.0, 1.0))},
+            "facets": {"clan": rng.choice(CLANS)},
+            "post_id": f"demo:{SEED}:arena:{player_index}",
+        }
+        for player_index in range(min(players, FAMILY_PLAYERS_MAX))
+    ]
+
+
+async def set_up_family(client: ServiceClient, players: int) -> None:
+    """The family and its posts; those that were there before count once."""
+    await client.call("PUT", family_path(FAMILY), dict[str, Any], body=FAMILY_SPEC)
+    posts = arena_posts(players, random.Random(SEED))
+    for start in range(0, len(posts), BATCH_POSTS):
+        body = {"posts": posts[start : start + BATCH_POSTS]}
+        await client.call("POST", f"{family_path(FAMILY)}/posts", dict[str, Any], body=body)
+    typer.echo(f"{FAMILY}: {len(posts):,} games by day, by week and of all time, for everybody and by clan")
+
+
 async def set_up(url: str, players: int, server: subprocess.Popen[bytes], log: Path) -> None:
     """Wait for the service, then board, posts and curves. Raises ClientError; ends the demo where the server dies."""
     async with ServiceClient(url, os.environ.get(KEY_VARIABLE)) as client:
@@ -97,6 +131,7 @@ async def set_up(url: str, players: int, server: subprocess.Popen[bytes], log: P
         for column in board.ranked_columns():
             done = await client.refresh(BOARD, column)
             typer.echo(f"curve of {column}: {done.total:,} entries in {done.seconds * 1000:.0f} ms")
+        await set_up_family(client, players)
 
 
 async def wait_ready(client: ServiceClient, server: subprocess.Popen[bytes], log: Path) -> None:
@@ -172,12 +207,13 @@ def serving(port: int, store: str, log: Path) -> Iterator[subprocess.Popen[bytes
 
 
 def lines_to_try(url: str, players: int) -> list[str]:
-    """Three requests worth a look: an owner's positions, the top, and where a value would stand."""
+    """Requests worth a look: an owner's positions, the top, where a value would stand, and the clans of this week."""
     board = f"{url}/v1/leaderboards/{BOARD}"
     return [
         f"curl '{board}/entries/{owner_name(players // 3)}/positions?columns=xp,best_lap'",
         f"curl '{board}/rankings/xp?limit=5'",
         f"curl '{board}/rankings/best_lap/positions?values=70.5,90'",
+        f"curl '{url}/v1/families/{FAMILY}/facets?facet=clan&period=week'",
     ]
 
 
@@ -197,7 +233,7 @@ def demo(
     log: Annotated[Path, typer.Option(dir_okay=False, help="What the service logs.")] = Path("data/demo.log"),
     once: Annotated[bool, typer.Option("--once", help="Stop when everything is set up.")] = False,
 ) -> None:
-    """Set up a sample season, serve it, and print three lines to try. Ctrl-C ends it; the season stays."""
+    """Set up a sample season, serve it, and print lines to try. Ctrl-C ends it; the season stays."""
     require_free_port(port)
     stop_on_sigterm()
     url = f"http://{HOST}:{port}"

@@ -12,26 +12,33 @@ from typing import Any
 
 import msgspec
 
+from storage.family_ids import FAMILY_PATTERN
+
 from .answers import ALTERNATIVES, REF_TEMPLATE
 from .keys import Role
 from .post_bodies import NDJSON_TYPE
 from .problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_TYPE, ProblemDocument
 from .routes import Route
-from .values import BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX
+from .values import ANY_BOARD_PATTERN, BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX
 
 Schema = dict[str, Any]
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _PATH_SCHEMAS: dict[str, Schema] = {
-    "board": {"type": "string", "pattern": BOARD_PATTERN},
+    "board": {
+        "type": "string",
+        "pattern": ANY_BOARD_PATTERN,
+        "description": f"`{BOARD_PATTERN}`; longer where it is a family's, by the values of its facets.",
+    },
     "column": {"type": "string", "pattern": COLUMN_PATTERN},
+    "family": {"type": "string", "pattern": FAMILY_PATTERN},
     "owner": {
         "type": "string",
         "minLength": 1,
         "description": f"1 to {OWNER_CHARS_MAX} characters, percent-encoded UTF-8; normalised to NFC by the service.",
     },
 }
-_PATH_CODES = {"board": "unknown_board", "column": "unknown_column"}
+_PATH_CODES = {"board": "unknown_board", "column": "unknown_column", "family": "unknown_family"}
 _DESCRIPTION = """Leaderboards over SQL: durable posts, and ranks from a fitted curve with their brackets.
 
 * Ranks start at 1. Times are ISO 8601 in UTC; a time sent with another offset is converted, digits past microseconds \
@@ -125,6 +132,8 @@ def _path_parameter(name: str) -> Schema:
 def _query_parameter(field: msgspec.structs.FieldInfo) -> Schema:
     schema = _without_null(msgspec.json.schema(field.type))
     parameter: Schema = {"name": field.encode_name, "in": "query", "required": field.required, "schema": schema}
+    if schema.get("type") == "object":
+        parameter |= {"style": "form", "explode": True}  # each member is a parameter
     if schema.get("type") == "array":
         parameter |= {"style": "form", "explode": False}
     if field.default not in (msgspec.NODEFAULT, None, (), ""):

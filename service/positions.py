@@ -368,7 +368,7 @@ def board_totals(dialect: Dialect, board: Board) -> Program[dict[int, int]]:
         BoardChanged: it is another one than this process knows.
     """
     totals = (yield from count_entries(dialect, [board.key]))[board.key]
-    if not totals and board.key not in (yield from live_epochs(dialect, [board.key])):
+    if not totals and not board.is_unreached and board.key not in (yield from live_epochs(dialect, [board.key])):
         raise UnknownBoard(f"no leaderboard {board.id!r}")
     check_copy(board, totals)
     return totals

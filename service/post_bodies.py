@@ -7,6 +7,8 @@ know the columns, so values stay the raw JSON scalars of the body.
 from __future__ import annotations
 
 import re
+from enum import Enum
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -14,7 +16,7 @@ from msgspec import UNSET, Raw
 from .problems import Problem
 from .strict_json import colons_after_keys_max, guarded, refuse_duplicates, token
 from .values import OWNER_CHARS_MAX, micros, parse_owner, parse_post_id
-from .wire import FanPostBody, FanPostList, PostBody, PostList
+from .wire import FacetedPostBody, FacetedPostList, FanPostBody, FanPostList, PostBody, PostList
 
 NDJSON_TYPE = "application/x-ndjson"
 
@@ -22,9 +24,22 @@ _ONE = msgspec.json.Decoder(PostBody)
 _ONE_FAN = msgspec.json.Decoder(FanPostBody)
 _LIST = msgspec.json.Decoder(PostList)
 _LIST_FAN = msgspec.json.Decoder(FanPostList)
+_ONE_FACETED = msgspec.json.Decoder(FacetedPostBody)
+_LIST_FACETED = msgspec.json.Decoder(FacetedPostList)
 _NOTHING: dict[str, Raw] = {}
 _LIST_HEAD = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*"posts"')
 _LIST_KEYS = 1  # the key "posts" itself
+
+
+class PostKind(Enum):
+    """What says which boards a post goes to: the decoders of one post and of a list."""
+
+    ONE_BOARD = (_ONE, _LIST)  # the path
+    BOARDS = (_ONE_FAN, _LIST_FAN)  # each post
+    FAMILY = (_ONE_FACETED, _LIST_FACETED)  # the family in the path, and each post's facets
+
+    def __init__(self, one: msgspec.json.Decoder[PostBody], many: msgspec.json.Decoder[Any]) -> None:
+        self.decode_one, self.decode_list = one.decode, many.decode
 
 
 class PostIn(msgspec.Struct, gc=False):
@@ -36,6 +51,7 @@ class PostIn(msgspec.Struct, gc=False):
     post_id: str | None
     at_us: int | None  # None: arrival
     boards: list[str] | None  # None: the one in the path; ids are not checked, an impossible one is an unknown one
+    facets: dict[str, str] | None = None  # of a family's post; neither names nor values are checked
 
 
 class PostLimits(msgspec.Struct, frozen=True):
@@ -47,24 +63,24 @@ class PostLimits(msgspec.Struct, frozen=True):
 
 
 def parse_posts(
-    body: bytes, content_type: str, limits: PostLimits, *, multi_board: bool, may_set: bool
+    body: bytes, content_type: str, limits: PostLimits, *, kind: PostKind, may_set: bool
 ) -> tuple[list[PostIn], bool]:
     """The posts of a request and whether its body was a single post, whose fault then answers the request.
 
-    `content_type` is the bare media type; `multi_board`: each post names its boards; `may_set`: the caller may use
+    `content_type` is the bare media type; `may_set`: the caller may use
     "set". Raises Problem: bad_json, bad_request, unknown_field, duplicate_field, too_many_posts, too_many_boards,
     forbidden.
     """
     if content_type == NDJSON_TYPE:
-        posts = _parse_lines(body, limits, multi_board=multi_board, may_set=may_set)
+        posts = _parse_lines(body, limits, kind=kind, may_set=may_set)
         _check_parts(posts, limits)
         return posts, False
     single = not _holds_list(body)
     keys = 0
     if single:
-        decoded: list[PostBody] = [guarded((_ONE_FAN if multi_board else _ONE).decode, body)]
+        decoded: list[PostBody] = [guarded(kind.decode_one, body)]
     else:
-        decoded = [*(guarded(_LIST_FAN.decode, body) if multi_board else guarded(_LIST.decode, body)).posts]
+        decoded = [*guarded(kind.decode_list, body).posts]
         keys = _LIST_KEYS
         _check_count(len(decoded), limits)
     posts, post_keys = _checked(decoded, limits, single=single, may_set=may_set)
@@ -95,8 +111,8 @@ def _check_parts(posts: list[PostIn], limits: PostLimits) -> None:
         raise Problem("too_many_boards", detail, pointer="/posts")
 
 
-def _parse_lines(body: bytes, limits: PostLimits, *, multi_board: bool, may_set: bool) -> list[PostIn]:
-    decode = (_ONE_FAN if multi_board else _ONE).decode
+def _parse_lines(body: bytes, limits: PostLimits, *, kind: PostKind, may_set: bool) -> list[PostIn]:
+    decode = kind.decode_one
     if not body.isascii():
         guarded(_is_utf8, body)
     decoded: list[PostBody] = []
@@ -163,11 +179,16 @@ def _checked_post(post: PostBody, limits: PostLimits, *, may_set: bool) -> tuple
     else:
         keys += 1
         at_us = None if at is None else micros(at)
-    if isinstance(post, FanPostBody):
+    facets = None
+    if isinstance(post, FacetedPostBody):
+        if post.facets is not UNSET:
+            keys += 1 + len(post.facets)
+        facets = post.facets or {}
+    elif isinstance(post, FanPostBody):
         keys += 1
         boards = post.boards
         _check_boards(boards, limits)
-    return PostIn(owner, stats, overwrite, post_id, at_us, boards), keys
+    return PostIn(owner, stats, overwrite, post_id, at_us, boards, facets), keys
 
 
 def _check_apart(stats: dict[str, Raw], overwrite: dict[str, Raw]) -> None:

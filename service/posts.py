@@ -13,37 +13,50 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from storage.errors import AtInFuture, PostError, PostRejected, UnknownBoard, UnknownColumn, ValueOutOfRange
+from storage.errors import (
+    AtInFuture,
+    FamilyBoard,
+    PostError,
+    PostRejected,
+    UnknownBoard,
+    UnknownColumn,
+    ValueOutOfRange,
+)
 from storage.records import Board, BoardPost, Change, ColumnSpec, Kind, Merge, PartOutcome, Post, Status, StatValue
 
 from .answers import BoardResult, PostResult, PostResults, Stats
 from .context import Context
 from .keys import Role
-from .post_bodies import PostIn, PostLimits, parse_posts
+from .post_bodies import PostIn, PostKind, PostLimits, parse_posts
 from .problems import Problem, post_problem_of
 from .renewal import renewed_posts
 from .routes import Call
 from .values import format_decimal, format_us, number, parse_decimal, parse_text
 
 FINGERPRINT_BYTES = 16
-_BEST_FIRST = tuple(Status)
+BEST_FIRST = tuple(Status)
 
 
 async def post_to_board(context: Context, call: Call) -> PostResults:
     """`POST /v1/leaderboards/{board}/posts`."""
     board_id = call.path["board"]
     await context.catalog.find(board_id)
-    posts, single = _parse(context, call, multi_board=False)
+    posts, single = parse(context, call, PostKind.ONE_BOARD)
     return await _settle(context, posts, single=single, only_board=board_id)
 
 
 async def post_to_boards(context: Context, call: Call) -> PostResults:
     """`POST /v1/posts`."""
-    posts, single = _parse(context, call, multi_board=True)
+    posts, single = parse(context, call, PostKind.BOARDS)
     return await _settle(context, posts, single=single, only_board=None)
 
 
-def _parse(context: Context, call: Call, *, multi_board: bool) -> tuple[list[PostIn], bool]:
+def parse(context: Context, call: Call, kind: PostKind) -> tuple[list[PostIn], bool]:
+    """The posts of a request, and whether it is a single one.
+
+    Raises:
+        Problem: a request error.
+    """
     settings = context.settings
     limits = PostLimits(
         posts_max=settings.posts_per_request_max,
@@ -51,7 +64,7 @@ def _parse(context: Context, call: Call, *, multi_board: bool) -> tuple[list[Pos
         parts_max=settings.parts_per_request_max,
     )
     may_set = call.identity.role >= Role.OPS
-    posts, single = parse_posts(call.body, call.media_type, limits, multi_board=multi_board, may_set=may_set)
+    posts, single = parse_posts(call.body, call.media_type, limits, kind=kind, may_set=may_set)
     context.key_limits.admit_posts(call.identity, len(posts))
     return posts, single
 
@@ -109,7 +122,7 @@ def _resolved_here(context: Context, post: PostIn, only_board: str | None) -> Po
     if only_board is None or post.at_us is not None:
         return None
     board = context.catalog.known(only_board)
-    if board is None:
+    if board is None or board.family_key is not None:
         return None
     try:
         parts = [BoardPost(board, changes_of(board, post.stats, post.overwrite))]
@@ -140,6 +153,8 @@ async def _resolved(context: Context, post: PostIn, only_board: str | None, aske
             if board_id in asked.unknown:
                 raise asked.unknown[board_id]
             board = context.catalog.known(board_id) or await context.catalog.find(board_id)
+            if board.family_key is not None:
+                raise FamilyBoard(f"{board_id!r} is a family's, and its posts go to the family")
             try:
                 changes = changes_of(board, post.stats, post.overwrite)
             except UnknownColumn:
@@ -162,7 +177,7 @@ def _identified(context: Context, post: PostIn, parts: list[BoardPost]) -> Post:
     if post.post_id is None:
         return Post(post.owner, parts, None, post.at_us, "")
     fingerprint = _fingerprint(post, parts)
-    return Post(post.owner, parts, context.post_ids.hash(post.post_id), post.at_us, fingerprint, post.post_id)
+    return Post(post.owner, parts, context.post_ids.hash(post.post_id), post.at_us, fingerprint, post_id=post.post_id)
 
 
 def changes_of(board: Board, stats: Mapping[str, Raw], overwrite: Mapping[str, Raw]) -> list[Change]:
@@ -207,12 +222,13 @@ def _fingerprint(post: PostIn, parts: Sequence[BoardPost]) -> str:
     Values count as the numbers that they are, whatever their spelling and the scale of the board that read them.
     """
     columns = parts[0].board.spec.columns
-    values = sorted(_compared(columns[change.index], change) for change in parts[0].changes)
+    values = sorted(compared(columns[change.index], change) for change in parts[0].changes)
     text = msgspec.json.encode((post.owner, values, post.at_us))
     return hashlib.blake2b(text, digest_size=FINGERPRINT_BYTES).hexdigest()
 
 
-def _compared(column: ColumnSpec, change: Change) -> tuple[str, str, bool]:
+def compared(column: ColumnSpec, change: Change) -> tuple[str, str, bool]:
+    """A column of a post as fingerprints have it."""
     value = change.value
     if isinstance(value, int):
         value = format_decimal(value, column.scale)
@@ -246,14 +262,15 @@ def _result(post: Post, parts: list[PartOutcome], *, named: bool, single: bool) 
             ),
             part.status,
         )
-    status = min((part.status for part in parts), key=_BEST_FIRST.index)
+    status = min((part.status for part in parts), key=BEST_FIRST.index)
     if single and status is Status.REJECTED:
-        raise post_problem_of(_first_cause([part.error for part in parts if part.error is not None]))
-    boards = [_board_result(target.board, part) for target, part in zip(post.parts, parts, strict=True)]
+        raise post_problem_of(first_cause([part.error for part in parts if part.error is not None]))
+    boards = [board_result(target.board, part) for target, part in zip(post.parts, parts, strict=True)]
     return PostResult(owner=post.owner, status=status.value, boards=boards), status
 
 
-def _board_result(board: Board, part: PartOutcome) -> BoardResult:
+def board_result(board: Board, part: PartOutcome) -> BoardResult:
+    """What became of a post on one board."""
     if part.error is not None:
         return BoardResult(board=board.id, status="rejected", error=post_problem_of(part.error).document())
     return BoardResult(
@@ -264,13 +281,14 @@ def _board_result(board: Board, part: PartOutcome) -> BoardResult:
     )
 
 
-def _first_cause(errors: Sequence[Exception]) -> Exception:
+def first_cause(errors: Sequence[Exception]) -> Exception:
+    """The error that the others follow from."""
     return next((error for error in errors if not isinstance(error, PostRejected)), errors[0])
 
 
 def _refused(post: PostIn, errors: Mapping[str, Exception], *, named: bool, single: bool) -> PostResult:
     if single:
-        raise post_problem_of(_first_cause(list(errors.values())))
+        raise post_problem_of(first_cause(list(errors.values())))
     if not named:
         return PostResult(
             owner=post.owner, status="rejected", error=post_problem_of(next(iter(errors.values()))).document()

@@ -6,6 +6,7 @@ The rule: an unknown, repeated or misshapen parameter fails the request; a list 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import lru_cache
 from math import isfinite
 from typing import Annotated, Any, Literal, Protocol, TypeVar
@@ -14,13 +15,18 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import Meta
 
+from storage.family_ids import is_facet
+
 from .problems import FieldError, Problem, shown
 from .values import INT64_MAX, parse_board_id, parse_column
+from .wire import FacetName, PeriodName
 
 Q = TypeVar("Q", bound=msgspec.Struct)
 
 RankMode = Literal["auto", "exact", "estimate"]
 _Count = Annotated[int, Meta(ge=0)]
+_Time = Annotated[datetime, Meta(tz=True)]
+_REST = "facets"  # the field that takes the parameters of other names, as facets are called as their family wants
 PARAMETERS_MAX = 32
 CACHED_CHARS_MAX = 256  # a longer query is seldom asked twice; the cache of a route stays below 512 KiB
 CACHED_QUERIES_MAX = 1024
@@ -183,6 +189,22 @@ class AuditQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     owners: Annotated[int, Meta(ge=1)] | None = None
 
 
+class FamilyBoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which of a family's leaderboards: a period at a time (now), and facets as parameters of their names."""
+
+    period: PeriodName
+    at: _Time | None = None
+    facets: dict[str, str] = {}
+
+
+class FacetsQuery(FamilyBoardsQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The values of one facet, within values of others."""
+
+    facet: FacetName
+    limit: Annotated[int, Meta(ge=1)] | None = None
+    cursor: str | None = None
+
+
 # parameter -> (the setting that bounds it, the code when it is passed)
 _BOUNDS: dict[str, tuple[str, str]] = {
     "limit": ("page_entries_max", "too_many_entries"),
@@ -211,9 +233,13 @@ def query_parser(kind: type[Q], bounds: QueryBounds) -> Callable[[str], Q]:
     """
     fields = msgspec.structs.fields(kind)
     lists = frozenset(field.encode_name for field in fields if "tuple" in str(field.type))
+    names = frozenset(field.encode_name for field in fields)
 
     def parse(raw: str) -> Q:
-        query = _converted(_split(raw, lists), kind)
+        found = _split(raw, lists)
+        if _REST in names:
+            found = _with_rest(found, names)
+        query = _converted(found, kind)
         for field in fields:
             _check_bound(field.encode_name, getattr(query, field.name), bounds)
         return query
@@ -236,6 +262,14 @@ def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
             raise Problem("duplicate_field", "a parameter is given twice; a list takes commas", pointer=shown(name))
         found[name] = tuple(value.split(",")) if name in lists else value
     return found
+
+
+def _with_rest(found: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    rest = {name: value for name, value in found.items() if name == _REST or name not in names}
+    for name in rest:
+        if not is_facet(name):
+            raise Problem("unknown_field", f"{shown(name)!r} is not a parameter of this path", pointer=shown(name))
+    return {**{name: value for name, value in found.items() if name not in rest}, _REST: rest}
 
 
 def _converted(found: dict[str, Any], kind: type[Q]) -> Q:

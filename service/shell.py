@@ -31,7 +31,7 @@ from .queries import QueryBounds, query_parser
 from .quick import QuickJson
 from .routes import Answer, Call, Reply, Route
 from .strict_json import decode
-from .values import parse_board_id, parse_column, parse_owner
+from .values import parse_board_id, parse_column, parse_family_id, parse_owner
 
 _encode = msgspec.json.Encoder().encode
 X_REQUEST_ID = istr("X-Request-Id")
@@ -44,6 +44,7 @@ PATH_PARSERS: dict[str, Callable[[str], str]] = {
     "board": lru_cache(maxsize=1024)(parse_board_id),
     "column": lru_cache(maxsize=1024)(parse_column),
     "owner": parse_owner,
+    "family": lru_cache(maxsize=1024)(parse_family_id),
 }
 
 

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 
+from storage.family_ids import FAMILY_PATTERN, ID_CHARS_MAX, is_family_id
+from storage.family_ids import parse_board_id as parse_family_board
+
 from .problems import BadValue, Problem, shown
 
 SCALE_MAX = 9
@@ -22,6 +25,7 @@ POST_ID_CHARS_MAX = 200
 TEXT_CHARS_MAX = 1000
 
 BOARD_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"
+ANY_BOARD_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{{0,{ID_CHARS_MAX - 1}}}$"  # one of a family may be longer
 COLUMN_PATTERN = "^[a-z][a-z0-9_]{0,47}$"
 
 if TYPE_CHECKING:
@@ -35,6 +39,7 @@ _POWERS: tuple[int, ...] = tuple(10**digits for digits in range(_INT64_DIGITS + 
 _FAST_DIGITS = 18  # as many always fit an int64
 _DECIMAL = re.compile(rb"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
 _EXPONENT_DIGITS_MAX = 9
+BOARD_CHARS = 128  # a family's board may have a longer id, by the values of its facets
 _BOARD = re.compile(BOARD_PATTERN[1:-1])
 _COLUMN = re.compile(COLUMN_PATTERN[1:-1])
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -190,9 +195,16 @@ def parse_owner(text: str, *, pointer: str = "owner") -> str:
 
 def parse_board_id(text: str, *, pointer: str = "board") -> str:
     """The leaderboard's id, if it is one. Raises Problem."""
-    if _BOARD.fullmatch(text):
+    if _BOARD.fullmatch(text) or (BOARD_CHARS < len(text) <= ID_CHARS_MAX and parse_family_board(text) is not None):
         return text
     raise Problem("bad_request", f"{_repr(text)} is not a leaderboard id: {BOARD_PATTERN}", pointer=pointer)
+
+
+def parse_family_id(text: str) -> str:
+    """The family's id, if it is one. Raises Problem."""
+    if is_family_id(text):
+        return text
+    raise Problem("bad_request", f"{_repr(text)} is not a family: {FAMILY_PATTERN}", pointer="family")
 
 
 def parse_column(text: str, *, pointer: str = "column") -> str:

@@ -11,18 +11,22 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from .values import BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX, POST_ID_CHARS_MAX, SCALE_MAX
+from storage.family_ids import FACET_PATTERN, FACET_VALUE_PATTERN
+
+from .values import ANY_BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX, POST_ID_CHARS_MAX, SCALE_MAX
 
 COLUMNS_MAX = 64
 SAMPLES_MAX = 100_000
 EXACT_TOP_MAX = 1_000_000
 REFRESH_SECONDS_MAX = 86_400
+GRACE_SECONDS_MAX = 366 * 86_400
 
 MergeName = Literal["sum", "max", "min", "last"]
 BestName = Literal["high", "low"]
 TiesName = Literal["shared", "earliest"]
 KindName = Literal["number", "text"]
 MethodName = Literal["auto", "skip", "scan"]
+PeriodName = Literal["all", "year", "month", "week", "day"]
 
 Scalar = Annotated[
     Raw,
@@ -40,8 +44,9 @@ OwnerName = Annotated[
         extra_json_schema={"minLength": 1},
     ),
 ]
-BoardId = Annotated[str, Meta(pattern=BOARD_PATTERN)]
+BoardId = Annotated[str, Meta(pattern=ANY_BOARD_PATTERN)]
 ColumnName = Annotated[str, Meta(pattern=COLUMN_PATTERN)]
+FacetName = Annotated[str, Meta(pattern=FACET_PATTERN)]
 
 
 class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -75,6 +80,25 @@ class PutBoard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     predictor: PredictorBody = PredictorBody()
 
 
+class PutFamily(PutBoard, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The specification of a family: that of its boards, and which boards there are."""
+
+    table: Literal["own", "shared"] = "shared"
+    periods: Annotated[list[PeriodName], Meta(min_length=1)]
+    time_zone: Annotated[str, Meta(description="An IANA name: `Europe/Berlin`.")] = "UTC"
+    facets: Annotated[
+        list[list[FacetName]],
+        Meta(min_length=1, description="Lists of facets by which boards are split; the empty one: for everybody."),
+    ] = msgspec.field(default_factory=lambda: [[]])
+    grace_seconds: Annotated[
+        int, Meta(ge=0, le=GRACE_SECONDS_MAX, description="How long after its end late posts still reach a period.")
+    ] = 3600
+    keep: Annotated[
+        dict[Literal["year", "month", "week", "day"], Annotated[int, Meta(ge=1)]],
+        Meta(description="How many closed periods of a kind keep their rows; all, where a kind is not there."),
+    ] = {}
+
+
 class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
     """One contribution of stats. At least one of `stats` and `set` names a column, and none is in both."""
 
@@ -106,6 +130,30 @@ class FanPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
     """A post that names the leaderboards it goes to; it is applied to all of them or to none."""
 
     boards: Annotated[list[str], Meta(min_length=1)]
+
+
+class FacetedPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """A post to a family: it goes to the family's boards of its time, for everybody and of its facets' values."""
+
+    facets: (
+        Annotated[
+            dict[str, str],
+            Meta(
+                description="Facet to value. A list of facets of which one has no value here is skipped.",
+                extra_json_schema={
+                    "propertyNames": {"pattern": FACET_PATTERN},
+                    "additionalProperties": {"type": "string", "pattern": FACET_VALUE_PATTERN},
+                },
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class FacetedPostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """Many posts to a family, answered in their order."""
+
+    posts: list[FacetedPostBody]
 
 
 class PostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):

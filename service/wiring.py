@@ -109,6 +109,7 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
     salt = await store.write(lambda: migrate(store.dialect))
     catalog = Catalog(store)
     await catalog.load(boards_max=settings.catalog_boards_max)
+    await catalog.families.load(families_max=settings.catalog_families_max)
     boards = OpenBoards(store.dialect, open_boards_max=settings.open_boards_max)
     post_ids = PostIds(store.dialect, salt)
     book = CurveBook(

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from querybuilder import Built, Dialect
 
 from .change_log import Appended, change_log
-from .entries import Entries, add_totals, live_epochs
+from .entries import Entries, add_totals, held_rows_keys, live_epochs
 from .errors import LostRace, PostError, PostIdConflict, PostRejected, UnknownBoard
 from .hidden import HiddenEntry, hidden
 from .leaderboards import ALL_ENTRIES, CHANGES
 from .merging import Cell, Merger
-from .post_ids import PostIds, Remembered
+from .post_ids import PostIds, Remembered, RememberedParts
 from .posted import Happened, posted_text
-from .records import BoardPost, Entry, PartOutcome, Post, Status
+from .records import BoardPost, Entry, Family, PartOutcome, Post, Status
+from .row_writes import RowWrites
 from .store import Program
 
 
@@ -30,8 +31,8 @@ class _Row:
 
     entry: Entry
     expected: int | None  # the version that was read; None: absent
-    changed: set[int] = field(default_factory=set)
-    first_values: set[int] = field(default_factory=set)  # ranked columns that had no value before
+    changed: dict[int, Cell] | None = None  # by column index, where anything changed
+    first_values: tuple[int, ...] = ()  # ranked columns that had no value before
     ranked: str | None = None  # its ranked cells as the log has them; None: not asked for yet
     hidden: bool = False  # no ranking has it
 
@@ -42,11 +43,18 @@ class _BoardState:
 
     entries: Entries
     merger: Merger
+    rows_key: int  # in its table, as the store has it
     alive: bool = True
     epoch: int = 0  # as the store has it; known where post ids are looked for
     rows: dict[str, _Row] = field(default_factory=dict)
     seen: dict[str, Remembered] = field(default_factory=dict)
     fresh: dict[str, tuple[str, PartOutcome]] = field(default_factory=dict)  # post hash -> fingerprint, outcome
+
+    @property
+    def table_key(self) -> int:
+        """What tables are ordered by."""
+        board = self.entries.board
+        return board.key if board.table_key is None else board.table_key
 
 
 @dataclass(slots=True)
@@ -72,12 +80,16 @@ class Group:
         # By key: rows are locked, and new ones written, by board and owner, so that groups of several processes never
         # deadlock. The table of totals, which every group of a board changes, comes last.
         by_key = sorted(boards, key=lambda board: board[0].board.key)
-        self._boards = {entries.board.key: _BoardState(entries, merger) for entries, merger in by_key}
+        self._boards = {
+            entries.board.key: _BoardState(entries, merger, entries.board.rows_key) for entries, merger in by_key
+        }
         self._post_ids = post_ids
         self._now_us = now_us
         self._logged = logged
         self._changes: list[Appended] = []
         self._hidden: set[str] = set()  # owners whose new rows no ranking has
+        self._in_families: dict[int, dict[str, RememberedParts]] = defaultdict(dict)  # by family key and post hash
+        self._fresh_in_families: list[tuple[int, str, str, Sequence[PartOutcome]]] = []
         self._check_boards = check_boards  # False: all are taken to live, and the store says where one does not
 
     @property
@@ -95,6 +107,8 @@ class Group:
         """Rows that boards don't show, after those that they do: see `hidden`."""
         keys = [key for key, state in self._boards.items() if state.alive]
         names = dict.fromkeys(owner for key in keys for owner in owners[key])
+        if not names:
+            return
         self._hidden, found = yield from hidden(self._dialect).find(keys, list(names))
         for each in found:
             state = self._boards[each.board_key]
@@ -104,31 +118,77 @@ class Group:
     def _read(self, posts: Sequence[Post]) -> Program[None]:
         owners: dict[int, dict[str, None]] = defaultdict(dict)
         hashes: dict[int, dict[str, None]] = defaultdict(dict)
+        of_families: dict[int, dict[str, None]] = defaultdict(dict)
         for post in posts:
+            of_boards = post.post_hash is not None and post.family is None
+            if post.post_hash is not None and post.family is not None:
+                of_families[post.family.key][post.post_hash] = None
             for part in post.parts:
                 owners[part.board.key][post.owner] = None
-                if post.post_hash is not None:
-                    hashes[part.board.key][post.post_hash] = None
-        if not owners:
-            return
-        if self._check_boards:
-            alive = yield from live_epochs(self._dialect, list(owners), writing=True)
-            for key, state in self._boards.items():
-                state.alive = key in alive
+                if of_boards:
+                    hashes[part.board.key][post.post_hash] = None  # type: ignore[index]  # not None, says of_boards
+        if owners and self._check_boards:
+            named = [key for key in owners if not self._boards[key].entries.layout.shared]
+            alive = (yield from live_epochs(self._dialect, named, writing=True)) if named else {}
+            if not alive and not any(state.entries.board.is_guest for state in self._boards.values()):
+                # Whoever holds nothing yet has no number, and who hides an owner would not wait for it.
+                yield from hidden(self._dialect).number_transaction()
+            for key in named:
+                self._boards[key].alive = key in alive
+        yield from self._find_moved()
+        for writes, states in self._tables():
+            yield from _hold_rows(writes, states, owners)
+        # After the rows are held: who writes the same post at this moment has ended by then.
+        for family_key, asked in of_families.items():
+            self._in_families[family_key] = yield from self._post_ids.find_in_family(family_key, asked)
         for key, state in self._boards.items():
-            if not state.alive:
-                continue
-            found = yield from state.entries.hold_owners(list(owners[key]))
-            state.rows = {owner: _Row(entry, entry.updated_at_us) for owner, entry in found.items()}
-            if hashes[key]:
+            if state.alive and hashes[key]:
                 assumed = state.entries.board.epoch
                 state.epoch, state.seen = yield from self._post_ids.find(key, assumed, hashes[key])
         yield from self._find_hidden(owners)
 
+    def _find_moved(self) -> Program[None]:
+        """Where the rows of boards in shared tables are by now. Those of families leave theirs with the table only."""
+        alone = [key for key, state in self._boards.items() if state.entries.board.is_guest]
+        if alone:
+            found = yield from held_rows_keys(self._dialect, alone)
+            for key in alone:
+                self._boards[key].alive = key in found
+                self._boards[key].rows_key = found.get(key, 0)
+
+    def _tables(self) -> list[tuple[RowWrites, list[_BoardState]]]:
+        """The boards that are alive, by table, in one order for all who write."""
+        tables: dict[RowWrites, list[_BoardState]] = defaultdict(list)
+        for state in self._boards.values():
+            if state.alive:
+                tables[state.entries.writes].append(state)
+        return sorted(tables.items(), key=lambda table: table[1][0].table_key)
+
     def _apply(self, post: Post) -> list[PartOutcome]:
         at_us = self._now_us if post.at_us is None else post.at_us
+        if post.family is not None:
+            return self._apply_in_family(post, post.family, at_us)
         if len(post.parts) == 1:
             return [self._apply_to_one(post, post.parts[0], at_us)]
+        return self._apply_to_all(post, at_us)
+
+    def _apply_in_family(self, post: Post, family: Family, at_us: int) -> list[PartOutcome]:
+        """To boards of a family, which remembers the post once: it may reach other boards when it is sent again."""
+        seen = self._in_families[family.key]
+        if post.post_hash is not None and (known := seen.get(post.post_hash)) is not None:
+            if known.fingerprint == post.fingerprint:
+                return [replace(part, status=Status.DUPLICATE) for part in known.parts]
+            conflict = PostIdConflict(pointer="/post_id")
+            return [PartOutcome(Status.REJECTED, error=conflict) for _ in range(max(1, len(post.parts)))]
+        outcomes = self._apply_to_all(post, at_us)
+        for part, outcome in zip(post.parts, outcomes, strict=True):
+            outcome.board_key = part.board.key
+        if post.post_hash is not None and outcomes and outcomes[0].status is not Status.REJECTED:
+            seen[post.post_hash] = RememberedParts(post.fingerprint, outcomes)
+            self._fresh_in_families.append((family.key, post.post_hash, post.fingerprint, outcomes))
+        return outcomes
+
+    def _apply_to_all(self, post: Post, at_us: int) -> list[PartOutcome]:
         plans: list[tuple[_BoardState, PartOutcome | None, dict[int, Cell]]] = []
         errors: dict[int, PostError] = {}
         for index, part in enumerate(post.parts):
@@ -170,7 +230,7 @@ class Group:
         return None, state.merger.merge(row.entry.cells if row else None, part.changes, at_us)
 
     def _known(self, state: _BoardState, post: Post) -> PartOutcome | None:
-        if post.post_hash is None:
+        if post.post_hash is None or post.family is not None:
             return None
         if post.post_hash in state.fresh:
             fingerprint, first = state.fresh[post.post_hash]
@@ -197,17 +257,20 @@ class Group:
         if self._logged and status is Status.APPLIED and row.ranked is None and not row.hidden:
             row.ranked = state.entries.ranked_cells.text(row.entry.cells)
         if changed:
-            if row.expected is not None and not row.changed:
-                row.entry.updated_at_us = max(self._now_us, row.expected + 1)
-            row.changed.update(changed)
+            if row.changed is None:
+                row.changed = changed
+                if row.expected is not None:
+                    row.entry.updated_at_us = max(self._now_us, row.expected + 1)
+            else:
+                row.changed |= changed
             for index, cell in changed.items():
-                if row.entry.cells[index] is None and index in state.entries.rankings:
-                    row.first_values.add(index)
+                if row.entry.cells[index] is None and index in state.entries.pattern.sorted_indexes:
+                    row.first_values += (index,)
                 row.entry.cells[index] = cell
         if self._logged:
             self._log(state, row, post, part, status)
         outcome = PartOutcome(status, row.entry.updated_at_us, state.merger.stats(row.entry.cells))
-        if post.post_hash is not None:
+        if post.post_hash is not None and post.family is None:
             state.fresh[post.post_hash] = (post.fingerprint, outcome)
         return outcome
 
@@ -230,12 +293,19 @@ class Group:
         written: dict[int, int] = {}
         totals: dict[int, dict[int, int]] = {}
         remembered: list[tuple[int, int, str, str, PartOutcome]] = []
-        for key, state in self._boards.items():
-            written[key] = yield from self._write_board(state, totals.setdefault(key, defaultdict(int)))
-            remembered += [(key, state.epoch, post_hash, *fresh) for post_hash, fresh in state.fresh.items()]
+        for writes, states in self._tables():
+            changes = _TableChanges()
+            for state in states:
+                key = state.entries.board.key
+                totals[key] = changes.add(state)
+                written[key] = totals[key].get(CHANGES, 0)
+                remembered += [(key, state.epoch, post_hash, *fresh) for post_hash, fresh in state.fresh.items()]
+            yield from changes.write(writes)
         yield from self._write_hidden()
         if remembered:
             yield self._post_ids.remember(sorted(remembered, key=lambda row: row[:3]), self._now_us)
+        if self._fresh_in_families:
+            yield self._post_ids.remember_parts(sorted(self._fresh_in_families, key=_family_and_hash), self._now_us)
         if self._changes:  # last of what is written by owner: an owner's changes are numbered as they were committed
             yield change_log(self._dialect).append(self._changes)
         if any(count for by_index in totals.values() for count in by_index.values()):
@@ -256,29 +326,55 @@ class Group:
         if new:
             yield from _all_or_lost(hidden(self._dialect).insert_new(new), len(new))
 
-    def _write_board(self, state: _BoardState, totals: dict[int, int]) -> Program[int]:
-        new: list[Entry] = []
-        updates: dict[tuple[int, ...], list[tuple[Entry, int]]] = defaultdict(list)
+
+@dataclass(slots=True)
+class _TableChanges:
+    """What a group does to one table."""
+
+    new: list[tuple[int, Entry]] = field(default_factory=list)  # by the board's key in the table
+    updates: dict[tuple[int, ...], list[tuple[int, Entry, int]]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, state: _BoardState) -> dict[int, int]:
+        """Take in a board's rows; answers what that adds to its totals."""
+        totals: dict[int, int] = defaultdict(int)
+        rows_key = state.rows_key
         for row in state.rows.values():
             if row.hidden:
                 continue
             if row.expected is None:
-                new.append(row.entry)
+                self.new.append((rows_key, row.entry))
                 totals[ALL_ENTRIES] += 1
-                for index in state.entries.rankings:
+                for index in state.entries.pattern.sorted_indexes:
                     totals[index] += row.entry.cells[index] is not None
             elif row.changed:
-                updates[tuple(sorted(row.changed))].append((row.entry, row.expected))
+                changed = row.changed
+                indexes = tuple(changed) if len(changed) == 1 else tuple(sorted(changed))
+                self.updates[indexes].append((rows_key, row.entry, row.expected))
                 for index in row.first_values:
                     totals[index] += 1
-        for indexes, changed in updates.items():
-            yield from _all_or_lost(state.entries.update_changed(indexes, changed), len(changed))
-        if new:
-            new.sort(key=lambda entry: entry.owner)
-            yield from _all_or_lost(state.entries.insert_new(new), len(new))
-        written = len(new) + sum(len(changed) for changed in updates.values())
-        totals[CHANGES] += written
-        return written
+            else:
+                continue
+            totals[CHANGES] += 1
+        return totals
+
+    def write(self, writes: RowWrites) -> Program[None]:
+        """Write it, every row or none."""
+        for indexes, changed in self.updates.items():
+            yield from _all_or_lost(writes.update_changed(indexes, changed), len(changed))
+        if self.new:
+            yield from _all_or_lost(writes.insert_new(self.new), len(self.new))
+
+
+def _hold_rows(writes: RowWrites, states: list[_BoardState], owners: dict[int, dict[str, None]]) -> Program[None]:
+    by_rows_key = {state.rows_key: state for state in states}
+    wanted = [(state.rows_key, owner) for state in states for owner in owners[state.entries.board.key]]
+    found = yield from writes.hold(wanted)
+    for (rows_key, owner), entry in found.items():
+        by_rows_key[rows_key].rows[owner] = _Row(entry, entry.updated_at_us)
+
+
+def _family_and_hash(remembered: tuple[int, str, str, Sequence[PartOutcome]]) -> tuple[int, str]:
+    return remembered[:2]
 
 
 def _all_or_lost(query: Built, expected: int) -> Program[None]:

@@ -5,10 +5,11 @@ The rule: it is read again before a board is called unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from .errors import UnknownBoard
+from .family_catalog import FamilyCatalog
 from .leaderboards import existing, list_boards
 from .records import Board
 from .store import Store
@@ -19,6 +20,7 @@ class Catalog:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.families = FamilyCatalog(store)
         self._by_id: dict[str, Board] = {}
         self._reads_under_way = 0
         self._written_meanwhile: set[str] = set()  # their reads under way may answer what was before the write
@@ -83,7 +85,10 @@ class Catalog:
                     self._by_id.pop(board_id, None)
                     if known_before is not None:
                         self._let_go(known_before.key)
-                raise
+                unreached = await self.families.unreached(board_id)
+                if unreached is None:
+                    raise
+                return unreached
             return board if board_id in self._written_meanwhile else self._keep(board)
 
     def put(self, board: Board) -> Board:
@@ -91,6 +96,11 @@ class Catalog:
         if self._reads_under_way:
             self._written_meanwhile.add(board.id)
         return self._keep(board)
+
+    def put_all(self, boards: Iterable[Board]) -> None:
+        """Take over boards that this process has just made sure of."""
+        for board in boards:
+            self.put(board)
 
     def drop(self, board_id: str) -> None:
         """Forget a board that this process has just deleted."""

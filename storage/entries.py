@@ -5,13 +5,12 @@ The rule: they are compiled once a board and bound per call.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
 
 from querybuilder import (
     INTEGER,
-    TEXT,
     Built,
     Dialect,
     Lock,
@@ -28,131 +27,104 @@ from querybuilder import (
     select,
     this_transaction,
     union_all,
-    update,
 )
 
 from .change_log import Appended, change_log
-from .errors import LostRace
-from .leaderboards import ALL_ENTRIES, CHANGES, entries_table, physical
+from .errors import LostRace, UnknownBoard
+from .layouts import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
+from .leaderboards import ALL_ENTRIES, CHANGES
+from .merging import Merger
 from .migrate import BOARDS, TOTALS
 from .posted import Happened, event_text
 from .ranked_cells import RankedCells
 from .rankings import Ranking, entry_of
-from .records import Board, Entry, Kind
+from .records import Board, Entry
+from .row_writes import RowWrites, shared_writes
 from .store import Program, Rows
 from .total_shares import shares, stored_index, summed
 
-_ROW_ALIAS = "v"
 _ENTRY_ROW = -10  # no column index
-UPDATE_STATEMENTS_MAX = 256  # sets of changed columns whose statement is kept, a board
+
+
+class EntryStatements:
+    """The statements of a layout."""
+
+    def __init__(self, dialect: Dialect, layout: Layout) -> None:
+        table, row, scope = layout.table, layout.row(), layout.scope()
+        found = select(*row).from_(table).where(*scope, col("owner").in_(param("owners")))
+        self.by_owners = found.packed().compile(dialect)
+        # An owner's rows and the board's totals in one statement: a point read is one step of the store.
+        no_cells = (null(kind) for kind in layout.kinds.values())
+        totals = select(col("column_index"), lit(""), col("entries"), *no_cells).from_(TOTALS)
+        self.with_totals = (
+            union_all(
+                select(lit(_ENTRY_ROW), *row).from_(table).where(*scope, col("owner").in_(param("owners"))),
+                totals.where(col("board_key").eq(param("totals_key", INTEGER))),
+            )
+            .packed()
+            .compile(dialect)
+        )
+        self.erase = delete(table).where(*scope, col("owner").eq(param("owner"))).compile(dialect)
+
+
+@lru_cache(maxsize=SHARED_STATEMENTS_MAX)
+def _shared_statements(dialect: Dialect, layout: Layout) -> EntryStatements:
+    return EntryStatements(dialect, layout)
+
+
+class Pattern:
+    """What boards of one table and one spec have in common: nearly everything, so that opening one costs little."""
+
+    def __init__(self, dialect: Dialect, board: Board) -> None:
+        self.spec, self.dialect = board.spec, dialect
+        self.layout = layout_of(board)
+        shared = self.layout.shared
+        self.writes = (shared_writes if shared else RowWrites)(dialect, self.layout)
+        self.sql = (_shared_statements if shared else EntryStatements)(dialect, self.layout)
+        self.ranked_cells = RankedCells(board)
+        self.merger = Merger(board)
+        self.sorted_indexes = board.sorted_indexes
 
 
 class Entries:
     """Reading and writing programs over one board's rows, and a `Ranking` for each sorted column."""
 
-    def __init__(self, dialect: Dialect, board: Board) -> None:
-        self.board = board
-        self.rankings = {index: Ranking(dialect, board, index) for index in board.sorted_indexes}
-        self.ranked_cells = RankedCells(board)
-        self.dialect = dialect
-        self._table = entries_table(board.key)
-        self._types: dict[str, Any] = {
-            physical(index): TEXT if column.sorted or column.kind is Kind.TEXT else INTEGER
-            for index, column in enumerate(board.spec.columns)
-        }
-        self._row = (col("owner"), col("updated_at"), *(col(name) for name in self._types))
-        rows = select(*self._row).from_(self._table)
-        by_owners = rows.where(col("owner").in_(param("owners"))).packed()
-        self._by_owners = by_owners.compile(dialect)
-        # In this order, which no two writers disagree on. The lock on the table that comes with it keeps the board from
-        # being dropped or emptied until the transaction ends.
-        self._held_by_owners = by_owners.locked(Lock.NO_KEY_UPDATE, asc(col("owner"))).compile(dialect)
-        # An owner's rows and the board's totals in one statement: a point read is one step of the store.
-        no_cells = (null(kind) for kind in self._types.values())
-        totals = select(col("column_index"), lit(""), col("entries"), *no_cells).from_(TOTALS)
-        self._by_owners_with_totals = (
-            union_all(
-                select(lit(_ENTRY_ROW), *self._row).from_(self._table).where(col("owner").in_(param("owners"))),
-                totals.where(col("board_key").eq(board.key)),
-            )
-            .packed()
-            .compile(dialect)
-        )
-        self._erase = delete(self._table).where(col("owner").eq(param("owner"))).compile(dialect)
-        self._insert = (
-            insert(self._table)
-            .rows(param("rows"), owner=TEXT, updated_at=INTEGER, **self._types)
-            .on_conflict("owner")
-            .do_nothing()
-            .compile(dialect)
-        )
-        self._updates: dict[tuple[int, ...], Statement] = {}
+    def __init__(self, dialect: Dialect, board: Board, pattern: Pattern | None = None) -> None:
+        self.pattern = pattern or Pattern(dialect, board)
+        self.board, self.dialect = board, dialect
+        self.layout, self.writes = self.pattern.layout, self.pattern.writes
+        self.ranked_cells, self._sql = self.pattern.ranked_cells, self.pattern.sql
+        self._scope = scope_of(board)
+
+    @cached_property
+    def rankings(self) -> dict[int, Ranking]:
+        """By column index. Posts need none."""
+        return {index: Ranking(self.dialect, self.board, index) for index in self.board.sorted_indexes}
 
     def by_owners(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
         """The entries of those owners that have one, in one statement."""
-        rows = yield self._by_owners.bind(owners=owners)
-        return {row[0]: entry_of(row) for row in rows}
-
-    def hold_owners(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
-        """`by_owners`, for who is about to change them: nobody else can before the transaction ends."""
-        rows = yield self._held_by_owners.bind(owners=owners)
+        rows = yield self._sql.by_owners.bind(owners=owners, **self._scope)
         return {row[0]: entry_of(row) for row in rows}
 
     def with_totals(self, owners: Sequence[str]) -> Built:
         """One query for the entries of owners and the totals of the board; `read_with_totals` reads its rows."""
-        return self._by_owners_with_totals.bind(owners=owners)
-
-    def insert_new(self, entries: Iterable[Entry]) -> Built:
-        """Insert rows where the owner is still absent; answers how many were."""
-        return self._insert.bind(rows=[(entry.owner, entry.updated_at_us, *entry.cells) for entry in entries])
-
-    def update_changed(self, indexes: tuple[int, ...], changed: Iterable[tuple[Entry, int]]) -> Built:
-        """Write those columns of entries whose version is still the expected one; answers how many were.
-
-        Only changed columns are named: an unchanged indexed column in SET costs twice and more.
-        """
-        statement = self._updates.get(indexes)
-        if statement is None:
-            if len(self._updates) >= UPDATE_STATEMENTS_MAX:
-                self._updates.clear()
-            statement = self._updates[indexes] = self._compile_update(indexes)
-        rows = [
-            (entry.owner, expected, entry.updated_at_us, *(entry.cells[index] for index in indexes))
-            for entry, expected in changed
-        ]
-        return statement.bind(rows=rows)
-
-    def _compile_update(self, indexes: tuple[int, ...]) -> Statement:
-        names = [physical(index) for index in indexes]
-        cells = {name: col(name, _ROW_ALIAS) for name in names}
-        return (
-            update(self._table)
-            .set(updated_at=col("next", _ROW_ALIAS), **cells)
-            .from_rows(
-                _ROW_ALIAS,
-                param("rows"),
-                owner=TEXT,
-                expected=INTEGER,
-                next=INTEGER,
-                **{name: self._types[name] for name in names},
-            )
-            .where(
-                col("owner", self._table).eq(col("owner", _ROW_ALIAS)),
-                col("updated_at", self._table).eq(col("expected", _ROW_ALIAS)),
-            )
-            .compile(self.dialect)
-        )
+        return self._sql.with_totals.bind(owners=owners, totals_key=self.board.key, **self._scope)
 
     def erase(self, owner: str, *, now_us: int) -> Program[bool]:
-        """Remove an owner's row, log that, and take it out of the totals; False where there was none."""
+        """Remove an owner's row, log that, and take it out of the totals; False where there was none.
+
+        Raises:
+            UnknownBoard: it was deleted.
+        """
         return (yield from self.take_out(owner, Happened.ERASED, now_us=now_us)) is not None
 
     def take_out(self, owner: str, happened: Happened, *, now_us: int, place: int = 0) -> Program[Entry | None]:
         """Remove an owner's row and say in the log why, `place` changes having been logged before; None: no row."""
-        entry = (yield from self.hold_owners([owner])).get(owner)
+        rows_key = yield from self._rows_key()
+        entry = (yield from self.writes.hold([(rows_key, owner)])).get((rows_key, owner))
         if entry is None:
             return None
-        yield self._erase.bind(owner=owner)
+        yield self._sql.erase.bind(owner=owner, **(self._scope and {ROWS_KEY: rows_key}))
         detail = event_text(happened, entry.cells if happened is Happened.HIDDEN else (), entry.updated_at_us)
         previous = self.ranked_cells.text(entry.cells)
         change = Appended(self.board.key, owner, now_us, previous, self.ranked_cells.none, detail)
@@ -165,7 +137,8 @@ class Entries:
         Raises:
             LostRace: there is one.
         """
-        inserted = yield self.insert_new([entry])
+        rows_key = yield from self._rows_key()
+        inserted = yield self.writes.insert_new([(rows_key, entry)])
         if inserted[0][0] != 1:
             raise LostRace(f"{entry.owner!r} has a row already")
         others = [entry.cells[index] for index in self.ranked_cells.others]
@@ -177,8 +150,29 @@ class Entries:
     def _moved(self, entry: Entry, change: Appended, place: int, more: int) -> Program[None]:
         yield change_log(self.dialect).append([change], place=place)
         counted = {ALL_ENTRIES: more, CHANGES: 1}
-        counted.update({index: more for index in self.rankings if entry.cells[index] is not None})
+        counted.update({index: more for index in self.pattern.sorted_indexes if entry.cells[index] is not None})
         yield add_totals(self.dialect, {self.board.key: counted})
+
+    def _rows_key(self) -> Program[int]:
+        """Under which key the rows are, held so."""
+        if not self.board.is_guest:
+            return self.board.rows_key
+        held = yield from held_rows_keys(self.dialect, [self.board.key])
+        if self.board.key not in held:
+            raise UnknownBoard(f"no leaderboard {self.board.id!r}")
+        return held[self.board.key]
+
+
+def with_owner(boards: Iterable[Entries], owner: str) -> Program[list[Entries]]:
+    """Those of these boards, in shared tables, that have an entry of the owner, which is held: a statement a table."""
+    tables: dict[RowWrites, dict[int, Entries]] = defaultdict(dict)
+    for entries in boards:
+        tables[entries.writes][entries.board.rows_key] = entries
+    found: list[Entries] = []
+    for writes, by_key in sorted(tables.items(), key=lambda table: min(table[1])):
+        held = yield from writes.hold([(rows_key, owner) for rows_key in by_key])
+        found += [by_key[rows_key] for rows_key, _ in held]
+    return found
 
 
 def read_with_totals(rows: Rows) -> tuple[dict[str, Entry], dict[int, int]]:
@@ -235,3 +229,19 @@ def _live_epochs(dialect: Dialect, held: bool, writing: bool) -> Statement:
     epochs = select(col("board_key"), col("epoch"), *[this_transaction()] * writing).from_(BOARDS)
     epochs = epochs.where(col("board_key").in_(param("keys"))).packed()
     return (epochs.locked(Lock.SHARE, asc(col("board_key"))) if held else epochs).compile(dialect)
+
+
+def held_rows_keys(dialect: Dialect, board_keys: Iterable[int]) -> Program[dict[int, int]]:
+    """Under which key the rows of boards in shared tables are, by board key; so they stay until the transaction ends.
+
+    Rows of a table that goes away are protected by its name; a board that leaves a shared one, or is emptied there,
+    leaves its rows behind, and what is written to them is lost.
+    """
+    rows = yield _held_rows_keys(dialect).bind(keys=list(board_keys))
+    return {row[0]: row[1] for row in rows}
+
+
+@lru_cache
+def _held_rows_keys(dialect: Dialect) -> Statement:
+    keys = select(col("board_key"), col("rows_key")).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed()
+    return keys.locked(Lock.SHARE, asc(col("board_key"))).compile(dialect)

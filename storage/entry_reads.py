@@ -8,7 +8,7 @@ from typing import NamedTuple
 from .boards import OpenBoards
 from .coalesce import Coalescers
 from .entries import read_with_totals
-from .leaderboards import check_copy, state_of
+from .leaderboards import check_copy, check_there, state_of
 from .neighbours import OwnersNeighbours
 from .records import Board, Entry
 from .store import Store
@@ -64,7 +64,7 @@ class EntryReads:
         entries, _ = self._boards.open(asked[0][0])
         owners = list({owner for _, owner in asked})
         found, totals = read_with_totals(await self._store.of(asked[0][0].id).read_one(entries.with_totals(owners)))
-        check_copy(asked[0][0], totals)
+        await self._check(asked[0][0], totals)
         return [EntryRead(found.get(owner), totals) for _, owner in asked]
 
     async def _read_owners(self, asked: list[_Around]) -> list[OwnersNeighbours | None]:
@@ -75,7 +75,19 @@ class EntryReads:
         found = await self._store.of(first.board.id).read(
             lambda: neighbours.around_owners(owners, better_rows=first.better_rows, worse_rows=first.worse_rows)
         )
+        await self._check(first.board, next(iter(found.values())).totals if found else {})
         return [found.get(number) for number in range(len(asked))]
+
+    async def _check(self, board: Board, totals: dict[int, int]) -> None:
+        """That the board is there and what it was: in a table of its own its rows would be missing or be it.
+
+        Raises:
+            BoardChanged, UnknownBoard
+        """
+        check_copy(board, totals)
+        if board.is_guest and not totals:
+            store = self._store.of(board.id)
+            await store.read(lambda: check_there(store.dialect, board))
 
 
 def _shape(board: Board) -> tuple[int, int]:

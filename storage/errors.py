@@ -3,8 +3,9 @@
 StorageError
 ├── PostError (one post, nothing of it applied)
 │   ├── UnknownBoard · UnknownColumn · NotASortedColumn · ValueOutOfRange
-│   └── PostIdConflict · AtInFuture · PostRejected
+│   └── PostIdConflict · AtInFuture · PostRejected · PeriodClosed · FamilyBoard · UnknownFacet
 ├── SpecConflict · SpecInvalid · TooManyBoards · TooManyKeys · UnknownKey
+├── UnknownFamily · TooManyFamilies
 ├── UnknownOwner · NotRanked · NoCurve · BadCursor
 ├── JournalIncomplete                          (nothing was rebuilt)
 ├── QueueFull · StoreBusy (Overloaded · RacesLost · StoreAway · BoardChanged
@@ -63,6 +64,26 @@ class AtInFuture(PostError):
 
 class PostRejected(PostError):
     """another board of this post refused it, and a post is all or nothing"""
+
+
+class PeriodClosed(PostError):
+    """the period of this leaderboard is closed"""
+
+
+class UnknownFacet(PostError):
+    """the family has no such facet"""
+
+
+class UnknownFamily(StorageError):
+    """no such family"""
+
+
+class FamilyBoard(PostError):
+    """the leaderboard is a family's"""
+
+
+class TooManyFamilies(StorageError):
+    """the store holds as many families as its setting allows"""
 
 
 class SpecConflict(StorageError):

@@ -15,14 +15,13 @@ that counting in full costs no more.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol
 
 from predictor import Bracket, KeyBracket, Rung
 from querybuilder import (
     INTEGER,
     Built,
-    Condition,
     Dialect,
     Statement,
     Term,
@@ -39,10 +38,10 @@ from querybuilder import (
 )
 
 from .change_log import Mark, change_log
-from .leaderboards import entries_table, physical
+from .layouts import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from .migrate import CHANGE_LOG, TOTALS
 from .padding import Padding
-from .ranked_cells import RankedCells
+from .ranked_cells import Place, RankedCells
 from .records import Best, Board
 from .store import Rows
 from .total_shares import summed
@@ -143,52 +142,60 @@ class GapCounts:
             cell=start if cell is None else cell,
             owner=owner,
             changes=footing.changes_max + 1,
+            totals_key=self._board.key,
+            **scope_of(self._board),
             **change_log(self._dialect).mark_parameters(footing.mark),
         )
         return GapQuestion(query, footing.mark, rung, footing.changes_max, from_below)
 
     @cached_property
     def _from_above(self) -> Statement:
-        own, rung, cell = col(physical(self._index)), param("rung"), param("cell")
-        between = (own.lt(rung), own.gt(cell)) if self._high else (own.gt(rung), own.lt(cell))
-        cells = RankedCells(self._board)
-        entered, left = (cells.at_least(name, self._index, rung) for name in ("next", "previous"))
-        return self._statement(between, entered, left)
+        return self._statement(from_below=False)
 
     @cached_property
     def _from_below(self) -> Statement:
-        own, rung, cell = col(physical(self._index)), param("rung"), param("cell")
-        between = (own.le(cell), own.gt(rung)) if self._high else (own.ge(cell), own.lt(rung))
-        cells = RankedCells(self._board)
-        entered, left = (cells.better(name, self._index, rung) for name in ("next", "previous"))
-        return self._statement(between, entered, left)
+        return self._statement(from_below=True)
 
-    def _statement(self, between: tuple[Condition, Condition], entered: Condition, left: Condition) -> Statement:
-        log = change_log(self._dialect)
-        entries = select(count()).from_(entries_table(self._board.key))
-        past = select(col("previous"), col("next")).from_(CHANGE_LOG)
-        past = past.where(col("board_key").eq(self._board.key), log.after())
-        # The order keeps PostgreSQL from reading the log from its start, in the hope to meet so many rows early.
-        past = past.order_by(log.position).limit(param("changes"))
-        tied = col(physical(self._index)).eq(param("cell"))
-        counted = select(
-            lit(_COUNT_ROW),
-            minus(count_if(entered), count_if(left)),
-            count(),
-            entries.where(*between).scalar(),
-            entries.where(tied, col("owner").lt(param("owner"))).scalar(),
-            log.horizon_now.scalar(),
-            self._seen(),
-            coalesce(log.pruned_before.scalar(), 0),
-        ).from_(past)
-        totals = select(col("column_index"), col("entries"), *[null(INTEGER)] * 6).from_(TOTALS)
-        whole = union_all(counted, totals.where(col("board_key").eq(self._board.key)))
-        return whole.packed().compile(self._dialect)
+    def _statement(self, *, from_below: bool) -> Statement:
+        make = _compiled if self._board.table_key is None else _shared_statement
+        place = RankedCells(self._board).place(self._index)
+        return make(self._dialect, layout_of(self._board), self._index, place, from_below=from_below)
 
-    def _seen(self) -> Term:
-        """How many of the mark's later transactions are in this snapshot."""
-        log = change_log(self._dialect)
-        if not self._dialect.transaction:
-            return lit(0)
-        seen = select(log.position).from_(CHANGE_LOG).where(log.position.in_(param("mark_seen")))
-        return select(count()).from_(seen.group_by(log.position)).scalar()
+
+def _compiled(dialect: Dialect, layout: Layout, index: int, place: Place, *, from_below: bool) -> Statement:
+    log, high = change_log(dialect), place.high
+    own, rung, cell = col(layout.columns[index].name), param("rung"), param("cell")
+    entries = select(count()).from_(layout.table).where(*layout.scope())
+    if from_below:
+        between = (own.le(cell), own.gt(rung)) if high else (own.ge(cell), own.lt(rung))
+        entered, left = (place.better(name, rung) for name in ("next", "previous"))
+    else:
+        between = (own.lt(rung), own.gt(cell)) if high else (own.gt(rung), own.lt(cell))
+        entered, left = (place.at_least(name, rung) for name in ("next", "previous"))
+    of_board = col("board_key").eq(param("totals_key", INTEGER))
+    # The order keeps PostgreSQL from reading the log from its start, in the hope to meet so many rows early.
+    past = select(col("previous"), col("next")).from_(CHANGE_LOG).where(of_board, log.after())
+    counted = select(
+        lit(_COUNT_ROW),
+        minus(count_if(entered), count_if(left)),
+        count(),
+        entries.where(*between).scalar(),
+        entries.where(own.eq(cell), col("owner").lt(param("owner"))).scalar(),
+        log.horizon_now.scalar(),
+        _seen(dialect),
+        coalesce(log.pruned_before.scalar(), 0),
+    ).from_(past.order_by(log.position).limit(param("changes")))
+    totals = select(col("column_index"), col("entries"), *[null(INTEGER)] * 6).from_(TOTALS)
+    return union_all(counted, totals.where(of_board)).packed().compile(dialect)
+
+
+_shared_statement = lru_cache(maxsize=SHARED_STATEMENTS_MAX)(_compiled)
+
+
+def _seen(dialect: Dialect) -> Term:
+    """How many of the mark's later transactions are in this snapshot."""
+    log = change_log(dialect)
+    if not dialect.transaction:
+        return lit(0)
+    seen = select(log.position).from_(CHANGE_LOG).where(log.position.in_(param("mark_seen")))
+    return select(count()).from_(seen.group_by(log.position)).scalar()

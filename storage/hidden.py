@@ -108,14 +108,15 @@ class Hidden:
     def mark(self, owner: str, *, now_us: int) -> Program[int]:
         """Have new rows of the owner made here. Answers what `settled` has to wait for."""
         yield self._insert.bind(rows=[(MARK, owner, now_us, "[]")])
-        return (yield from self._transaction())
+        return (yield from self.number_transaction())
 
     def unmark(self, owner: str) -> Program[int]:
         """Have new rows of the owner made on their boards again. Answers what `settled` has to wait for."""
         yield self._take.bind(owner=owner, key=MARK)
-        return (yield from self._transaction())
+        return (yield from self.number_transaction())
 
-    def _transaction(self) -> Program[int]:
+    def number_transaction(self) -> Program[int]:
+        """Have `settled` wait for this transaction from here on; answers its number."""
         rows = yield self._now.bind()
         return int(rows[0][0])
 

@@ -11,34 +11,29 @@ from functools import lru_cache
 import msgspec
 
 from querybuilder import (
-    INTEGER,
-    TEXT,
     Dialect,
     Lock,
-    Query,
     Statement,
-    add_column,
     asc,
     col,
     count,
-    create_index,
-    create_table,
     delete,
-    desc,
     drop_table,
     empty,
     excluded,
     insert,
+    lit,
     param,
     plus,
     select,
     update,
 )
-from querybuilder import Kind as SqlKind
 
-from .errors import BoardChanged, SpecConflict, TooManyBoards, UnknownBoard
-from .migrate import BOARDS, CURVES, DEMANDS, HIDDEN, LEASES, LIVE_COUNTS, TOTALS, next_in
-from .records import Best, Board, BoardSpec, ColumnSpec, Kind
+from .errors import BoardChanged, FamilyBoard, SpecConflict, TooManyBoards, UnknownBoard
+from .layouts import columns_of, create_rows, layout_of, widen_rows
+from .migrate import BOARDS, CURVES, DEMANDS, FAMILIES, HIDDEN, LEASES, LIVE_COUNTS, TOTALS, next_in
+from .records import Board, BoardSpec, ColumnSpec, Table
+from .shared_tables import leave_rows, table_for, widen_table
 from .store import Program, Row
 from .total_shares import summed
 
@@ -47,17 +42,8 @@ STATE = -3  # … and, once a board was emptied or widened, `state_of` it: what 
 CHANGES = -2  # … and the number of rows ever written or erased: an equal count means an unchanged board
 REFRESH_POOL = "refresh"  # the leases on refreshing a column
 
+SPECS_KEPT_MAX = 4_096  # texts whose spec is remembered: boards that were described alike share one
 COLUMNS_LIMIT = 1 << 20  # far more than a table can have
-
-
-def entries_table(board_key: int) -> str:
-    """The table that holds a board's rows."""
-    return f"entries_{board_key}"
-
-
-def physical(index: int) -> str:
-    """The physical name of a spec's column."""
-    return f"c{index + 1}"
 
 
 def refresh_resource(board_key: int, column_index: int) -> str:
@@ -65,47 +51,25 @@ def refresh_resource(board_key: int, column_index: int) -> str:
     return f"{board_key}/{column_index}"
 
 
-def _spec_text(spec: BoardSpec) -> str:
+def spec_text(spec: BoardSpec) -> str:
+    """A spec as the catalog holds it."""
     return msgspec.json.encode(spec).decode()
 
 
-def _board(row: Row) -> Board:
-    key, board_id, spec, created_at, epoch = row
-    return Board(
-        key=key, id=board_id, spec=msgspec.json.decode(spec, type=BoardSpec), created_at_us=created_at, epoch=epoch
-    )
+@lru_cache(maxsize=SPECS_KEPT_MAX)
+def _spec(text: str) -> BoardSpec:
+    return msgspec.json.decode(text, type=BoardSpec)
 
 
-_COLUMNS = tuple(col(name) for name in ("board_key", "id", "spec", "created_at", "epoch"))
+def board_of(row: Row) -> Board:
+    """A board from `COLUMNS` of it."""
+    key, board_id, spec, created_at, epoch, table_key, rows_key, family_key = row
+    return Board(key, board_id, _spec(spec), created_at, epoch, table_key, rows_key or 0, family_key)
 
 
-def _sql_type(column: ColumnSpec) -> tuple[SqlKind, bool]:
-    if column.sorted:
-        return TEXT, True
-    return (TEXT if column.kind is Kind.TEXT else INTEGER), False
-
-
-def _column_index(board_key: int, index: int, column: ColumnSpec) -> Query:
-    """The ranking index of a column: best first, owners ascending within a tie both ways, no row without a value."""
-    cell = col(physical(index))
-    order = desc(cell) if column.best is Best.HIGH else asc(cell)
-    return create_index(
-        f"{entries_table(board_key)}_{physical(index)}",
-        entries_table(board_key),
-        order,
-        asc(col("owner")),
-        where=cell.not_null(),
-    )
-
-
-def _create_entries(board_key: int, spec: BoardSpec) -> list[Query]:
-    table = create_table(entries_table(board_key)).column("owner", TEXT, sortable=True).column("updated_at", INTEGER)
-    for index, column in enumerate(spec.columns):
-        sql_type, sortable = _sql_type(column)
-        table = table.column(physical(index), sql_type, null=True, sortable=sortable)
-    queries: list[Query] = [table.primary_key("owner").clustered()]
-    queries += [_column_index(board_key, index, column) for index, column in enumerate(spec.columns) if column.sorted]
-    return queries
+COLUMNS = tuple(
+    col(name) for name in ("board_key", "id", "spec", "created_at", "epoch", "table_key", "rows_key", "family_key")
+)
 
 
 def create_board(dialect: Dialect, *, board_id: str, spec: BoardSpec, now_us: int, boards_max: int) -> Program[Board]:
@@ -114,21 +78,41 @@ def create_board(dialect: Dialect, *, board_id: str, spec: BoardSpec, now_us: in
     Raises:
         TooManyBoards: the store holds `boards_max` already.
     """
-    rows = yield select(*_COLUMNS).from_(BOARDS).where(col("id").eq(param("id"))).build(dialect, id=board_id)
+    rows = yield select(*COLUMNS).from_(BOARDS).where(col("id").eq(param("id"))).build(dialect, id=board_id)
     if rows:
-        return _board(rows[0])
+        board = board_of(rows[0])
+        if board.family_key is not None:
+            raise FamilyBoard(f"{board_id!r} is a family's: it changes with the family only")
+        return board
+    family_id, colon, _ = board_id.partition(":")
+    if colon:
+        named = select(lit(1)).from_(FAMILIES).where(col("id").eq(param("family_id")))
+        if (yield named.build(dialect, family_id=family_id)):
+            raise FamilyBoard(f"{board_id!r} would be of the family {family_id!r}, whose boards come with its posts")
     [[boards]] = yield select(count()).from_(BOARDS).build(dialect)
     if boards >= boards_max:
         raise TooManyBoards(f"this store holds {boards_max} leaderboards, as many as catalog_boards_max allows")
+    shared = spec.table is Table.SHARED
+    table_key = (yield from table_for(dialect, columns_of(spec.columns, shared=True))) if shared else None
     board_key = yield from next_in(dialect, "board_key")
+    board = Board(board_key, board_id, spec, now_us, epoch=1, table_key=table_key, rows_key=board_key if shared else 0)
     yield (
         insert(BOARDS)
-        .values(board_key=board_key, id=board_id, spec=_spec_text(spec), created_at=now_us, epoch=1)
+        .values(
+            board_key=board_key,
+            id=board_id,
+            spec=spec_text(spec),
+            created_at=now_us,
+            epoch=1,
+            table_key=table_key,
+            rows_key=board.rows_key,
+        )
         .build(dialect)
     )
-    for query in _create_entries(board_key, spec):
-        yield query.build(dialect)
-    return Board(key=board_key, id=board_id, spec=spec, created_at_us=now_us, epoch=1)
+    if not shared:
+        for query in create_rows(layout_of(board)):
+            yield query.build(dialect)
+    return board
 
 
 def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec) -> Program[Board]:
@@ -138,25 +122,33 @@ def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec) -> Progr
         UnknownBoard: deleted meanwhile.
         SpecConflict: the change would reinterpret or drop stored values.
     """
-    board = yield from existing(dialect, board_id, lock=Lock.UPDATE)
-    added = _added_columns(board.spec, wanted)
+    board = yield from standing_alone(dialect, board_id, lock=Lock.UPDATE)
+    added = added_columns(board.spec, wanted)
     spec = replace(board.spec, columns=board.spec.columns + added, predictor=wanted.predictor)
     if spec == board.spec:
         return board
-    for index, column in enumerate(added, start=len(board.spec.columns)):
-        sql_type, sortable = _sql_type(column)
-        yield add_column(entries_table(board.key), physical(index), sql_type, null=True, sortable=sortable).build(
-            dialect
-        )
-        if column.sorted:
-            yield _column_index(board.key, index, column).build(dialect)
+    changed = replace(board, spec=spec)
+    layout = layout_of(changed)
+    new = layout.columns[len(board.spec.columns) :]
+    if board.table_key is not None:
+        yield from widen_table(dialect, board.table_key, new)
+    else:
+        for query in widen_rows(layout, new):
+            yield query.build(dialect)
     yield (
-        update(BOARDS).set(spec=_spec_text(spec)).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+        update(BOARDS).set(spec=spec_text(spec)).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
     )
-    return (yield from with_state(dialect, replace(board, spec=spec)))
+    return (yield from with_state(dialect, changed))
 
 
-def _added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec, ...]:
+def added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec, ...]:
+    """The wanted columns that are new.
+
+    Raises:
+        SpecConflict: the change would reinterpret or drop stored values.
+    """
+    if wanted.table is not stored.table:
+        raise SpecConflict(f"table is {stored.table.value!r} and can't be changed", pointer="/table")
     if wanted.ties is not stored.ties:
         raise SpecConflict(
             f"ties is {stored.ties.value!r} and can't be changed: it is part of every stored value", pointer="/ties"
@@ -181,8 +173,11 @@ def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     Raises:
         UnknownBoard: there is none.
     """
-    board = yield from existing(dialect, board_id, lock=Lock.UPDATE)
-    yield drop_table(entries_table(board.key)).build(dialect)
+    board = yield from standing_alone(dialect, board_id, lock=Lock.UPDATE)
+    if board.table_key is not None:
+        yield from leave_rows(dialect, board.table_key, board.rows_key)
+    else:
+        yield drop_table(layout_of(board).table).build(dialect)
     for table in (BOARDS, TOTALS, CURVES, LIVE_COUNTS, DEMANDS, HIDDEN):
         yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
     leased = [refresh_resource(board.key, index) for index in board.sorted_indexes]
@@ -200,22 +195,30 @@ def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     Raises:
         UnknownBoard: there is none.
     """
-    board = yield from existing(dialect, board_id, lock=Lock.UPDATE)
-    yield from remove_rows(dialect, board)
+    board = yield from standing_alone(dialect, board_id, lock=Lock.UPDATE)
+    emptied = replace((yield from remove_rows(dialect, board)), epoch=board.epoch + 1)
     yield (
         update(BOARDS)
         .set(epoch=plus(col("epoch"), 1))
         .where(col("board_key").eq(param("key")))
         .build(dialect, key=board.key)
     )
-    return (yield from with_state(dialect, replace(board, epoch=board.epoch + 1)))
+    return (yield from with_state(dialect, emptied))
 
 
-def remove_rows(dialect: Dialect, board: Board) -> Program[None]:
-    """Empty a board's table, and drop what was counted and fitted; `with_state` has to follow."""
-    yield empty(entries_table(board.key)).build(dialect)
+def remove_rows(dialect: Dialect, board: Board) -> Program[Board]:
+    """Take a board's rows away, with what was counted and fitted; `with_state` has to follow, of what is answered."""
+    emptied = board
+    if board.table_key is not None:
+        yield from leave_rows(dialect, board.table_key, board.rows_key)
+        emptied = replace(board, rows_key=(yield from next_in(dialect, "board_key")))
+        moved = update(BOARDS).set(rows_key=emptied.rows_key).where(col("board_key").eq(param("key")))
+        yield moved.build(dialect, key=board.key)
+    else:
+        yield empty(layout_of(board).table).build(dialect)
     for table in (TOTALS, CURVES, LIVE_COUNTS, HIDDEN):
         yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+    return emptied
 
 
 def state_of(board: Board) -> int:
@@ -245,17 +248,44 @@ def check_copy(board: Board, totals: dict[int, int]) -> None:
         raise BoardChanged
 
 
+def check_there(dialect: Dialect, board: Board) -> Program[None]:
+    """Whether a board that has no totals is still the one that the catalog read.
+
+    Raises:
+        UnknownBoard: it was deleted.
+        BoardChanged: it was emptied.
+    """
+    now = (yield from boards_by_key(dialect, [board.key])).get(board.key)
+    if now is None:
+        raise UnknownBoard(f"no leaderboard {board.id!r}")
+    if now.rows_key != board.rows_key:
+        raise BoardChanged
+
+
+def standing_alone(dialect: Dialect, board_id: str, *, lock: Lock) -> Program[Board]:
+    """A board that may be changed by itself, its row locked.
+
+    Raises:
+        UnknownBoard: there is none.
+        FamilyBoard: it goes with its family.
+    """
+    board = yield from existing(dialect, board_id, lock=lock)
+    if board.family_key is not None:
+        raise FamilyBoard(f"{board_id!r} is a family's: it changes with the family only")
+    return board
+
+
 def existing(dialect: Dialect, board_id: str, *, lock: Lock | None = None) -> Program[Board]:
     """The board of that id, its row locked where `lock` says so.
 
     Raises:
         UnknownBoard: there is none.
     """
-    found = select(*_COLUMNS).from_(BOARDS).where(col("id").eq(param("id")))
+    found = select(*COLUMNS).from_(BOARDS).where(col("id").eq(param("id")))
     rows = yield (found if lock is None else found.locked(lock)).build(dialect, id=board_id)
     if not rows:
         raise UnknownBoard(f"no leaderboard {board_id!r}")
-    return _board(rows[0])
+    return board_of(rows[0])
 
 
 def list_boards(dialect: Dialect, *, prefix: str, after: str, limit: int) -> Program[list[Board]]:
@@ -263,30 +293,30 @@ def list_boards(dialect: Dialect, *, prefix: str, after: str, limit: int) -> Pro
     conditions = [col("id").ge(prefix), col("id").gt(after)]
     if prefix:
         conditions.append(col("id").lt(prefix + "\x7f"))  # ids are printable ASCII
-    rows = yield select(*_COLUMNS).from_(BOARDS).where(*conditions).order_by(asc(col("id"))).limit(limit).build(dialect)
-    return [_board(row) for row in rows]
+    rows = yield select(*COLUMNS).from_(BOARDS).where(*conditions).order_by(asc(col("id"))).limit(limit).build(dialect)
+    return [board_of(row) for row in rows]
 
 
 def boards_by_key(dialect: Dialect, board_keys: list[int]) -> Program[dict[int, Board]]:
     """Those of these boards that exist, as they are now."""
     rows = yield _boards_by_key(dialect).bind(keys=board_keys)
-    return {row[0]: _board(row) for row in rows}
+    return {row[0]: board_of(row) for row in rows}
 
 
 @lru_cache
 def _boards_by_key(dialect: Dialect) -> Statement:
-    return select(*_COLUMNS).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed().compile(dialect)
+    return select(*COLUMNS).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed().compile(dialect)
 
 
 def boards_after(dialect: Dialect, board_key: int, limit: int) -> Program[list[Board]]:
     """Boards that are younger than the one of this key, oldest first."""
     rows = yield _boards_after(dialect).bind(board_key=board_key, limit=limit)
-    return [_board(row) for row in rows]
+    return [board_of(row) for row in rows]
 
 
 @lru_cache
 def _boards_after(dialect: Dialect) -> Statement:
-    younger = select(*_COLUMNS).from_(BOARDS).where(col("board_key").gt(param("board_key")))
+    younger = select(*COLUMNS).from_(BOARDS).where(col("board_key").gt(param("board_key")))
     return younger.order_by(asc(col("board_key"))).limit(param("limit")).packed().compile(dialect)
 
 

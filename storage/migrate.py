@@ -43,6 +43,9 @@ PROFILES = "profiles"
 BLOCKS = "journal_blocks"
 LIVE_COUNTS = "live_counts"
 LIVE_MARK = "live_mark"
+SHARED_TABLES = "shared_tables"
+DROPPED_ROWS = "dropped_rows"
+FAMILIES = "families"
 
 
 def _first(_dialect: Dialect) -> list[Query]:
@@ -209,7 +212,44 @@ def _owners(_dialect: Dialect) -> list[Query]:
     ]
 
 
-STEPS = (_first, _leases, _demands, _changes, _live_counts, _journal, _owners)
+def _families(_dialect: Dialect) -> list[Query]:
+    return [
+        create_table(FAMILIES)
+        .column("family_key", INTEGER)  # of the boards' sequence
+        .column("id", TEXT, sortable=True)
+        .column("spec", TEXT)
+        .column("created_at", INTEGER)
+        .primary_key("family_key"),
+        create_index("families_id", FAMILIES, asc(col("id")), unique=True),
+        add_column(BOARDS, "family_key", INTEGER, null=True),
+        add_column(BOARDS, "shelf", TEXT, null=True),  # the period and the facets' names
+        create_index(
+            "boards_shelf",
+            BOARDS,
+            asc(col("family_key")),
+            asc(col("shelf")),
+            asc(col("id")),
+            where=col("family_key").not_null(),
+        ),
+        # Null where a board has a table of its own, as every board had before this step.
+        add_column(BOARDS, "table_key", INTEGER, null=True),
+        add_column(BOARDS, "rows_key", INTEGER, null=True),
+        # The tables of boards that belong to no family, one for each list of columns.
+        create_table(SHARED_TABLES)
+        .column("table_key", INTEGER)  # of the boards' sequence
+        .column("layout", TEXT)  # the columns that a new board has
+        .column("columns", TEXT)  # and all those that there are by now
+        .primary_key("table_key"),
+        create_index("shared_tables_layout", SHARED_TABLES, asc(col("layout")), unique=True),
+        create_table(DROPPED_ROWS)
+        .column("table_key", INTEGER)
+        .column("rows_key", INTEGER)
+        .primary_key("table_key", "rows_key")
+        .clustered(),
+    ]
+
+
+STEPS = (_first, _leases, _demands, _changes, _live_counts, _families, _journal, _owners)
 
 
 def migrate(dialect: Dialect) -> Program[str]:
@@ -245,11 +285,16 @@ def migrate(dialect: Dialect) -> Program[str]:
 
 def next_in(dialect: Dialect, name: str) -> Program[int]:
     """The next number of a sequence; a number is never given twice, whatever is deleted."""
+    return (yield from next_many(dialect, name, 1))
+
+
+def next_many(dialect: Dialect, name: str, numbers: int) -> Program[int]:
+    """The last of so many next numbers of a sequence."""
     upsert = (
         insert(SEQUENCES)
-        .values(name=param("name"), next=1)
+        .values(name=param("name"), next=numbers)
         .on_conflict("name")
-        .do_update(next=plus(col("next", SEQUENCES), 1))
+        .do_update(next=plus(col("next", SEQUENCES), numbers))
         .returning(col("next"))
     )
     rows = yield upsert.build(dialect, name=name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,7 +32,8 @@ from querybuilder import (
     union_all,
 )
 
-from .leaderboards import CHANGES, entries_table, physical
+from .layouts import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
+from .leaderboards import CHANGES, STATE
 from .migrate import TOTALS
 from .records import Best, Board, Entry
 from .store import Program, Row
@@ -57,23 +58,99 @@ class OwnersNeighbours(NamedTuple):
     """The rows around an owner's own, in one snapshot with the totals of its board."""
 
     near: Neighbours
-    totals: dict[int, int]  # of the ranked column and of changes
+    totals: dict[int, int]  # of the ranked column, of changes, and the board's state where one is stored
 
 
-class NeighbourStatement:
-    """The statements of one ranked column."""
+class NeighbourStatements:
+    """The statements of one ranked column of a layout."""
+
+    def __init__(self, dialect: Dialect, layout: Layout, index: int) -> None:
+        self._dialect, self._layout, self._index = dialect, layout, index
+        column = layout.columns[index]
+        self._table, self._high, self._name = layout.table, column.best is Best.HIGH, column.name
+        self._cell, self._owner = col(self._name), col("owner")
+        self._row = layout.row()
+
+    @cached_property
+    def of_places(self) -> Statement:
+        """The rows around places, and the ties that stand before them."""
+        place = rows(_PLACE, param("places"), number=INTEGER, cell=TEXT, owner=TEXT)
+        outputs = self._around(col("cell", _PLACE), col("owner", _PLACE))
+        return select(col("number", _PLACE), *outputs).from_(place).packed().compile(self._dialect)
+
+    @cached_property
+    def ties_before(self) -> Statement:
+        """The ties that stand before places."""
+        place = rows(_PLACE, param("places"), number=INTEGER, cell=TEXT, owner=TEXT)
+        ties = self._ties(col("cell", _PLACE), col("owner", _PLACE))
+        return select(col("number", _PLACE), ties).from_(place).packed().compile(self._dialect)
+
+    @cached_property
+    def of_owners(self) -> Statement:
+        """The rows around owners' own, with totals of the board."""
+        asked = rows(_PLACE, param("owners"), number=INTEGER, owner=TEXT)
+        cell, owner = col(self._name, _OWN), col("owner", _OWN)
+        return (
+            select(
+                col("number", _PLACE),
+                *self._around(cell, owner),
+                self._total(self._index),
+                self._total(CHANGES),
+                self._total(STATE),
+            )
+            .from_(asked)
+            .join(self._table, owner.eq(col("owner", _PLACE)), alias=_OWN)
+            .where(*self._layout.scope(_OWN), cell.not_null())
+            .packed()
+            .compile(self._dialect)
+        )
+
+    def _total(self, column_index: int) -> Term:
+        found = select(sum_(col("entries"))).from_(TOTALS).where(col("board_key").eq(param("totals_key", INTEGER)))
+        indexes = stored_indexes(self._dialect, column_index)
+        stored = col("column_index")
+        return found.where(stored.in_(indexes) if len(indexes) > 1 else stored.eq(indexes[0])).scalar()
+
+    def _around(self, cell: Column, owner: Column) -> tuple[Term, ...]:
+        better = self._cell.gt(cell) if self._high else self._cell.lt(cell)
+        worse = self._cell.lt(cell) if self._high else self._cell.gt(cell)
+        tied = self._cell.eq(cell)
+        up = (asc if self._high else desc)(self._cell), desc(self._owner)
+        down = (desc if self._high else asc)(self._cell), asc(self._owner)
+        return (
+            self._either(tied, self._owner.lt(owner), better).order_by(*up).limit(param("better_rows")).nested(),
+            self._either(tied, self._owner.ge(owner), worse).order_by(*down).limit(param("worse_rows")).nested(),
+            self._ties(cell, owner),
+        )
+
+    def _ties(self, cell: Column, owner: Column) -> Term:
+        tied = select(count()).from_(self._table).where(*self._layout.scope(), self._cell.eq(cell))
+        return tied.where(self._owner.lt(owner)).scalar()
+
+    def _either(self, tied: Condition, on_its_side: Condition, beyond: Condition) -> Union:
+        """The rest of the place's tie run, and what lies beyond: an order merges them without reading on."""
+        rows_of = select(*self._row).from_(self._table).where(*self._layout.scope())
+        return union_all(rows_of.where(tied, on_its_side), rows_of.where(beyond))
+
+
+@lru_cache(maxsize=SHARED_STATEMENTS_MAX)
+def _shared_statements(dialect: Dialect, layout: Layout, index: int) -> NeighbourStatements:
+    return NeighbourStatements(dialect, layout, index)
+
+
+class NeighbourReads:
+    """The rows around places of one ranked column of a board."""
 
     def __init__(self, dialect: Dialect, board: Board, index: int) -> None:
-        self._dialect, self._table = dialect, entries_table(board.key)
-        self._board_key, self._index = board.key, index
-        self._high = board.spec.columns[index].best is Best.HIGH
-        self._name = physical(index)
-        self._cell, self._owner = col(self._name), col("owner")
-        self._row = (self._owner, col("updated_at"), *(col(physical(i)) for i in range(len(board.spec.columns))))
+        make = NeighbourStatements if board.table_key is None else _shared_statements
+        self._sql = make(dialect, layout_of(board), index)
+        self._scope, self._board_key, self._index = scope_of(board), board.key, index
 
     def around_place(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
         """The rows around one place."""
-        (row,) = yield self._of_places.bind(places=[(0, cell, owner)], better_rows=better_rows, worse_rows=worse_rows)
+        (row,) = yield self._sql.of_places.bind(
+            places=[(0, cell, owner)], better_rows=better_rows, worse_rows=worse_rows, **self._scope
+        )
         near = _neighbours(row)
         yield from self._count_edges([(cell, near)])
         return near
@@ -82,13 +159,17 @@ class NeighbourStatement:
         self, owners: Sequence[str], *, better_rows: int, worse_rows: int
     ) -> Program[dict[int, OwnersNeighbours]]:
         """The rows around those owners that have a value in the column, by their position in `owners`."""
-        found = yield self._of_owners.bind(
-            owners=list(enumerate(owners)), better_rows=better_rows, worse_rows=worse_rows
+        found = yield self._sql.of_owners.bind(
+            owners=list(enumerate(owners)),
+            better_rows=better_rows,
+            worse_rows=worse_rows,
+            totals_key=self._board_key,
+            **self._scope,
         )
         near = {
             row[0]: OwnersNeighbours(
                 _neighbours(row),
-                {self._index: row[4] or 0, CHANGES: row[5] or 0},
+                {self._index: row[4] or 0, CHANGES: row[5] or 0, **({STATE: row[6]} if row[6] else {})},
             )
             for row in found
         }
@@ -110,64 +191,8 @@ class NeighbourStatement:
             edges = (
                 (number, near.before[0].cells[index], near.before[0].owner) for number, near in enumerate(to_count)
             )
-            for number, ties in (yield self._ties_before.bind(places=edges)):
+            for number, ties in (yield self._sql.ties_before.bind(places=edges, **self._scope)):
                 to_count[number].edge_ties = ties
-
-    @cached_property
-    def _of_places(self) -> Statement:
-        place = rows(_PLACE, param("places"), number=INTEGER, cell=TEXT, owner=TEXT)
-        outputs = self._around(col("cell", _PLACE), col("owner", _PLACE))
-        return select(col("number", _PLACE), *outputs).from_(place).packed().compile(self._dialect)
-
-    @cached_property
-    def _ties_before(self) -> Statement:
-        place = rows(_PLACE, param("places"), number=INTEGER, cell=TEXT, owner=TEXT)
-        ties = self._ties(col("cell", _PLACE), col("owner", _PLACE))
-        return select(col("number", _PLACE), ties).from_(place).packed().compile(self._dialect)
-
-    def _total(self, column_index: int) -> Term:
-        found = select(sum_(col("entries"))).from_(TOTALS).where(col("board_key").eq(self._board_key))
-        indexes = stored_indexes(self._dialect, column_index)
-        stored = col("column_index")
-        return found.where(stored.in_(indexes) if len(indexes) > 1 else stored.eq(indexes[0])).scalar()
-
-    @cached_property
-    def _of_owners(self) -> Statement:
-        asked = rows(_PLACE, param("owners"), number=INTEGER, owner=TEXT)
-        cell, owner = col(self._name, _OWN), col("owner", _OWN)
-        return (
-            select(
-                col("number", _PLACE),
-                *self._around(cell, owner),
-                self._total(self._index),
-                self._total(CHANGES),
-            )
-            .from_(asked)
-            .join(self._table, owner.eq(col("owner", _PLACE)), alias=_OWN)
-            .where(cell.not_null())
-            .packed()
-            .compile(self._dialect)
-        )
-
-    def _around(self, cell: Column, owner: Column) -> tuple[Term, ...]:
-        better = self._cell.gt(cell) if self._high else self._cell.lt(cell)
-        worse = self._cell.lt(cell) if self._high else self._cell.gt(cell)
-        tied = self._cell.eq(cell)
-        up = (asc if self._high else desc)(self._cell), desc(self._owner)
-        down = (desc if self._high else asc)(self._cell), asc(self._owner)
-        return (
-            self._either(tied, self._owner.lt(owner), better).order_by(*up).limit(param("better_rows")).nested(),
-            self._either(tied, self._owner.ge(owner), worse).order_by(*down).limit(param("worse_rows")).nested(),
-            self._ties(cell, owner),
-        )
-
-    def _ties(self, cell: Column, owner: Column) -> Term:
-        return select(count()).from_(self._table).where(self._cell.eq(cell), self._owner.lt(owner)).scalar()
-
-    def _either(self, tied: Condition, on_its_side: Condition, beyond: Condition) -> Union:
-        """The rest of the place's tie run, and what lies beyond: an order merges them without reading on."""
-        rows_of = select(*self._row).from_(self._table)
-        return union_all(rows_of.where(tied, on_its_side), rows_of.where(beyond))
 
 
 def _neighbours(row: Row) -> Neighbours:

@@ -7,7 +7,7 @@ of their board: emptying a board voids its ids without a write to any, and they 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -30,6 +30,14 @@ class Remembered:
     stats: list[StatValue | None]
 
 
+@dataclass(frozen=True, slots=True)
+class RememberedParts:
+    """A post id that a family has seen: one for all the boards that the post reached, which may be others today."""
+
+    fingerprint: str
+    parts: list[PartOutcome]  # duplicates; each names its board
+
+
 class PostIds:
     """Programs over the remembered post ids of a store."""
 
@@ -45,6 +53,13 @@ class PostIds:
                 .from_(POST_IDS)
                 .where(col("board_key").eq(param("board_key")), col("post_hash").in_(param("hashes"))),
             )
+            .packed()
+            .compile(dialect)
+        )
+        self._find_in_family = (
+            select(col("post_hash"), col("fingerprint"), col("outcome"))
+            .from_(POST_IDS)
+            .where(col("board_key").eq(param("family_key")), col("post_hash").in_(param("hashes")))
             .packed()
             .compile(dialect)
         )
@@ -83,6 +98,28 @@ class PostIds:
                 found[by_stored[stored]] = Remembered(fingerprint, Status(status), updated_at_us, stats)
         return live, found
 
+    def find_in_family(self, family_key: int, hashes: Collection[str]) -> Program[dict[str, RememberedParts]]:
+        """Those of the hashes that a family has seen."""
+        rows = yield self._find_in_family.bind(family_key=family_key, hashes=list(hashes))
+        return {
+            post_hash: RememberedParts(fingerprint, _decode_parts(outcome)) for post_hash, fingerprint, outcome in rows
+        }
+
+    def remember_parts(self, rows: Iterable[tuple[int, str, str, Sequence[PartOutcome]]], now_us: int) -> Built:
+        """Insert (family key, hash, fingerprint, outcomes)."""
+        return self._remember.bind(
+            rows=[
+                (
+                    family_key,
+                    post_hash,
+                    fingerprint,
+                    msgspec.json.encode([(part.board_key, part.updated_at_us, part.stats) for part in parts]).decode(),
+                    now_us,
+                )
+                for family_key, post_hash, fingerprint, parts in rows
+            ]
+        )
+
     def remember(self, rows: Iterable[tuple[int, int, str, str, PartOutcome]], now_us: int) -> Built:
         """Insert (board key, epoch, hash, fingerprint, outcome)."""
         return self._remember.bind(
@@ -105,6 +142,13 @@ class PostIds:
         limit_us = horizon[0][0] + 1 if horizon else before_us
         rows = yield self._prune.bind(before_us=limit_us)
         return int(rows[0][0])
+
+
+def _decode_parts(outcome: str) -> list[PartOutcome]:
+    return [
+        PartOutcome(Status.DUPLICATE, updated_at_us, stats, board_key=board_key)
+        for board_key, updated_at_us, stats in msgspec.json.decode(outcome)
+    ]
 
 
 def _stored(post_hash: str, epoch: int) -> str:

@@ -28,6 +28,20 @@ class Place:
     absent: str
     high: bool
 
+    def part(self, name: str) -> Term:
+        """The cell as a term, an absent one as it is written: of `previous` or `next`."""
+        return part_of(col(name), self.start + 1, self.width)
+
+    def at_least(self, name: str, cell: Term | str) -> Condition:
+        """Whether the cell in `previous` or `next` is better than this one, or the same."""
+        there = self.part(name)
+        return there.ge(cell) if self.high else there.le(cell)
+
+    def better(self, name: str, cell: Term | str) -> Condition:
+        """`at_least` without the same."""
+        there = self.part(name)
+        return there.gt(cell) if self.high else there.lt(cell)
+
 
 class RankedCells:
     """The places of one board's ranked columns."""
@@ -43,6 +57,7 @@ class RankedCells:
         self._absent = [(index, place.absent) for index, place in self._places.items()]
         self.others = [index for index in range(len(board.spec.columns)) if index not in self._places]
         self.indexes = list(self._places)
+        self._only = self._absent[0] if len(self._absent) == 1 else None
         self.none = "".join(absent for _, absent in self._absent)  # of no row at all
 
     def place(self, column_index: int) -> Place:
@@ -51,6 +66,8 @@ class RankedCells:
 
     def text(self, cells: Sequence[Cell]) -> str:
         """The ranked ones of a row's cells, side by side."""
+        if self._only is not None:  # most boards have one
+            return cells[self._only[0]] or self._only[1]  # type: ignore[return-value]
         return "".join([cells[index] or absent for index, absent in self._absent])  # type: ignore[misc]
 
     def cell(self, text: str, column_index: int) -> str | None:
@@ -58,18 +75,3 @@ class RankedCells:
         place = self._places[column_index]
         found = text[place.start : place.start + place.width]
         return None if not found or found == place.absent else found
-
-    def part(self, name: str, column_index: int) -> Term:
-        """The same as a term, absent cells as they are written: of `previous` or `next`."""
-        place = self._places[column_index]
-        return part_of(col(name), place.start + 1, place.width)
-
-    def at_least(self, name: str, column_index: int, cell: Term | str) -> Condition:
-        """Whether the column's cell in `previous` or `next` is better than this one, or the same."""
-        there = self.part(name, column_index)
-        return there.ge(cell) if self._places[column_index].high else there.le(cell)
-
-    def better(self, name: str, column_index: int, cell: Term | str) -> Condition:
-        """`at_least` without the same."""
-        there = self.part(name, column_index)
-        return there.gt(cell) if self._places[column_index].high else there.lt(cell)

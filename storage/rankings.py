@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from predictor import RATIO_UNIT
@@ -35,8 +35,8 @@ from querybuilder import (
 )
 
 from .gap_counts import Footing, GapCount, GapCounts, GapQuestion
-from .leaderboards import entries_table, physical
-from .neighbours import Neighbours, NeighbourStatement
+from .layouts import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
+from .neighbours import NeighbourReads, Neighbours
 from .padding import Padding
 from .records import Best, Board, Entry
 from .store import Program, Rows
@@ -58,73 +58,70 @@ def entry_of(row: Sequence[Any]) -> Entry:
     return Entry(owner=row[0], updated_at_us=row[1], cells=list(row[2:]))
 
 
-class Ranking:
-    """Reading programs over one ranked column of one board."""
+class RankingStatements:
+    """The statements of one ranked column of a layout."""
 
-    def __init__(self, dialect: Dialect, board: Board, index: int) -> None:
-        spec = board.spec.columns[index]
-        high = spec.best is Best.HIGH
-        self.index = index
-        self._dialect, self._high = dialect, high
-        self.timed = Padding.of(board.spec, spec).timed
-        self.padding = Padding.of(board.spec, spec)
-        self.neighbours = NeighbourStatement(dialect, board, index)
-        self.gaps = GapCounts(dialect, board, index)
-        self._table = entries_table(board.key)
-        self._name = physical(index)
+    def __init__(self, dialect: Dialect, layout: Layout, index: int) -> None:
+        column = layout.columns[index]
+        self._dialect, self._layout = dialect, layout
+        self._table, self._name, self._high = layout.table, column.name, column.best is Best.HIGH
+        high = self._high
         self._cell = col(self._name)
         self._owner = col("owner")
-        self._row = (self._owner, col("updated_at"), *(col(physical(i)) for i in range(len(board.spec.columns))))
+        self._row = layout.row()
         self._best_first = (desc if high else asc)(self._cell), asc(self._owner)
         self._worst_first = (asc if high else desc)(self._cell), desc(self._owner)
         cell, owner, limit = param("cell"), param("owner"), param("limit")
         ranked, tied = self._cell.not_null(), self._cell.eq(cell)
         better = self._cell.gt if high else self._cell.lt
         worse = self._cell.lt if high else self._cell.gt
-        counted = select(count()).from_(self._table)
-        landing = select(self._cell, self._owner).from_(self._table)
+        scope = layout.scope()
+        counted = select(count()).from_(self._table).where(*scope)
+        landing = select(self._cell, self._owner).from_(self._table).where(*scope)
 
         def compiled(query: Any) -> Any:
             return query.compile(dialect)
 
-        self._count_better = compiled(counted.where(better(cell)))
-        self._count_better_up_to = compiled(
-            select(count()).from_(select(lit(1).as_("one")).from_(self._table).where(better(cell)).limit(limit))
+        self.count_better = compiled(counted.where(better(cell)))
+        self.count_better_up_to = compiled(
+            select(count()).from_(select(lit(1).as_("one")).from_(self._table).where(*scope, better(cell)).limit(limit))
         )
-        self._count_range = compiled(counted.where(self._cell.ge(param("least")), self._cell.lt(param("past"))))
-        self._count_tied = compiled(select(count(), count_if(self._owner.lt(owner))).from_(self._table).where(tied))
+        self.count_range = compiled(counted.where(self._cell.ge(param("least")), self._cell.lt(param("past"))))
+        self.count_tied = compiled(
+            select(count(), count_if(self._owner.lt(owner))).from_(self._table).where(*scope, tied)
+        )
         at = landing.order_by(*self._best_first).limit(1).offset(param("offset"))
-        self._landing_from_top = compiled(at.where(ranked))
-        self._landing_below = compiled(at.where(worse(cell)))
+        self.landing_from_top = compiled(at.where(ranked))
+        self.landing_below = compiled(at.where(worse(cell)))
         worst = landing.where(ranked).order_by(*self._worst_first).limit(1)
-        self._worst = compiled(worst)
-        self._sample_from_top = compiled(self._with_ties(at.where(ranked)))
-        self._sample_below = compiled(self._with_ties(at.where(worse(cell))))
-        self._sample_worst = compiled(self._with_ties(worst))
-        tallied = select(self._cell, count()).from_(self._table).group_by(self._cell)
+        self.worst = compiled(worst)
+        self.sample_from_top = compiled(self._with_ties(at.where(ranked)))
+        self.sample_below = compiled(self._with_ties(at.where(worse(cell))))
+        self.sample_worst = compiled(self._with_ties(worst))
+        tallied = select(self._cell, count()).from_(self._table).where(*scope).group_by(self._cell)
         tallied = tallied.order_by(self._best_first[0]).limit(limit).packed()
-        self._tallied_from_top = compiled(tallied.where(ranked))
-        self._tallied_below = compiled(tallied.where(worse(cell)))
-        rows_of = select(*self._row).from_(self._table)
-        self._first_rows = compiled(rows_of.where(ranked).order_by(*self._best_first).limit(limit).packed())
+        self.tallied_from_top = compiled(tallied.where(ranked))
+        self.tallied_below = compiled(tallied.where(worse(cell)))
+        rows_of = select(*self._row).from_(self._table).where(*scope)
+        self.first_rows = compiled(rows_of.where(ranked).order_by(*self._best_first).limit(limit).packed())
         # The keyset is split: the rest of a tie run, then what is worse. A row-value comparison tests every row again.
         after = union_all(rows_of.where(tied, self._owner.gt(owner)), rows_of.where(worse(cell)))
         before = union_all(rows_of.where(tied, self._owner.lt(owner)), rows_of.where(better(cell)))
-        self._rows_after = compiled(after.order_by(*self._best_first).limit(limit).packed())
-        self._next_better = compiled(landing.where(better(cell)).order_by(*self._worst_first).limit(1))
-        self._rows_before = compiled(before.order_by(*self._worst_first).limit(limit).packed())
+        self.rows_after = compiled(after.order_by(*self._best_first).limit(limit).packed())
+        self.next_better = compiled(landing.where(better(cell)).order_by(*self._worst_first).limit(1))
+        self.rows_before = compiled(before.order_by(*self._worst_first).limit(limit).packed())
 
     @cached_property
-    def _stride(self) -> Statement:
+    def stride(self) -> Statement:
         """A walk of several steps on the server: each lands below the cell before and counts the ties there."""
         before, found, ties, own = "w", "f", "t", col("owner", "e")
-        next_rank, cell = col("next_rank", before), col(self._name, "e")
+        next_rank, cell, scope = col("next_rank", before), col(self._name, "e"), self._layout.scope("e")
         spaced = whole_part(times(next_rank, param("ratio_ppm", INTEGER)), RATIO_UNIT)
         skipped = smaller_of(spaced, param("rows_max", INTEGER))
         below = cell.lt(col("cell", before)) if self._high else cell.gt(col("cell", before))
-        landing = select(cell.as_("cell"), own.as_("owner")).from_(self._table, "e").where(below)
+        landing = select(cell.as_("cell"), own.as_("owner")).from_(self._table, "e").where(*scope, below)
         order = (desc if self._high else asc)(cell), asc(own)
-        tied = select(count()).from_(self._table, "e").where(cell.eq(col("cell", found)))
+        tied = select(count()).from_(self._table, "e").where(*scope, cell.eq(col("cell", found)))
         counts = select(
             tied.where(own.lt(col("owner", found))).scalar().as_("before"),
             tied.where(own.ge(col("owner", found))).scalar().as_("rest"),
@@ -150,6 +147,37 @@ class Ranking:
         walk = recursive("w", *names, seed=seed, step=step, final=final.order_by(asc(col("step"))))
         return walk.compile(self._dialect)
 
+    def _with_ties(self, one_row: Select) -> Select:
+        # Two counts that share the run between them: one over all of it and a filter would read it twice.
+        found = "s"
+        tied = select(count()).from_(self._table, "t").where(*self._layout.scope("t"))
+        tied = tied.where(col(self._name, "t").eq(col(self._name, found)))
+        owner, found_owner = col("owner", "t"), col("owner", found)
+        return select(
+            col(self._name, found),
+            tied.where(owner.lt(found_owner)).scalar(),
+            tied.where(owner.ge(found_owner)).scalar(),
+        ).from_(one_row, found)
+
+
+@lru_cache(maxsize=SHARED_STATEMENTS_MAX)
+def _shared_statements(dialect: Dialect, layout: Layout, index: int) -> RankingStatements:
+    return RankingStatements(dialect, layout, index)
+
+
+class Ranking:
+    """Reading programs over one ranked column of one board."""
+
+    def __init__(self, dialect: Dialect, board: Board, index: int) -> None:
+        self.index = index
+        self.padding = Padding.of(board.spec, board.spec.columns[index])
+        self.timed = self.padding.timed
+        self.neighbours = NeighbourReads(dialect, board, index)
+        self.gaps = GapCounts(dialect, board, index)
+        make = RankingStatements if board.table_key is None else _shared_statements
+        self._sql = make(dialect, layout_of(board), index)
+        self._scope = scope_of(board)
+
     def stride(
         self, below: str, *, next_rank: int, ratio_ppm: int, steps: int, total: int, rows_max: int
     ) -> Program[list[Sample]]:
@@ -158,35 +186,30 @@ class Ranking:
         Raises:
             Inexpressible: in this dialect it can't be said.
         """
-        rows = yield self._stride.bind(
-            cell=below, next_rank=next_rank, ratio_ppm=ratio_ppm, steps=steps, total=total, rows_max=rows_max
+        rows = yield self._sql.stride.bind(
+            cell=below,
+            next_rank=next_rank,
+            ratio_ppm=ratio_ppm,
+            steps=steps,
+            total=total,
+            rows_max=rows_max,
+            **self._scope,
         )
         return [Sample(cell, ties_before=before, ties=before + rest) for cell, before, rest in rows]
 
-    def _with_ties(self, one_row: Select) -> Select:
-        # Two counts that share the run between them: one over all of it and a filter would read it twice.
-        found = "s"
-        tied = select(count()).from_(self._table, "t").where(col(self._name, "t").eq(col(self._name, found)))
-        owner, found_owner = col("owner", "t"), col("owner", found)
-        return select(
-            col(self._name, found),
-            tied.where(owner.lt(found_owner)).scalar(),
-            tied.where(owner.ge(found_owner)).scalar(),
-        ).from_(one_row, found)
-
     def count_better(self, cell: str) -> Program[int]:
         """Entries strictly better than a cell, however many: costs their number."""
-        rows = yield self._count_better.bind(cell=cell)
+        rows = yield self._sql.count_better.bind(cell=cell, **self._scope)
         return int(rows[0][0])
 
     def count_better_up_to(self, cell: str, limit: int) -> Program[int]:
         """Entries strictly better than a cell, or `limit` where there are more: costs at most `limit` rows."""
-        rows = yield self._count_better_up_to.bind(cell=cell, limit=limit)
+        rows = yield self._sql.count_better_up_to.bind(cell=cell, limit=limit, **self._scope)
         return int(rows[0][0])
 
     def count_range(self, *, least: str, past: str) -> Program[int]:
         """Entries whose cell's text is at least `least` and less than `past`, whichever end ranks first."""
-        rows = yield self._count_range.bind(least=least, past=past)
+        rows = yield self._sql.count_range.bind(least=least, past=past, **self._scope)
         return int(rows[0][0])
 
     def asked_from_rung(self, footing: Footing, cell: str, *, owner: str = "") -> GapQuestion:
@@ -228,54 +251,54 @@ class Ranking:
 
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
         """Entries with this cell, and how many of them stand before `owner`."""
-        rows = yield self._count_tied.bind(cell=cell, owner=owner)
+        rows = yield self._sql.count_tied.bind(cell=cell, owner=owner, **self._scope)
         return int(rows[0][0]), int(rows[0][1])
 
     def landing(self, skip_rows: int, below: str | None = None) -> Program[tuple[str, str] | None]:
         """The cell and owner found after skipping rows from the top, or below a cell; None past the end."""
         if below is None:
-            rows = yield self._landing_from_top.bind(offset=skip_rows)
+            rows = yield self._sql.landing_from_top.bind(offset=skip_rows, **self._scope)
         else:
-            rows = yield self._landing_below.bind(cell=below, offset=skip_rows)
+            rows = yield self._sql.landing_below.bind(cell=below, offset=skip_rows, **self._scope)
         return (rows[0][0], rows[0][1]) if rows else None
 
     def sample(self, skip_rows: int, below: str | None = None) -> Program[Sample | None]:
         """`landing`, with its ties, in one statement: a walk asks a thousand times."""
         if below is None:
-            rows = yield self._sample_from_top.bind(offset=skip_rows)
+            rows = yield self._sql.sample_from_top.bind(offset=skip_rows, **self._scope)
         else:
-            rows = yield self._sample_below.bind(cell=below, offset=skip_rows)
+            rows = yield self._sql.sample_below.bind(cell=below, offset=skip_rows, **self._scope)
         return _sample(rows)
 
     def sample_worst(self) -> Program[Sample | None]:
         """`worst`, with its ties."""
-        rows = yield self._sample_worst.bind()
+        rows = yield self._sql.sample_worst.bind(**self._scope)
         return _sample(rows)
 
     def tallied(self, limit: int, below: str | None = None) -> Program[Rows]:
         """(cell, entries with it) of so many distinct cells, best first: from the top, or below a cell."""
         if below is None:
-            return (yield self._tallied_from_top.bind(limit=limit))
-        return (yield self._tallied_below.bind(cell=below, limit=limit))
+            return (yield self._sql.tallied_from_top.bind(limit=limit, **self._scope))
+        return (yield self._sql.tallied_below.bind(cell=below, limit=limit, **self._scope))
 
     def worst(self) -> Program[tuple[str, str] | None]:
         """The cell and owner of the last row; None on an empty board."""
-        rows = yield self._worst.bind()
+        rows = yield self._sql.worst.bind(**self._scope)
         return (rows[0][0], rows[0][1]) if rows else None
 
     def first_rows(self, limit: int) -> Program[list[Entry]]:
         """The best rows."""
-        rows = yield self._first_rows.bind(limit=limit)
+        rows = yield self._sql.first_rows.bind(limit=limit, **self._scope)
         return [entry_of(row) for row in rows]
 
     def rows_after(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
         """The rows that follow a place in the order, best first. The place itself need not be taken."""
-        rows = yield self._rows_after.bind(cell=cell, owner=owner, limit=limit)
+        rows = yield self._sql.rows_after.bind(cell=cell, owner=owner, limit=limit, **self._scope)
         return [entry_of(row) for row in rows]
 
     def rows_before(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
         """The rows that precede a place in the order, best first."""
-        rows = yield self._rows_before.bind(cell=cell, owner=owner, limit=limit)
+        rows = yield self._sql.rows_before.bind(cell=cell, owner=owner, limit=limit, **self._scope)
         return [entry_of(row) for row in reversed(rows)]
 
     def next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
@@ -287,7 +310,7 @@ class Ranking:
             before = yield from self.rows_before(cell, owner, 1)
             found = [(entry.cells[self.index], entry.owner) for entry in before]
         else:
-            found = [(row[0], row[1]) for row in (yield self._next_better.bind(cell=cell))]
+            found = [(row[0], row[1]) for row in (yield self._sql.next_better.bind(cell=cell, **self._scope))]
         return (str(found[0][0]), found[0][1]) if found else None
 
     def rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:

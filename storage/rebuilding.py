@@ -17,7 +17,7 @@ from .errors import JournalIncomplete
 from .hidden import HiddenEntry, hidden
 from .journal import JournalRow, journal
 from .journal_rows import RowReader
-from .leaderboards import ALL_ENTRIES, CHANGES, count_entries, existing, remove_rows, with_state
+from .leaderboards import ALL_ENTRIES, CHANGES, count_entries, remove_rows, standing_alone, with_state
 from .merging import Cell
 from .posted import Happened, happened_of, posted_of
 from .records import Board, Entry
@@ -56,13 +56,13 @@ def rebuild_board(dialect: Dialect, *, board_id: str) -> Program[Rebuilt]:
     """Make the board's rows anew; memory grows with its owners.
 
     Raises:
-        UnknownBoard: there is none.
+        UnknownBoard, FamilyBoard: there is none, or it is a family's.
         JournalIncomplete: the journal starts too late, or was written before it held what is needed.
     """
-    board = yield from existing(dialect, board_id, lock=Lock.UPDATE)
+    board = yield from standing_alone(dialect, board_id, lock=Lock.UPDATE)
     totals = (yield from count_entries(dialect, [board.key]))[board.key]
     done = Rebuilt(entries_before=totals.get(ALL_ENTRIES, 0))
-    yield from remove_rows(dialect, board)  # first: from here on nobody posts to it
+    board = yield from remove_rows(dialect, board)  # first: from here on nobody posts to it
     owners = yield from _owners(dialect, board, done)
     yield from _insert(Entries(dialect, board), owners, totals.get(CHANGES, 0), done)
     yield from with_state(dialect, board)
@@ -117,17 +117,17 @@ def _check_start(dialect: Dialect, board: Board) -> Program[None]:
 
 
 def _insert(entries: Entries, owners: dict[str, _Last], changes: int, done: Rebuilt) -> Program[None]:
-    counted = {ALL_ENTRIES: 0, CHANGES: changes + 1, **dict.fromkeys(entries.rankings, 0)}
+    counted = {ALL_ENTRIES: 0, CHANGES: changes + 1, **dict.fromkeys(entries.pattern.sorted_indexes, 0)}
     for page in _pages(owners):
         seen = [Entry(owner, last.updated_at_us, last.cells) for owner, last in page if last.cells and not last.hidden]
         unseen = [Entry(owner, last.updated_at_us, last.cells) for owner, last in page if last.cells and last.hidden]
         if seen:
-            yield entries.insert_new(seen)
+            yield entries.writes.insert_new([(entries.board.rows_key, entry) for entry in seen])
         if unseen:
             yield hidden(entries.dialect).insert_new([HiddenEntry(entries.board.key, entry) for entry in unseen])
         done.entries += len(seen)
         done.hidden += len(unseen)
-        for index in entries.rankings:
+        for index in entries.pattern.sorted_indexes:
             counted[index] += sum(entry.cells[index] is not None for entry in seen)
     counted[ALL_ENTRIES] = done.entries
     counted[CHANGES] += done.entries

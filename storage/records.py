@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from .errors import StorageError
+from .periods import PeriodKind
 
 INT64_MAX = 2**63 - 1
 
@@ -44,6 +45,13 @@ class Method(StrEnum):
     SKIP = "skip"
     SCAN = "scan"
     AUTO = "auto"
+
+
+class Table(StrEnum):
+    """Where a board's rows live."""
+
+    OWN = "own"  # in a table of their own: few large boards
+    SHARED = "shared"  # with those of other small boards
 
 
 class Kind(StrEnum):
@@ -84,17 +92,31 @@ class BoardSpec:
     columns: tuple[ColumnSpec, ...]
     ties: Ties
     predictor: PredictorSpec
+    table: Table = Table.OWN
 
 
 @dataclass(frozen=True)
 class Board:
-    """A board in the catalog. `key` is small, never reused, and names its table and columns."""
+    """A board in the catalog. `key` is small, never reused, and names what belongs to the board."""
 
     key: int
     id: str
     spec: BoardSpec
     created_at_us: int
     epoch: int  # counts resets: what was fitted in another epoch is void
+    table_key: int | None = None  # of the table that its rows share with other boards'; None: a table of its own
+    rows_key: int = 0  # tells its rows from theirs; another one after every reset
+    family_key: int | None = None  # of the family that it belongs to; None: it stands alone
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether its rows may leave the table that they are in: those of a family go with the table."""
+        return self.table_key is not None and self.family_key is None
+
+    @property
+    def is_unreached(self) -> bool:
+        """Whether it is a family's that no post has reached: the store has no row of it."""
+        return self.key == self.family_key
 
     @cached_property
     def column_index(self) -> dict[str, int]:
@@ -105,6 +127,56 @@ class Board:
     def sorted_indexes(self) -> tuple[int, ...]:
         """Positions of the ranked columns."""
         return tuple(index for index, column in enumerate(self.spec.columns) if column.sorted)
+
+
+@dataclass(frozen=True, slots=True)
+class FamilySpec:
+    """All that a client chose about a family: what its boards have in common, and which there are."""
+
+    board: BoardSpec
+    periods: tuple[PeriodKind, ...]
+    time_zone: str  # an IANA name, known
+    facets: tuple[tuple[str, ...], ...]  # each sorted; a board for each, in each period
+    grace_seconds: int  # after a period's end, while late posts still count
+    keep: tuple[tuple[PeriodKind, int], ...]  # closed periods of a kind whose boards keep their rows
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family in the catalog. `key` comes from the boards' sequence: no board has it."""
+
+    key: int
+    id: str
+    spec: FamilySpec
+    created_at_us: int
+
+    @property
+    def shares_table(self) -> bool:
+        """Whether its boards share a table, which is the family's own."""
+        return self.spec.board.table is Table.SHARED
+
+    @cached_property
+    def facet_names(self) -> frozenset[str]:
+        """Every facet of some list."""
+        return frozenset(name for names in self.spec.facets for name in names)
+
+    def unreached(self, board_id: str) -> Board:
+        """A board that no post has reached: under the family's own key there are never any rows."""
+        return Board(
+            key=self.key,
+            id=board_id,
+            spec=self.spec.board,
+            created_at_us=self.created_at_us,
+            epoch=1,
+            table_key=self.key if self.shares_table else None,
+            rows_key=self.key,
+            family_key=self.key,
+        )
+
+    @cached_property
+    def any_board(self) -> Board:
+        """What all boards have in common, as a board called like the family."""
+        return self.unreached(self.id)
 
 
 @dataclass(slots=True)
@@ -154,6 +226,7 @@ class Post:
     post_hash: str | None  # of the post id
     at_us: int | None  # None: arrival
     fingerprint: str  # of owner, stats and `at`: tells a retry from a conflict
+    family: Family | None = None  # where boards get it as a family's, its id is remembered once for all of them
     post_id: str | None = None  # as it came in, for the journal
 
 
@@ -165,3 +238,4 @@ class PartOutcome:
     updated_at_us: int | None = None
     stats: list[StatValue | None] | None = None
     error: StorageError | None = None
+    board_key: int | None = None  # of the board, where it need not be the post's part at the same place

@@ -69,9 +69,15 @@ class Writers:
 
     async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
         """See `Writer.submit`."""
-        stores = {self._store.of(part.board.id) for post in posts for part in post.parts}
+        stores = {self._store.of(board_id) for board_id in _boards_of(posts)}
         return await self._of(stores.pop() if len(stores) == 1 else self._store).submit(posts)
 
     async def close(self) -> None:
         """Apply what was accepted, then stop."""
         await asyncio.gather(*(writer.close() for writer in self._writers.values()))
+
+
+def _boards_of(posts: Sequence[Post]) -> set[str]:
+    """The boards that choose the pool: for a family's posts its board of all time, whether it has one or not."""
+    alone = {part.board.id for post in posts if post.family is None for part in post.parts}
+    return alone | {f"{family_id}:all" for family_id in {post.family.id for post in posts if post.family is not None}}

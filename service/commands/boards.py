@@ -115,7 +115,7 @@ def create(
         raise typer.BadParameter("--ties is shared or earliest")
     if spec is not None and ties is not None:
         raise typer.BadParameter("--ties belongs into the file given with --spec")
-    wanted: dict[str, object] = read_spec(spec) if spec else {"columns": [parse_column(text) for text in column or []]}
+    wanted: dict[str, object] = read_spec(spec) if spec else {"columns": columns_from(column)}
     if ties:
         wanted["ties"] = ties
 
@@ -123,6 +123,11 @@ def create(
         show_json(await client.put_board(board, wanted))
 
     talk(Target(url, key), action)
+
+
+def columns_from(texts: list[str] | None) -> list[dict[str, object]]:
+    """The specs of columns written in words. Raises typer.BadParameter."""
+    return [parse_column(text) for text in texts or []]
 
 
 def read_spec(path: Path) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Why here: post ids must outlive every retry, then go, without a long transaction before anyone's post."""
+"""Why here: post ids must outlive every retry, then go, without a long transaction before anyone's post;
+so must rows that boards left behind in a table that others use."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from collections.abc import Callable
 
 from jobs.prune import PruneJob
 from storage.change_log import Change, Mark, change_log
-from storage.records import Board, Status
+from storage.leaderboards import reset_board
+from storage.records import Board, Status, Table
 from storage.store import Program
 from tests.jobs.world import LIMITS, World
 from tests.storage.deployment import part
@@ -79,6 +81,22 @@ async def test_one_run_is_bounded_and_the_next_goes_on(world: World) -> None:
     await world.time.asleep(0)
     world.time.advance(0)
     assert await rest == 70 - 11 * LIMITS.prune.prune_steps_max
+
+
+async def test_rows_left_behind_in_a_shared_table_are_swept_in_bounded_steps(world: World) -> None:
+    world.deployment.table = Table.SHARED
+    board, stays = await world.create("b"), await world.create("stays")
+    posts = [world.deployment.post(f"o{number}", part(board, {"xp0": 1})) for number in range(25)]
+    await world.deployment.apply(*posts)
+    await world.deployment.apply_one(world.deployment.post("o", part(stays, {"xp0": 1})))
+    await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
+    sweeping = asyncio.create_task(prune_job(world).sweep())
+    for _ in range(3):
+        await world.time.asleep(0)
+        world.time.advance(0)
+    assert await sweeping == 25
+    assert len(await world.deployment.rows(board, [f"o{number}" for number in range(25)])) == 0
+    assert len(await world.deployment.rows(stays, ["o"])) == 1
 
 
 async def logged(world: World) -> list[Change]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from jobs.refresh import RefreshJob
+from jobs.schedule import COUNTED_INTERVALS
 from storage.errors import StoreAway
-from storage.records import Board
+from storage.families import NewBoard, make_boards, put_family
+from storage.periods import PeriodKind
+from storage.records import Board, FamilySpec
 from tests.jobs.refreshing import due, work_off, working
 from tests.jobs.world import LIMITS, REFRESH_S, World, within
+from tests.storage.deployment import PREDICTOR, ranked, spec
 
 
 async def fitted(world: World, rows: dict[str, int], job: RefreshJob) -> dict[str, Board]:
@@ -128,3 +132,19 @@ async def test_what_the_store_refuses_to_a_tick_is_found_by_the_next_one(world: 
     world.advance(LIMITS.refresh.refresh_tick_s)
     await world.refreshed()
     assert await jobs.stop() == []
+
+
+async def test_a_familys_board_that_is_counted_anyway_gets_a_curve_only_once_it_has_grown(world: World) -> None:
+    exact_top = PREDICTOR.exact_top
+    wanted = FamilySpec(spec(ranked("xp0")), (PeriodKind.ALL,), "UTC", ((),), 0, ())
+    dialect = world.store.dialect
+    await world.store.write(lambda: put_family(dialect, family_id="f", spec=wanted, now_us=1, families_max=9))
+    asked = [NewBoard("f:all", "all:")]
+    [board] = await world.store.write(lambda: make_boards(dialect, "f", asked, now_us=1, boards_max=9))
+    world.catalog.put(board)
+    job = world.refresh_job()
+    await world.post(board, {f"owner {number}": number for number in range(exact_top)})
+    await job.tick()
+    assert await due(world, job) == 0
+    await world.post(board, {"one more": 1})
+    assert await due(world, job, COUNTED_INTERVALS * REFRESH_S) == 1

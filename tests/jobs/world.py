@@ -324,7 +324,8 @@ class World:
 
     async def create(self, board_id: str, *, columns: int = 1, predictor: PredictorSpec = PREDICTOR) -> Board:
         """A board in store and catalog: `xp0`… are ranked, `shots` is not."""
-        wanted = spec(*(ranked(f"xp{index}") for index in range(columns)), counter("shots"), predictor=predictor)
+        ranked_columns = [ranked(f"xp{index}") for index in range(columns)]
+        wanted = self.deployment.laid_out(spec(*ranked_columns, counter("shots"), predictor=predictor))
         board = await self.store.write(
             lambda: create_board(
                 self.deployment.dialect, board_id=board_id, spec=wanted, now_us=1, boards_max=BOARDS_MAX

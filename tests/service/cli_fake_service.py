@@ -34,6 +34,8 @@ class FakeService:
 
     url: str = ""
     boards: dict[str, FakeBoard] = field(default_factory=dict)
+    families: dict[str, dict[str, Any]] = field(default_factory=dict)
+    family_posts: dict[str, dict[str, Any]] = field(default_factory=dict)  # by post id
     requests: list[tuple[str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     batches: list[list[dict[str, Any]]] = field(default_factory=list)
@@ -70,7 +72,31 @@ class FakeService:
                 return self.list_boards(request)
             case ["v1", "leaderboards", board, *rest]:
                 return await self.on_board(request, board, rest)
+            case ["v1", "families", family, *rest]:
+                return await self.on_family(request, family, rest)
         return problem(404, "not_found")
+
+    async def on_family(self, request: web.Request, family: str, rest: list[str]) -> web.Response:
+        if request.method == "PUT":
+            self.families[family] = await request.json()
+            return answer({"id": family} | self.families[family], status=201)
+        if family not in self.families:
+            return problem(404, "unknown_family", f"no family {family}")
+        match rest:
+            case ["posts"]:
+                posts = (await request.json())["posts"]
+                self.family_posts |= {post["post_id"]: post for post in posts}
+                return answer({"results": [{"owner": post["owner"], "status": "applied"} for post in posts]})
+            case ["boards"]:
+                return answer({"board": f"{family}:{request.query['period']}:org={request.query.get('org')}"})
+            case ["facets"]:
+                start = int(request.query.get("cursor", "0"))
+                values = [{"value": str(start), "board": f"{family}:all:org={start}", "entries": 3 + start}]
+                return answer({"values": values, "next": str(start + 1) if start < 2 else None})
+        if request.method == "DELETE":
+            del self.families[family]
+            return web.Response(status=204)
+        return answer({"id": family, "boards": 3} | self.families[family])
 
     def list_boards(self, request: web.Request) -> web.Response:
         names = sorted(name for name in self.boards if name.startswith(request.query.get("prefix", "")))

@@ -14,6 +14,8 @@ import typer
 
 from service.demo import (
     BOARD,
+    FAMILY,
+    FAMILY_SPEC,
     SPEC,
     last_line,
     lines_to_try,
@@ -71,6 +73,7 @@ async def test_a_second_run_finds_the_season_there(
     await set_up(fake.url, 1200, alive, tmp_path / "log")
     assert fake.boards[BOARD].spec == SPEC
     assert len(fake.boards[BOARD].stats) == 1200
+    assert fake.families[FAMILY] == FAMILY_SPEC and len(fake.family_posts) == 1200
     assert "1,200 players posted: 1,200 applied" in capsys.readouterr().out
     fake.batches = []
     await set_up(fake.url, 1200, alive, tmp_path / "log")
@@ -114,7 +117,8 @@ def test_a_taken_port_is_told_before_anything_starts(capsys: pytest.CaptureFixtu
 
 def test_the_lines_to_try_name_a_player_of_the_season() -> None:
     lines = lines_to_try("http://127.0.0.1:8080", 3)
-    assert len(lines) == 3
+    assert len(lines) == 4
+    assert f"/v1/families/{FAMILY}/facets?" in lines[3]
     assert f"/v1/leaderboards/{BOARD}/entries/{owner_name(1)}/positions?" in lines[0]
 
 

@@ -20,6 +20,8 @@ BODIES: dict[str, object] = {
     "post_many": {"owner": "a", "stats": {"xp": 1}, "boards": ["b"]},
     "lookup": {"owners": ["a"]},
     "many_boards": {"boards": ["b"], "column": "xp"},
+    "put_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all"], "facets": [[]]},
+    "post_family": {"owner": "a", "stats": {"xp": 1}, "facets": {}},
 }
 QUERIES = {"around": "?column=xp", "value_positions": "?values=1", "value_around": "?value=1", "values": "?ranks=1"}
 
@@ -54,7 +56,7 @@ async def closed(keys: tuple[Path, dict[str, str]]) -> AsyncIterator[Service]:
 
 def path_of(route: Route) -> str:
     """A request that the route takes, on a board that may be there or not."""
-    path = route.path.format(board="b", owner="a", column="xp")
+    path = route.path.format(board="b", owner="a", column="xp", family="f")
     return path + QUERIES.get(route.view, "")
 
 

@@ -125,7 +125,6 @@ async def test_a_board_that_wants_scans_shows_what_its_curve_is_certified_for(se
 @pytest.mark.parametrize(
     ("spec", "status", "code"),
     [
-        ({"table": "shared"}, 422, "unsupported"),
         ({"columns": [XP, XP]}, 422, "bad_spec"),
         ({"columns": [{**XP, "min": 5, "max": 5}]}, 422, "bad_spec"),
         ({"columns": [{**XP, "min": "1.5"}]}, 422, "bad_value"),

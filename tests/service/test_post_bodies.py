@@ -9,20 +9,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.post_bodies import NDJSON_TYPE, PostIn, PostLimits, parse_posts
+from service.post_bodies import NDJSON_TYPE, PostIn, PostKind, PostLimits, parse_posts
 from service.problems import JSON_TYPE, Problem
 from service.strict_json import colons_after_keys_max, pointer_of, refuse_duplicates
 
 LIMITS = PostLimits(posts_max=20, boards_max=3, parts_max=25)
 
 
-def parse(body: bytes | str | Any, *, media_type: str = JSON_TYPE, fan: bool = False, may_set: bool = True) -> Any:
+def parse(
+    body: bytes | str | Any,
+    *,
+    media_type: str = JSON_TYPE,
+    fan: bool = False,
+    kind: PostKind | None = None,
+    may_set: bool = True,
+) -> Any:
     """`parse_posts` of a body, or of what is to be encoded."""
     if isinstance(body, str):
         body = body.encode()
     elif not isinstance(body, bytes):
         body = json.dumps(body).encode()
-    return parse_posts(body, media_type, LIMITS, multi_board=fan, may_set=may_set)
+    return parse_posts(
+        body, media_type, LIMITS, kind=kind or (PostKind.BOARDS if fan else PostKind.ONE_BOARD), may_set=may_set
+    )
 
 
 def refusal(body: bytes | str | Any, **how: Any) -> Problem:
@@ -292,3 +301,15 @@ def test_paths_of_the_decoder_become_json_pointers() -> None:
     assert pointer_of("$.posts[3].owner") == "/posts/3/owner"
     assert pointer_of("$.stats[...]") == "/stats/*"
     assert pointer_of("$") == ""
+
+
+def test_a_familys_post_has_facets_and_each_is_there_once() -> None:
+    post = {"owner": "ada", "stats": {"xp": 1}, "facets": {"org": "1", "group": "g:7"}}
+    [parsed], single = parse(post, kind=PostKind.FAMILY)
+    assert (parsed.facets, single) == ({"org": "1", "group": "g:7"}, True)
+    [bare], _ = parse({"posts": [{"owner": "ada", "stats": {"xp": 1}}]}, kind=PostKind.FAMILY)
+    assert bare.facets == {}
+    twice = b'{"owner": "ada", "stats": {"xp": 1}, "facets": {"org": "1", "org": "2"}}'
+    assert refusal(twice, kind=PostKind.FAMILY).code == "duplicate_field"
+    assert refusal({**post, "boards": ["b"]}, kind=PostKind.FAMILY).code == "unknown_field"
+    assert refusal(post).code == "unknown_field"

@@ -10,7 +10,7 @@ from service.key_limits import KeyLimitBounds, KeyLimits
 from service.keys import KeyRing, Role
 from service.logs import RequestLog
 from service.metrics import Metrics
-from service.post_bodies import PostLimits, parse_posts
+from service.post_bodies import PostKind, PostLimits, parse_posts
 from service.problems import Problem
 from service.queries import PageQuery, PositionsQuery
 from service.routes import Call, Reply, Route
@@ -98,7 +98,7 @@ async def posts(context: ToyContext, call: Call) -> bytes:
     """How many posts came."""
     limits = PostLimits(posts_max=10, boards_max=3, parts_max=20)
     may_set = call.identity.role >= Role.OPS
-    parsed, single = parse_posts(call.body, call.media_type, limits, multi_board=False, may_set=may_set)
+    parsed, single = parse_posts(call.body, call.media_type, limits, kind=PostKind.ONE_BOARD, may_set=may_set)
     return b'{"posts":%d,"single":%s}' % (len(parsed), b"true" if single else b"false")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from storage.records import Table
 from storage.store import Store
 from tests.schemas import fresh_schema
 from tests.storage.backends import BACKENDS, Backend, OpenStore
@@ -26,6 +27,12 @@ PROCESSES_S_MAX = 60
 def backend(request: pytest.FixtureRequest) -> Backend:
     """Each backend in turn."""
     return BACKENDS[request.param](request)
+
+
+@pytest.fixture(params=list(Table))
+def table(request: pytest.FixtureRequest) -> Table:
+    """Each layout in turn: boards in tables of their own, and in one that they share."""
+    return Table(request.param)
 
 
 @pytest.fixture
@@ -42,15 +49,15 @@ async def store(open_store: OpenStore) -> Store:
 
 
 @pytest.fixture
-async def deployment(store: Store) -> Deployment:
+async def deployment(store: Store, table: Table) -> Deployment:
     """A migrated store and what is needed to work with it."""
-    return await Deployment.on(store)
+    return await Deployment.on(store, table)
 
 
 @pytest.fixture
-def session(backend: Backend, tmp_path: Path) -> Iterator[Session]:
+def session(backend: Backend, tmp_path: Path, table: Table) -> Iterator[Session]:
     """A deployment for tests that hypothesis drives."""
-    opened = Session(backend, tmp_path)
+    opened = Session(backend, tmp_path, table)
     yield opened
     opened.close()
 

@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -37,6 +37,7 @@ from storage.records import (
     Post,
     PredictorSpec,
     StatValue,
+    Table,
     Ties,
 )
 from storage.store import Store
@@ -143,21 +144,25 @@ class Observed:
 class Deployment:
     """One process's view of one store."""
 
-    def __init__(self, store: Store, salt: str) -> None:
-        self.store, self.dialect = store, store.dialect
+    def __init__(self, store: Store, salt: str, table: Table = Table.OWN) -> None:
+        self.store, self.dialect, self.table = store, store.dialect, table
         self.post_ids = PostIds(store.dialect, salt)
         self.boards = OpenBoards(store.dialect, open_boards_max=BOARDS_MAX)
         self.catalog = Catalog(store)
         self.clock = Clock()
 
     @classmethod
-    async def on(cls, store: Store) -> Self:
-        """Bring the store to the schema first."""
-        return cls(store, await store.write(lambda: migrate(store.dialect)))
+    async def on(cls, store: Store, table: Table = Table.OWN) -> Self:
+        """Bring the store to the schema first. Boards that are made here have their rows in such tables."""
+        return cls(store, await store.write(lambda: migrate(store.dialect)), table)
+
+    def laid_out(self, wanted: BoardSpec) -> BoardSpec:
+        """A spec with the table that this deployment is about."""
+        return replace(wanted, table=self.table)
 
     async def create(self, board_id: str, *columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Board:
         """A new board."""
-        wanted = spec(*columns, ties=ties)
+        wanted = self.laid_out(spec(*columns, ties=ties))
         return await self.store.write(
             lambda: create_board(
                 self.dialect, board_id=board_id, spec=wanted, now_us=self.clock(), boards_max=BOARDS_MAX
@@ -241,7 +246,8 @@ class Deployment:
 class Session:
     """A deployment on a loop of its own, for tests whose examples are made by hypothesis, which knows no coroutines."""
 
-    def __init__(self, backend: Backend, directory: Path) -> None:
+    def __init__(self, backend: Backend, directory: Path, table: Table = Table.OWN) -> None:
+        self._table = table
         self._runner = asyncio.Runner()
         self._opened = AsyncExitStack()
         self._open_store = self._runner.run(self._opened.enter_async_context(backend(directory)))
@@ -249,7 +255,7 @@ class Session:
         self._boards = 0
 
     async def _deploy(self) -> Deployment:
-        return await Deployment.on(await self._open_store())
+        return await Deployment.on(await self._open_store(), self._table)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run to the end."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from querybuilder import Built, Dialect, col, plus, update
-from storage.leaderboards import entries_table
+from storage.layouts import layout_of, scope_of
 from storage.records import Board
 from storage.store import Program, Rows, Store
 
@@ -21,8 +21,9 @@ READS_OF_A_GROUP = 1  # of the writer's: the rows; what follows are conditional 
 
 def version_moved(store: Store, board: Board, owner: str) -> Built:
     """Another writer's change to a row."""
-    moved = update(entries_table(board.key)).set(updated_at=plus(col("updated_at"), 1))
-    return moved.where(col("owner").eq(owner)).build(store.dialect)
+    layout = layout_of(board)
+    moved = update(layout.table).set(updated_at=plus(col("updated_at"), 1)).where(*layout.scope())
+    return moved.where(col("owner").eq(owner)).build(store.dialect, **scope_of(board))
 
 
 class MeddlingStore:

@@ -22,7 +22,7 @@ NOTHING = DemandAnswer("")  # type: ignore[arg-type]  # as the row begins
 
 
 async def a_board(deployment: Deployment, board_id: str = "b") -> Board:
-    wanted = spec(ranked("xp0"), ranked("xp1"))
+    wanted = deployment.laid_out(spec(ranked("xp0"), ranked("xp1")))
     return await deployment.store.write(
         lambda: create_board(deployment.dialect, board_id=board_id, spec=wanted, now_us=1, boards_max=BOARDS_MAX)
     )

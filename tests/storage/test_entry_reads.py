@@ -116,7 +116,7 @@ async def test_who_asks_about_a_board_as_it_was_is_told_that_it_changed_and_othe
 ) -> None:
     narrow = await deployment.create("b", XP)
     wide = await deployment.store.write(
-        lambda: change_board(deployment.dialect, board_id="b", wanted=spec(XP, ranked("lap")))
+        lambda: change_board(deployment.dialect, board_id="b", wanted=deployment.laid_out(spec(XP, ranked("lap"))))
     )
     await deployment.apply(deployment.post("ada", part(wide, {"xp": 1, "lap": 2})))
     reads = reads_of(deployment, deployment.store)

@@ -95,11 +95,8 @@ async def test_counts_agree_after_every_kind_of_change(deployment: Deployment, b
         for owner in rng.sample(OWNERS, 10):
             await deployment.erase(board, owner)
         assert await check_all(deployment, board, 1, fitted) > 50
-    wider = await deployment.store.write(
-        lambda: change_board(
-            deployment.dialect, board_id=board.id, wanted=spec(*columns(best), ranked("late"), ties=ties)
-        )
-    )
+    wanted = deployment.laid_out(spec(*columns(best), ranked("late"), ties=ties))
+    wider = await deployment.store.write(lambda: change_board(deployment.dialect, board_id=board.id, wanted=wanted))
     await deployment.apply(*(deployment.post(owner, part(wider, {"late": 1, "xp": 3})) for owner in OWNERS[:20]))
     await fill(deployment, board, rng, posts=20)
     await check_all(deployment, wider, 1, fitted)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hypothesis import settings
@@ -30,10 +30,23 @@ from storage.leaderboards import (
     list_boards,
     reset_board,
 )
-from storage.records import Best, Board, BoardPost, ColumnSpec, Entry, Merge, PartOutcome, Post, Status, StatValue, Ties
+from storage.records import (
+    Best,
+    Board,
+    BoardPost,
+    ColumnSpec,
+    Entry,
+    Merge,
+    PartOutcome,
+    Post,
+    Status,
+    StatValue,
+    Table,
+    Ties,
+)
 from storage.store import Program
 from tests.storage.backends import Backend
-from tests.storage.deployment import Observed, Session, counter, label, part, ranked, spec
+from tests.storage.deployment import Observed, Session, counter, label, part, ranked
 from tests.storage.plain import OutOfRange, Reached, merged_row, ranking
 
 NAMES, OWNERS, POST_IDS = ("a", "b", "c"), ("ada", "bob", "ÿ", "漢", "😀"), ("p", "q", "r")
@@ -93,9 +106,9 @@ PLANS = st.builds(
 class BoardsMachine(RuleBasedStateMachine):
     """A store and its writer on one side, dicts on the other."""
 
-    def __init__(self, backend: Backend, directory: Path) -> None:
+    def __init__(self, backend: Backend, directory: Path, table: Table) -> None:
         super().__init__()
-        self.session = Session(backend, directory)
+        self.session = Session(backend, directory, table)
         self.plain: dict[str, PlainBoard] = {}
         self.handles: list[Board] = []  # every board as anyone ever saw it: some deleted, some with fewer columns
         self.keys: set[int] = set()
@@ -128,7 +141,7 @@ class BoardsMachine(RuleBasedStateMachine):
         columns = plain.board.spec.columns
         if column in columns:
             return
-        wanted = spec(*columns, column, ties=plain.board.spec.ties)
+        wanted = replace(plain.board.spec, columns=(*columns, column))
         dialect = self.session.deployment.dialect
         plain.board = self.session.run(
             self.session.deployment.store.write(lambda: change_board(dialect, board_id=plain.board.id, wanted=wanted))
@@ -316,13 +329,15 @@ class BoardsMachine(RuleBasedStateMachine):
             assert better == sum(other.key < place.key for other in order)
 
 
-def test_boards_behave_as_dicts_do_whatever_happens_in_whatever_order(backend: Backend, tmp_path: Path) -> None:
+def test_boards_behave_as_dicts_do_whatever_happens_in_whatever_order(
+    backend: Backend, tmp_path: Path, table: Table
+) -> None:
     runs = iter(range(100_000))
 
     def machine() -> BoardsMachine:
         directory = tmp_path / str(next(runs))
         directory.mkdir()
-        return BoardsMachine(backend, directory)
+        return BoardsMachine(backend, directory, table)
 
     run = settings(max_examples=30, stateful_step_count=30, deadline=None)
     run_state_machine_as_test(machine, settings=run)  # type: ignore[arg-type] # a factory serves as well as a class

@@ -19,7 +19,8 @@ from storage.errors import (
     StorageError,
     UnknownBoard,
 )
-from storage.leaderboards import ALL_ENTRIES, CHANGES, change_board, delete_board, entries_table, reset_board
+from storage.layouts import entries_table
+from storage.leaderboards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
 from storage.migrate import TOTALS, migrate
 from storage.postgres import PostgresStore
 from storage.records import Board, BoardSpec, Status

@@ -13,7 +13,8 @@ import asyncpg
 import pytest
 
 from storage.errors import UnknownBoard
-from storage.leaderboards import ALL_ENTRIES, CHANGES, change_board, delete_board, entries_table, reset_board
+from storage.layouts import entries_table
+from storage.leaderboards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
 from storage.records import Board, PartOutcome, Post, Status
 from tests.storage.deployment import Deployment, Observed, part, ranked, spec
 from tests.storage.processes import Processes

@@ -17,7 +17,7 @@ from storage.errors import (
     StoreUnsupported,
     WaitTooLong,
 )
-from storage.leaderboards import entries_table
+from storage.layouts import entries_table
 from storage.postgres import PostgresStore
 from storage.postgres_connection import hosts_of
 from storage.records import Post, Status

@@ -15,7 +15,7 @@ import asyncpg
 import pytest
 
 from storage.errors import OutcomeUnknown, StoreAway, StoreBusy, StoreUnsupported
-from storage.leaderboards import entries_table
+from storage.layouts import entries_table
 from storage.postgres import PostgresLimits, PostgresStore
 from tests.servers import HOST, PostgresServer, postgres
 from tests.storage.backends import POSTGRES_LIMITS

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from querybuilder import update
+from querybuilder import lit, update
 from storage.errors import LostRace, PostRejected, UnknownBoard, ValueOutOfRange
-from storage.leaderboards import ALL_ENTRIES, CHANGES, delete_board, entries_table
+from storage.layouts import layout_of
+from storage.leaderboards import ALL_ENTRIES, CHANGES, delete_board
 from storage.padding import Padding
 from storage.records import INT64_MAX, Best, Board, Merge, Status, Ties
 from tests.storage.deployment import Deployment, Session, counter, label, part, ranked
@@ -151,8 +152,9 @@ async def test_an_erased_owner_begins_anew(deployment: Deployment) -> None:
 async def test_a_column_that_did_not_change_is_not_written(deployment: Deployment) -> None:
     board = await deployment.create("b", XP, LAP, counter("shots"), label("clan"))
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5, "lap": 60, "shots": 3, "clan": "red"})))
+    *_, shots, clan = [column.name for column in layout_of(board).columns]
     # Were all columns written, the group would put back what it has read before this.
-    elsewhere = update(entries_table(board.key)).set(c3=33, c4="blue").everything()
+    elsewhere = update(layout_of(board).table).set(**{shots: lit(33), clan: lit("blue")}).everything()
     deployment.store = MeddlingStore(deployment.store, [elsewhere.build(deployment.dialect)], before_statement=2)
     post = deployment.post("ada", part(board, {"xp": 1, "lap": 70, "shots": 0, "clan": "red"}))
     assert (await deployment.apply_one(post)).stats == [6, 60, 3, "red"]
@@ -168,8 +170,11 @@ async def test_a_group_that_lost_a_race_changes_nothing_on_any_board(deployment:
     [row] = (await deployment.rows(two, ["ada"])).values()
     taken = deployment.entries(two)
     row.owner = "new"
-    meddle = version_moved(deployment.store, two, "ada") if owner == "ada" else taken.insert_new([row])
-    store, deployment.store = deployment.store, MeddlingStore(deployment.store, [meddle], before_statement=4)
+    inserted = taken.writes.insert_new([(two.rows_key, row)])
+    meddle = version_moved(deployment.store, two, "ada") if owner == "ada" else inserted
+    first_write = 4 if one.table_key is None else 2  # a shared table takes the rows of both in one statement
+    store, meddling = deployment.store, MeddlingStore(deployment.store, [meddle], before_statement=first_write)
+    deployment.store = meddling
     post = deployment.post(owner, part(one, {"xp": 1}), part(two, {"xp": 1}))
     with pytest.raises(LostRace):
         await deployment.apply(post)

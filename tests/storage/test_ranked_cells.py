@@ -46,5 +46,5 @@ def test_a_timed_cell_keeps_its_time() -> None:
 
 def test_the_term_takes_the_same_characters() -> None:
     cells = RankedCells(board_of(XP, BEST_LAP))
-    built = select(cells.part("next", 1)).from_(select(lit("00700123").as_("next"))).build(SQLITE)
+    built = select(cells.place(1).part("next")).from_(select(lit("00700123").as_("next"))).build(SQLITE)
     assert built.arguments == (4, 5, "00700123")

@@ -73,7 +73,7 @@ class Compared:
         ]
 
         def program() -> Program[None]:
-            query: Built = self.entries.insert_new(rows)
+            query: Built = self.entries.writes.insert_new([(self.board.rows_key, row) for row in rows])
             [[inserted]] = yield query
             assert inserted == len(rows)
 

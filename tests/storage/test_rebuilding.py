@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,13 +15,14 @@ from storage.erasing import erasing
 from storage.errors import JournalIncomplete
 from storage.hidden import hidden
 from storage.journal import journal
-from storage.leaderboards import CHANGES, change_board, entries_table, physical, reset_board
+from storage.layouts import layout_of, scope_of
+from storage.leaderboards import CHANGES, change_board, existing, reset_board
 from storage.migrate import CHANGE_LOG, HIDDEN
 from storage.posted import Happened
 from storage.rebuilding import Rebuilt, rebuild_board
 from storage.records import Best, Board, Merge, Status, Ties
 from storage.store import Program
-from tests.storage.deployment import Deployment, counter, label, part, ranked, spec
+from tests.storage.deployment import Deployment, counter, label, part, ranked
 
 COLUMNS = (
     ranked("xp", min_scaled=0, max_scaled=10**6),
@@ -33,11 +35,15 @@ OWNERS = 25
 
 async def everything(deployment: Deployment, board: Board) -> tuple[list[Any], list[Any], dict[int, int]]:
     """All rows of a board as stored, those that it hides, and its totals but the number of changes."""
-    names = ("owner", "updated_at", *(physical(index) for index in range(len(board.spec.columns))))
-    rows = select(*map(col, names)).from_(entries_table(board.key)).order_by(asc(col("owner")))
+    board = await deployment.store.read(lambda: existing(deployment.dialect, board.id))  # its rows may have moved
+    layout = layout_of(board)
+    rows = select(*layout.row()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
     hidden_names = ("owner", "updated_at", "cells")
     unseen = select(*map(col, hidden_names)).from_(HIDDEN).where(col("board_key").eq(board.key))
-    found = [await deployment.store.read_one(query.build(deployment.dialect)) for query in (rows, unseen)]
+    found = [
+        await deployment.store.read_one(rows.build(deployment.dialect, **scope_of(board))),
+        await deployment.store.read_one(unseen.build(deployment.dialect)),
+    ]
     totals = await deployment.totals(board)
     totals.pop(CHANGES, None)
     return [tuple(row) for row in found[0]], sorted(map(_widened, found[1])), totals
@@ -73,8 +79,9 @@ async def post_at_random(deployment: Deployment, board: Board, rng: random.Rando
 
 
 async def damage(deployment: Deployment, board: Board) -> None:
-    wrong = update(entries_table(board.key)).set(c1="0000007").where(col("owner").lt("o3"))
-    query = wrong.build(deployment.dialect)
+    layout = layout_of(board)
+    wrong = update(layout.table).set(**{layout.columns[0].name: "0000007"}).where(*layout.scope())
+    query = wrong.where(col("owner").lt("o3")).build(deployment.dialect, **scope_of(board))
 
     def program() -> Program[None]:
         yield query
@@ -115,7 +122,7 @@ async def test_a_rebuilt_board_is_equal_row_for_row(deployment: Deployment, ties
     [stretch], _ = await store.read(lambda: log.stretches("o6", past=0))
     until = {board.key: await store.write(lambda: log.say(now_us=1))}
     await store.write(lambda: log.rename("o6", stretch, token="t", until=until, otherwise=0, rows_max=10_000))
-    wider = spec(*COLUMNS, ranked("late"), counter("later"), ties=ties)
+    wider = replace(board.spec, columns=(*COLUMNS, ranked("late"), counter("later")))
     board = await store.write(lambda: change_board(deployment.dialect, board_id="b", wanted=wider))
     await deployment.apply(deployment.post("o7", part(board, {"late": 5, "later": 6, "xp": 1})))
     await post_at_random(deployment, board, rng, 5)

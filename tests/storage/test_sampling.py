@@ -30,7 +30,9 @@ async def sampled(deployment: Deployment, number: int, values: Values, best: Bes
         predictor=replace(PREDICTOR, samples=samples),
     )
     board = await deployment.store.write(
-        lambda: create_board(deployment.dialect, board_id=f"b{number}", spec=wanted, now_us=1, boards_max=10_000)
+        lambda: create_board(
+            deployment.dialect, board_id=f"b{number}", spec=deployment.laid_out(wanted), now_us=1, boards_max=10_000
+        )
     )
     posts = [
         deployment.post(

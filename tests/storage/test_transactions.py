@@ -70,7 +70,9 @@ async def test_what_a_program_raises_reaches_the_caller_and_undoes_what_it_wrote
 
     def program() -> Program[None]:
         try:
-            yield from create_board(deployment.dialect, board_id="c", spec=spec(XP), now_us=1, boards_max=9)
+            yield from create_board(
+                deployment.dialect, board_id="c", spec=deployment.laid_out(spec(XP)), now_us=1, boards_max=9
+            )
             yield from deployment.entries(board).erase("ada", now_us=deployment.clock())
             raise LookupError("not as expected")
         finally:

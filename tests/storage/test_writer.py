@@ -13,10 +13,10 @@ import pytest
 from querybuilder import Built
 from storage.errors import LostRace, QueueFull, StoreBusy, WaitTooLong
 from storage.leaderboards import ALL_ENTRIES, CHANGES, change_board, delete_board
-from storage.records import Board, PartOutcome, Post
+from storage.records import Board, PartOutcome, Post, Table
 from storage.writer import Writer, WriterLimits
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
-from tests.storage.meddling import MeddlingStore, version_moved
+from tests.storage.meddling import READS_OF_A_GROUP, MeddlingStore, version_moved
 
 XP = ranked("xp")
 
@@ -42,7 +42,9 @@ class Desk:
     ) -> None:
         self.deployment, self.board = deployment, board
         self.observed, self.chance = Observed(), Bounds()
-        self.store = MeddlingStore(deployment.store, meddle)
+        # In a shared table a group holds the boards that may leave it, too.
+        reads = READS_OF_A_GROUP + (deployment.table is Table.SHARED)
+        self.store = MeddlingStore(deployment.store, meddle, before_statement=reads)
         self.writer: Writer = deployment.writer(self.observed, store=self.store, limits=limits, rng=self.chance)
 
     def posts(self, *owners: str) -> list[Post]:

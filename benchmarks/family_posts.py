@@ -1,0 +1,116 @@
+"""Posts to a family of 25 boards each (5 periods of 5 lists of facets) over HTTP, on SQLite and on PostgreSQL.
+
+Rule kept: every post is of a random owner who has an entry on all 25 boards, changes each, carries a post id, and is
+durable when answered. A board update is one row of one board; a post is 25 of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmarks import load, report
+from benchmarks.batch_posts_postgres import SERVER
+from benchmarks.boards import owner
+from benchmarks.client import BadAnswer, Connection, for_each
+from benchmarks.options import Options, parse
+from benchmarks.servers import service, service_on
+from tests.servers import postgres
+
+FAMILY = "game"
+BOARDS = 25
+SPEC: dict[str, Any] = {
+    "columns": [{"name": "xp", "sorted": True, "merge": "sum"}],
+    "periods": ["all", "year", "month", "week", "day"],
+    "facets": [[], ["org"], ["location", "org"], ["location"], ["group"]],
+    "time_zone": "Europe/Berlin",
+}
+_BATCH = 80  # posts of a request: 2,000 board updates, as large as a group
+_FILL = 40
+_CONNECTIONS = 8
+_POSTS_PER_S = 1_000  # sizes a round: about as many posts as `seconds` take
+
+
+def _facets(index: int) -> dict[str, str]:
+    return {"org": str(index % 200), "location": str(index % 50), "group": str(index % 2_000)}
+
+
+def _bodies(indexes: list[int], size: int, prefix: str) -> list[bytes]:
+    posts = [
+        {
+            "owner": owner(index),
+            "stats": {"xp": 1 + number % 1_000},
+            "facets": _facets(index),
+            "post_id": f"{prefix}/{number}",
+        }
+        for number, index in enumerate(indexes)
+    ]
+    return [json.dumps({"posts": posts[at : at + size]}).encode() for at in range(0, len(posts), size)]
+
+
+async def _send(port: int, bodies: Iterable[bytes]) -> None:
+    async def one(connection: Connection, body: bytes) -> None:
+        status, answer = await connection.call("POST", f"/v1/families/{FAMILY}/posts", body)
+        if status != 200 or answer.count(b'"applied"') != body.count(b'"owner"') * (BOARDS + 1):
+            raise BadAnswer(f"{status} {answer[:400]!r}")
+
+    await for_each(port, bodies, one, connections=_CONNECTIONS)
+
+
+def _contestant(port: int, rows: int, seconds: float) -> Any:
+    def contestant(number: int) -> load.Figure:
+        chosen = random.Random(number)
+        posts = [chosen.randrange(rows) for _ in range(round(seconds * _POSTS_PER_S))]
+        bodies = _bodies(posts, _BATCH, f"round-{number}")
+        begun = time.perf_counter()
+        asyncio.run(_send(port, bodies))
+        return load.Figure(len(posts) * BOARDS / (time.perf_counter() - begun))
+
+    return contestant
+
+
+async def _fill(port: int, rows: int) -> None:
+    connection = Connection(port)
+    await connection.must("PUT", f"/v1/families/{FAMILY}", SPEC)
+    connection.close()
+    await _send(port, _bodies(list(range(rows)), _FILL, "fill"))
+
+
+def _measure_one(name: str, port: int, options: Options) -> list[load.Figure]:
+    begun = time.perf_counter()
+    asyncio.run(_fill(port, options.rows))
+    took_s = time.perf_counter() - begun
+    made = options.rows * BOARDS
+    print(f"   {name}: {made:,} rows of {options.rows:,} owners in {took_s:.0f} s, {made / took_s:,.0f}/s", flush=True)
+    contestants = {name: _contestant(port, options.rows, options.seconds)}
+    return load.alternate(contestants, rounds=options.rounds)[name]
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    figures: dict[str, list[load.Figure]] = {}
+    with service(folder / "family.db") as server:
+        figures["SQLite"] = _measure_one("SQLite", server.port, options)
+    with postgres(SERVER) as cluster, service_on(cluster.url(), folder) as server:
+        figures["PostgreSQL"] = _measure_one("PostgreSQL", server.port, options)
+    columns = ("", "board updates/s", "lowest", "highest", "posts/s")
+    report.table(columns, [[*load.row(name, found)[:4], load.per_s(found) / BOARDS] for name, found in figures.items()])
+    return [
+        report.Bar("board updates/s, SQLite", load.per_s(figures["SQLite"]), 10_000),
+        report.Bar("board updates/s, PostgreSQL", load.per_s(figures["PostgreSQL"]), 25_000),
+    ]
+
+
+def main() -> int:
+    options = parse(__doc__, rows=20_000)
+    title = f"family posts: {options.rows:,} owners, {options.rounds} rounds of about {options.seconds:g} s"
+    return report.run(options, title, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,186 @@
+"""Boards in a table that they share against boards in tables of their own, and 10,000 small boards against ten.
+
+Rule kept: both layouts hold the same rows and are asked the same, one after the other; the large board shares its
+table with another one of the same size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import statistics
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks import report
+from benchmarks.boards import column_names, owner, spec, values
+from benchmarks.client import Connection
+from benchmarks.options import Options, parse
+from benchmarks.servers import service
+from config import load
+from service.stores import open_store
+from storage.entries import Entries, add_totals
+from storage.leaderboards import ALL_ENTRIES, CHANGES, existing
+from storage.padding import Padding
+from storage.records import Entry
+from storage.store import Program, Store
+
+_COLUMNS = 6
+_LARGE = {"own": ("own-a", "own-b"), "shared": ("shared-a", "shared-b")}
+_FIRST_US = 1_760_000_000_000_000
+_BATCH_ROWS = 20_000
+_FAMILY = "small"
+_FEW, _MANY = 10, 10_000
+_OWNERS = 20  # of a small board
+_VIEWS = 400
+_SETTLED_S = 70.0  # every board has been looked at once since the posts
+_IDLE_S = 20.0
+_FAMILY_SPEC: dict[str, Any] = {**spec(["xp"]), "periods": ["all"], "facets": [["org"]]}
+
+
+async def _put_large(port: int) -> None:
+    connection = Connection(port)
+    for table, names in _LARGE.items():
+        for name in names:
+            body = {**spec(column_names(_COLUMNS)), "table": table, "predictor": {"method": "skip"}}
+            await connection.must("PUT", f"/v1/leaderboards/{name}", body)
+    connection.close()
+
+
+async def _load_large(path: Path, rows: int) -> None:
+    """Rows and totals as so many posts would have left them."""
+    store = await open_store(load({"store": f"sqlite:///{path}"}, {}))
+    drawn = [values(rows, index) for index in range(_COLUMNS)]
+    try:
+        for name in (name for names in _LARGE.values() for name in names):
+            board = await store.read(partial(existing, store.dialect, name))
+            entries = Entries(store.dialect, board)
+            paddings = [Padding.of(board.spec, column) for column in board.spec.columns]
+            for start in range(0, rows, _BATCH_ROWS):
+                chunk = range(start, min(start + _BATCH_ROWS, rows))
+                new = [
+                    Entry(owner(at), _FIRST_US + at, [pad.pad(drawn[i][at]) for i, pad in enumerate(paddings)])
+                    for at in chunk
+                ]
+                await store.write(partial(_added, store, entries, new))
+    finally:
+        await store.close()
+
+
+def _added(store: Store, entries: Entries, new: list[Entry]) -> Program[None]:
+    board = entries.board
+    yield entries.writes.insert_new((board.rows_key, entry) for entry in new)
+    counted = {ALL_ENTRIES: len(new), CHANGES: len(new), **dict.fromkeys(board.sorted_indexes, len(new))}
+    yield add_totals(store.dialect, {board.key: counted})
+
+
+async def _refreshes(port: int, rounds: int) -> dict[str, list[float]]:
+    """Seconds that all columns took, by layout and round; the layouts take turns."""
+    took: dict[str, list[float]] = {table: [] for table in _LARGE}
+    connection = Connection(port)
+    for number in range(rounds + 1):
+        for table in list(_LARGE) if number % 2 else list(_LARGE)[::-1]:
+            path = f"/v1/leaderboards/{_LARGE[table][0]}/rankings"
+            found = [await connection.must("POST", f"{path}/{name}/refresh") for name in column_names(_COLUMNS)]
+            if number:
+                took[table].append(sum(answer["seconds"] for answer in found))
+    connection.close()
+    return took
+
+
+async def _fill_small(port: int, first: int, past: int) -> None:
+    connection = Connection(port)
+    await connection.must("PUT", f"/v1/families/{_FAMILY}", _FAMILY_SPEC)
+    chosen = random.Random(first)
+    posts = [
+        {"owner": owner(index), "stats": {"xp": chosen.randrange(1_000)}, "facets": {"org": str(org)}}
+        for org in range(first, past)
+        for index in range(_OWNERS)
+    ]
+    for start in range(0, len(posts), 5_000):
+        await connection.must("POST", f"/v1/families/{_FAMILY}/posts", {"posts": posts[start : start + 5_000]})
+    connection.close()
+
+
+async def _views(port: int, boards: int, seed: int) -> dict[str, float]:
+    """Median milliseconds of the first page and of an owner's position, each on another random board."""
+    connection, chosen = Connection(port), random.Random(seed)
+    paths = {"page": "/rankings/xp?limit=10", "positions": f"/entries/{owner(3)}/positions?columns=xp"}
+    took: dict[str, list[float]] = {name: [] for name in paths}
+    for _ in range(_VIEWS):
+        for name, path in paths.items():
+            begun = time.perf_counter()
+            await connection.must("GET", f"/v1/leaderboards/{_FAMILY}:all:org={chosen.randrange(boards)}{path}")
+            took[name].append(1000 * (time.perf_counter() - begun))
+    connection.close()
+    return {name: statistics.median(each) for name, each in took.items()}
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _measure_small(options: Options, folder: Path) -> tuple[list[dict[str, float]], list[dict[str, float]], float]:
+    with service(folder / "few.db") as few, service(folder / "many.db") as many:
+        asyncio.run(_fill_small(few.port, 0, _FEW))
+        for start in range(0, _MANY, 1_000):
+            asyncio.run(_fill_small(many.port, start, start + 1_000))
+        by_few, by_many = [], []
+        for number in range(options.rounds + 1):
+            one = asyncio.run(_views(few.port, _FEW, number))
+            other = asyncio.run(_views(many.port, _MANY, number))
+            if number:
+                by_few.append(one)
+                by_many.append(other)
+        time.sleep(_SETTLED_S)
+        before = _cpu_s(many.pid)
+        time.sleep(_IDLE_S)
+        return by_few, by_many, (_cpu_s(many.pid) - before) / _IDLE_S
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    path = folder / "large.db"
+    with service(path) as server:
+        asyncio.run(_put_large(server.port))
+    begun = time.perf_counter()
+    asyncio.run(_load_large(path, options.rows))
+    print(f"   4 x {options.rows:,} rows x {_COLUMNS} in {time.perf_counter() - begun:.0f} s", flush=True)
+    with service(path) as server:
+        took = asyncio.run(_refreshes(server.port, options.rounds))
+    report.table(
+        ("all six columns", "ms", "lowest", "highest"),
+        [(name, 1000 * statistics.median(each), 1000 * min(each), 1000 * max(each)) for name, each in took.items()],
+    )
+    by_few, by_many, idle = _measure_small(options, folder)
+    report.table(
+        ("view", f"ms, {_FEW} boards", f"ms, {_MANY:,} boards"),
+        [
+            (name, statistics.median(each[name] for each in by_few), statistics.median(each[name] for each in by_many))
+            for name in by_few[0]
+        ],
+    )
+    ratio = statistics.median(one / other for one, other in zip(took["shared"], took["own"], strict=True))
+    views = [
+        statistics.median(many[name] / few[name] for few, many in zip(by_few, by_many, strict=True))
+        for name in by_few[0]
+    ]
+    return [
+        report.Bar("refresh, shared / own", ratio, 1.3, at_most=True),
+        report.Bar(f"view of one of {_MANY:,} boards / of {_FEW}", max(views), 1.3, at_most=True),
+        report.Bar(f"idle with {_MANY:,} boards, of a core", 100 * idle, 1, " %", at_most=True),
+    ]
+
+
+def main() -> int:
+    options = parse(__doc__, rows=343_000, rounds=5)
+    title = f"shared tables: 4 boards of {options.rows:,} x {_COLUMNS}, {_MANY:,} small ones, {options.rounds} rounds"
+    return report.run(options, title, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

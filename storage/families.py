@@ -1,0 +1,295 @@
+"""The programs of families: which there are, what their boards have in common, and how boards are made for posts.
+
+The rule: a board of a family is made here, when the first post reaches it, and goes only with its family. Rows in a
+shared table are the family's own: it has a table for itself, and drops it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Dialect,
+    Lock,
+    Select,
+    asc,
+    col,
+    count,
+    delete,
+    drop_table,
+    excluded,
+    insert,
+    param,
+    select,
+    update,
+)
+
+from .errors import SpecConflict, TooManyBoards, TooManyFamilies, UnknownFamily
+from .layouts import Layout, columns_of, create_rows, entries_table, layout_of, shared_table, widen_rows
+from .leaderboards import (
+    COLUMNS,
+    REFRESH_POOL,
+    STATE,
+    added_columns,
+    board_of,
+    list_boards,
+    refresh_resource,
+    spec_text,
+    state_of,
+)
+from .migrate import BOARDS, CURVES, DEMANDS, FAMILIES, LEASES, LIVE_COUNTS, TOTALS, next_in, next_many
+from .records import Board, BoardSpec, Family, FamilySpec
+from .store import Program, Row
+
+_COLUMNS = tuple(col(name) for name in ("family_key", "id", "spec", "created_at"))
+
+
+class NewBoard(NamedTuple):
+    """A board that a post needs."""
+
+    id: str
+    shelf: str  # see `family_ids.shelf`
+
+
+@lru_cache(maxsize=1_024)
+def _spec(text: str) -> FamilySpec:
+    return msgspec.json.decode(text, type=FamilySpec)
+
+
+def _family(row: Row) -> Family:
+    key, family_id, spec, created_at = row
+    return Family(key, family_id, _spec(spec), created_at)
+
+
+def _spec_text(spec: FamilySpec) -> str:
+    return msgspec.json.encode(spec).decode()
+
+
+def family_table(family: Family) -> Layout:
+    """The table that a family's boards share; where each has its own, an empty one for those that nobody reached."""
+    shared = family.shares_table
+    table = shared_table(family.key) if shared else entries_table(family.key)
+    return Layout(table, shared, columns_of(family.spec.board.columns, shared=shared))
+
+
+def put_family(
+    dialect: Dialect, *, family_id: str, spec: FamilySpec, now_us: int, families_max: int
+) -> Program[tuple[Family, bool]]:
+    """Make a family, or change the one that there is to this; whether it is new.
+
+    Raises:
+        TooManyFamilies: the store holds `families_max` already.
+        SpecConflict: the change would reinterpret or drop stored values, or a board's id begins as the family's do.
+    """
+    rows = yield _by_id(Lock.UPDATE).build(dialect, id=family_id)
+    if rows:
+        return (yield from _change(dialect, _family(rows[0]), spec)), False
+    [[families]] = yield select(count()).from_(FAMILIES).build(dialect)
+    if families >= families_max:
+        raise TooManyFamilies(f"this store holds {families_max} families, as many as catalog_families_max allows")
+    taken = yield from list_boards(dialect, prefix=f"{family_id}:", after="", limit=1)
+    if taken:
+        raise SpecConflict(f"there is a leaderboard {taken[0].id!r}, which would be taken for one of the family")
+    family = Family((yield from next_in(dialect, "board_key")), family_id, spec, now_us)
+    yield (
+        insert(FAMILIES)
+        .values(family_key=family.key, id=family_id, spec=_spec_text(spec), created_at=now_us)
+        .build(dialect)
+    )
+    for query in create_rows(family_table(family)):
+        yield query.build(dialect)
+    return family, True
+
+
+def _change(dialect: Dialect, family: Family, wanted: FamilySpec) -> Program[Family]:
+    stored = family.spec
+    for name in ("time_zone", "grace_seconds"):
+        if getattr(wanted, name) != getattr(stored, name):
+            raise SpecConflict(
+                f"{name} is {getattr(stored, name)!r} and can't be changed: it says which period posts were counted in",
+                pointer=f"/{name}",
+            )
+    for name in ("periods", "facets"):
+        if set(getattr(wanted, name)) != set(getattr(stored, name)):
+            detail = f"{name} can't be changed: the posts that came before would be missing on a new board"
+            raise SpecConflict(detail, pointer=f"/{name}")
+    added = added_columns(stored.board, wanted.board)
+    board = replace(stored.board, columns=stored.board.columns + added, predictor=wanted.board.predictor)
+    spec = replace(stored, board=board, keep=wanted.keep)
+    if spec == stored:
+        return family
+    changed = replace(family, spec=spec)
+    if board != stored.board:
+        yield from _change_boards(dialect, family, board)
+    yield (
+        update(FAMILIES)
+        .set(spec=_spec_text(spec))
+        .where(col("family_key").eq(param("key")))
+        .build(dialect, key=family.key)
+    )
+    return changed
+
+
+def _change_boards(dialect: Dialect, family: Family, spec: BoardSpec) -> Program[None]:
+    """Give every board of a family this spec, and have other processes see that their copies are old ones."""
+    changed = [replace(board, spec=spec) for board in (yield from _boards(dialect, family))]
+    width = len(family.spec.board.columns)
+    layouts = [family_table(replace(family, spec=replace(family.spec, board=spec)))]
+    if not family.shares_table:
+        layouts += [layout_of(board) for board in changed]
+    for layout in layouts:
+        for query in widen_rows(layout, layout.columns[width:]):
+            yield query.build(dialect)
+    yield (
+        update(BOARDS)
+        .set(spec=spec_text(spec))
+        .where(col("family_key").eq(param("key")))
+        .build(dialect, key=family.key)
+    )
+    states = [(board.key, STATE, state_of(board)) for board in changed]
+    yield (
+        insert(TOTALS)
+        .rows(param("rows"), board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
+        .on_conflict("board_key", "column_index")
+        .do_update(entries=excluded("entries"))
+        .build(dialect, rows=states)
+    )
+
+
+def delete_family(dialect: Dialect, *, family_id: str) -> Program[list[Board]]:
+    """Drop a family with all its boards, which are answered. Its post ids are void: its key is never given again.
+
+    Raises:
+        UnknownFamily: there is none.
+    """
+    family = yield from existing_family(dialect, family_id, lock=Lock.UPDATE)
+    boards = yield from _boards(dialect, family)
+    for layout in [family_table(family)] + ([] if family.shares_table else [layout_of(board) for board in boards]):
+        yield drop_table(layout.table).build(dialect)
+    leased = [refresh_resource(board.key, index) for board in boards for index in board.sorted_indexes]
+    yield (
+        delete(LEASES)
+        .where(col("pool").eq(REFRESH_POOL), col("resource").in_(param("leased")))
+        .build(dialect, leased=leased)
+    )
+    theirs = select(col("board_key")).from_(BOARDS).where(col("family_key").eq(param("key")))
+    for table in (TOTALS, CURVES, LIVE_COUNTS, DEMANDS):
+        yield delete(table).where(col("board_key").in_(theirs)).build(dialect, key=family.key)
+    for table in (BOARDS, FAMILIES):
+        yield delete(table).where(col("family_key").eq(param("key"))).build(dialect, key=family.key)
+    return boards
+
+
+def existing_family(dialect: Dialect, family_id: str, *, lock: Lock | None = None) -> Program[Family]:
+    """The family of that id, its row locked where `lock` says so.
+
+    Raises:
+        UnknownFamily: there is none.
+    """
+    rows = yield _by_id(lock).build(dialect, id=family_id)
+    if not rows:
+        raise UnknownFamily(f"no family {family_id!r}")
+    return _family(rows[0])
+
+
+def list_families(dialect: Dialect, *, after: str, limit: int) -> Program[list[Family]]:
+    """Families past `after`, by id."""
+    found = select(*_COLUMNS).from_(FAMILIES).where(col("id").gt(after)).order_by(asc(col("id"))).limit(limit)
+    rows = yield found.build(dialect)
+    return [_family(row) for row in rows]
+
+
+def count_boards(dialect: Dialect, family: Family) -> Program[int]:
+    """How many boards posts have reached."""
+    counted = select(count()).from_(BOARDS).where(col("family_key").eq(param("key")))
+    [[boards]] = yield counted.build(dialect, key=family.key)
+    return int(boards)
+
+
+def make_boards(
+    dialect: Dialect, family_id: str, wanted: Iterable[NewBoard], *, now_us: int, boards_max: int
+) -> Program[list[Board]]:
+    """The boards of these ids, made where they are missing; two processes that make the same ones get the same ones.
+
+    Raises:
+        UnknownFamily: it was deleted.
+        TooManyBoards: the store would hold more than `boards_max`.
+    """
+    family = yield from existing_family(dialect, family_id, lock=Lock.SHARE)
+    asked = sorted(set(wanted))  # one order for all who make boards: no deadlock
+    there = {board.id for board in (yield from _boards_named(dialect, asked))}
+    missing = [new for new in asked if new.id not in there]
+    if missing:
+        [[boards]] = yield select(count()).from_(BOARDS).build(dialect)
+        if boards + len(missing) > boards_max:
+            raise TooManyBoards(f"this store holds {boards} leaderboards; catalog_boards_max is {boards_max}")
+        yield from _make(dialect, family, missing, now_us)
+    return (yield from _boards_named(dialect, asked))
+
+
+def _make(dialect: Dialect, family: Family, missing: Sequence[NewBoard], now_us: int) -> Program[None]:
+    last = yield from next_many(dialect, "board_key", len(missing))
+    text, shared = spec_text(family.spec.board), family.shares_table
+    table_key = family.key if shared else None
+    rows = [
+        (last - index, new.id, text, now_us, 1, table_key, last - index if shared else 0, family.key, new.shelf)
+        for index, new in enumerate(missing)
+    ]
+    made = yield (
+        insert(BOARDS)
+        .rows(
+            param("rows"),
+            board_key=INTEGER,
+            id=TEXT,
+            spec=TEXT,
+            created_at=INTEGER,
+            epoch=INTEGER,
+            table_key=INTEGER,
+            rows_key=INTEGER,
+            family_key=INTEGER,
+            shelf=TEXT,
+        )
+        .on_conflict("id")
+        .do_nothing()
+        .returning(*COLUMNS)
+        .build(dialect, rows=rows)
+    )
+    if not shared:
+        for board in map(board_of, made):
+            for query in create_rows(layout_of(board)):
+                yield query.build(dialect)
+
+
+def boards_on_shelf(dialect: Dialect, family: Family, shelf: str, *, after: str, limit: int) -> Program[list[Board]]:
+    """The boards of one period and one list of facets that posts reached, past an id, by id."""
+    found = select(*COLUMNS).from_(BOARDS).where(col("family_key").eq(param("key")), col("shelf").eq(param("shelf")))
+    rows = yield (
+        found.where(col("id").gt(param("after")))
+        .order_by(asc(col("id")))
+        .limit(limit)
+        .build(dialect, key=family.key, shelf=shelf, after=after)
+    )
+    return [board_of(row) for row in rows]
+
+
+def _by_id(lock: Lock | None) -> Select:
+    found = select(*_COLUMNS).from_(FAMILIES).where(col("id").eq(param("id")))
+    return found if lock is None else found.locked(lock)
+
+
+def _boards(dialect: Dialect, family: Family) -> Program[list[Board]]:
+    rows = yield select(*COLUMNS).from_(BOARDS).where(col("family_key").eq(param("key"))).build(dialect, key=family.key)
+    return [board_of(row) for row in rows]
+
+
+def _boards_named(dialect: Dialect, wanted: Sequence[NewBoard]) -> Program[list[Board]]:
+    ids = [new.id for new in wanted]
+    rows = yield select(*COLUMNS).from_(BOARDS).where(col("id").in_(param("ids"))).build(dialect, ids=ids)
+    return [board_of(row) for row in rows]

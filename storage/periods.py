@@ -1,0 +1,174 @@
+"""Calendar periods in a named time zone: which one an instant lies in, and from when to when each lasts.
+
+The rule: a period is the time from its first day's start to the start of the day after its last. A day starts at the
+first instant that the zone's clocks show it, so periods of a kind meet whatever the clocks do at midnight, and every
+instant lies in exactly one of each kind.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+from functools import lru_cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_US = timedelta(microseconds=1)
+_DAY = timedelta(days=1)
+# What lies outside is taken to lie at the edge: there the calendar ends, and every such period closed long ago.
+_FIRST_US = (datetime(1000, 1, 1, tzinfo=UTC) - _EPOCH) // _US
+_LAST_US = (datetime(9998, 1, 1, tzinfo=UTC) - _EPOCH) // _US
+_DAYS_KEPT = 4_096  # days whose start is remembered
+
+_YEAR = re.compile(r"[1-9][0-9]{3}", re.ASCII)
+_MONTH = re.compile(r"([1-9][0-9]{3})-([0-9]{2})", re.ASCII)
+_WEEK = re.compile(r"([1-9][0-9]{3})-W([0-9]{2})", re.ASCII)
+_DATE = re.compile(r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}", re.ASCII)
+
+
+class PeriodKind(StrEnum):
+    """The lengths that a period may have."""
+
+    ALL = "all"
+    YEAR = "year"
+    MONTH = "month"
+    WEEK = "week"  # ISO: from Monday, and week 1 has the year's first Thursday
+    DAY = "day"
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """One period of a kind, in no zone yet."""
+
+    kind: PeriodKind
+    id: str  # `all`, `2018`, `2018-12`, `2018-W49`, `2018-12-05`
+    first_day: date | None  # None: all time
+    end_day: date | None  # the day after the last
+
+    @property
+    def previous(self) -> Period | None:
+        """The period before; None of all time and where the calendar begins."""
+        if self.first_day is None or self.first_day.year <= 1000:
+            return None
+        return period_of(self.kind, self.first_day - _DAY)
+
+
+ALL_TIME = Period(PeriodKind.ALL, "all", None, None)
+
+
+@lru_cache(maxsize=_DAYS_KEPT)
+def period_of(kind: PeriodKind, day: date) -> Period:
+    """The period of a kind that has this day."""
+    if kind is PeriodKind.ALL:
+        return ALL_TIME
+    if kind is PeriodKind.DAY:
+        return Period(kind, day.isoformat(), day, day + _DAY)
+    if kind is PeriodKind.WEEK:
+        year, week, weekday = day.isocalendar()
+        monday = day - (weekday - 1) * _DAY
+        return Period(kind, f"{year:04}-W{week:02}", monday, monday + 7 * _DAY)
+    if kind is PeriodKind.MONTH:
+        first = day.replace(day=1)
+        return Period(kind, f"{day.year:04}-{day.month:02}", first, (first + 31 * _DAY).replace(day=1))
+    first = day.replace(month=1, day=1)
+    return Period(kind, f"{day.year:04}", first, first.replace(year=day.year + 1))
+
+
+@lru_cache(maxsize=_DAYS_KEPT)
+def parse_period(text: str) -> Period | None:
+    """The period of an id as this module writes it; None where it is none."""
+    day = _a_day_of(text)
+    if text == ALL_TIME.id:
+        return ALL_TIME
+    if day is None:
+        return None
+    kind = PeriodKind.WEEK if "W" in text else {4: PeriodKind.YEAR, 7: PeriodKind.MONTH, 10: PeriodKind.DAY}[len(text)]
+    try:
+        return period_of(kind, day)
+    except (ValueError, OverflowError):  # the last year has no end
+        return None
+
+
+def _a_day_of(text: str) -> date | None:
+    try:
+        if _YEAR.fullmatch(text):
+            return date(int(text), 1, 1)
+        if found := _MONTH.fullmatch(text):
+            return date(int(found[1]), int(found[2]), 1)
+        if found := _WEEK.fullmatch(text):
+            return date.fromisocalendar(int(found[1]), int(found[2]), 1)
+        if _DATE.fullmatch(text):
+            return date.fromisoformat(text)
+    except ValueError:  # a thirteenth month, a week 53 of a year that has 52
+        return None
+    return None
+
+
+def zone_named(name: str) -> ZoneInfo | None:
+    """The time zone of an IANA name; None where there is none."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # what is no name, a path outside, a folder
+        return None
+
+
+class Calendar:
+    """Days and periods of one time zone."""
+
+    def __init__(self, zone: ZoneInfo) -> None:
+        self._zone = zone
+        self._start_us = lru_cache(maxsize=_DAYS_KEPT)(self._first_instant_us)
+        self._latest = (0, 0, date(1970, 1, 1))  # from, to before, day: nearly every instant asked for lies in it
+
+    def period_at(self, kind: PeriodKind, at_us: int) -> Period:
+        """The period of a kind that an instant lies in."""
+        return ALL_TIME if kind is PeriodKind.ALL else period_of(kind, self.day_at(at_us))
+
+    def bounds_us(self, period: Period) -> tuple[int, int] | None:
+        """When a period starts and when the one after it does; None of all time."""
+        if period.first_day is None or period.end_day is None:
+            return None
+        return self._start_us(period.first_day), self._start_us(period.end_day)
+
+    def day_at(self, at_us: int) -> date:
+        """The day that an instant lies in."""
+        start_us, end_us, day = self._latest
+        if start_us <= at_us < end_us:
+            return day
+        held_us = min(max(at_us, _FIRST_US), _LAST_US)
+        day = self._shown(held_us)
+        # Clocks that are set back over midnight show the day before again.
+        while self._start_us(day) > held_us:
+            day -= _DAY
+        while self._start_us(day + _DAY) <= held_us:
+            day += _DAY
+        self._latest = (self._start_us(day), self._start_us(day + _DAY), day)
+        return day
+
+    def _shown(self, at_us: int) -> date:
+        return (_EPOCH + at_us * _US).astimezone(self._zone).date()
+
+    def _first_instant_us(self, day: date) -> int:
+        """The first instant at which clocks show this day, or a later one where they skip it."""
+        midnight = datetime(day.year, day.month, day.day, tzinfo=self._zone)
+        early = (midnight.replace(fold=1).astimezone(UTC) - _EPOCH) // _US
+        late = (midnight.astimezone(UTC) - _EPOCH) // _US
+        if early >= late:  # there is a midnight; of two the first
+            return late
+        # Midnight lies in a gap. The clocks jump after `early` and at `late` at the latest, at a whole second.
+        low_s, high_s = early // 1_000_000, late // 1_000_000
+        while high_s - low_s > 1:
+            middle_s = (low_s + high_s) // 2
+            if self._shown(middle_s * 1_000_000) >= day:
+                high_s = middle_s
+            else:
+                low_s = middle_s
+        return high_s * 1_000_000
+
+
+@lru_cache(maxsize=1_024)
+def calendar_of(zone_name: str) -> Calendar:
+    """The calendar of a zone whose name was checked: one for all who ask, with what it remembers."""
+    return Calendar(ZoneInfo(zone_name))

@@ -1,0 +1,74 @@
+"""`rankcurve family …`: words become a family, and answers become lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.service.cli_fake_service import FakeService, run, running_fake
+
+CREATE = ("family", "create", "game", "-c", "xp:sum:high")
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeService]:
+    with running_fake() as service:
+        yield service
+
+
+def test_a_family_is_created_from_words(fake: FakeService) -> None:
+    words = ("--period", "all", "--period", "week", "--facets", "org", "--facets", "org,location")
+    more = ("--time-zone", "Europe/Berlin", "--grace-seconds", "60", "--keep", "week=12", "--ties", "earliest")
+    result = run(*CREATE, *words, *more, fake=fake)
+    assert result.exit_code == 0, result.output
+    assert fake.families["game"] == {
+        "columns": [{"name": "xp", "sorted": True, "merge": "sum", "best": "high"}],
+        "periods": ["all", "week"],
+        "facets": [[], ["org"], ["org", "location"]],
+        "time_zone": "Europe/Berlin",
+        "grace_seconds": 60,
+        "keep": {"week": 12},
+        "ties": "earliest",
+    }
+
+
+def test_a_family_is_created_from_what_show_prints_and_deleted(fake: FakeService, tmp_path: Path) -> None:
+    assert run(*CREATE, fake=fake).exit_code == 0
+    made = dict(fake.families["game"])
+    shown = run("family", "show", "game", fake=fake)
+    assert json.loads(shown.stdout)["boards"] == 3
+    (tmp_path / "game.json").write_text(shown.stdout)
+    assert run("family", "create", "twin", "--spec", str(tmp_path / "game.json"), fake=fake).exit_code == 0
+    assert fake.families["twin"] == made
+    assert run("family", "delete", "twin", fake=fake, stdin="n\n").exit_code == 1
+    assert run("family", "delete", "twin", "--yes", fake=fake).exit_code == 0
+    assert list(fake.families) == ["game"]
+
+
+def test_the_board_of_a_time_is_one_line_and_values_are_a_table(fake: FakeService) -> None:
+    run(*CREATE, fake=fake)
+    found = run("family", "board", "game", "org=7", "--period", "week", "--at", "2018-12-05T00:00:00Z", fake=fake)
+    assert found.stdout == "game:week:org=7\n"
+    assert "at=2018-12-05T00%3A00%3A00Z" in fake.requests[-1][1]
+    values = run("family", "facets", "game", "org", "location=x", "--json", fake=fake)
+    assert [each["entries"] for each in json.loads(values.stdout)] == [3, 4, 5], "every page is asked for"
+    table = run("family", "facets", "game", "org", fake=fake)
+    assert "game:all:org=2" in table.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("create", "game"), ("create", "game", "-c", "xp:sum", "--keep", "week"), ("board", "game", "org"),
+     ("board", "game", "org=1", "org=2"), ("create", "game", "-c", "xp:sum", "--keep", "week=x")],
+)  # fmt: skip
+def test_words_that_make_no_sense_are_refused_before_any_request(fake: FakeService, words: tuple[str, ...]) -> None:
+    assert run("family", *words, fake=fake).exit_code == 2
+    assert not fake.requests
+
+
+def test_an_unknown_family_is_told(fake: FakeService) -> None:
+    result = run("family", "show", "none", fake=fake)
+    assert result.exit_code == 1 and "no family none" in result.output

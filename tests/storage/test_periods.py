@@ -1,0 +1,124 @@
+"""Why here: midnight is missing, doubled or skipped with its whole day somewhere, and every post lies in one period.
+
+The rule it keeps: periods are compared with what the zone's clocks show.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo, available_timezones
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.periods import ALL_TIME, Calendar, Period, PeriodKind, parse_period, period_of, zone_named
+
+ZONES = (
+    "UTC", "Europe/Berlin", "America/New_York", "Australia/Melbourne", "Asia/Kolkata", "Pacific/Apia",
+    "America/Sao_Paulo", "America/St_Johns", "Africa/Monrovia", "Asia/Beirut", "America/Havana", "Antarctica/Troll",
+)  # fmt: skip
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+KINDS = st.sampled_from([kind for kind in PeriodKind if kind is not PeriodKind.ALL])
+DAYS = st.dates(date(1969, 1, 1), date(2099, 12, 31))
+
+
+def us(at: datetime) -> int:
+    """Microseconds since 1970."""
+    return (at - EPOCH) // timedelta(microseconds=1)
+
+
+INSTANTS = st.datetimes(datetime(1969, 1, 1), datetime(2099, 12, 31), timezones=st.just(UTC)).map(us)
+
+
+def held(calendar: Calendar, period: Period) -> tuple[int, int]:
+    """Its bounds, which it has."""
+    bounds = calendar.bounds_us(period)
+    assert bounds is not None
+    return bounds
+
+
+@given(st.sampled_from(ZONES), KINDS, INSTANTS)
+def test_every_instant_lies_in_exactly_one_period_of_each_kind(zone: str, kind: PeriodKind, at_us: int) -> None:
+    calendar = Calendar(ZoneInfo(zone))
+    period = calendar.period_at(kind, at_us)
+    start_us, end_us = held(calendar, period)
+    assert start_us <= at_us < end_us
+    before = period.previous
+    assert before is not None
+    assert held(calendar, before)[1] == start_us, "bounds meet"
+    assert calendar.period_at(kind, start_us) == period
+    assert calendar.period_at(kind, end_us - 1) == period
+    assert calendar.period_at(kind, end_us) != period
+
+
+@given(st.sampled_from(ZONES), KINDS, INSTANTS)
+def test_an_instant_far_from_midnight_lies_in_the_day_that_clocks_show(zone: str, kind: PeriodKind, at_us: int) -> None:
+    shown = (EPOCH + timedelta(microseconds=at_us)).astimezone(ZoneInfo(zone))
+    if 2 <= shown.hour < 22:
+        assert Calendar(ZoneInfo(zone)).period_at(kind, at_us) == period_of(kind, shown.date())
+
+
+@given(KINDS, DAYS)
+def test_an_id_is_read_back_as_the_period_that_wrote_it(kind: PeriodKind, day: date) -> None:
+    period = period_of(kind, day)
+    assert parse_period(period.id) == period
+    assert period.first_day is not None and period.end_day is not None
+    assert period.first_day <= day < period.end_day
+
+
+@given(DAYS)
+def test_a_week_is_the_iso_week(day: date) -> None:
+    year, week, _ = day.isocalendar()
+    assert period_of(PeriodKind.WEEK, day).id == f"{year}-W{week:02}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "2018-13", "2018-02-30", "2018-W53", "2018-W00", "2018-w49", "18", "2018-1", "02018", "2018-12-05T00", "ALL",
+     "２０１８", "0999", "9999", "2018-12-5", "2018-W1", " 2018", "2018\n"],
+)  # fmt: skip
+def test_what_is_no_period_is_none(text: str) -> None:
+    assert parse_period(text) is None
+
+
+def test_all_time_has_neither_bounds_nor_a_period_before() -> None:
+    assert parse_period("all") is ALL_TIME
+    assert ALL_TIME.previous is None
+    assert Calendar(ZoneInfo("UTC")).bounds_us(ALL_TIME) is None
+
+
+@pytest.mark.parametrize(
+    ("zone", "day", "starts", "hours"),
+    [
+        ("Europe/Berlin", date(2018, 3, 25), "2018-03-24T23:00:00+00:00", 23),
+        ("Europe/Berlin", date(2018, 10, 28), "2018-10-27T22:00:00+00:00", 25),
+        ("America/Sao_Paulo", date(2018, 11, 4), "2018-11-04T03:00:00+00:00", 23),  # begins at one o'clock
+        ("America/Sao_Paulo", date(2018, 2, 17), "2018-02-17T02:00:00+00:00", 25),  # 23 o'clock comes twice
+        ("America/St_Johns", date(2010, 11, 6), "2010-11-06T02:30:00+00:00", 24),  # 00:01 becomes 23:01
+        ("Pacific/Apia", date(2011, 12, 30), "2011-12-30T10:00:00+00:00", 0),  # there was no such day
+        ("Africa/Monrovia", date(1972, 1, 7), "1972-01-07T00:44:30+00:00", 24 - 44.5 / 60),
+    ],
+)
+def test_a_day_lasts_as_long_as_its_clocks_run(zone: str, day: date, starts: str, hours: float) -> None:
+    start_us, end_us = held(Calendar(ZoneInfo(zone)), period_of(PeriodKind.DAY, day))
+    assert start_us == us(datetime.fromisoformat(starts))
+    assert (end_us - start_us) / 3_600e6 == pytest.approx(hours)
+
+
+@pytest.mark.parametrize("year", [1, 999, 9999])
+def test_an_instant_at_the_end_of_the_calendar_has_a_period_all_the_same(year: int) -> None:
+    for kind in PeriodKind:
+        assert Calendar(ZoneInfo("Pacific/Apia")).period_at(kind, us(datetime(year, 1, 1, tzinfo=UTC))).id
+
+
+@pytest.mark.parametrize(
+    "name", ["", "Mars/Base", "../etc/passwd", "/etc/localtime", "Europe", "a\0b", "Europe/Berlin "]
+)
+def test_what_is_no_time_zone_is_none(name: str) -> None:
+    assert zone_named(name) is None
+
+
+def test_zones_come_with_the_package() -> None:
+    assert len(available_timezones()) > 400
+    assert zone_named("Europe/Berlin") is not None
