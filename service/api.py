@@ -168,7 +168,7 @@ _FAMILIES = [
     Route(
         method="POST", path=_FAMILY + "/posts", handler=family_posts.post_to_family, role=Role.WRITER,
         view="post_family", summary="Post stats to a family", tag="Families",
-        body=(FacetedPostBody, FacetedPostList), raw_body=True, response=PostResults,
+        body=(FacetedPostBody, FacetedPostList), raw_body=True, ndjson=True, response=PostResults,
         problems=(*_POST_CODES, "period_closed", "unknown_facet", "post_rejected", "catalog_full"),
         description="One post, a list, or NDJSON. A post reaches the leaderboards of its time (`at`) in every period,"
         " for every list of facets that it has values for: all of them or none, but for those whose period is closed."

@@ -130,7 +130,8 @@ class Group:
         if owners and self._check_boards:
             named = [key for key in owners if not self._boards[key].entries.layout.shared]
             alive = (yield from live_epochs(self._dialect, named, writing=True)) if named else {}
-            if not alive and not any(state.entries.board.is_guest for state in self._boards.values()):
+            numbered = bool(alive) or not self._dialect.transaction
+            if not numbered and not any(state.entries.board.is_guest for state in self._boards.values()):
                 # Whoever holds nothing yet has no number, and who hides an owner would not wait for it.
                 yield from hidden(self._dialect).number_transaction()
             for key in named:

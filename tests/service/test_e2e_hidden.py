@@ -145,3 +145,26 @@ async def test_a_profile_is_one_small_json_object(service: Service) -> None:
     assert (await service.get(at))["profile"] == {"name": "two"}
     await service.must("DELETE", at)
     assert await service.refused("DELETE", at) == (404, "no_profile")
+
+
+async def test_an_owner_is_hidden_on_the_boards_of_families_too(service: Service) -> None:
+    column = {"name": "xp", "sorted": True, "merge": "sum"}
+    body = {"columns": [column], "periods": ["all", "year"], "facets": [[], ["org"]], "time_zone": "UTC"}
+    await service.must("PUT", "/v1/families/game", body)
+    for owner, xp in (("ada", 30), ("cheat", 99)):
+        post = {"owner": owner, "stats": {"xp": xp}, "facets": {"org": "1"}, "post_id": owner}
+        await service.must("POST", "/v1/families/game/posts", post)
+    await service.must("PUT", "/v1/owners/cheat/hidden")
+    for board in ("game:all", "game:all:org=1"):
+        assert await ranks(service, board) == [("ada", 1)]
+    late = {"owner": "cheat", "stats": {"xp": 1}, "facets": {"org": "2"}}
+    await service.must("POST", "/v1/families/game/posts", late)
+    assert await ranks(service, "game:all:org=2") == []
+    lines = await service.get("/v1/journal")
+    assert {line["post_id"] for line in lines if line.get("post_id")} == {"ada", "cheat"}
+    await service.must("DELETE", "/v1/owners/cheat/hidden")
+    assert await ranks(service, "game:all") == [("cheat", 1), ("ada", 2)]
+    assert await ranks(service, "game:all:org=2") == [("cheat", 1)]
+    assert (await service.get("/v1/leaderboards/game:all/entries/cheat"))["stats"] == {"xp": 100}
+    await service.must("DELETE", "/v1/owners/cheat")
+    assert await ranks(service, "game:all:org=2") == []
