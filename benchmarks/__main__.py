@@ -25,6 +25,7 @@ _ALL = (
     "jobs_away",
     "refresh_343k",
     "curve_accuracy",
+    "curve_queries",
     "rebuild_10m",
     "positions",
     "single_posts",

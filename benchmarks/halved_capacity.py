@@ -21,10 +21,10 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.boards import BATCH, BOARD, COLUMN, batch_body, batches, create, owner, send_batches, spec
-from benchmarks.client import HOST, Connection
+from benchmarks.client import Connection
 from benchmarks.options import Options, parse
-from benchmarks.servers import PROJECT, Server, free_port, rankcurve
-from tests.servers import DURABLE, PostgresServer
+from benchmarks.servers import PROJECT, free_port, service_on
+from tests.servers import DURABLE, postgres
 
 _POSTS = 100  # a request
 _POSTERS = 48
@@ -212,17 +212,10 @@ async def measured(options: Options, port: int, proxy: Proxy) -> list[report.Bar
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    database = PostgresServer(DURABLE)
-    try:
-        database.start()
-        with slowed(database.port) as proxy:
-            port = free_port()
-            store = database.url().replace(f":{database.port}/", f":{proxy.port}/")
-            command = [*rankcurve(), "serve", "--host", HOST, "--port", str(port), "--store", store, "--jobs", "none"]
-            with Server(command, folder, port=port, ready_path="/readyz") as server:
-                return asyncio.run(measured(options, server.port, proxy))
-    finally:
-        database.remove()
+    with postgres(DURABLE) as database, slowed(database.port) as proxy:
+        store = database.url().replace(f":{database.port}/", f":{proxy.port}/")
+        with service_on(store, folder, jobs="none") as server:
+            return asyncio.run(measured(options, server.port, proxy))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from benchmarks.boards import COLUMN, fill, owner, spec, values
 from benchmarks.client import Connection, call_once
 from benchmarks.options import Options, parse
 from benchmarks.servers import Server, service_on
-from tests.servers import DURABLE, PostgresServer
+from tests.servers import DURABLE, postgres
 
 PROCESSES = 3
 BOARDS = [f"owned-{number}" for number in range(6)]
@@ -183,9 +183,7 @@ async def run(front_end: Server, jobs: list[Server], url: str, options: Options)
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     environment = {"RANKCURVE_LEASE_S": str(LEASE_S), "RANKCURVE_LEASE_MARGIN_S": str(MARGIN_S)}
     with ExitStack() as stack:
-        server = PostgresServer(DURABLE)
-        stack.callback(server.remove)
-        server.start()
+        server = stack.enter_context(postgres(DURABLE))
         url = server.create_database("owners")
         front_end = stack.enter_context(service_on(url, folder, jobs="none", environment=environment))
         server.run_sql(*_RECORD, database="owners")

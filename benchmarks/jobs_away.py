@@ -22,7 +22,7 @@ from benchmarks.boards import BOARD, COLUMN, fill, owner, spec, values
 from benchmarks.client import Connection
 from benchmarks.options import Options, parse
 from benchmarks.servers import Server, service_on
-from tests.servers import DURABLE, PostgresServer
+from tests.servers import DURABLE, postgres
 
 FRONT_ENDS = 2
 JOB_PROCESSES = 2
@@ -136,9 +136,7 @@ async def run(front_ends: list[Server], jobs: list[Server], options: Options) ->
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     with ExitStack() as stack:
-        server = PostgresServer(DURABLE)
-        stack.callback(server.remove)
-        server.start()
+        server = stack.enter_context(postgres(DURABLE))
         url = server.create_database("away")
         front_ends = [stack.enter_context(service_on(url, folder, jobs="none")) for _ in range(FRONT_ENDS)]
         jobs = [stack.enter_context(service_on(url, folder)) for _ in range(JOB_PROCESSES)]

@@ -10,17 +10,20 @@ import contextlib
 import sys
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks import report
 from benchmarks.boards import create, spec
 from benchmarks.ledger import BOARDS, COLUMNS, Ledger, audit, poster
 from benchmarks.options import Options, parse
 from benchmarks.servers import service_on
-from tests.servers import DURABLE, PostgresServer
+from tests.servers import DURABLE, PostgresServer, postgres
 
+T = TypeVar("T")
 PROCESSES = 4
 POSTERS = 16  # of each process
 OWNERS = [f"owner-{number}" for number in range(1000)]
@@ -60,7 +63,21 @@ async def restart(server: PostgresServer, attack: Attack, seconds: float) -> Non
 
 
 async def run(ports: list[int], server: PostgresServer, seconds: float) -> tuple[Ledger, Attack, Counter[str]]:
-    ledger, attack = Ledger(), Attack()
+    attack = Attack()
+
+    async def attacked(ledger: Ledger) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(terminate_back_ends(server, attack, ledger))
+            await restart(server, attack, seconds)
+            ledger.stop = True
+
+    ledger, _, faults = await under_load(ports, attacked)
+    return ledger, attack, faults
+
+
+async def under_load(ports: list[int], attack: Callable[[Ledger], Awaitable[T]]) -> tuple[Ledger, T, Counter[str]]:
+    """What all posters were told while something was done to the store, what that answered, and what is amiss."""
+    ledger = Ledger()
     for board in BOARDS:
         await create(ports[0], board, spec(COLUMNS))
     async with asyncio.TaskGroup() as group:
@@ -68,17 +85,14 @@ async def run(ports: list[int], server: PostgresServer, seconds: float) -> tuple
             first = index % PROCESSES
             own_first = [*ports[first:], *ports[:first]]
             group.create_task(poster(own_first, f"client-{index}", OWNERS, ledger))
-        group.create_task(terminate_back_ends(server, attack, ledger))
-        await restart(server, attack, seconds)
+        done = await attack(ledger)
         ledger.stop = True
-    return ledger, attack, await audit(ports[0], ledger, resent_max=RESENT_MAX)
+    return ledger, done, await audit(ports[0], ledger, resent_max=RESENT_MAX)
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     with ExitStack() as stack:
-        server = PostgresServer(DURABLE)
-        stack.callback(server.remove)
-        server.start()
+        server = stack.enter_context(postgres(DURABLE))
         url = server.create_database("restarts")
         services = [stack.enter_context(service_on(url, folder)) for _ in range(PROCESSES)]
         ports = [service.port for service in services]

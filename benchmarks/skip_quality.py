@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.boards import COLUMN, REAL_BOARDS, RealBoard, import_real, owner, real_board
+from benchmarks.bulk import drawn
 from benchmarks.client import Connection, for_each
 from benchmarks.options import Options, parse
 from benchmarks.servers import service
@@ -55,9 +56,7 @@ class BoardQuality:
 
 def lognormal(rows: int) -> RealBoard:
     """The made-up board of the bars: rounded lognormal integers, high is better."""
-    import numpy
-
-    numbers = [int(value) for value in numpy.random.default_rng(11).lognormal(10, 1.5, rows).round()]
+    numbers: list[int] = drawn(rows).tolist()
     return RealBoard(
         f"lognormal-{rows}", "high", [owner(index) for index in range(rows)], [str(value) for value in numbers], numbers
     )

@@ -9,16 +9,13 @@ import asyncio
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import create, spec
-from benchmarks.ledger import BOARDS, COLUMNS, Ledger, audit, poster
 from benchmarks.options import Options, parse
-from benchmarks.postgres_restarts import OWNERS, POSTERS, PROCESSES, RESENT_MAX, print_ledger
+from benchmarks.postgres_restarts import OWNERS, POSTERS, PROCESSES, print_ledger, under_load
 from benchmarks.servers import service_on
 from tests.servers import DURABLE, HOST, READY_S, PostgresServer
 
@@ -82,28 +79,14 @@ async def promote(primary: PostgresServer, standby: PostgresServer, seconds: flo
     return promoted_at
 
 
-async def run(
-    ports: list[int], primary: PostgresServer, standby: PostgresServer, seconds: float
-) -> tuple[Ledger, float, Counter[str]]:
-    ledger = Ledger()
-    for board in BOARDS:
-        await create(ports[0], board, spec(COLUMNS))
-    async with asyncio.TaskGroup() as group:
-        for index in range(PROCESSES * POSTERS):
-            first = index % PROCESSES
-            own_first = [*ports[first:], *ports[:first]]
-            group.create_task(poster(own_first, f"client-{index}", OWNERS, ledger))
-        promoted_at = await promote(primary, standby, seconds)
-        ledger.stop = True
-    return ledger, promoted_at, await audit(ports[0], ledger, resent_max=RESENT_MAX)
-
-
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     with pair() as (primary, standby), ExitStack() as stack:
         url = store_url(primary, standby)
         services = [stack.enter_context(service_on(url, folder)) for _ in range(PROCESSES)]
         ports = [service.port for service in services]
-        ledger, promoted_at, faults = asyncio.run(run(ports, primary, standby, options.seconds))
+        ledger, promoted_at, faults = asyncio.run(
+            under_load(ports, lambda _: promote(primary, standby, options.seconds))
+        )
     back_s = [ledger.first_after_s(port, promoted_at) for port in ports]
     before = sum(at < promoted_at for times in ledger.acknowledged.values() for at in times)
     print_ledger(ledger, options.seconds + _DOWN_S + _AFTER_S)

@@ -22,6 +22,10 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 GUARD = 0.05  # widest bracket, relative to its better end; wider where that many knots are not there
+# Where a board changes, entries shift within a gap by about the root of how many stand there: from this rank on, gaps
+# hold at most (CALM * rank)^2 of them, so that a live curve is no worse there than further down. Nearer the top ranks
+# are counted, and where knots are few brackets come first.
+CALM, CALM_FROM = 0.0036, 900
 SHARE_OF_TOTAL = 0.0005  # most ranks that an estimate may be off, as a share of all entries: what deep ranks see …
 SHARE_TOTAL_MIN = 20_000  # … of boards of at least so many entries
 SHARE_COST = 1.1  # … unless it makes the worst relative error larger than so many times
@@ -179,7 +183,11 @@ def _index_of(distinct: Distinct, better_count: int) -> int:
 
 def _last_within(distinct: Distinct, at: int, guard: float) -> int:
     """The last value whose rank is within the guard of the first rank past the knot `at`, at least the next value."""
-    return max(at + 1, _index_of(distinct, int((distinct.counted(at) + 1) * (1 + guard)) - 1))
+    rank = distinct.counted(at) + 1
+    width = rank * guard
+    if guard == GUARD and rank >= CALM_FROM:
+        width = min(width, (CALM * rank) ** 2)
+    return max(at + 1, _index_of(distinct, int(rank + width) - 1))
 
 
 def _guard(distinct: Distinct, knots_max: int) -> float:

@@ -13,7 +13,7 @@ from querybuilder.dialect import Dialect, Kind
 from querybuilder.errors import BadIdentifier, IncompleteQuery
 from querybuilder.render import Query, Rendering, Statement
 from querybuilder.select import Output, Rows, as_outputs, render_outputs, render_where
-from querybuilder.terms import Aliased, Condition, Operand, Param, Term, term
+from querybuilder.terms import Aliased, Condition, Operand, Param, Term, excluded, term
 
 BULK_ALIAS = "v"
 
@@ -47,11 +47,19 @@ class Conflict:
 
     def do_update(self, /, *, where: Condition | None = None, **assignments: Operand) -> Insert:
         """Change the row that is there, where the condition holds. Columns of it need their table: col("n", table)."""
+        return self._update(_terms(assignments), where)
+
+    def overwrite(self) -> Insert:
+        """Give the row that is there what was to be inserted: every column but the keys."""
+        named = self.insert.single if self.insert.bulk is None else self.insert.bulk.columns
+        return self._update(tuple((name, excluded(name)) for name, _ in named if name not in self.keys), None)
+
+    def _update(self, assignments: Assignments, where: Condition | None) -> Insert:
         if not self.keys or not assignments:
-            raise IncompleteQuery("do_update needs the key columns and at least one assignment")
+            raise IncompleteQuery("an upsert needs the key columns and at least one assignment")
         if self.insert.table.lower() == "excluded":
             raise BadIdentifier("in an upsert `excluded` is the row that was not inserted, not a table")
-        return replace(self.insert, conflict=OnConflict(self.keys, _terms(assignments), where))
+        return replace(self.insert, conflict=OnConflict(self.keys, assignments, where))
 
 
 @dataclass(frozen=True, slots=True)

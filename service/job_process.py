@@ -1,24 +1,19 @@
-"""A process with jobs only: what refreshes and prunes for the front ends that share its store.
+"""A process with jobs only: what refreshes, folds, audits and prunes for the front ends that share its store.
 
 The rule: it serves no leaderboard. Where a port is set, monitors ask it there what they ask a front end.
 """
 
 from __future__ import annotations
 
-import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-
-import structlog
 
 from config import Settings
 
 from .app import make_app
 from .metrics import Metrics
-from .serve import listening, run_process, stop_signals
+from .serve import listening, run_process, until_stopped
 from .wiring import context_of
-
-log = structlog.get_logger(__name__)
 
 
 def run(settings: Settings) -> None:
@@ -33,12 +28,7 @@ def run(settings: Settings) -> None:
 
 
 async def _keep_working(settings: Settings, metrics: Metrics) -> None:
-    stop = stop_signals(signal.SIGTERM, signal.SIGINT)
-    async with working(settings, metrics) as addresses:
-        log.info("working", addresses=addresses)
-        await stop.wait()
-        log.info("stopping")
-    log.info("stopped")
+    await until_stopped(working(settings, metrics), event="working")
 
 
 @asynccontextmanager

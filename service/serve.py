@@ -10,7 +10,7 @@ import gc
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import structlog
@@ -74,9 +74,14 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(settings: Settings, metrics: Metrics) -> None:
+    await until_stopped(serving(settings, metrics), event="serving")
+
+
+async def until_stopped(running: AbstractAsyncContextManager[list[str]], *, event: str) -> None:
+    """Run until SIGTERM or SIGINT; `event` tells the log that it runs, and where."""
     stop = stop_signals(signal.SIGTERM, signal.SIGINT)
-    async with serving(settings, metrics) as addresses:
-        log.info("serving", addresses=addresses)
+    async with running as addresses:
+        log.info(event, addresses=addresses)
         await stop.wait()
         log.info("stopping")
     log.info("stopped")

@@ -1,6 +1,6 @@
 """Boards as this process works with them: compiled statements and merge rules.
 
-The rule: they are made once a board and kept within a bound.
+The rule: they are made once for all boards of one table and one spec, and kept within a bound.
 """
 
 from __future__ import annotations

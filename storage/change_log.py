@@ -28,7 +28,6 @@ from querybuilder import (
     col,
     count,
     delete,
-    excluded,
     insert,
     max_,
     min_,
@@ -137,7 +136,7 @@ class ChangeLog:
             insert(SEQUENCES)
             .values(name=PRUNED, next=param("boundary"))
             .on_conflict("name")
-            .do_update(next=excluded("next"))
+            .overwrite()
             .compile(dialect)
         )
 

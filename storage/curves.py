@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from predictor import AsOf, Curve, CurveCorrupt, KnotsInvalid, LiveCounts, LiveCurve, RankCurve, decode, encode
-from querybuilder import Dialect, asc, col, excluded, insert, param, select
+from querybuilder import Dialect, asc, col, insert, param, select
 
 from .change_log import Mark
 from .curve_marks import rules_of
@@ -71,8 +71,7 @@ def store_curve(
     """Store a curve under a new version, unless the board was deleted or emptied since the fit; answers the version.
 
     `changes` and `mark`: the board's count of changes, and what of the change log is in, in the snapshot of the fit.
-    `owned` runs in the same transaction and raises
-    where somebody else has taken over: then nothing is stored.
+    `owned` runs in the same transaction and raises where somebody else has taken over: then nothing is stored.
 
     Raises:
         UnknownBoard: the board is gone, or what the curve describes is.
@@ -99,16 +98,7 @@ def store_curve(
             mark_seen=param("mark_seen"),
         )
         .on_conflict("board_key", "column_index")
-        .do_update(
-            epoch=excluded("epoch"),
-            version=excluded("version"),
-            as_of=excluded("as_of"),
-            document=excluded("document"),
-            changes=excluded("changes"),
-            rules=excluded("rules"),
-            mark_position=excluded("mark_position"),
-            mark_seen=excluded("mark_seen"),
-        )
+        .overwrite()
         .build(
             dialect,
             document=encode(curve),

@@ -1,6 +1,6 @@
 """The statements of one board's rows by owner: reads, conditional writes, erasure, totals.
 
-The rule: they are compiled once a board and bound per call.
+The rule: they are compiled once for all boards of one table and one spec, and bound per call.
 """
 
 from __future__ import annotations

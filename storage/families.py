@@ -24,7 +24,6 @@ from querybuilder import (
     count,
     delete,
     drop_table,
-    excluded,
     insert,
     param,
     select,
@@ -158,7 +157,7 @@ def _change_boards(dialect: Dialect, family: Family, spec: BoardSpec) -> Program
         insert(TOTALS)
         .rows(param("rows"), board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
         .on_conflict("board_key", "column_index")
-        .do_update(entries=excluded("entries"))
+        .overwrite()
         .build(dialect, rows=states)
     )
 

@@ -1,6 +1,7 @@
 """The programs of the catalog: which boards there are, what their columns mean, and how many entries they have.
 
-The rule: a board's tables, columns and indexes are named here, from its key and never from a request.
+The rule: a board is made, changed, emptied and deleted here, in one short transaction each; `layouts` says where its
+rows lie.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from querybuilder import (
     delete,
     drop_table,
     empty,
-    excluded,
     insert,
     lit,
     param,
@@ -232,7 +232,7 @@ def with_state(dialect: Dialect, board: Board) -> Program[Board]:
         insert(TOTALS)
         .values(board_key=board.key, column_index=STATE, entries=state_of(board))
         .on_conflict("board_key", "column_index")
-        .do_update(entries=excluded("entries"))
+        .overwrite()
         .build(dialect)
     )
     return board

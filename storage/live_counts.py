@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from querybuilder import INTEGER, TEXT, Dialect, asc, col, excluded, insert, param, select
+from querybuilder import INTEGER, TEXT, Dialect, asc, col, insert, param, select
 
 from .change_log import Change, Mark, change_log
 from .migrate import CHANGE_LOG, CURVES, LIVE_COUNTS, LIVE_MARK
@@ -79,12 +79,7 @@ class _Statements:
                 version=param("version", INTEGER),
             )
             .on_conflict("mark_key")
-            .do_update(
-                position=excluded("position"),
-                seen=excluded("seen"),
-                as_of=excluded("as_of"),
-                version=excluded("version"),
-            )
+            .overwrite()
             .compile(dialect)
         )
         slot = ("board_key", "column_index", "epoch", "curve_version", "version")
@@ -92,13 +87,7 @@ class _Statements:
             insert(LIVE_COUNTS)
             .values(**{name: param(name) for name in (*slot, "document")}, counted=param("counted"))
             .on_conflict("board_key", "column_index")
-            .do_update(
-                epoch=excluded("epoch"),
-                curve_version=excluded("curve_version"),
-                version=excluded("version"),
-                document=excluded("document"),
-                counted=excluded("counted"),
-            )
+            .overwrite()
             .compile(dialect)
         )
         counts = select(*map(col, (*slot, "document"))).from_(LIVE_COUNTS)

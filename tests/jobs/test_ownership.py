@@ -35,6 +35,14 @@ async def two_that_know(world: World, boards: int = 1) -> tuple[list[Board], Wor
     return made, other, *jobs
 
 
+async def two_that_found_it_due(world: World) -> tuple[Board, World, RefreshJob, RefreshJob]:
+    """`two_that_know` one board, whose curve both have found due."""
+    [board], other, mine, theirs = await two_that_know(world)
+    await due(world, mine)
+    await theirs.tick()
+    return board, other, mine, theirs
+
+
 async def held_by(world: World, board: Board) -> Lease:
     """The lease on refreshing the board's first column."""
     found = await world.store.read(lambda: world.leases.find(REFRESH_POOL, refresh_resource(board.key, 0)))
@@ -105,9 +113,7 @@ async def test_boards_that_others_made_are_refreshed_and_those_that_they_deleted
 
 
 async def test_an_owner_that_slept_past_its_lease_is_fenced_off(world: World) -> None:
-    [board], other, mine, theirs = await two_that_know(world)
-    await due(world, mine)
-    await theirs.tick()
+    board, other, mine, theirs = await two_that_found_it_due(world)
     world.store.hold(after=True)
     async with working(mine):
         await within(world.store.entered.wait())  # my snapshot is taken; from here on this process is stopped
@@ -123,9 +129,7 @@ async def test_an_owner_that_slept_past_its_lease_is_fenced_off(world: World) ->
 
 
 async def test_the_lease_of_a_long_refresh_is_renewed(world: World) -> None:
-    [board], other, mine, theirs = await two_that_know(world)
-    await due(world, mine)
-    await theirs.tick()
+    board, other, mine, theirs = await two_that_found_it_due(world)
     world.store.hold()
     async with working(mine):
         await within(world.store.entered.wait())
@@ -145,9 +149,7 @@ async def test_the_lease_of_a_long_refresh_is_renewed(world: World) -> None:
 
 
 async def test_a_renewal_that_finds_the_lease_lost_ends_the_refresh(world: World) -> None:
-    [board], other, mine, theirs = await two_that_know(world)
-    await due(world, mine)
-    await theirs.tick()
+    board, other, mine, theirs = await two_that_found_it_due(world)
     world.store.hold()
     async with working(mine):
         await within(world.store.entered.wait())
@@ -190,9 +192,7 @@ async def test_a_renewal_that_the_store_refuses_is_tried_again(world: World) -> 
 
 
 async def test_the_column_of_an_owner_that_died_is_refreshed_as_soon_as_its_lease_is_over(world: World) -> None:
-    [board], other, mine, theirs = await two_that_know(world)
-    await due(world, mine)
-    await theirs.tick()
+    board, other, _, theirs = await two_that_found_it_due(world)
     await world.store.write(
         lambda: world.leases.claim(
             REFRESH_POOL, refresh_resource(board.key, 0), holder="dead", lease_us=round(LEASE_S * 1e6)
@@ -211,9 +211,7 @@ async def test_the_column_of_an_owner_that_died_is_refreshed_as_soon_as_its_leas
 
 
 async def test_a_process_that_stops_gives_its_leases_back(world: World) -> None:
-    [board], other, mine, theirs = await two_that_know(world)
-    await due(world, mine)
-    await theirs.tick()
+    board, other, mine, theirs = await two_that_found_it_due(world)
     world.store.hold()
     async with working(mine):
         await within(world.store.entered.wait())

@@ -84,6 +84,16 @@ def test_brackets_and_bounds_hold_whatever_has_moved(seed: int, errors: bool) ->
             before = bracket
 
 
+def live_board(seed: int) -> tuple[LiveCurve, list[int]]:
+    """The live curve of a random board that has changed since its fit, and the board's keys by now, ascending."""
+    rng = Random(seed)
+    entries, step = board(rng)
+    fit = fitted(rng, entries)
+    counts = LiveCounts(fit)
+    moved(rng, entries, step, counts, 30)
+    return LiveCurve(fit, counts, as_of=AsOf(0)), sorted(entries)
+
+
 @given(seed=SEEDS)
 def test_counts_are_those_of_a_recount(seed: int) -> None:
     rng = Random(seed)
@@ -109,12 +119,7 @@ def test_counts_are_those_of_a_recount(seed: int) -> None:
 
 @given(seed=SEEDS)
 def test_the_drift_is_no_smaller_than_any_error(seed: int) -> None:
-    rng = Random(seed)
-    entries, step = board(rng)
-    fit = fitted(rng, entries)
-    counts = LiveCounts(fit)
-    moved(rng, entries, step, counts, 30)
-    live, now = LiveCurve(fit, counts, as_of=AsOf(0)), sorted(entries)
+    live, now = live_board(seed)
     for from_rank in (1, 5, 40):
         drift = live.drift(from_rank)
         for key in range(-900, 900):
@@ -126,12 +131,7 @@ def test_the_drift_is_no_smaller_than_any_error(seed: int) -> None:
 
 @given(seed=SEEDS)
 def test_the_key_of_a_rank_lies_in_its_bracket(seed: int) -> None:
-    rng = Random(seed)
-    entries, step = board(rng)
-    fit = fitted(rng, entries)
-    counts = LiveCounts(fit)
-    moved(rng, entries, step, counts, 30)
-    live, now = LiveCurve(fit, counts, as_of=AsOf(0)), sorted(entries)
+    live, now = live_board(seed)
     assert (live.key_at(1) is None) == (not now)
     for rank in range(1, len(now) + 2):
         found = live.key_at(rank)

@@ -65,6 +65,15 @@ def test_an_upsert_can_add_to_what_is_there(run: Run, board: str) -> None:
     assert numbers(run, board) == {"a": 21, "b": 20, "c": 30, "d": 40, "e": 50, "f": 1}
 
 
+def test_a_row_that_is_there_is_overwritten_but_for_its_key_and_what_was_not_given(run: Run, board: str) -> None:
+    before = run(select(col("c1")).from_(board).where(col("owner").eq("a")))
+    batch = insert(board).rows(param("rows"), owner=TEXT, n=INTEGER).on_conflict("owner").overwrite()
+    run(batch, rows=[("a", 5), ("f", 60)])
+    run(insert(board).values(owner="b", n=param("n")).on_conflict("owner").overwrite(), n=7)
+    assert numbers(run, board) == {"a": 5, "b": 7, "c": 30, "d": 40, "e": 50, "f": 60}
+    assert run(select(col("c1")).from_(board).where(col("owner").eq("a"))) == before
+
+
 def test_an_empty_batch_changes_nothing(run: Run, board: str) -> None:
     run(insert(board).rows(param("rows"), owner=TEXT, n=INTEGER), rows=[])
     assert run(select(count()).from_(board)) == [(5,)]
@@ -138,3 +147,5 @@ def test_do_update_needs_its_key_and_an_assignment() -> None:
         insert("t").values(a=1).on_conflict().do_update(a=2)
     with pytest.raises(IncompleteQuery):
         insert("t").values(a=1).on_conflict("a").do_update()
+    with pytest.raises(IncompleteQuery):
+        insert("t").values(a=1).on_conflict("a").overwrite()

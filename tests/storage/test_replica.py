@@ -48,6 +48,10 @@ class Sampled:
         )
         return curve.total
 
+    async def passes_over_the_replica(self, board: Board) -> bool:
+        """Whether a sample of a board's only entry is the primary's."""
+        return await self.total(board) == 1 and self.heard["primary"] == 1
+
 
 async def opened(stack: AsyncExitStack, primary_url: str, replica_url: str, *, lag_s_max: float = 5.0) -> Sampled:
     """Both ends open, without pauses between looks at the replica."""
@@ -101,8 +105,7 @@ async def test_a_replica_that_stands_still_is_passed_over(
     await asyncio.to_thread(standby.run_sql, "SELECT pg_wal_replay_pause()")
     try:
         await post(sampled, board, "ada")
-        assert await sampled.total(board) == 1
-        assert sampled.heard["primary"] == 1
+        assert await sampled.passes_over_the_replica(board)
     finally:
         await asyncio.to_thread(standby.run_sql, "SELECT pg_wal_replay_resume()")
 
@@ -116,8 +119,7 @@ async def test_a_replica_that_went_away_is_passed_over(
     await post(sampled, board, "ada")
     await asyncio.to_thread(standby.stop, "immediate")
     try:
-        assert await sampled.total(board) == 1
-        assert sampled.heard["primary"] == 1
+        assert await sampled.passes_over_the_replica(board)
     finally:
         await asyncio.to_thread(standby.start)
 
@@ -129,8 +131,7 @@ async def test_a_server_that_is_no_replica_is_passed_over(
     sampled = await opened(stack, primary.url(), primary.url())
     board = await sampled.deployment.create("none", XP)
     await post(sampled, board, "ada")
-    assert await sampled.total(board) == 1
-    assert sampled.heard["primary"] == 1
+    assert await sampled.passes_over_the_replica(board)
 
 
 async def test_a_mark_taken_on_the_replica_tells_what_its_snapshot_saw(

@@ -3,45 +3,23 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import replace
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from predictor import Curve
-from storage.leaderboards import create_board
 from storage.padding import Padding
-from storage.records import INT64_MAX, Best, Ties
+from storage.records import Best, Ties
 from storage.sampling import sample_curve
-from tests.storage.deployment import NOW_US, PREDICTOR, Deployment, Session, counter, part, ranked, spec
+from tests.storage.deployment import NOW_US, Deployment, Session
+from tests.storage.valued import MAX, MIN, ROWS, Values, filled
 
-Values = list[tuple[int | None, int]]  # a value and when it was reached
-MIN, MAX = -INT64_MAX - 1, INT64_MAX
 GAP_ROWS_MAX = 10_000
-ROWS = st.tuples(st.none() | st.integers(-30, 30) | st.integers(MIN, MAX), st.integers(0, 3))
 
 
 async def sampled(deployment: Deployment, number: int, values: Values, best: Best, ties: Ties, samples: int) -> Curve:
     """The curve of a new board that holds these values, checked against all of its keys."""
-    wanted = spec(
-        counter("shots"),
-        ranked("xp", best=best, min_scaled=MIN, max_scaled=MAX),
-        ties=ties,
-        predictor=replace(PREDICTOR, samples=samples),
-    )
-    board = await deployment.store.write(
-        lambda: create_board(
-            deployment.dialect, board_id=f"b{number}", spec=deployment.laid_out(wanted), now_us=1, boards_max=10_000
-        )
-    )
-    posts = [
-        deployment.post(
-            f"o{index:05}", part(board, {"shots": 1} if value is None else {"xp": value}), at_us=NOW_US + reached
-        )
-        for index, (value, reached) in enumerate(values)
-    ]
-    if posts:
-        await deployment.apply(*posts)
+    board = await filled(deployment, f"b{number}", values, best, ties, samples=samples)
     entries = deployment.entries(board)
     curve = await deployment.store.read(
         lambda: sample_curve(deployment.dialect, entries, 1, gap_rows_max=GAP_ROWS_MAX, now_us=NOW_US), heavy=True

@@ -13,17 +13,13 @@ from hypothesis import strategies as st
 
 from predictor import LIMB_BITS, Tally, quality
 from predictor.fit import fit
-from storage.leaderboards import create_board
 from storage.padding import Padding
-from storage.records import INT64_MAX, Best, Board, Ties
+from storage.records import Best, Board, Ties
 from storage.scanning import ScanLimits, scan_column
 from storage.store import Program
 from storage.tallying import Tallying
-from tests.storage.deployment import NOW_US, Deployment, Session, counter, part, ranked, spec
-
-Values = list[tuple[int | None, int]]  # a value and when it was reached
-MIN, MAX = -INT64_MAX - 1, INT64_MAX
-ROWS = st.tuples(st.none() | st.integers(-30, 30) | st.integers(MIN, MAX), st.integers(0, 3))
+from tests.storage.deployment import NOW_US, Deployment, Session, part
+from tests.storage.valued import MAX, MIN, ROWS, Values, filled
 
 
 def read(tally: Tally) -> dict[int, int]:
@@ -40,23 +36,6 @@ def read(tally: Tally) -> dict[int, int]:
         keys = [key + (part << LIMB_BITS) for key, part in zip(keys, high, strict=True)]
     assert keys == sorted(set(keys))
     return dict(zip(keys, counts, strict=True))
-
-
-async def filled(deployment: Deployment, board_id: str, values: Values, best: Best, ties: Ties) -> Board:
-    """A new board that holds these values; None is an entry without one."""
-    wanted = spec(counter("shots"), ranked("xp", best=best, scale=2, min_scaled=MIN, max_scaled=MAX), ties=ties)
-    board = await deployment.store.write(
-        lambda: create_board(deployment.dialect, board_id=board_id, spec=wanted, now_us=1, boards_max=10_000)
-    )
-    posts = [
-        deployment.post(
-            f"o{index:05}", part(board, {"shots": 1} if value is None else {"xp": value}), at_us=NOW_US + reached
-        )
-        for index, (value, reached) in enumerate(values)
-    ]
-    if posts:
-        await deployment.apply(*posts)
-    return board
 
 
 async def scanned(deployment: Deployment, board: Board, *, page: int = 3, memory: int = 4) -> Tally:

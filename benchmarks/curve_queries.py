@@ -1,0 +1,91 @@
+"""Ten million ranks of random boards, fitted and live, each held against a count: not one may break a promise.
+
+Rule kept: the truth is counted from the entries as they are at that moment; keys are asked in ascending order, values,
+their neighbours and anything in between, so that a rank that falls back would show.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import report
+from benchmarks.curve_boards import GAP_ROWS_MAX, Keys, tally_of
+from benchmarks.options import Options, parse
+from predictor import AsOf, Curve, LiveCounts, LiveCurve
+from predictor.fit import fit
+
+_ASKED = 20_000  # of one state of one board
+_STATES = 5  # the fit, then after each round of changes
+
+
+def _board(rng: np.random.Generator, entries: int) -> Keys:
+    """Keys with ties, on a lattice or not, of either sign, even or with a long tail."""
+    step = int(rng.choice([1, 1, 5, 250]))
+    draws = (
+        rng.integers(-entries, entries, entries),
+        -rng.lognormal(10, 1.5, entries).round(),
+        rng.normal(1500, 300, entries).round(),
+        rng.integers(0, max(2, entries // 50), entries),
+        np.cumsum(rng.choice([1, 1, 1, 400], entries)),
+    )
+    keys: Keys = np.asarray(draws[int(rng.integers(len(draws)))], dtype=np.int64) * step
+    return keys
+
+
+def _asked(rng: np.random.Generator, keys: Keys) -> Keys:
+    near = rng.choice(keys, _ASKED // 2) + rng.integers(-1, 2, _ASKED // 2)
+    anywhere = rng.integers(int(keys.min()) - 10, int(keys.max()) + 10, _ASKED // 2)
+    return np.sort(np.concatenate([near, anywhere]))
+
+
+def broken_promises(curve: Curve | LiveCurve, keys: Keys, asked: Keys) -> int:
+    """How many answers leave their bracket, fall back, are no rank, or are further off than the certificate."""
+    broken, before = 0, 1
+    certificate = curve.certificate if isinstance(curve, Curve) else None
+    for key, better in zip(asked.tolist(), np.searchsorted(np.sort(keys), asked).tolist(), strict=True):
+        rank, low, high, _ = curve.locate(key)
+        true_rank = 1 + better
+        broken += not low <= true_rank <= high
+        broken += type(rank) is not int or not max(before, low) <= rank <= min(high, curve.total + 1)
+        broken += certificate is not None and abs(rank - true_rank) / true_rank > certificate
+        before = rank
+    return broken
+
+
+def _states(rng: np.random.Generator, keys: Keys) -> Iterator[tuple[Curve | LiveCurve, Keys]]:
+    """A fitted board, then the same live, while parts of it change."""
+    curve = fit(tally_of(keys), knots_max=int(rng.integers(2, 500)), gap_rows_max=GAP_ROWS_MAX, as_of_us=0)
+    yield curve, keys
+    counts, new = LiveCounts(curve), _board(rng, len(keys))
+    for _ in range(_STATES - 1):
+        chosen = rng.choice(len(keys), max(1, len(keys) // 10), replace=False)
+        drawn = rng.choice(new if rng.random() < 0.3 else keys, len(chosen))
+        counts.move_all(zip(keys[chosen].tolist(), drawn.tolist(), strict=True))
+        keys = keys.copy()
+        keys[chosen] = drawn
+        yield LiveCurve(curve, counts, as_of=AsOf(0)), keys
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    queries = broken = boards = 0
+    while queries < options.rows:
+        rng = np.random.default_rng(boards)
+        for curve, keys in _states(rng, _board(rng, int(rng.integers(1, 20_000)))):
+            asked = _asked(rng, keys)
+            broken += broken_promises(curve, keys, asked)
+            queries += len(asked)
+        boards += 1
+    return [report.Bar(f"promises broken in {queries:,} ranks of {boards} boards", broken, 0, at_most=True)]
+
+
+def main() -> int:
+    options = parse(__doc__, rows=10_000_000)
+    return report.run(options, f"{options.rows:,} ranks of random boards, fitted and live", measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

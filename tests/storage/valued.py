@@ -1,0 +1,39 @@
+"""Boards made of values that a test chooses or draws, for what reads a whole column.
+
+The rule: the ranked column is not the first, and some entries have no value in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from storage.leaderboards import create_board
+from storage.records import INT64_MAX, Best, Board, Ties
+from tests.storage.deployment import NOW_US, PREDICTOR, Deployment, counter, part, ranked, spec
+
+Values = list[tuple[int | None, int]]  # a value and when it was reached
+MIN, MAX = -INT64_MAX - 1, INT64_MAX
+ROWS = st.tuples(st.none() | st.integers(-30, 30) | st.integers(MIN, MAX), st.integers(0, 3))
+BOARDS_MAX = 10_000  # a property makes one an example
+
+
+async def filled(
+    deployment: Deployment, board_id: str, values: Values, best: Best, ties: Ties, *, samples: int = PREDICTOR.samples
+) -> Board:
+    """A new board that holds these values; None is an entry without one."""
+    columns = counter("shots"), ranked("xp", best=best, scale=2, min_scaled=MIN, max_scaled=MAX)
+    wanted = deployment.laid_out(spec(*columns, ties=ties, predictor=replace(PREDICTOR, samples=samples)))
+    board = await deployment.store.write(
+        lambda: create_board(deployment.dialect, board_id=board_id, spec=wanted, now_us=1, boards_max=BOARDS_MAX)
+    )
+    posts = [
+        deployment.post(
+            f"o{index:05}", part(board, {"shots": 1} if value is None else {"xp": value}), at_us=NOW_US + reached
+        )
+        for index, (value, reached) in enumerate(values)
+    ]
+    if posts:
+        await deployment.apply(*posts)
+    return board
