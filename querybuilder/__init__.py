@@ -58,7 +58,7 @@ from querybuilder.terms import (
     whole_part,
 )
 from querybuilder.transactions import oldest_transaction, this_transaction
-from querybuilder.typed import collated, null, part
+from querybuilder.typed import collated, holds, length, null, part
 from querybuilder.write import Delete, Empty, Insert, Update, delete, empty, insert, update
 
 __all__ = [
@@ -114,7 +114,9 @@ __all__ = [
     "drop_table",
     "empty",
     "excluded",
+    "holds",
     "insert",
+    "length",
     "lit",
     "max_",
     "min_",

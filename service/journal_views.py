@@ -13,8 +13,8 @@ import msgspec
 from storage.journal import JournalRow, journal
 from storage.journal_rows import RowReader
 from storage.merging import Merger
-from storage.posted import Happened, Posted, happened_of, posted_of
-from storage.records import INT64_MAX, Board, StatValue
+from storage.posted import Happened, Posted
+from storage.records import INT64_MAX, Board, Change
 from storage.store import Program
 
 from .answers import Stats, StatusName
@@ -89,14 +89,14 @@ def lines_of(found: _Found) -> list[JournalLine]:
 
 def _line(row: JournalRow, teller: _Teller | None) -> JournalLine:
     line = JournalLine(row.number, "erased", None if teller is None else teller.id, row.owner, format_us(row.at_us))
-    if row.owner is None and not row.detail:
+    if row.posted is None:
         return line
-    happened = happened_of(row.detail) if row.detail else Happened.APPLIED
+    happened = row.posted.happened
     line.kind = _KINDS[happened]
     if happened in _POSTS:
         line.status = _POSTS[happened]
-        if teller is not None and row.detail:
-            teller.say(line, row, posted_of(row.detail))
+        if teller is not None:
+            teller.say(line, row, row.posted)
     return line
 
 
@@ -110,9 +110,9 @@ class _Teller:
 
     def say(self, line: JournalLine, row: JournalRow, posted: Posted) -> None:
         """Fill the line."""
-        line.stats = self._named(posted.stats)
-        if posted.overwrite:
-            line.set = self._named(posted.overwrite)
+        line.stats = self._named(posted.changes, overwrite=False)
+        if overwritten := self._named(posted.changes, overwrite=True):
+            line.set = overwritten
         if posted.post_id is not None:
             line.post_id = posted.post_id
         if posted.at_us is not None:
@@ -120,9 +120,9 @@ class _Teller:
         if posted.happened is not Happened.UNCHANGED:
             line.stored = stats_of(self._board, self._merger.stats(self._reader.cells_after(row, posted)))
 
-    def _named(self, flat: Sequence[StatValue]) -> Stats:
+    def _named(self, changes: Sequence[Change], *, overwrite: bool) -> Stats:
         named: Stats = {}
-        for index, value in zip(flat[::2], flat[1::2], strict=True):
-            column = self._board.spec.columns[int(index)]
+        for index, value in ((each.index, each.value) for each in changes if each.overwrite is overwrite):
+            column = self._board.spec.columns[index]
             named[column.name] = number(value, column.scale) if isinstance(value, int) else value
         return named

@@ -69,7 +69,7 @@ async def erase_owner(context: Context, call: Call) -> Reply:
 
 def _forget(context: Context, owner: str) -> Program[None]:
     yield from profiles(context.store.dialect).remove(owner)
-    yield from hidden(context.store.dialect).unmark(owner)
+    yield from hidden(context.store.dialect).forget(owner)
 
 
 async def _rename(context: Context, owner: str, until: dict[int, int], *, otherwise: int) -> None:
@@ -77,38 +77,35 @@ async def _rename(context: Context, owner: str, until: dict[int, int], *, otherw
     log, rows_max = erasing(context.store.dialect), context.settings.prune_rows_max
     token = secrets.token_hex(TOKEN_BYTES)
 
-    def rename(stretch: Stretch) -> Program[bool]:
-        return log.rename(owner, stretch, token=token, until=until, otherwise=otherwise, rows_max=rows_max)
+    def rename(stretch: Stretch, past: int) -> Program[int | None]:
+        return log.rename(owner, stretch, token=token, until=until, otherwise=otherwise, rows_max=rows_max, past=past)
 
     past: int | None = 0
     while past is not None:
         begin = past
         stretches, past = await context.store.read(lambda: log.stretches(owner, past=begin))  # noqa: B023 - run at once
         for stretch in stretches:
-            while await context.store.write(lambda: rename(stretch)):  # noqa: B023 - run at once
-                pass
+            seq: int | None = 0
+            while seq is not None:
+                seq = await context.store.write(lambda past=seq: rename(stretch, past))  # type: ignore[misc] # noqa: B023
 
 
 async def hide(context: Context, call: Call) -> Reply:
     """`PUT /v1/owners/{owner}/hidden`."""
     owner, statements = call.path["owner"], hidden(context.store.dialect)
-    transaction = await context.store.write(lambda: statements.mark(owner, now_us=context.now_us()))
+    await _change(context, owner, hide=True)
 
     def away(boards: list[Entries]) -> Program[None]:
         yield from statements.hide(boards, owner, now_us=context.now_us())
 
     await _on_every_board(context, owner, away)
-    if not context.store.sole_writer:  # a post that did not see the mark may have made a row since
-        await _settle(context, transaction)
-        await _on_every_board(context, owner, away)
     return Reply(None, status=204)
 
 
 async def show(context: Context, call: Call) -> Reply:
     """`DELETE /v1/owners/{owner}/hidden`."""
     owner, statements = call.path["owner"], hidden(context.store.dialect)
-    transaction = await context.store.write(lambda: statements.unmark(owner))
-    await _settle(context, transaction)
+    await _change(context, owner, hide=False)
 
     def back(boards: list[Entries]) -> Program[None]:
         yield from statements.show(boards, owner, now_us=context.now_us())
@@ -119,13 +116,28 @@ async def show(context: Context, call: Call) -> Reply:
     return Reply(None, status=204)
 
 
-async def _settle(context: Context, transaction: int) -> None:
-    """Return when whatever began before a mark has ended.
+async def _change(context: Context, owner: str, *, hide: bool) -> None:
+    statements = hidden(context.store.dialect)
+    if not await context.store.write(lambda: statements.begin(owner, now_us=context.now_us(), hide=hide)):
+        return
+    is_hidden = not hide
+    try:
+        await _settle(context)
+        is_hidden = hide
+    finally:  # otherwise as before: while an owner changes, first posts to a board are refused
+        await context.store.write(lambda: statements.end(owner, now_us=context.now_us(), hide=is_hidden))
+
+
+async def _settle(context: Context) -> None:
+    """Return when whoever may not have seen that an owner is changing has ended.
 
     Raises:
         StoreBusy: it takes too long; asking again goes on from here.
     """
+    if context.store.sole_writer:
+        return
     statements = hidden(context.store.dialect)
+    transaction = await context.store.write(statements.number_transaction)
     try:
         async with asyncio.timeout(context.settings.statement_timeout_s):
             while not await context.store.read(lambda: statements.settled(transaction)):  # noqa: ASYNC110 - the store's

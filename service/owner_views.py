@@ -77,8 +77,8 @@ async def entry(context: Context, call: Call) -> EntryAnswer:
 async def hidden_entries(context: Context, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
     """The entries of hidden owners, whom no ranking of the board has; asked for where the board has no entry."""
     statements = hidden(context.store.dialect)
-    _, found = await context.store_of(board).read(lambda: statements.find([board.key], owners))
-    return {each.entry.owner: each.widened(len(board.spec.columns)) for each in found}
+    found = await context.store_of(board).read(lambda: statements.find([board.key], owners))
+    return {each.entry.owner: each.widened(len(board.spec.columns)) for each in found.entries}
 
 
 def unless_hidden(handler: Handler) -> Handler:

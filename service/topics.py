@@ -16,7 +16,7 @@ from storage.change_log import Mark, change_log
 from storage.errors import NotRanked, UnknownOwner
 from storage.hidden import hidden
 from storage.journal import JournalRow, position_of
-from storage.posted import Happened, happened_of
+from storage.posted import Happened
 from storage.ranked_cells import RankedCells
 from storage.records import Board
 from storage.store import Program
@@ -50,7 +50,7 @@ class _Column:
     def moves(self, rows: Iterable[JournalRow]) -> Iterator[_Move]:
         """All that changed something, those included that leave the column as it was."""
         for row in rows:
-            if row.detail and happened_of(row.detail) is Happened.UNCHANGED:
+            if row.posted is not None and row.posted.happened is Happened.UNCHANGED:
                 continue
             before, after = (self._cells.cell(text, self._index) for text in (row.previous, row.next))
             yield _Move(row, before, after)
@@ -165,15 +165,15 @@ class OwnerTopic:
 
     def _refuse(self) -> Program[None]:
         found = yield from self._entries.by_owners([self._owner])
-        _, unseen = yield from hidden(self._dialect).find([self.board.key], [self._owner])
-        if found or unseen:
+        unseen = yield from hidden(self._dialect).find([self.board.key], [self._owner])
+        if found or unseen.entries:
             raise NotRanked(f"{self._owner!r} has no value in this column, or is hidden")
         raise UnknownOwner(f"{self._owner!r} has no entry in {self.board.id!r}")
 
     def follow(self, rows: Sequence[JournalRow], until: int) -> Program[Event | None]:
         """See `Topic`."""
         before = self._now
-        fresh = [row for row in rows if not before.counted.has(position_of(self._dialect, row.number))]
+        fresh = [row for row in rows if not before.counted.has(position_of(row.number))]
         overtakers, moved, more = self._passed(fresh, before.cell)
         if moved:
             now = yield from self._count()

@@ -25,7 +25,6 @@ from querybuilder import (
     param,
     plus,
     select,
-    this_transaction,
     union_all,
 )
 
@@ -35,7 +34,7 @@ from .layouts import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_o
 from .leaderboards import ALL_ENTRIES, CHANGES
 from .merging import Merger
 from .migrate import BOARDS, TOTALS
-from .posted import Happened, event_text
+from .posted import Happened, said_of_event
 from .ranked_cells import RankedCells
 from .rankings import Ranking, entry_of
 from .records import Board, Entry
@@ -125,10 +124,10 @@ class Entries:
         if entry is None:
             return None
         yield self._sql.erase.bind(owner=owner, **(self._scope and {ROWS_KEY: rows_key}))
-        detail = event_text(happened, entry.cells if happened is Happened.HIDDEN else (), entry.updated_at_us)
+        said = said_of_event(happened, entry.cells if happened is Happened.HIDDEN else (), entry.updated_at_us)
         previous = self.ranked_cells.text(entry.cells)
-        change = Appended(self.board.key, owner, now_us, previous, self.ranked_cells.none, detail)
-        yield from self._moved(entry, change, place, -1)
+        change = Appended(self.board.key, owner, previous, self.ranked_cells.none, said)
+        yield from self._moved(entry, change, -1, now_us=now_us, place=place)
         return entry
 
     def put_back(self, entry: Entry, *, now_us: int, place: int = 0) -> Program[None]:
@@ -142,13 +141,13 @@ class Entries:
         if inserted[0][0] != 1:
             raise LostRace(f"{entry.owner!r} has a row already")
         others = [entry.cells[index] for index in self.ranked_cells.others]
-        detail = event_text(Happened.SHOWN, others, entry.updated_at_us)
+        said = said_of_event(Happened.SHOWN, others, entry.updated_at_us)
         following = self.ranked_cells.text(entry.cells)
-        change = Appended(self.board.key, entry.owner, now_us, self.ranked_cells.none, following, detail)
-        yield from self._moved(entry, change, place, 1)
+        change = Appended(self.board.key, entry.owner, self.ranked_cells.none, following, said)
+        yield from self._moved(entry, change, 1, now_us=now_us, place=place)
 
-    def _moved(self, entry: Entry, change: Appended, place: int, more: int) -> Program[None]:
-        yield change_log(self.dialect).append([change], place=place)
+    def _moved(self, entry: Entry, change: Appended, more: int, *, now_us: int, place: int) -> Program[None]:
+        yield change_log(self.dialect).append([change], now_us=now_us, place=place)
         counted = {ALL_ENTRIES: more, CHANGES: 1}
         counted.update({index: more for index in self.pattern.sorted_indexes if entry.cells[index] is not None})
         yield add_totals(self.dialect, {self.board.key: counted})
@@ -213,20 +212,15 @@ def _add_totals(dialect: Dialect) -> Statement:
     )
 
 
-def live_epochs(
-    dialect: Dialect, board_keys: Iterable[int], *, held: bool = False, writing: bool = False
-) -> Program[dict[int, int]]:
-    """The boards of these keys that still exist, with their epochs; `held`: as they stay until the transaction ends.
-
-    `writing`: have the transaction numbered, so that `Hidden.settled` waits for it from here on.
-    """
-    rows = yield _live_epochs(dialect, held, writing).bind(keys=list(board_keys))
+def live_epochs(dialect: Dialect, board_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, int]]:
+    """The boards of these keys that still exist, with their epochs; `held`: as they stay until the transaction ends."""
+    rows = yield _live_epochs(dialect, held).bind(keys=list(board_keys))
     return {row[0]: row[1] for row in rows}
 
 
 @lru_cache
-def _live_epochs(dialect: Dialect, held: bool, writing: bool) -> Statement:
-    epochs = select(col("board_key"), col("epoch"), *[this_transaction()] * writing).from_(BOARDS)
+def _live_epochs(dialect: Dialect, held: bool) -> Statement:
+    epochs = select(col("board_key"), col("epoch")).from_(BOARDS)
     epochs = epochs.where(col("board_key").in_(param("keys"))).packed()
     return (epochs.locked(Lock.SHARE, asc(col("board_key"))) if held else epochs).compile(dialect)
 

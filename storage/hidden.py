@@ -1,9 +1,11 @@
 """Entries of hidden owners: they still merge posts, and stand in a table of their own, so that no ranking holds them.
 
-    hide: mark ──> wait for older transactions ──> move rows      show: unmark ──> wait ──> move rows back
+    shown ──> changing ──> all who saw it shown have ended ──> hidden: new rows stand here, others are moved here
+    hidden ──> changing ──> all who saw it hidden have ended ──> shown: new rows stand on boards, others are moved there
 
 The rule: an owner's row on a board is in one of the two tables. A post looks for it in the board's first and here
-second, and whoever is marked gets a new row here: so a row that is moved meanwhile is found, or the race is lost.
+second, so a row that is moved meanwhile is found, or the race is lost. Nobody makes a new row while an owner is
+changing, so that two posts never make one in either table; who makes one has its transaction's number before it looks.
 """
 
 from __future__ import annotations
@@ -34,11 +36,12 @@ from .entries import Entries
 from .errors import LostRace
 from .merging import Cell
 from .migrate import HIDDEN
-from .posted import Happened, event_text
+from .posted import Happened, said_of_event
 from .records import Entry
 from .store import Program
 
-MARK = 0  # no board has this key: the row says that the owner is hidden
+MARK = 0  # no board has this key: the row says that the owner is hidden,
+CHANGING = -1  # or is being hidden or shown
 _ALIAS = "v"
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Cell]).decode
@@ -54,6 +57,17 @@ class HiddenEntry(NamedTuple):
         """The entry with a cell for every column: some may have been added since it was written."""
         self.entry.cells.extend([None] * (columns - len(self.entry.cells)))
         return self.entry
+
+
+class Found(NamedTuple):
+    """What the table says of some owners."""
+
+    hidden: set[str]
+    changing: set[str]  # being hidden or shown
+    entries: list[HiddenEntry]
+
+
+_NOTHING = Found(set(), set(), [])
 
 
 class Hidden:
@@ -84,11 +98,13 @@ class Hidden:
         self._take = here.returning(col("updated_at"), col("cells")).compile(dialect)
         self._now = select(this_transaction()).compile(dialect)
 
-    def find(self, board_keys: Sequence[int], owners: Sequence[str]) -> Program[tuple[set[str], list[HiddenEntry]]]:
-        """Those of the owners that are hidden, and their entries on these boards."""
-        rows = yield self._find.bind(keys=[MARK, *board_keys], owners=owners)
-        marked = {row[1] for row in rows if row[0] == MARK}
-        return marked, [_hidden(row) for row in rows if row[0] != MARK]
+    def find(self, board_keys: Sequence[int], owners: Sequence[str]) -> Program[Found]:
+        """What there is of these owners, on these boards."""
+        rows = yield self._find.bind(keys=[CHANGING, MARK, *board_keys], owners=owners)
+        if not rows:  # nearly always
+            return _NOTHING
+        hidden, changing = ({row[1] for row in rows if row[0] == key} for key in (MARK, CHANGING))
+        return Found(hidden, changing, [_hidden(row) for row in rows if row[0] > MARK])
 
     def insert_new(self, rows: Iterable[HiddenEntry]) -> Built:
         """Insert rows where there are none; answers how many."""
@@ -105,23 +121,40 @@ class Hidden:
             ]
         )
 
-    def mark(self, owner: str, *, now_us: int) -> Program[int]:
-        """Have new rows of the owner made here. Answers what `settled` has to wait for."""
-        yield self._insert.bind(rows=[(MARK, owner, now_us, "[]")])
-        return (yield from self.number_transaction())
-
-    def unmark(self, owner: str) -> Program[int]:
-        """Have new rows of the owner made on their boards again. Answers what `settled` has to wait for."""
+    def begin(self, owner: str, *, now_us: int, hide: bool) -> Program[bool]:
+        """Have no new rows of the owner made; False: nothing is to be changed, who is to be hidden is."""
+        if hide and owner in (yield from self.find([], [owner])).hidden:
+            return False
+        yield self._insert.bind(rows=[(CHANGING, owner, now_us, "[]")])
         yield self._take.bind(owner=owner, key=MARK)
-        return (yield from self.number_transaction())
+        return True
+
+    def end(self, owner: str, *, now_us: int, hide: bool) -> Program[None]:
+        """Have new rows made here, or on their boards again.
+
+        Raises:
+            LostRace: somebody else has done so meanwhile.
+        """
+        if not (yield self._take.bind(owner=owner, key=CHANGING)):
+            raise LostRace(f"{owner!r} was hidden or shown by somebody else")
+        if hide:
+            yield self._insert.bind(rows=[(MARK, owner, now_us, "[]")])
+
+    def forget(self, owner: str) -> Program[None]:
+        """As if the owner had never been hidden."""
+        for key in (MARK, CHANGING):
+            yield self._take.bind(owner=owner, key=key)
 
     def number_transaction(self) -> Program[int]:
-        """Have `settled` wait for this transaction from here on; answers its number."""
+        """Have `settled` wait for this transaction from here on; answers its number.
+
+        Of one that comes after `begin`: what to wait for before `end`.
+        """
         rows = yield self._now.bind()
         return int(rows[0][0])
 
     def settled(self, transaction: int) -> Program[bool]:
-        """Whether nobody who may have missed a mark still writes."""
+        """Whether nobody who may have missed the `begin` still writes."""
         if not self._dialect.transaction:
             return True
         return (yield from change_log(self._dialect).horizon()) > transaction
@@ -159,8 +192,8 @@ class Hidden:
         if not (yield self._take.bind(owner=owner, key=entries.board.key)):
             return False
         none = entries.ranked_cells.none
-        gone = Appended(entries.board.key, owner, now_us, none, none, event_text(Happened.ERASED))
-        yield change_log(self._dialect).append([gone], place=place)
+        gone = Appended(entries.board.key, owner, none, none, said_of_event(Happened.ERASED))
+        yield change_log(self._dialect).append([gone], now_us=now_us, place=place)
         return True
 
 

@@ -1,18 +1,19 @@
 """The change log as the journal that callers read: numbered, in an order in which nothing ever appears below.
 
-The rule: a number is published when every transaction before its own has ended. On PostgreSQL it is the transaction's
-number and the place within it, so numbers grow and skip; on SQLite, where commits stand in line, the row's own.
+The rule: a number is published when every transaction before its own has ended. It is the position of a bundle and a
+place: within the transaction on PostgreSQL, within the bundle on SQLite, where commits stand in line. So numbers skip.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
 from querybuilder import (
+    TEXT,
     Dialect,
     Select,
     all_of,
@@ -20,27 +21,30 @@ from querybuilder import (
     asc,
     col,
     desc,
+    holds,
     lit,
     oldest_transaction,
     param,
+    plus,
     select,
 )
 
-from .change_log import Appended, change_log
+from .bundles import NAMELESS, PLACES, owner_mark, owners_of, pieces_of
+from .change_log import Appended, change_log, rows_for
 from .journal_blocks import Stretch, blocks, may_hold
 from .leaderboards import boards_by_key
 from .migrate import CHANGE_LOG
-from .posted import Happened, deleted_of, deleted_text, event_text, happened_of
+from .posted import Happened, Posted, posts_of, said_of_deleted, said_of_event
 from .records import INT64_MAX, Board, BoardSpec
 from .store import Program, Row
 
-PLACES = 1 << 20  # of one transaction; a request is one, and posts to at most a million boards
-NAMELESS = "\x1f"  # begins what stands for an erased owner; no owner has a control character
-_LAST_ROWS = 100  # of a board that is gone: the row that says so is among them
+_LAST_BUNDLES = 100  # of a board that is gone: the one that says so is among them
+_BUNDLES = 64  # of an owner, read at a time
+_MOVED = (Happened.HIDDEN, Happened.SHOWN)  # later than their row was written
 
 
 class JournalRow(NamedTuple):
-    """One row of the log with its published number."""
+    """One change with its published number."""
 
     number: int
     board_key: int
@@ -48,8 +52,8 @@ class JournalRow(NamedTuple):
     at_us: int  # when it was accepted
     previous: str  # see `RankedCells`
     next: str
-    detail: str | None  # see `posted`; None or "": nothing is said
-    seq: int  # of two rows of an owner on a board the later one has the larger one
+    posted: Posted | None  # None: erased
+    order: int  # of two changes of an owner on a board the later one has the larger one
 
 
 class Journal:
@@ -59,21 +63,28 @@ class Journal:
         self._dialect, self._in_order = dialect, not dialect.transaction
         self._log = change_log(dialect)
         position, place = self._log.position, lit(0) if self._in_order else col("place")
-        names = ("board_key", "owner", "updated_at", "previous", "next", "detail", "seq")
-        rows = select(position, place, *map(col, names)).from_(CHANGE_LOG)
-        after, before = position.gt(param("position")), position.lt(param("position"))
-        published = rows
-        if not self._in_order:
-            after = all_of(position.ge(param("position")), any_of(after, col("place").gt(param("place"))))
-            before = all_of(position.le(param("position")), any_of(before, col("place").lt(param("place"))))
-            published = rows.where(position.lt(oldest_transaction()))
-        later = published.where(after)
-        self._page = self._ordered(later).compile(dialect)
-        self._of_boards = self._ordered(later.where(col("board_key").in_(param("boards")))).compile(dialect)
+        names = ("seq", "board_key", "updated_at", "owners", "cells", "posts")
+        bundles = select(position, place, *map(col, names)).from_(CHANGE_LOG)
+        published = () if self._in_order else (position.lt(oldest_transaction()),)
+        beyond = (position.gt(param("position")), plus(place, col("changes")).gt(param("next")))
+        later = (*published, position.ge(param("position")), any_of(*beyond))
+        of_boards = col("board_key").in_(param("boards"))
+        sizes = select(col("changes")).from_(CHANGE_LOG).where(*later)
+        self._page, self._of_boards = (
+            [self._ordered(rows).compile(dialect) for rows in both]
+            for both in (
+                (sizes, bundles.where(*later)),
+                (sizes.where(of_boards), bundles.where(*later, of_boards)),
+            )
+        )
+        below = all_of(
+            position.le(param("position")),
+            any_of(position.lt(param("position")), place.lt(param("place"))),
+        )
         stretch = (position.ge(param("first")), position.le(param("last")))
-        theirs = published.where(*stretch, col("owner").eq(param("owner")), before)
+        theirs = bundles.where(*published, *stretch, holds(col("owners"), param("owner", TEXT)), below)
         self._of_owner = self._ordered(theirs, newest_first=True).compile(dialect)
-        last = rows.where(col("board_key").eq(param("board_key")))
+        last = bundles.where(col("board_key").eq(param("board_key")))
         self._last_of_board = self._ordered(last, newest_first=True).compile(dialect)
 
     def _ordered(self, rows: Select, *, newest_first: bool = False) -> Select:
@@ -81,22 +92,23 @@ class Journal:
         order = (self._log.position,) if self._in_order else (self._log.position, col("seq"))
         return rows.order_by(*map(way, order)).limit(param("limit")).packed()
 
-    def _bound(self, number: int) -> dict[str, object]:
-        if self._in_order:
-            return {"position": number}
-        return dict(zip(("position", "place"), divmod(number, PLACES), strict=True))
-
-    def _row(self, row: Row) -> JournalRow:
-        position, place, board_key, owner, at_us, previous, following, detail, seq = row
-        number = position if self._in_order else position * PLACES + place
-        named = None if owner.startswith(NAMELESS) else owner or None
-        return JournalRow(number, board_key, named, at_us, previous, following, detail, seq)
-
     def page(self, after: int, *, limit: int, boards: Sequence[int] | None = None) -> Program[list[JournalRow]]:
-        """Published rows past a number, in their order; of these boards only, where they are given."""
-        bound = self._bound(after) | {"limit": limit}
-        rows = yield (self._page.bind(**bound) if boards is None else self._of_boards.bind(**bound, boards=boards))
-        return [self._row(row) for row in rows]
+        """Published changes past a number, in their order; of these boards only, where they are given."""
+        position, place = divmod(after, PLACES)
+        bound: dict[str, object] = {"position": position, "next": place + 1}
+        bound |= {} if boards is None else {"boards": boards}
+        sized, read = self._page if boards is None else self._of_boards
+        sizes = yield sized.bind(**bound, limit=limit)
+        if not sizes:
+            return []
+        # Of the first one some changes may be below.
+        rows = yield read.bind(**bound, limit=rows_for([*sizes[1:]], limit) + 1)
+        found: list[JournalRow] = []
+        for row in rows:
+            found += [each for each in changes_of(row) if each.number > after]
+            if len(found) >= limit:
+                break
+        return found[:limit]
 
     def of_owner(
         self, owner: str, *, before: int, limit: int, blocks_max: int
@@ -110,7 +122,7 @@ class Journal:
         found: list[JournalRow] = []
         rows = yield from self._in_stretch(Stretch(covered + 1, INT64_MAX), owner, before, limit)
         found += rows
-        at, looked_at = position_of(self._dialect, before), 0
+        at, looked_at = position_of(before), 0
         while len(found) < limit:
             page = yield from index.below(min(at + 1, INT64_MAX))
             if not page:
@@ -127,9 +139,24 @@ class Journal:
         return found, found[-1].number
 
     def _in_stretch(self, stretch: Stretch, owner: str, before: int, limit: int) -> Program[list[JournalRow]]:
-        bound = self._bound(before) | {"first": stretch.first, "last": stretch.last}
-        rows = yield self._of_owner.bind(**bound, owner=owner, limit=limit)
-        return [self._row(row) for row in rows]
+        found: list[JournalRow] = []
+        while len(found) < limit:
+            position, place = divmod(before, PLACES)
+            rows = yield self._of_owner.bind(
+                first=stretch.first,
+                last=stretch.last,
+                position=position,
+                place=place,
+                owner=owner_mark(owner),
+                limit=min(limit, _BUNDLES),
+            )
+            for row in rows:
+                theirs = [each for each in changes_of(row) if each.owner == owner and each.number < before]
+                found += theirs[::-1]
+            if len(rows) < min(limit, _BUNDLES):
+                break
+            before = rows[-1][0] * PLACES + rows[-1][1]
+        return found[:limit]
 
     def published(self) -> Program[int]:
         """Everything up to this number is published, whether a row has it or not."""
@@ -142,12 +169,12 @@ class Journal:
         return max(0, self._last_below(pruned))
 
     def _last_below(self, position: int) -> int:
-        return (position if self._in_order else position * PLACES) - 1
+        return position * PLACES - 1
 
     def oldest_us(self) -> Program[int | None]:
         """When the oldest row was accepted; None: there is none."""
-        rows = yield self._page.bind(**self._bound(0), limit=1)
-        return self._row(rows[0]).at_us if rows else None
+        rows = yield from self.page(0, limit=1)
+        return rows[0].at_us if rows else None
 
     def boards(self, board_keys: Iterable[int]) -> Program[dict[int, Board]]:
         """The boards of rows, those included that are gone while the journal still tells of their end."""
@@ -156,27 +183,39 @@ class Journal:
         for key in keys:
             if key in found:
                 continue
-            rows = yield self._last_of_board.bind(board_key=key, limit=_LAST_ROWS)
-            for *_, detail, _ in rows:
-                if detail and happened_of(detail) is Happened.DELETED:
-                    board_id, spec = deleted_of(detail)
-                    found[key] = Board(key, board_id, msgspec.convert(spec, BoardSpec), 0, 0)
+            rows = yield self._last_of_board.bind(board_key=key, limit=_LAST_BUNDLES)
+            for said in (posted for row in rows for posted in posts_of(row[-1]) if posted is not None):
+                if said.happened is Happened.DELETED:
+                    found[key] = Board(key, said.board_id or "", msgspec.convert(said.spec, BoardSpec), 0, 0)
         return found
 
     def log_reset(self, board: Board, now_us: int) -> Program[None]:
         """A board was emptied, in this transaction."""
-        event = Appended(board.key, "", now_us, "", "", event_text(Happened.RESET))
-        yield self._log.append([event])
+        event = Appended(board.key, "", "", "", said_of_event(Happened.RESET))
+        yield self._log.append([event], now_us=now_us)
 
     def log_deleted(self, board: Board, now_us: int) -> Program[None]:
         """A board was deleted, in this transaction; its rows stay readable."""
-        event = Appended(board.key, "", now_us, "", "", deleted_text(board.id, board.spec))
-        yield self._log.append([event])
+        event = Appended(board.key, "", "", "", said_of_deleted(board.id, board.spec))
+        yield self._log.append([event], now_us=now_us)
 
 
-def position_of(dialect: Dialect, number: int) -> int:
-    """The position in the change log of the row with a published number."""
-    return number // PLACES if dialect.transaction else number
+def changes_of(row: Row) -> Iterator[JournalRow]:
+    """The changes of a bundle as it is read here, in the order in which they happened."""
+    position, place, seq, board_key, at_us, owners, cells, posts = row
+    first, order = position * PLACES + place, seq * PLACES
+    told = zip(owners_of(owners), pieces_of(cells), posts_of(posts), strict=True)
+    for index, (owner, piece, posted) in enumerate(told):
+        named = None if owner.startswith(NAMELESS) else owner or None
+        half, changed_us = len(piece) >> 1, at_us
+        if posted is not None and posted.version is not None and posted.happened not in _MOVED:
+            changed_us = posted.version
+        yield JournalRow(first + index, board_key, named, changed_us, piece[:half], piece[half:], posted, order + index)
+
+
+def position_of(number: int) -> int:
+    """The position in the change log of the change with a published number."""
+    return number // PLACES
 
 
 @lru_cache

@@ -1,9 +1,9 @@
-"""Which stretches of the journal may hold an owner: a filter for every few thousand rows, made behind the posts.
+"""Which stretches of the journal may hold an owner: a filter for every few thousand changes, made behind the posts.
 
-    rows ──a job, once there are enough──> block: first and last position, Bloom filter of its owners
+    changes ──a job, once there are enough──> block: first and last position, Bloom filter of its owners
 
 The rule: a block is made once and covers whole transactions that have ended, so a filter never misses an owner. It
-stands in for an index by owner, whose pages every post would touch at random: on a log of half a million rows that
+stands in for an index by owner, whose pages every post would touch at random: on a log of half a million changes that
 costs a post 25 us and 1.6 KB of write-ahead log, a filter 2 us and 2 bytes, later and in order.
 """
 
@@ -16,12 +16,13 @@ from typing import NamedTuple
 
 from querybuilder import Dialect, asc, col, delete, desc, insert, max_, param, select
 
-from .change_log import change_log
+from .bundles import owners_of
+from .change_log import change_log, rows_for
 from .migrate import BLOCKS, CHANGE_LOG
 from .store import Program, Rows
 
-BLOCK_ROWS = 8_192
-_FILTER_BITS = BLOCK_ROWS * 16  # with four of them an owner one block in 400 is searched in vain
+BLOCK_CHANGES = 8_192
+_FILTER_BITS = BLOCK_CHANGES * 16  # with four of them an owner one block in 400 is searched in vain
 _PROBES = 4
 _BYTES_HASHED = 8
 _PAGE = 32  # blocks read at a time
@@ -69,10 +70,10 @@ class Blocks:
         position = self._log.position
         self._covered = select(max_(col("last"))).from_(BLOCKS).compile(dialect)
         beyond = position.gt(param("past")), position.lt(self._log.horizon_now.scalar())
-        ordered = select(position).from_(CHANGE_LOG).where(*beyond).order_by(asc(position))
-        self._end = ordered.limit(1).offset(BLOCK_ROWS - 1).compile(dialect)
-        owners = select(col("owner")).from_(CHANGE_LOG).where(position.gt(param("past")), position.le(param("last")))
-        self._owners = owners.group_by(col("owner")).packed().compile(dialect)
+        sizes = select(position, col("changes")).from_(CHANGE_LOG).where(*beyond).order_by(asc(position))
+        self._sizes = sizes.limit(BLOCK_CHANGES).packed().compile(dialect)
+        owners = select(col("owners")).from_(CHANGE_LOG).where(position.gt(param("past")), position.le(param("last")))
+        self._owners = owners.packed().compile(dialect)
         self._add = (
             insert(BLOCKS).values(first=param("first"), last=param("last"), owners=param("owners")).compile(dialect)
         )
@@ -90,12 +91,12 @@ class Blocks:
     def next(self) -> Program[Block | None]:
         """The block that can be made now; None: too little has happened since the last one."""
         past = yield from self.covered()
-        ends = yield self._end.bind(past=past)
-        if not ends:
+        sizes = yield self._sizes.bind(past=past)
+        if sum(changes for _, changes in sizes) < BLOCK_CHANGES:
             return None
-        last = int(ends[0][0])
+        last = int(sizes[rows_for([row[1:] for row in sizes], BLOCK_CHANGES) - 1][0])
         rows = yield self._owners.bind(past=past, last=last)
-        return Block(Stretch(past + 1, last), filter_of(row[0] for row in rows))
+        return Block(Stretch(past + 1, last), filter_of({owner for row in rows for owner in owners_of(row[0])}))
 
     def add(self, block: Block) -> Program[None]:
         """Store a block."""

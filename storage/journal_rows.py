@@ -25,7 +25,7 @@ class RowReader:
     def cells_after(self, row: JournalRow, posted: Posted) -> list[Cell]:
         """The entry's cells after what the row tells of; not for those that change none."""
         if posted.happened in _WHOLE:
-            return posted.cells + [None] * (self._columns - len(posted.cells))
+            return [*posted.cells, *[None] * (self._columns - len(posted.cells))]
         cells: list[Cell] = [None] * self._columns
         for index, cell in zip(self._ranked.others, posted.cells, strict=False):
             cells[index] = cell

@@ -1,4 +1,4 @@
-"""What a row of the change log says of the post that made it, as one short text.
+"""What the change log says of each post: what it was, next to the cells that it left.
 
 The rule: it is positional and ends where nothing more is said, for every post pays for every byte. Columns are their
 places in the board's specification, which are never taken away.
@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 
 from .merging import Cell
-from .records import Change, StatValue
+from .records import Change
 
-_encode = msgspec.json.Encoder().encode
+Said = tuple[Any, ...]  # the fields of `Posted` from the first on, as far as they say something
 
 
 class Happened(StrEnum):
-    """What a row of the log tells of; the letter is what is stored."""
+    """What a change tells of; the letter is what is stored."""
 
     APPLIED = "p"
     UNCHANGED = "u"  # nothing was better
@@ -28,59 +28,55 @@ class Happened(StrEnum):
     HIDDEN = "h"
     SHOWN = "s"
     RESET = "r"  # the board was emptied
-    DELETED = "x"  # the board is gone; its id and specification follow
+    DELETED = "x"  # the board is gone; its id and specification are said
 
 
 class Posted(msgspec.Struct, frozen=True, array_like=True):
-    """The text, taken apart."""
+    """What is said of one change."""
 
     happened: Happened
-    stats: list[StatValue] = []  # column, value, column, value …
+    changes: list[Change] = []
     post_id: str | None = None
-    at_us: int | None = None  # of a post, None: arrival; of an entry hidden or shown, its version
-    overwrite: list[StatValue] = []  # from "set", as `stats`
+    at_us: int | None = None  # of a post, None: arrival
     cells: list[Cell] = []  # of the row afterwards: those of the columns that are not ranked, or all where it is hidden
+    version: int | None = None  # of the row afterwards, None: the time of its bundle
+    board_id: str | None = None
+    spec: Any = None  # in JSON's types
 
 
-_decode = msgspec.json.Decoder(Posted).decode
-_decode_any = msgspec.json.Decoder(list[Any]).decode
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[Posted | None]).decode
 
 
-def posted_text(
-    happened: Happened, changes: Sequence[Change], post_id: str | None, at_us: int | None, cells: Sequence[Cell]
-) -> str:
-    """The text of a post."""
-    stats: list[StatValue] = []
-    overwrite: list[StatValue] = []
-    for change in changes:
-        (overwrite if change.overwrite else stats).extend((change.index, change.value))
-    said = [happened.value, stats, post_id, at_us, overwrite, cells]
-    while not said[-1]:
-        said.pop()
+def said_of_post(
+    happened: Happened,
+    changes: Sequence[Change],
+    post_id: str | None,
+    at_us: int | None,
+    cells: Sequence[Cell],
+    version: int | None,
+) -> Said:
+    """Of a post; no more than needed."""
+    if at_us is None and version is None and not cells:
+        return (happened, changes) if post_id is None else (happened, changes, post_id)
+    return happened, changes, post_id, at_us, cells, version
+
+
+def said_of_event(happened: Happened, cells: Sequence[Cell] = (), version: int | None = None) -> Said:
+    """Of what is no post; of an entry that stays, its cells and its version."""
+    return (happened,) if version is None else (happened, (), None, None, cells, version)
+
+
+def said_of_deleted(board_id: str, spec: object) -> Said:
+    """What lets the log of a board be read when it is gone."""
+    return Happened.DELETED, (), None, None, (), None, board_id, spec
+
+
+def posts_text(said: Sequence[Said | Posted | None]) -> str:
+    """What is said of the changes of a bundle; None of those whose owner was erased."""
     return _encode(said).decode()
 
 
-def event_text(happened: Happened, cells: Sequence[Cell] = (), updated_at_us: int | None = None) -> str:
-    """The text of what is no post; of an entry that stays, its cells and its version."""
-    return posted_text(happened, (), None, updated_at_us, cells)
-
-
-def deleted_text(board_id: str, spec: object) -> str:
-    """The text that lets the rows of a board be read when it is gone."""
-    return _encode([Happened.DELETED.value, board_id, spec]).decode()
-
-
-def posted_of(text: str) -> Posted:
-    """The text, taken apart; not for `DELETED`."""
+def posts_of(text: str) -> list[Posted | None]:
+    """The text, taken apart."""
     return _decode(text)
-
-
-def happened_of(text: str) -> Happened:
-    """What the text tells of."""
-    return Happened(text[2])
-
-
-def deleted_of(text: str) -> tuple[str, Any]:
-    """Id and specification of a board that is gone, in JSON's types."""
-    _, board_id, spec = _decode_any(text)
-    return board_id, spec

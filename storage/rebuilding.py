@@ -19,7 +19,7 @@ from .journal import JournalRow, journal
 from .journal_rows import RowReader
 from .leaderboards import ALL_ENTRIES, CHANGES, count_entries, remove_rows, standing_alone, with_state
 from .merging import Cell
-from .posted import Happened, happened_of, posted_of
+from .posted import Happened, Posted
 from .records import Board, Entry
 from .store import Program
 
@@ -27,7 +27,6 @@ PAGE_ROWS = 5_000
 CLOCKS_APART_US = 600_000_000  # how far the clocks of processes may differ, generously
 _SEEN = (Happened.APPLIED, Happened.SHOWN)
 _UNSEEN = (Happened.UNSEEN, Happened.HIDDEN)
-_WITH_VERSION = (Happened.HIDDEN, Happened.SHOWN)  # others have it as the time of their row
 
 
 @dataclass(slots=True)
@@ -43,7 +42,7 @@ class Rebuilt:
 class _Last(NamedTuple):
     """What the journal last said of an owner; `cells` None: erased."""
 
-    seq: int
+    order: int
     updated_at_us: int
     cells: list[Cell] | None
     hidden: bool
@@ -57,7 +56,7 @@ def rebuild_board(dialect: Dialect, *, board_id: str) -> Program[Rebuilt]:
 
     Raises:
         UnknownBoard, FamilyBoard: there is none, or it is a family's.
-        JournalIncomplete: the journal starts too late, or was written before it held what is needed.
+        JournalIncomplete: the journal starts too late.
     """
     board = yield from standing_alone(dialect, board_id, lock=Lock.UPDATE)
     totals = (yield from count_entries(dialect, [board.key]))[board.key]
@@ -72,37 +71,32 @@ def rebuild_board(dialect: Dialect, *, board_id: str) -> Program[Rebuilt]:
 def _owners(dialect: Dialect, board: Board, done: Rebuilt) -> Program[dict[str, _Last]]:
     log, reader = journal(dialect), RowReader(board)
     owners: dict[str, _Last] = {}
-    emptied_seq = 0
-    after = 0
+    emptied = after = 0
     while True:
         rows = yield from log.page(after, limit=PAGE_ROWS, boards=[board.key])
         done.rows += len(rows)
         for row in rows:
-            if row.detail == "" and row.owner is not None:
-                raise JournalIncomplete("the journal holds posts of an earlier version, which did not say everything")
-            if not row.detail or row.seq < emptied_seq:
+            if row.posted is None or row.order < emptied:
                 continue
-            happened = happened_of(row.detail)
-            if happened is Happened.RESET:
-                emptied_seq = row.seq
-            elif row.owner is not None and happened is not Happened.UNCHANGED:
+            if row.posted.happened is Happened.RESET:
+                emptied = row.order
+            elif row.owner is not None and row.posted.happened is not Happened.UNCHANGED:
                 known = owners.get(row.owner)
-                if known is None or known.seq < row.seq:
-                    owners[row.owner] = _last(row, happened, reader)
+                if known is None or known.order < row.order:
+                    owners[row.owner] = _last(row, row.posted, reader)
         if len(rows) < PAGE_ROWS:
             break
         after = rows[-1].number
-    if not emptied_seq:
+    if not emptied:
         yield from _check_start(dialect, board)
-    return {owner: last for owner, last in owners.items() if last.seq > emptied_seq}
+    return {owner: last for owner, last in owners.items() if last.order > emptied}
 
 
-def _last(row: JournalRow, happened: Happened, reader: RowReader) -> _Last:
-    if happened not in _SEEN and happened not in _UNSEEN:
-        return _Last(row.seq, *_ERASED)
-    posted = posted_of(row.detail or "")
-    version = posted.at_us if happened in _WITH_VERSION and posted.at_us is not None else row.at_us
-    return _Last(row.seq, version, reader.cells_after(row, posted), happened in _UNSEEN)
+def _last(row: JournalRow, posted: Posted, reader: RowReader) -> _Last:
+    if posted.happened not in _SEEN and posted.happened not in _UNSEEN:
+        return _Last(row.order, *_ERASED)
+    version = row.at_us if posted.version is None else posted.version
+    return _Last(row.order, version, reader.cells_after(row, posted), posted.happened in _UNSEEN)
 
 
 def _check_start(dialect: Dialect, board: Board) -> Program[None]:

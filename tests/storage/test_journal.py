@@ -14,11 +14,12 @@ from storage.erasing import erasing
 from storage.hidden import hidden
 from storage.journal import JournalRow, journal
 from storage.journal_blocks import blocks
-from storage.posted import Happened, happened_of, posted_of
-from storage.records import Board
+from storage.posted import Happened, Posted
+from storage.records import Board, Change
 from storage.store import Store
 from tests.storage.deployment import LIMITS, Deployment, counter, part, ranked
 from tests.storage.processes import Processes
+from tests.storage.raw_log import log_change
 
 XP = ranked("xp", min_scaled=0, max_scaled=999)
 WRITERS = 3
@@ -30,6 +31,13 @@ async def page_of(store: Store, after: int = 0, limit: int = 1_000) -> list[Jour
     return await store.read(lambda: journal(store.dialect).page(after, limit=limit))
 
 
+def told_by(rows: list[JournalRow]) -> list[Posted]:
+    """What rows say; they all do."""
+    told = [row.posted for row in rows]
+    assert None not in told
+    return [each for each in told if each is not None]
+
+
 async def test_rows_say_what_was_posted(deployment: Deployment) -> None:
     board = await deployment.create("b", counter("shots"), XP)
     await deployment.apply(
@@ -38,10 +46,11 @@ async def test_rows_say_what_was_posted(deployment: Deployment) -> None:
         deployment.post("ada", part(board, {}, {"xp": 1})),
     )
     rows = await page_of(deployment.store)
-    posted = [posted_of(row.detail or "") for row in rows]
+    posted = told_by(rows)
     assert [each.happened for each in posted] == [Happened.APPLIED, Happened.UNCHANGED, Happened.APPLIED]
-    assert (posted[0].stats, posted[0].post_id, posted[0].at_us, posted[0].cells) == ([1, 5, 0, 1], "p", 7, [1])
-    assert (posted[2].stats, posted[2].overwrite) == ([], [1, 1])
+    assert (posted[0].post_id, posted[0].at_us, posted[0].cells) == ("p", 7, [1])
+    assert posted[0].changes == [Change(1, 5, False), Change(0, 1, False)]
+    assert posted[2].changes == [Change(1, 1, True)]
 
 
 async def test_pages_cut_a_transaction_anywhere_and_lose_nothing(deployment: Deployment) -> None:
@@ -83,15 +92,15 @@ async def post_to_everybody(deployment: Deployment, board: Board, groups: int) -
         await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in owners))
 
 
-@pytest.mark.parametrize("block_rows", [4, 1_000])
+@pytest.mark.parametrize("block_changes", [4, 1_000])
 async def test_an_owners_part_is_read_newest_first(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, block_rows: int
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, block_changes: int
 ) -> None:
-    monkeypatch.setattr(journal_blocks, "BLOCK_ROWS", block_rows)
+    monkeypatch.setattr(journal_blocks, "BLOCK_CHANGES", block_changes)
     journal_blocks.blocks.cache_clear()
     board = await deployment.create("b", XP)
     await post_to_everybody(deployment, board, 20)
-    assert (await make_blocks(deployment) > 5) is (block_rows == 4)
+    assert (await make_blocks(deployment) > 5) is (block_changes == 4)
     await post_to_everybody(deployment, board, 3)
     every = [row.number for row in await page_of(deployment.store) if row.owner == "ada"][::-1]
     assert await of_owner(deployment, "ada", limit=100) == (every, None)
@@ -109,7 +118,7 @@ async def test_an_owners_part_is_read_newest_first(
 async def test_a_look_for_an_owner_is_bounded_and_goes_on_where_it_stopped(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_blocks, "BLOCK_ROWS", 4)
+    monkeypatch.setattr(journal_blocks, "BLOCK_CHANGES", 4)
     journal_blocks.blocks.cache_clear()
     board = await deployment.create("b", XP)
     await deployment.apply(deployment.post("early", part(board, {"xp": 1})))
@@ -128,7 +137,7 @@ async def test_a_look_for_an_owner_is_bounded_and_goes_on_where_it_stopped(
 
 
 def test_a_filter_holds_all_of_its_owners_and_few_others() -> None:
-    owners = [f"player {number}" for number in range(journal_blocks.BLOCK_ROWS)]
+    owners = [f"player {number}" for number in range(journal_blocks.BLOCK_CHANGES)]
     bits = journal_blocks.filter_of(owners)
     assert all(journal_blocks.may_hold(bits, owner) for owner in owners)
     assert sum(journal_blocks.may_hold(bits, f"other {number}") for number in range(10_000)) < 100
@@ -191,9 +200,7 @@ async def test_a_transaction_that_still_runs_holds_back_what_came_after_it(
     board = await deployment.create("b", XP)
     slow = raw.transaction()
     await slow.start()
-    await raw.execute(
-        "INSERT INTO changes (board_key, owner, updated_at, previous, next) VALUES ($1, 'slow', 1, '', '')", board.key
-    )
+    await log_change(raw, board.key, "slow", "", "")
     await deployment.apply(deployment.post("quick", part(board, {"xp": 5})))
     assert await page_of(deployment.store) == []
     await slow.commit()
@@ -215,27 +222,30 @@ async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Dep
     [stretch], more = await store.read(lambda: log.stretches("ada", past=0))
     assert more is None
 
-    async def rename() -> bool:
+    async def rename(past: int) -> int | None:
         bounds = {"token": "t", "until": {board.key: until}, "otherwise": begun}
-        return await store.write(lambda: log.rename("ada", stretch, rows_max=3, **bounds))  # type: ignore[arg-type]
+        return await store.write(
+            lambda: log.rename("ada", stretch, rows_max=3, past=past, **bounds)  # type: ignore[arg-type]
+        )
 
     async def owners() -> list[str | None]:
         return [row.owner for row in await page_of(store) if row.board_key]
 
-    assert await rename()
-    assert await owners() == [None, "bob", None, "bob", None, "bob", "ada", "ada", "ada", "ada"]
-    assert await rename()
-    assert not await rename()
+    past = await rename(0)
+    assert past is not None
+    assert await owners() == [None, "bob", None, "bob", "ada", "bob", "ada", "ada", "ada", "ada"]
+    while past is not None:
+        past = await rename(past)
     assert await owners() == [None, "bob", None, "bob", None, "bob", None, None, "ada", "ada"]
     rows = await page_of(store)
-    assert {row.detail for row in rows if row.owner is None and row.board_key} == {None}
+    assert {row.posted for row in rows if row.owner is None and row.board_key} == {None}
     assert rows[0].next == "001", "until everybody has counted them"
 
 
 async def test_an_owner_who_is_erased_is_found_in_every_block(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_blocks, "BLOCK_ROWS", 4)
+    monkeypatch.setattr(journal_blocks, "BLOCK_CHANGES", 4)
     journal_blocks.blocks.cache_clear()
     board = await deployment.create("b", XP)
     log, store = erasing(deployment.dialect), deployment.store
@@ -271,7 +281,7 @@ async def test_cells_without_a_name_go_when_they_are_old_and_counted(deployment:
     assert await blank(clock.now_us + 1) == 1
     assert await blank(clock.now_us + 1) == 0
     [row] = await page_of(store)
-    assert (row.owner, row.previous, row.next, row.detail) == (None, "", "", "")
+    assert (row.owner, row.previous, row.next, row.posted) == (None, "", "", None)
 
 
 async def test_hiding_and_showing_are_told_with_what_the_entry_held(deployment: Deployment) -> None:
@@ -279,20 +289,22 @@ async def test_hiding_and_showing_are_told_with_what_the_entry_held(deployment: 
     store, entries = deployment.store, deployment.entries(board)
     statements = hidden(store.dialect)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5, "shots": 3})))
-    await store.write(lambda: statements.mark("ada", now_us=1))
+    await store.write(lambda: statements.begin("ada", now_us=1, hide=True))
+    await store.write(lambda: statements.end("ada", now_us=1, hide=True))
     await store.write(lambda: statements.hide([entries], "ada", now_us=1))
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     assert await deployment.stats(board, "ada") is None
-    await store.write(lambda: statements.unmark("ada"))
+    await store.write(lambda: statements.begin("ada", now_us=1, hide=False))
+    await store.write(lambda: statements.end("ada", now_us=1, hide=False))
     await store.write(lambda: statements.show([entries], "ada", now_us=1))
     rows = await page_of(store)
-    assert [happened_of(row.detail or "") for row in rows] == [
+    assert [told.happened for told in told_by(rows)] == [
         Happened.APPLIED, Happened.HIDDEN, Happened.UNSEEN, Happened.SHOWN,
     ]  # fmt: skip
     assert [(row.previous, row.next) for row in rows] == [
         ("   ", "005"), ("005", "   "), ("   ", "   "), ("   ", "006"),
     ]  # fmt: skip
-    assert posted_of(rows[1].detail or "").cells == [3, "005"]
+    assert told_by(rows)[1].cells == [3, "005"]
     assert await deployment.stats(board, "ada") == {"shots": 3, "xp": 6}
 
 
@@ -315,19 +327,21 @@ async def test_posts_that_meet_hiding_and_showing_are_neither_lost_nor_counted_t
 
     async def flip() -> None:
         while not done.is_set():
-            marked = await store.write(lambda: statements.mark("ada", now_us=1))
-            await hide()
-            await settled(marked)
+            await store.write(lambda: statements.begin("ada", now_us=1, hide=True))
+            await settled()
+            await store.write(lambda: statements.end("ada", now_us=1, hide=True))
             await hide()
             assert await first.rows(board, ["ada"]) == {}, "hidden is hidden at once"
-            unmarked = await store.write(lambda: statements.unmark("ada"))
-            await settled(unmarked)
+            await store.write(lambda: statements.begin("ada", now_us=1, hide=False))
+            await settled()
+            await store.write(lambda: statements.end("ada", now_us=1, hide=False))
             await store.write(lambda: statements.show([entries], "ada", now_us=1))
 
     async def hide() -> None:
         await store.write(lambda: statements.hide([entries], "ada", now_us=1))
 
-    async def settled(transaction: int) -> None:
+    async def settled() -> None:
+        transaction = await store.write(statements.number_transaction)
         while not await store.read(lambda: statements.settled(transaction)):  # noqa: ASYNC110 - the server's
             await asyncio.sleep(0)
 

@@ -107,15 +107,20 @@ async def test_a_rebuilt_board_is_equal_row_for_row(deployment: Deployment, ties
     board = await deployment.create("b", *COLUMNS, ties=ties)
     other = await deployment.create("other", *COLUMNS)
     store, statements = deployment.store, hidden(deployment.dialect)
+
+    async def change(owner: str, *, hide: bool) -> None:
+        await store.write(lambda: statements.begin(owner, now_us=1, hide=hide))
+        await store.write(lambda: statements.end(owner, now_us=1, hide=hide))
+
     await post_at_random(deployment, board, rng, 20)
     await post_at_random(deployment, other, rng, 5)
     await deployment.erase(board, "o1")
-    await store.write(lambda: statements.mark("o2", now_us=1))
+    await change("o2", hide=True)
     await store.write(lambda: statements.hide([deployment.entries(board)], "o2", now_us=deployment.clock()))
-    await store.write(lambda: statements.mark("o5", now_us=1))
+    await change("o5", hide=True)
     await store.write(lambda: statements.hide([deployment.entries(board)], "o5", now_us=deployment.clock()))
     await post_at_random(deployment, board, rng, 20)
-    await store.write(lambda: statements.unmark("o5"))
+    await change("o5", hide=False)
     await store.write(lambda: statements.show([deployment.entries(board)], "o5", now_us=deployment.clock()))
     log = erasing(deployment.dialect)
     await deployment.erase(board, "o6")
