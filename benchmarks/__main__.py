@@ -36,6 +36,7 @@ _ALL = (
     "stream",
     "exact_anywhere",
     "family_posts",
+    "simulated_year",
     "shared_tables",
     "pools",
     "halved_capacity",

@@ -133,6 +133,7 @@ class Settings(BaseModel):
     owner_posts_blocks_max: int = _number(
         10_000, 1, 10_000_000, "blocks", "Stretches of about 8,000 posts that one look for an owner's goes through"
     )
+    history_periods_max: int = _number(100, 1, 10_000, "periods", "Closed periods in one answer of an owner's history")
     buckets_max: int = _number(1_000, 1, 100_000, "buckets", "Buckets in one distribution")
     profile_bytes_max: int = _number(4_096, 2, 1024**2, "bytes", "An owner's profile as JSON; larger is 413")
     at_ahead_s_max: float = _number(300, 0, 86_400, "s", "How far a post's `at` may lie ahead of the service's clock")

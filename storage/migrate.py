@@ -18,6 +18,7 @@ from querybuilder import (
     coalesce,
     col,
     create_index,
+    create_row_reader,
     create_table,
     delete,
     drop_table,
@@ -282,7 +283,11 @@ def _families(_dialect: Dialect) -> list[Query]:
     ]
 
 
-STEPS = (_first, _leases, _demands, _changes, _live_counts, _families, _journal, _owners)
+def _cursors(dialect: Dialect) -> list[Query]:
+    return [create_row_reader()] if dialect.cursors else []
+
+
+STEPS = (_first, _leases, _demands, _changes, _live_counts, _families, _cursors, _journal, _owners)
 
 
 def migrate(dialect: Dialect) -> Program[str]:
