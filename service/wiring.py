@@ -30,13 +30,14 @@ from jobs.wiring import JobLimits, JobParts, start_jobs, start_watch
 from storage.auditing import AuditLimits
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
+from storage.claims import store_clock
 from storage.coalesce import Coalescers
 from storage.curves import CurveBook
 from storage.entry_reads import EntryReads
 from storage.envelope import Envelopes
 from storage.folding import FoldLimits
 from storage.keys import list_keys
-from storage.leases import Leases, store_clock
+from storage.leases import Leases
 from storage.memcached import Memcached, MemcachedLimits
 from storage.migrate import migrate
 from storage.post_ids import PostIds
