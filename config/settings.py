@@ -289,6 +289,25 @@ class Settings(BaseModel):
     prune_rows_max: int = _number(10_000, 1, 10_000_000, "rows", "Rows removed in one transaction")
     prune_steps_max: int = _number(100, 1, 100_000, "steps", "Transactions in one run of the pruning, of each kind")
 
+    # Leased pools
+    lease_partitions: int = _number(10, 1, 1_000, "partitions", "Parts of a pool's region where the spec does not say")
+    lease_pools_max: int = _number(10_000, 1, 1_000_000, "pools", "Pools of resources in the store")
+    lease_resources_per_request_max: int = _number(
+        10_000, 1, 1_000_000, "resources", "Resources put in or taken out in one request"
+    )
+    lease_s_max: float = _number(31 * 86_400, 1, 10 * 366 * 86_400, "s", "Longest lease of a resource")
+    lease_group_max: int = _number(200, 1, 10_000, "requests", "Requests for leases in one transaction")
+    lease_groups_in_flight_max: int = _number(
+        2, 1, 64, "transactions", "Most transactions for leases in flight; on SQLite one"
+    )
+    lease_requests_waiting_max: int = _number(
+        10_000, 1, 1_000_000, "requests", "Requests for leases that wait; past it 429"
+    )
+    lease_wait_s_max: float = _number(10, 0.01, 3_600, "s", "Longest wait of a request for a lease; past it 503")
+    lease_expired_counted_max: int = _number(
+        10_000, 0, 10_000_000, "leases", "Leases of a region that are over, counted as available as far as this"
+    )
+
     # Boards
     catalog_boards_max: int = _number(100_000, 1, 10_000_000, "boards", "Boards in the catalog")
     catalog_families_max: int = _number(1_000, 1, 100_000, "families", "Families in the catalog")

@@ -21,6 +21,7 @@ from .answers import (
 )
 from .family_answers import FacetList, FamilyAnswer, FamilyBoardAnswer
 from .keys import Role
+from .lease_routes import LEASES, POOLS
 from .queries import (
     AroundOwnerQuery,
     AroundValueQuery,
@@ -230,5 +231,5 @@ _OPERATORS = [
     ),
 ]  # fmt: skip
 
-_HOTTEST = [renewed(_READS[0]), *_POSTS]
-ROUTES = [*_HOTTEST, *_FAMILIES, *map(renewed, _READS[1:] + _OPERATORS)]
+_HOTTEST = [renewed(_READS[0]), *_POSTS, *LEASES]
+ROUTES = [*_HOTTEST, *_FAMILIES, *POOLS, *map(renewed, _READS[1:] + _OPERATORS)]

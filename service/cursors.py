@@ -12,7 +12,7 @@ import msgspec
 
 from storage.errors import BadCursor
 
-P = TypeVar("P", "Place", "BoardsPlace")
+P = TypeVar("P", "Place", "BoardsPlace", "PoolsPlace", "ResourcesPlace")
 TAG_BYTES = 8
 CURSOR_CHARS_MAX = 2048
 
@@ -37,13 +37,27 @@ class BoardsPlace(msgspec.Struct, array_like=True, frozen=True):
     prefix: str
 
 
+class PoolsPlace(msgspec.Struct, array_like=True, frozen=True):
+    """The last pool of a page of pools."""
+
+    after: tuple[str, str]
+    client_id: str | None
+
+
+class ResourcesPlace(msgspec.Struct, array_like=True, frozen=True):
+    """The last resource of a page of a pool."""
+
+    pool_key: int
+    after: str
+
+
 class Cursors:
     """Writes and reads cursors."""
 
     def __init__(self, salt: str) -> None:
         self._key = hashlib.blake2b(bytes.fromhex(salt), person=b"rankcurve-cursor").digest()
 
-    def write(self, place: Place | BoardsPlace) -> str:
+    def write(self, place: Place | BoardsPlace | PoolsPlace | ResourcesPlace) -> str:
         """The cursor of a place."""
         payload = msgspec.msgpack.encode(place)
         return base64.urlsafe_b64encode(self._tag(payload) + payload).rstrip(b"=").decode()
@@ -63,6 +77,22 @@ class Cursors:
             BadCursor: not one that this store gave out.
         """
         return self._decoded(cursor, BoardsPlace)
+
+    def pools_place(self, cursor: str) -> PoolsPlace:
+        """The place in the list of pools that a cursor stands for.
+
+        Raises:
+            BadCursor: not one that this store gave out.
+        """
+        return self._decoded(cursor, PoolsPlace)
+
+    def resources_place(self, cursor: str) -> ResourcesPlace:
+        """The place in a pool that a cursor stands for.
+
+        Raises:
+            BadCursor: not one that this store gave out.
+        """
+        return self._decoded(cursor, ResourcesPlace)
 
     def _decoded(self, cursor: str, kind: type[P]) -> P:
         try:

@@ -37,6 +37,8 @@ from storage.entry_reads import EntryReads
 from storage.envelope import Envelopes
 from storage.folding import FoldLimits
 from storage.keys import list_keys
+from storage.lease_desk import LeaseDesk, LeaseDeskLimits
+from storage.lease_group import LeaseGroups
 from storage.leases import Leases
 from storage.memcached import Memcached, MemcachedLimits
 from storage.migrate import migrate
@@ -77,6 +79,7 @@ class _Stored:
     book: CurveBook
     writer: Writers
     auditor: Auditor
+    lease_desk: LeaseDesk
 
 
 @asynccontextmanager
@@ -144,7 +147,11 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
     stack.push_async_callback(writer.close)
     audit_limits = limits_of(AuditLimits, settings)
     auditor = Auditor(store, boards, book, audit_limits, metrics.audits, monotonic=time.monotonic, rng=random.Random())
-    return _Stored(store, salt, KeyRing(keys), catalog, boards, post_ids, book, writer, auditor)
+    lease_desk = LeaseDesk(
+        store, lease_groups_of(settings, store), limits_of(LeaseDeskLimits, settings), metrics.leases
+    )
+    stack.push_async_callback(lease_desk.close)
+    return _Stored(store, salt, KeyRing(keys), catalog, boards, post_ids, book, writer, auditor, lease_desk)
 
 
 def _shared_curves(settings: Settings, metrics: Metrics, salt: str, stack: AsyncExitStack) -> SharedCurves | None:
@@ -205,6 +212,7 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) 
         book=stored.book,
         desk=desk,
         auditor=stored.auditor,
+        lease_desk=stored.lease_desk,
         cursors=Cursors(stored.salt),
         first_pages=Coalescers(
             first_pages,
@@ -227,6 +235,17 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) 
 def leases_of(settings: Settings, store: Store) -> Leases:
     """The leases of a store, by its own clock."""
     return Leases(store.dialect, store_clock(store.dialect), margin_us=round(settings.lease_margin_s * 1e6))
+
+
+def lease_groups_of(settings: Settings, store: Store) -> LeaseGroups:
+    """The leases on resources, by the same clock."""
+    return LeaseGroups(
+        store.dialect,
+        store_clock(store.dialect),
+        margin_us=round(settings.lease_margin_s * 1e6),
+        attempts_max=settings.write_attempts_max,
+        rng=random.Random(),
+    )
 
 
 def new_holder() -> str:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from querybuilder import INTEGER, TEXT, Dialect, asc, col, delete, excluded, insert, param, plus, select, sum_
 
 from .lease_records import RegionCounts
-from .migrate import LEASE_COUNTS
+from .lease_tables import LEASE_COUNTS
 from .store import Program
 
 _SHARES = 8

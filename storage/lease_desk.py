@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .coalesce import Coalescer
-from .errors import QueueFull, StorageError, WaitTooLong
+from .errors import NoResource, QueueFull, StorageError, UnknownLease, WaitTooLong
 from .lease_group import LeaseGroups, Outcome
+from .lease_pools import lease_pools
 from .lease_records import Ask, GiveBack, Given, Request
 from .lease_resources import lease_resources
 from .store import Store
@@ -38,7 +39,7 @@ class LeaseObserver(Protocol):
     """What the desk tells its operators."""
 
     def lease_answered(self, outcome: str) -> None:
-        """A request: "kept", "extended", "acquired", "released", or the kind of its refusal."""
+        """A request: "kept", "extended", "acquired", "released", "no_resource", or "refused" for another reason."""
 
     def lease_group_written(self, requests: int, seconds: float) -> None:
         """A transaction was committed."""
@@ -87,6 +88,18 @@ class LeaseDesk:
         self._observer.lease_answered("acquired" if given.acquired else "extended")
         return given
 
+    async def look(self, client_id: str, pool_id: str, key: str) -> Given:
+        """What a key has, as long as it is not over.
+
+        Raises:
+            UnknownPool, UnknownLease: nothing.
+        """
+        known = await self._reads.ask(None, Ask(client_id, pool_id, key, ""))
+        if known is None:
+            await self._store.read(lambda: lease_pools(self._store.dialect).existing(client_id, pool_id))
+            raise UnknownLease(f"{key!r} has no lease in this pool")
+        return known
+
     async def give_back(self, request: GiveBack) -> Given:
         """Let a key's resource be free; answers which it was.
 
@@ -112,7 +125,7 @@ class LeaseDesk:
         except TimeoutError as error:
             raise WaitTooLong("the lease took too long: ask again") from error
         except StorageError as error:
-            self._observer.lease_answered(type(error).__name__)
+            self._observer.lease_answered("no_resource" if isinstance(error, NoResource) else "refused")
             raise
         finally:
             if not waiting.done.done():

@@ -30,7 +30,7 @@ from querybuilder import (
 )
 
 from .lease_records import Happening
-from .migrate import LEASE_JOURNAL, LEASE_POOLS
+from .lease_tables import LEASE_JOURNAL, LEASE_POOLS
 from .store import Program
 
 PLACES = 1 << 20  # of one transaction

@@ -38,7 +38,8 @@ from .lease_counts import Region, lease_counts
 from .lease_journal import lease_journal
 from .lease_records import Happening, Kind, Pool, PoolSpec, RegionCounts, Resource
 from .lease_resources import HERE, NAMES, lease_resources, stored
-from .migrate import LEASE_POOLS, LEASE_RESOURCES, next_in
+from .lease_tables import LEASE_POOLS, LEASE_RESOURCES
+from .migrate import next_in
 from .store import Program, Row
 
 POOL_SEQUENCE = "pool_key"
@@ -110,13 +111,11 @@ class LeasePools:
             .compile(dialect)
         )
         by_key = col("pool_key").eq(param("pool_key"))
-        # Leased ones never, and a free one only while nobody else takes it: its version says so.
-        self._remove = (
-            delete(LEASE_RESOURCES)
-            .where(by_key, col("resource").in_(param("resources")), col("free_since").not_null())
-            .returning(*map(col, NAMES))
-            .compile(dialect)
-        )
+        # Leased ones never: one that somebody takes at this moment is no longer free when its row is looked at.
+        free = (by_key, col("resource").in_(param("resources")), col("free_since").not_null())
+        removed = delete(LEASE_RESOURCES).where(*free).returning(*map(col, NAMES))
+        self._remove = removed.compile(dialect)
+        self._remove_here = removed.where(col("region").eq(param("region"))).compile(dialect)
         some = select(col("resource")).from_(LEASE_RESOURCES).where(by_key).order_by(asc(col("resource")))
         self._sweep = (
             delete(LEASE_RESOURCES).where(by_key, col("resource").in_(some.limit(param("limit")))).compile(dialect)
@@ -213,21 +212,25 @@ class LeasePools:
         yield from self._counts.add({(pool.key, region): RegionCounts(total=len(added))}, rng)
         return [name for [name] in added]
 
-    def remove(self, pool: Pool, names: Sequence[str], *, now_us: int, rng: random.Random) -> Program[Removed]:
-        """Take resources out of a pool, wherever they are; what is leased stays."""
+    def remove(
+        self, pool: Pool, names: Sequence[str], *, now_us: int, rng: random.Random, region: str | None = None
+    ) -> Program[Removed]:
+        """Take resources out of a pool, or of one region of it; what is leased stays."""
         wanted = sorted(set(names))
-        found = yield self._remove.bind(pool_key=pool.key, resources=wanted)
+        bound = {"pool_key": pool.key, "resources": wanted}
+        found = yield (self._remove.bind(**bound) if region is None else self._remove_here.bind(**bound, region=region))
         gone = [Resource(*row) for row in found]
         if gone:
             yield self._set_floor.bind(pool_key=pool.key, floor=max(row.version for row in gone))
         left = yield from self._resources.by_names([(pool.key, name) for name in wanted])
+        leased = sum(region is None or row.region == region for row in left.values())
         yield from self._journal.append([Happening(Kind.REMOVED, row, None, now_us) for row in gone])
         changes: dict[Region, RegionCounts] = {}
         for row in gone:
-            region = (pool.key, row.region)
-            changes[region] = changes.get(region, RegionCounts()).plus(RegionCounts(total=-1))
+            here = (pool.key, row.region)
+            changes[here] = changes.get(here, RegionCounts()).plus(RegionCounts(total=-1))
         yield from self._counts.add(changes, rng)
-        return Removed(len(gone), len(left), len(wanted) - len(gone) - len(left))
+        return Removed(len(gone), leased, len(wanted) - len(gone) - leased)
 
     def resources(self, pool: Pool, *, after: str, limit: int) -> Program[list[Resource]]:
         """Resources of a pool by name, past one."""

@@ -28,7 +28,7 @@ from querybuilder import (
 
 from .claims import Claims
 from .lease_records import Ask, Given, Resource
-from .migrate import LEASE_POOLS, LEASE_RESOURCES
+from .lease_tables import LEASE_POOLS, LEASE_RESOURCES
 from .store import Program, Rows, Store
 
 NAMES = ("pool_key", "resource", "region", "partition", "holder", "version", "expires_at", "free_since")

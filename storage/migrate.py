@@ -26,6 +26,7 @@ from querybuilder import (
 )
 
 from .errors import SchemaTooNew
+from .lease_tables import lease_pool_tables
 from .store import Program
 
 META = "meta"
@@ -43,10 +44,6 @@ LIVE_MARK = "live_mark"
 SHARED_TABLES = "shared_tables"
 DROPPED_ROWS = "dropped_rows"
 FAMILIES = "families"
-LEASE_POOLS = "lease_pools"
-LEASE_RESOURCES = "lease_resources"
-LEASE_COUNTS = "lease_counts"
-LEASE_JOURNAL = "lease_journal"
 
 
 def _first(_dialect: Dialect) -> list[Query]:
@@ -213,95 +210,7 @@ def _families(_dialect: Dialect) -> list[Query]:
     ]
 
 
-def _lease_pools(dialect: Dialect) -> list[Query]:
-    free, leased = col("free_since").not_null(), col("free_since").is_null()
-    ordered = not dialect.transaction  # as in the change log
-    journal = create_table(LEASE_JOURNAL) if ordered else create_table(LEASE_JOURNAL).in_transaction("position")
-    journal = (
-        journal.numbered("seq")
-        .column("place", INTEGER)  # within its transaction
-        .column("pool_key", INTEGER)
-        .column("kind", TEXT)
-        .column("resource", TEXT)
-        .column("holder", TEXT, null=True)
-        .column("region", TEXT)
-        .column("version", INTEGER)
-        .column("at", INTEGER)
-        .column("expires_at", INTEGER)
-    )
-    return [
-        create_table(LEASE_POOLS)
-        .column("pool_key", INTEGER)  # of a sequence of their own
-        .column("client_id", TEXT, sortable=True)
-        .column("pool_id", TEXT, sortable=True)
-        .column("spec", TEXT)
-        .column("created_at", INTEGER)
-        .column("deleted_at", INTEGER, null=True)  # a pool that is gone is still named by the journal,
-        .column("swept", INTEGER)  # and its resources are deleted in steps: 1 once none is left
-        .column("floor", INTEGER)  # the greatest version of the resources that were removed
-        .primary_key("pool_key"),
-        create_index(
-            "lease_pools_id",
-            LEASE_POOLS,
-            asc(col("client_id")),
-            asc(col("pool_id")),
-            where=col("deleted_at").is_null(),
-            unique=True,
-        ),
-        create_table(LEASE_RESOURCES)
-        .column("pool_key", INTEGER)
-        .column("resource", TEXT)
-        .column("region", TEXT)
-        .column("partition", INTEGER)  # of the region's, which share the rush for what is free
-        .column("holder", TEXT, null=True)  # the key that has it, or had it last and may find it again
-        .column("version", INTEGER)  # the fencing number: grows with every new holding, and with every move
-        .column("expires_at", INTEGER)  # by the store's clock; 0: free
-        .column("free_since", INTEGER, null=True)  # null: leased, be it over
-        .primary_key("pool_key", "resource")
-        .clustered(),
-        create_index(
-            "lease_resources_holder",
-            LEASE_RESOURCES,
-            col("pool_key"),
-            col("holder"),
-            where=col("holder").not_null(),
-            unique=True,
-        ),
-        create_index(
-            "lease_resources_free",
-            LEASE_RESOURCES,
-            *map(col, ("pool_key", "region", "partition", "free_since", "resource")),
-            where=free,
-        ),
-        create_index(
-            "lease_resources_leased",
-            LEASE_RESOURCES,
-            *map(col, ("pool_key", "region", "expires_at", "resource")),
-            where=leased,
-        ),
-        create_table(LEASE_COUNTS)
-        .column("pool_key", INTEGER)
-        .column("region", TEXT, sortable=True)
-        .column("share", INTEGER)  # see `lease_counts`
-        .column("total", INTEGER)
-        .column("held", INTEGER)
-        .column("acquired", INTEGER)  # so far, as the next two
-        .column("freed", INTEGER)
-        .column("refused", INTEGER)
-        .primary_key("pool_key", "region", "share")
-        .clustered(),
-        *(
-            [journal.primary_key("seq")]
-            if ordered
-            else [
-                journal.primary_key("pool_key", "position", "seq"),
-                create_index("lease_journal_position", LEASE_JOURNAL, col("position"), col("seq")),
-            ]
-        ),
-    ]
-
-
-STEPS = (_first, _leases, _demands, _changes, _live_counts, _families, _lease_pools)
+STEPS = (_first, _leases, _demands, _changes, _live_counts, _families, lease_pool_tables)
 
 
 def migrate(dialect: Dialect) -> Program[str]:

@@ -1,0 +1,42 @@
+"""Figures of leases: what was asked for and what came of it.
+
+The rule: a client, a pool, a region or a key is never a label.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+OUTCOMES = ("kept", "extended", "acquired", "released", "no_resource", "refused")
+_SECONDS_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+_GROUP_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+class LeaseMetrics:
+    """What one process answered."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = Counter("rankcurve_lease_requests", "Requests for leases", ["outcome"], registry=registry)
+        for outcome in OUTCOMES:
+            self._requests.labels(outcome)  # shown as 0 from the start
+        self._seconds = Histogram(
+            "rankcurve_lease_write_seconds",
+            "Time of a transaction that changes leases",
+            buckets=_SECONDS_BUCKETS,
+            registry=registry,
+        )
+        self._group = Histogram(
+            "rankcurve_lease_write_requests",
+            "Requests in a transaction that changes leases",
+            buckets=_GROUP_BUCKETS,
+            registry=registry,
+        )
+
+    def lease_answered(self, outcome: str) -> None:
+        """See `LeaseObserver`."""
+        self._requests.labels(outcome).inc()
+
+    def lease_group_written(self, requests: int, seconds: float) -> None:
+        """See `LeaseObserver`."""
+        self._group.observe(requests)
+        self._seconds.observe(seconds)
