@@ -15,7 +15,7 @@ LEASE_JOURNAL = "lease_journal"
 
 def lease_pool_tables(dialect: Dialect) -> list[Query]:
     """Pools, their resources, what is kept count of, and the journal."""
-    return [*_pools(), *_resources(), *_counts(), *_journal(dialect)]
+    return [*_pools(), *lease_resource_tables(), *_counts(), *_journal(dialect)]
 
 
 def _pools() -> list[Query]:
@@ -41,7 +41,8 @@ def _pools() -> list[Query]:
     ]
 
 
-def _resources() -> list[Query]:
+def lease_resource_tables() -> list[Query]:
+    """The table of resources, and its indexes."""
     free, leased = col("free_since").not_null(), col("free_since").is_null()
     longest_free = map(col, ("pool_key", "region", "partition", "free_since", "resource"))
     soonest_over = map(col, ("pool_key", "region", "expires_at", "resource"))
