@@ -308,6 +308,23 @@ class Settings(BaseModel):
         10_000, 0, 10_000_000, "leases", "Leases of a region that are over, counted as available as far as this"
     )
 
+    liberate_interval_s: float = _number(
+        3_600, 1, 31 * 86_400, "s", "How often leases that are over are liberated; a dry region does it at once"
+    )
+    liberate_rows_max: int = _number(1_000, 1, 1_000_000, "rows", "Leases liberated in one transaction")
+    lease_journal_retention_s: float = _number(
+        7 * 86_400, 60, 10 * 366 * 86_400, "s", "How long the journal of leases is kept"
+    )
+    balance_interval_s: float = _number(
+        300, 1, 86_400, "s", "How often free resources are moved to the regions that will need them"
+    )
+    balance_horizon_s: float = _number(600, 1, 86_400, "s", "How far ahead a region's need is projected")
+    balance_half_life_s: float = _number(
+        600, 1, 31 * 86_400, "s", "Age at which what a region was asked for counts half in its average"
+    )
+    balance_moves_max: int = _number(100_000, 1, 100_000_000, "resources", "Resources moved in one run, each pool")
+    balance_step_rows_max: int = _number(1_000, 1, 1_000_000, "rows", "Resources moved in one transaction")
+
     # Boards
     catalog_boards_max: int = _number(100_000, 1, 10_000_000, "boards", "Boards in the catalog")
     catalog_families_max: int = _number(1_000, 1, 100_000, "families", "Families in the catalog")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
+from storage.claims import StoreClock
 from storage.curves import CurveBook
 from storage.folding import FoldLimits
 from storage.leases import Leases
@@ -19,9 +20,12 @@ from storage.post_ids import PostIds
 from storage.store import Store
 
 from .audit import AuditJob, Auditor
+from .balance import BalanceJob, BalanceObserver
+from .balancing import BalanceLimits
 from .demands import DemandJob, DemandLimits
 from .desk import RefreshDesk
 from .fold import FoldJob, FoldObserver
+from .liberate import LiberateJob, LiberateLimits
 from .ownership import LeaseLimits, Ownership
 from .prune import PruneJob, PruneLimits
 from .refresh import RefreshJob, RefreshLimits, RefreshObserver
@@ -44,6 +48,18 @@ class JobLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolParts:
+    """What the jobs of pools work with."""
+
+    liberate: LiberateLimits
+    balance: BalanceLimits
+    clock: StoreClock
+    observer: BalanceObserver
+    margin_us: int  # how long a lease that is over is nobody else's yet
+    expired_counted_max: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobParts:
     """What jobs work with."""
 
@@ -62,6 +78,7 @@ class JobParts:
     monotonic: Callable[[], float]
     sleep: Sleep
     rng: random.Random
+    pools: PoolParts | None = None  # None: nobody looks after pools
     auditor: Auditor | None = None  # None: curves are not audited
     audit_interval_s: float = 0  # 0: only where an operator asks
     sampled: Store | None = None  # where curves are sampled from: the store, or a replica of it
@@ -132,6 +149,9 @@ def start_jobs(parts: JobParts) -> Jobs:
         )
         runner.start("audit", audit.run)
     runner.start("fold", _fold_job(parts, ownership).run)
+    if parts.pools is not None:
+        runner.start("liberate", _liberate_job(parts, parts.pools, ownership).run)
+        runner.start("balance", _balance_job(parts, parts.pools, ownership).run)
     if not parts.store.sole_writer:  # front ends without jobs leave their operators' demands in the store
         demands = DemandJob(parts.store, parts.catalog, parts.desk, limits.demands, sleep=parts.sleep)
         runner.start("demands", demands.run)
@@ -148,6 +168,34 @@ def _fold_job(parts: JobParts, ownership: Ownership) -> FoldJob:
         now_us=parts.now_us,
         monotonic=parts.monotonic,
         sleep=parts.sleep,
+    )
+
+
+def _liberate_job(parts: JobParts, pools: PoolParts, ownership: Ownership) -> LiberateJob:
+    return LiberateJob(
+        parts.store,
+        ownership,
+        pools.liberate,
+        pools.clock,
+        margin_us=pools.margin_us,
+        monotonic=parts.monotonic,
+        sleep=parts.sleep,
+        rng=parts.rng,
+    )
+
+
+def _balance_job(parts: JobParts, pools: PoolParts, ownership: Ownership) -> BalanceJob:
+    return BalanceJob(
+        parts.store,
+        ownership,
+        pools.balance,
+        pools.clock,
+        pools.observer,
+        margin_us=pools.margin_us,
+        expired_counted_max=pools.expired_counted_max,
+        monotonic=parts.monotonic,
+        sleep=parts.sleep,
+        rng=parts.rng,
     )
 
 

@@ -32,9 +32,19 @@ class LeaseMetrics:
             registry=registry,
         )
 
+        self._moved = Counter(
+            "rankcurve_lease_resources_moved",
+            "Free resources that the balancer moved to another region",
+            registry=registry,
+        )
+
     def lease_answered(self, outcome: str) -> None:
         """See `LeaseObserver`."""
         self._requests.labels(outcome).inc()
+
+    def resources_moved(self, resources: int) -> None:
+        """See `BalanceObserver`."""
+        self._moved.inc(resources)
 
     def lease_group_written(self, requests: int, seconds: float) -> None:
         """See `LeaseObserver`."""

@@ -120,6 +120,10 @@ class RegionAnswer(msgspec.Struct, frozen=True, kw_only=True):
     total: int
     leased: Annotated[int, Meta(description="Leases that run. Those that are over count as available.")]
     available: int
+    headroom: Annotated[
+        int | None,
+        Meta(description="What is available `headroom_seconds` from now, forecast; null before it was measured."),
+    ]
 
 
 class PoolAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +133,7 @@ class PoolAnswer(msgspec.Struct, frozen=True, kw_only=True):
     pool_id: str
     partitions: int
     created_at: Time
+    headroom_seconds: float | UnsetType = UNSET
     regions: dict[str, RegionAnswer] | UnsetType = UNSET
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 from msgspec import UNSET
 
+from jobs.balancing import Load, headroom
 from storage.claims import store_clock
 from storage.lease_counts import lease_counts
 from storage.lease_pools import LeasePools, lease_pools
 from storage.lease_records import Pool, PoolSpec, Resource
 from storage.lease_resources import lease_resources
+from storage.lease_upkeep import lease_upkeep
 from storage.store import Program
 
 from .context import Context
@@ -160,16 +163,26 @@ async def _answer(context: Context, pool: Pool) -> PoolAnswer:
     def program() -> Program[dict[str, RegionAnswer]]:
         counts = yield from lease_counts(dialect).of_pools([pool.key])
         before_us = (yield from store_clock(dialect)()) - margin_us
+        loads = yield from lease_upkeep(dialect).loads([pool.key])
         regions: dict[str, RegionAnswer] = {}
         for (_, region), counted in counts.items():
             over = yield from lease_resources(dialect).count_expired(
                 pool.key, region, before_us=before_us, limit=settings.lease_expired_counted_max
             )
             leased = counted.held - over
-            regions[region] = RegionAnswer(total=counted.total, leased=leased, available=counted.total - leased)
+            available = counted.total - leased
+            stored = loads.get((pool.key, region))
+            left = None if stored is None else _headroom(stored, available, settings.balance_horizon_s)
+            regions[region] = RegionAnswer(total=counted.total, leased=leased, available=available, headroom=left)
         return regions
 
-    return _pool_answer(pool, await context.store.read(program))
+    answer = _pool_answer(pool, await context.store.read(program))
+    return msgspec.structs.replace(answer, headroom_seconds=settings.balance_horizon_s)
+
+
+def _headroom(stored: str, available: int, horizon_s: float) -> int | None:
+    load = msgspec.json.decode(stored, type=Load)
+    return headroom(load, available, horizon_s) if load.measured else None
 
 
 def _pool_answer(pool: Pool, regions: dict[str, RegionAnswer] | None = None) -> PoolAnswer:

@@ -17,16 +17,18 @@ from dataclasses import dataclass, replace
 
 from config import Settings
 from jobs.audit import Auditor
+from jobs.balancing import BalanceLimits
 from jobs.demands import DemandLimits, StoreDesk
 from jobs.desk import Desk, RefreshDesk
 from jobs.drift import DriftLimits
 from jobs.fitting import FittingLimits
+from jobs.liberate import LiberateLimits
 from jobs.ownership import LeaseLimits
 from jobs.prune import PruneLimits
 from jobs.refresh import RefreshLimits
 from jobs.runner import RunnerLimits
 from jobs.schedule import ScheduleLimits
-from jobs.wiring import JobLimits, JobParts, start_jobs, start_watch
+from jobs.wiring import JobLimits, JobParts, PoolParts, start_jobs, start_watch
 from storage.auditing import AuditLimits
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
@@ -184,6 +186,14 @@ def _job_parts(settings: Settings, metrics: Metrics, stored: _Stored, desk: Refr
         monotonic=time.monotonic,
         sleep=asyncio.sleep,
         rng=random.Random(),
+        pools=PoolParts(
+            liberate=limits_of(LiberateLimits, settings),
+            balance=limits_of(BalanceLimits, settings),
+            clock=store_clock(stored.store.dialect),
+            observer=metrics.leases,
+            margin_us=margin_us_of(settings),
+            expired_counted_max=settings.lease_expired_counted_max,
+        ),
         auditor=stored.auditor,
         audit_interval_s=settings.audit_interval_s,
     )
@@ -232,9 +242,14 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) 
     )
 
 
+def margin_us_of(settings: Settings) -> int:
+    """How long a lease that is over is nobody else's yet."""
+    return round(settings.lease_margin_s * 1e6)
+
+
 def leases_of(settings: Settings, store: Store) -> Leases:
     """The leases of a store, by its own clock."""
-    return Leases(store.dialect, store_clock(store.dialect), margin_us=round(settings.lease_margin_s * 1e6))
+    return Leases(store.dialect, store_clock(store.dialect), margin_us=margin_us_of(settings))
 
 
 def lease_groups_of(settings: Settings, store: Store) -> LeaseGroups:
@@ -242,7 +257,7 @@ def lease_groups_of(settings: Settings, store: Store) -> LeaseGroups:
     return LeaseGroups(
         store.dialect,
         store_clock(store.dialect),
-        margin_us=round(settings.lease_margin_s * 1e6),
+        margin_us=margin_us_of(settings),
         attempts_max=settings.write_attempts_max,
         rng=random.Random(),
     )

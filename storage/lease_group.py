@@ -155,9 +155,12 @@ class LeaseGroups:
                     request = requests[index]
                     assert isinstance(request, Ask)
                     trying.decide(_taken(index, request, row, now_us))
-        for index in waiting:
-            settled.outcomes[index] = NoResource(f"the region {region[1]!r} has no resource left")
-            settled.count(region, _REFUSED)
+        if waiting:
+            known = yield from self._counts.of_pools([pool.key])
+            for index in waiting:
+                settled.outcomes[index] = NoResource(f"the region {region[1]!r} has no resource left")
+                if region in known:  # one that a caller made up leaves no trace
+                    settled.count(region, _REFUSED)
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ LEASE_POOLS = "lease_pools"
 LEASE_RESOURCES = "lease_resources"
 LEASE_COUNTS = "lease_counts"
 LEASE_JOURNAL = "lease_journal"
+LEASE_LOADS = "lease_loads"
 
 
 def lease_pool_tables(dialect: Dialect) -> list[Query]:
@@ -77,6 +78,12 @@ def _counts() -> list[Query]:
         .column("freed", INTEGER)
         .column("refused", INTEGER)
         .primary_key("pool_key", "region", "share")
+        .clustered(),
+        create_table(LEASE_LOADS)
+        .column("pool_key", INTEGER)
+        .column("region", TEXT)
+        .column("load", TEXT)  # what the balancer measured, for its next look
+        .primary_key("pool_key", "region")
         .clustered(),
     ]
 

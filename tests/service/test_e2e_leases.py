@@ -62,7 +62,7 @@ async def test_a_key_gets_a_resource_and_keeps_it_until_it_gives_it_back(service
     refused = await service.refused("POST", "/v1/leases", wanted("call 3"))
     assert refused == (409, "no_resource_available")
     pool = await service.get(POOL)
-    assert pool["regions"]["eu"] == {"total": 2, "leased": 2, "available": 0}
+    assert pool["regions"]["eu"] == {"total": 2, "leased": 2, "available": 0, "headroom": None}
     assert (await service.call("DELETE", f"/v1/leases/acme/numbers/{escaped('call 1')}")).status == 204
     gone = await service.refused("DELETE", f"/v1/leases/acme/numbers/{escaped('call 1')}")
     assert gone == (404, "unknown_lease")
