@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from service.agent import LeaseAgent, NoResourceAvailable, Refused, ServiceAway
+from tests.servers import free_port
 from tests.service.real_service import ROOT, Service
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
@@ -204,10 +205,8 @@ async def test_what_was_given_back_is_asked_for_anew(agent: LeaseAgent, fake: Fa
     assert len(fake.asked) == 3
 
 
-async def test_a_service_that_is_not_there_is_away(
-    fake: FakeLeases, unused_tcp_port_factory: Callable[[], int]
-) -> None:
-    fake.url = f"http://127.0.0.1:{unused_tcp_port_factory()}"
+async def test_a_service_that_is_not_there_is_away(fake: FakeLeases) -> None:
+    fake.url = f"http://127.0.0.1:{free_port()}"
     async with make(fake, attempts_max=2) as agent:
         with pytest.raises(ServiceAway):
             await get(agent, fake)
