@@ -6,13 +6,13 @@ import base64
 import binascii
 import hashlib
 import hmac
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
 from storage.errors import BadCursor
 
-P = TypeVar("P", "Place", "BoardsPlace", "PoolsPlace", "ResourcesPlace")
+P = TypeVar("P", "Place", "BoardsPlace", "PoolsPlace", "ResourcesPlace", "ClientsPlace")
 TAG_BYTES = 8
 CURSOR_CHARS_MAX = 2048
 
@@ -51,13 +51,20 @@ class ResourcesPlace(msgspec.Struct, array_like=True, frozen=True):
     after: str
 
 
+class ClientsPlace(msgspec.Struct, array_like=True, frozen=True):
+    """The last client of a page of clients; apart from other places by what it says first."""
+
+    what: Literal["clients"]
+    after: str
+
+
 class Cursors:
     """Writes and reads cursors."""
 
     def __init__(self, salt: str) -> None:
         self._key = hashlib.blake2b(bytes.fromhex(salt), person=b"rankcurve-cursor").digest()
 
-    def write(self, place: Place | BoardsPlace | PoolsPlace | ResourcesPlace) -> str:
+    def write(self, place: Place | BoardsPlace | PoolsPlace | ResourcesPlace | ClientsPlace) -> str:
         """The cursor of a place."""
         payload = msgspec.msgpack.encode(place)
         return base64.urlsafe_b64encode(self._tag(payload) + payload).rstrip(b"=").decode()
@@ -93,6 +100,14 @@ class Cursors:
             BadCursor: not one that this store gave out.
         """
         return self._decoded(cursor, ResourcesPlace)
+
+    def clients_place(self, cursor: str) -> ClientsPlace:
+        """The place in the list of clients that a cursor stands for.
+
+        Raises:
+            BadCursor: not one that this store gave out.
+        """
+        return self._decoded(cursor, ClientsPlace)
 
     def _decoded(self, cursor: str, kind: type[P]) -> P:
         try:

@@ -5,18 +5,22 @@ The rule: as in `api`, which adds them to its table.
 
 from __future__ import annotations
 
-from . import lease_views, pool_views
+from . import client_views, lease_views, pool_views
 from .keys import Role
 from .lease_wire import (
     AddedResources,
     AddResources,
     AskLease,
+    ClientAnswer,
+    ClientList,
+    ClientsQuery,
     LeaseAnswer,
     LeaseEventLine,
     LeaseJournalQuery,
     PoolAnswer,
     PoolList,
     PoolsQuery,
+    PutClient,
     PutPool,
     RemovedResources,
     RemoveResources,
@@ -59,7 +63,27 @@ LEASES = [
     ),
 ]  # fmt: skip
 
+_CLIENT = "/v1/clients/{client_id}"
 POOLS = [
+    Route(
+        method="GET", path="/v1/clients", handler=client_views.get_clients, role=Role.WRITER, view="clients",
+        summary="Clients by id", tag=_TAG, query=ClientsQuery, response=ClientList,
+        problems=("bad_cursor", "too_many_entries"),
+    ),
+    Route(
+        method="PUT", path=_CLIENT, handler=client_views.put_client, role=Role.OPS, view="put_client",
+        summary="Create, confirm or rename a client", tag=_TAG, body=PutClient, body_optional=True,
+        response=ClientAnswer, statuses=(200, 201), description="A pool makes its client known by itself.",
+    ),
+    Route(
+        method="GET", path=_CLIENT, handler=client_views.get_client, role=Role.WRITER, view="client",
+        summary="A client", tag=_TAG, response=ClientAnswer, problems=("unknown_client",),
+    ),
+    Route(
+        method="DELETE", path=_CLIENT, handler=client_views.remove_client, role=Role.OPS, view="delete_client",
+        summary="Delete a client with all its pools and every lease in them", tag=_TAG, statuses=(204,),
+        problems=("unknown_client",),
+    ),
     Route(
         method="GET", path="/v1/pools", handler=pool_views.get_pools, role=Role.WRITER, view="pools",
         summary="Pools by client and id", tag=_TAG, query=PoolsQuery, response=PoolList,

@@ -21,6 +21,7 @@ REGION_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$"
 KEY_CHARS_MAX = 200
 RESOURCE_CHARS_MAX = 500
 PARTITIONS_MAX = 1_000
+NAME_CHARS_MAX = 200
 
 _NAME = re.compile(CLIENT_PATTERN[1:-1])
 
@@ -44,6 +45,12 @@ ResourceText = Annotated[
 ]
 
 
+class PutClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a client is called by people."""
+
+    name: Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern="^[^\\x00]*$")] | UnsetType = UNSET
+
+
 class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a pool is; without a body everything is as the service has it by default."""
 
@@ -56,10 +63,11 @@ class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class AddResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Resources for a region. What the pool has already, in whichever region, stays as it is."""
+    """Resources for a region. What the pool has already stays as it is, or with `move` comes to this region if free."""
 
     region: RegionName
     resources: Annotated[list[ResourceText], Meta(min_length=1)]
+    move: bool = False
 
 
 class RemoveResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -78,6 +86,13 @@ class AskLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     region: RegionName
     lease_expires: Annotated[datetime, Meta(tz=True)] | UnsetType = UNSET
     lease_seconds: Annotated[float, Meta(gt=0)] | UnsetType = UNSET
+
+
+class ClientsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A page of clients."""
+
+    limit: Annotated[int, Meta(ge=1)] | None = None
+    cursor: str | None = None
 
 
 class PoolsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -126,6 +141,22 @@ class RegionAnswer(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
+class ClientAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A client."""
+
+    client_id: str
+    name: str
+    pools: int
+    created_at: Time
+
+
+class ClientList(msgspec.Struct, frozen=True):
+    """A page of clients by id; `next` is the cursor of the page after it, null at the end."""
+
+    clients: list[ClientAnswer]
+    next: str | None
+
+
 class PoolAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A pool, and where one is asked for, its regions."""
 
@@ -145,10 +176,11 @@ class PoolList(msgspec.Struct, frozen=True):
 
 
 class AddedResources(msgspec.Struct, frozen=True):
-    """How many resources are new, and how many the pool had already."""
+    """How many resources are new, how many the pool had already, and how many of those came to this region."""
 
     added: int
     known: int
+    moved: int
 
 
 class RemovedResources(msgspec.Struct, frozen=True):

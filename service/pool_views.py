@@ -94,13 +94,17 @@ async def add_resources(context: Context, call: Call) -> AddedResources:
     names = _resources(context, body.resources)
     pools = _pools(context)
 
-    def program() -> Program[list[str]]:
+    def program() -> Program[AddedResources]:
         pool = yield from pools.existing(*_names(call))
         now_us = yield from store_clock(context.store.dialect)()
-        return (yield from pools.add(pool, body.region, names, now_us=now_us, rng=_RNG))
+        added = yield from pools.add(pool, body.region, names, now_us=now_us, rng=_RNG)
+        moved = 0
+        if body.move and len(added) < len(names):
+            upkeep = lease_upkeep(context.store.dialect)
+            moved = yield from upkeep.bring(pool, body.region, names, now_us=now_us, rng=_RNG)
+        return AddedResources(len(added), len(names) - len(added), moved)
 
-    added = await context.store.write(program)
-    return AddedResources(len(added), len(names) - len(added))
+    return await context.store.write(program)
 
 
 async def remove_resources(context: Context, call: Call) -> RemovedResources:

@@ -153,6 +153,10 @@ class LeaseLost(StoreBusy):
     """the lease is somebody else's by now"""
 
 
+class UnknownClient(StorageError):
+    """no such client"""
+
+
 class UnknownPool(StorageError):
     """no such pool of resources"""
 

@@ -34,6 +34,7 @@ from querybuilder import (
 
 from .claims import GIVEN_BACK
 from .errors import TooManyPools, UnknownPool
+from .lease_clients import lease_clients
 from .lease_counts import Region, lease_counts
 from .lease_journal import lease_journal
 from .lease_records import Happening, Kind, Pool, PoolSpec, RegionCounts, Resource
@@ -170,6 +171,7 @@ class LeasePools:
         [[number]] = yield self._number.bind()
         if number >= pools_max:
             raise TooManyPools(f"this store holds {pools_max} pools, as many as lease_pools_max allows")
+        yield from lease_clients(self._dialect).make_known(client_id, now_us=now_us)
         key = yield from next_in(self._dialect, POOL_SEQUENCE)
         bound = {"pool_key": key, "client_id": client_id, "pool_id": pool_id, "spec": text, "created_at": now_us}
         yield self._insert.bind(**bound, floor=0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from querybuilder import INTEGER, TEXT, Dialect, Query, asc, col, create_index, create_table
 
+LEASE_CLIENTS = "lease_clients"
 LEASE_POOLS = "lease_pools"
 LEASE_RESOURCES = "lease_resources"
 LEASE_COUNTS = "lease_counts"
@@ -21,6 +22,12 @@ def lease_pool_tables(dialect: Dialect) -> list[Query]:
 
 def _pools() -> list[Query]:
     return [
+        create_table(LEASE_CLIENTS)
+        .column("client_id", TEXT, sortable=True)
+        .column("name", TEXT)
+        .column("created_at", INTEGER)
+        .primary_key("client_id")
+        .clustered(),
         create_table(LEASE_POOLS)
         .column("pool_key", INTEGER)  # of a sequence of their own
         .column("client_id", TEXT, sortable=True)

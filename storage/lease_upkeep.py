@@ -75,6 +75,22 @@ class LeaseUpkeep:
         yield from self._counts.add({(pool.key, source): gone, (pool.key, target): come}, rng)
         return len(moved)
 
+    def bring(self, pool: Pool, target: str, names: Sequence[str], *, now_us: int, rng: random.Random) -> Program[int]:
+        """Move these resources to a region, those that are free elsewhere; answers how many did."""
+        found = yield from self._resources.by_names((pool.key, name) for name in names)
+        elsewhere = [row for row in found.values() if row.is_free and row.region != target]
+        changes = [Change(row, row._replace(region=target, version=row.version + 1)) for row in elsewhere]
+        moved = yield from self._written(changes)
+        came = {row.resource for row in moved}
+        yield from self._journal.append([Happening(Kind.MOVED, row, None, now_us) for row in moved])
+        counts = {(pool.key, target): RegionCounts(total=len(moved))}
+        for row in elsewhere:
+            if row.resource in came:
+                place = (pool.key, row.region)
+                counts[place] = counts.get(place, RegionCounts()).plus(RegionCounts(total=-1))
+        yield from self._counts.add(counts, rng)
+        return len(moved)
+
     def _written(self, changes: Sequence[Change]) -> Program[list[Resource]]:
         written = yield from self._resources.write(changes)
         return [change.after for change in changes if change.after[:2] in written]

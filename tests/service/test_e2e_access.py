@@ -23,6 +23,7 @@ BODIES: dict[str, object] = {
     "put_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all"], "facets": [[]]},
     "post_family": {"owner": "a", "stats": {"xp": 1}, "facets": {}},
     "put_pool": {},
+    "put_client": {},
     "add_resources": {"region": "eu", "resources": ["r"]},
     "remove_resources": {"resources": ["r"]},
     "ask_lease": {"client_id": "c", "pool_id": "p", "key": "k", "region": "eu", "lease_seconds": 60},

@@ -48,7 +48,7 @@ async def add(service: Service, *names: str, region: str = "eu") -> Any:
 
 
 async def test_a_key_gets_a_resource_and_keeps_it_until_it_gives_it_back(service: Service) -> None:
-    assert await add(service, "+49 30 1", "+49 30 2") == {"added": 2, "known": 0}
+    assert await add(service, "+49 30 1", "+49 30 2") == {"added": 2, "known": 0, "moved": 0}
     first = await service.must("POST", "/v1/leases", wanted("call 1"))
     assert first["acquired"] is True
     assert 59 < first["expires_in"] <= 60
@@ -95,7 +95,7 @@ async def test_a_lease_that_is_over_counts_as_available_and_goes_to_who_finds_th
 async def test_regions_are_counted_apart_and_a_lease_is_found_from_each(service: Service) -> None:
     await add(service, "a", "b")
     await add(service, "c", region="us")
-    assert await add(service, "a", region="us") == {"added": 0, "known": 1}
+    assert await add(service, "a", region="us") == {"added": 0, "known": 1, "moved": 0}
     first = await service.must("POST", "/v1/leases", wanted("k", "us"))
     assert (first["resource"], first["region"]) == ("c", "us")
     assert (await service.must("POST", "/v1/leases", wanted("k", "eu")))["resource"] == "c"
@@ -187,3 +187,33 @@ async def test_many_at_once_get_one_each_and_one_key_always_the_same(service: Se
     assert sorted(resource for _, resource in given) == names
     assert len({key for key, _ in given}) == 5
     assert {answer.status for answer in answers} == {200, 409}
+
+
+async def test_free_resources_are_brought_to_a_region_and_leased_ones_stay(service: Service) -> None:
+    await add(service, "a", "b")
+    held = (await service.must("POST", "/v1/leases", wanted("k")))["resource"]
+    body = {"region": "us", "resources": ["a", "b", "c"], "move": True}
+    assert await service.must("POST", POOL + "/resources", body) == {"added": 1, "known": 2, "moved": 1}
+    page = await service.get(POOL + "/resources")
+    assert {each["resource"]: each["region"] for each in page["resources"]} == {
+        **dict.fromkeys("abc", "us"),
+        held: "eu",
+    }
+    totals = {region: counts["total"] for region, counts in (await service.get(POOL))["regions"].items()}
+    assert totals == {"eu": 1, "us": 2}
+
+
+async def test_clients_are_made_by_their_pools_renamed_and_deleted_with_them(service: Service) -> None:
+    assert (await service.get("/v1/clients/acme"))["pools"] == 1
+    renamed = await service.must("PUT", "/v1/clients/acme", {"name": "Acme, Inc."})
+    assert (renamed["name"], renamed["pools"]) == ("Acme, Inc.", 1)
+    assert (await service.must("PUT", "/v1/clients/acme"))["name"] == "Acme, Inc."
+    assert (await service.call("PUT", "/v1/clients/bolt", {"name": "Bolt"})).status == 201
+    page = await service.get("/v1/clients?limit=1")
+    assert [each["client_id"] for each in page["clients"]] == ["acme"]
+    rest = await service.get(f"/v1/clients?cursor={page['next']}")
+    assert [each["client_id"] for each in rest["clients"]] == ["bolt"]
+    assert (await service.call("DELETE", "/v1/clients/acme")).status == 204
+    assert await service.refused("GET", POOL) == (404, "unknown_pool")
+    for method in ("GET", "DELETE"):
+        assert await service.refused(method, "/v1/clients/acme") == (404, "unknown_client")
