@@ -78,6 +78,7 @@ def _row(pool: Pool, number: int) -> Sequence[object]:
     return (
         pool.key, resource(number), REGION, number // 2 % PARTITIONS, key(number) if leased else None, int(leased),
         FAR_US if leased else 0, None if leased else _FREE_SINCE_US + number,
+        _FREE_SINCE_US if leased else 0,
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ import structlog
 from benchmarks import report
 from benchmarks.lease_world import (
     DRAIN,
+    DRAINED,
     DRAINED_REGION,
     MINUTES,
     REGIONS,
@@ -51,7 +52,7 @@ _MINUTE_US = 60_000_000
 _START_US = 1_760_000_000_000_000
 _PARTITIONS = 10
 _PICTURE = "lease_simulation.svg"
-_EVERY_MINUTES = 10  # of the lines in the picture
+_EVERY_MINUTES = 20  # of the lines in the picture
 
 
 @dataclass(slots=True)
@@ -105,7 +106,6 @@ class World:
         self._liberate_minutes = round(settings.liberate_interval_s / 60)
         self._ends: list[tuple[int, str, str, bool]] = []  # when, key, resource, whether it is given back
         self._held: dict[str, int] = {}  # resources that somebody uses, and until when
-        self._drained: list[str] = []
         self.story = Story()
 
     def _clock(self) -> Program[int]:
@@ -164,15 +164,14 @@ class World:
             await self._store.write(lambda: self._groups.run(given_back))
 
     async def _operate(self, pool: Pool, minute: int) -> None:
-        """Operators take what is free out of a region, as it becomes free, and put it back."""
+        """Operators drain a region."""
         pools = lease_pools(self._store.dialect)
-        if minute == DRAIN[0]:
-            rows = await self._store.read(lambda: pools.resources(pool, after="", limit=10 * RESOURCES))
-            names = [row.resource for row in rows if row.region == DRAINED_REGION and row.is_free]
-            self._drained = names[: len(names) * 2 // 3]
-            await self._store.write(lambda: pools.remove(pool, self._drained, now_us=self._now_us, rng=self._rng))
+        first = REGIONS.index(DRAINED_REGION) * RESOURCES // len(REGIONS)
+        drained = [f"r{number}" for number in range(first, first + DRAINED)]
+        if DRAIN[0] <= minute < DRAIN[1]:
+            await self._store.write(lambda: pools.remove(pool, drained, now_us=self._now_us, rng=self._rng))
         if minute == DRAIN[1]:
-            await self._add(pool, DRAINED_REGION, self._drained)
+            await self._add(pool, DRAINED_REGION, drained)
 
     async def _ask(self, coming: list[Arrival]) -> None:
         asked = [

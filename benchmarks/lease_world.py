@@ -20,7 +20,8 @@ _SWING = 0.85
 _SPIKE = (24 * 60 + 14 * 60, 60, 1.6)  # the second day at 14:00 for an hour: so much more than usual
 _SPIKE_REGION, DRAINED_REGION = "eu", "us"
 _RISE_MINUTES = 15
-DRAIN = (2 * 24 * 60 + 9 * 60, 2 * 24 * 60 + 13 * 60)  # the third day from 09:00 to 13:00
+DRAIN = (2 * 24 * 60 + 19 * 60, 2 * 24 * 60 + 23 * 60)  # the third day from 19:00 to 23:00, when it is busiest
+DRAINED = 150  # resources of that region: operators take them out as they become free, and put them back at the end
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,79 +3,15 @@
 The one rule: every number has a lower and an upper bound and a unit, which its name says unless it is a plain count.
 """
 
-import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from config.pools import parse_pools
-
-
-def _store_url(url: str) -> str:
-    """Accept `sqlite:///PATH` (three slashes: relative to the working directory, four: absolute) and a `postgresql://`
-    connection string; else ValueError."""
-    if url.startswith(("postgresql://", "postgres://")) and "\x00" not in url:
-        return url
-    path = url.removeprefix("sqlite:///")
-    if path == url or not path or "\x00" in path:
-        raise ValueError("should be sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE")
-    if path == ":memory:":
-        raise ValueError("should name a file: each reader opens the store again")
-    return url
-
-
-def _listed(value: object) -> object:
-    """A list as TOML has it, or text with commas between its parts."""
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _servers(servers: tuple[str, ...]) -> tuple[str, ...]:
-    """Accept `host:port` each, an IPv6 address in brackets; else ValueError."""
-    for server in servers:
-        found = _SERVER.fullmatch(server)
-        if not found or not 0 < int(found[1]) < 65_536:
-            raise ValueError(f"should be HOST:PORT, several with commas between them: {server!r}")
-    if len(set(servers)) < len(servers):
-        raise ValueError("should name no server twice")
-    return servers
-
-
-def _number(default: float, low: float, high: float, unit: str, description: str) -> Any:
-    """Declare a numeric setting between `low` and `high`, both allowed."""
-    return Field(default=default, ge=low, le=high, description=description, json_schema_extra={"unit": unit})
-
-
-def _text(default: str, description: str) -> Any:
-    return Field(default=default, min_length=1, description=description)
-
-
-def _choice(default: str | bool | tuple[str, ...], description: str) -> Any:
-    return Field(default=default, description=description)
-
-
-_SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
-
-
-def _pools(text: str) -> str:
-    """Accept what `parse_pools` reads; else ValueError."""
-    parse_pools(text)
-    return text
-
-
-def _replica_url(url: str) -> str:
-    """Accept nothing or a `postgresql://` connection string; else ValueError."""
-    if url and not url.startswith(("postgresql://", "postgres://")):
-        raise ValueError("should be postgresql://USER:PASSWORD@HOST/DATABASE or empty")
-    return url
-
-
-ReplicaUrl = Annotated[str, AfterValidator(_replica_url)]
-PoolsText = Annotated[str, AfterValidator(_pools)]
-StoreUrl = Annotated[str, AfterValidator(_store_url)]
-Servers = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_servers)]
+from config.kinds import PeersText, PoolsText, ReplicaUrl, Servers, StoreUrl
+from config.kinds import choice as _choice
+from config.kinds import number as _number
+from config.kinds import text as _text
 
 # The first of each pair should not be greater than the second.
 _ORDERED_PAIRS = (
@@ -324,6 +260,18 @@ class Settings(BaseModel):
     )
     balance_moves_max: int = _number(100_000, 1, 100_000_000, "resources", "Resources moved in one run, each pool")
     balance_step_rows_max: int = _number(1_000, 1, 1_000_000, "rows", "Resources moved in one transaction")
+
+    lease_store_name: str = _text("here", "What the peers call this store, where keys lease in several stores")
+    lease_peers: PeersText = Field(
+        default="",
+        description="Other stores in which the same keys lease: `NAME=URL` of their services by commas, an API key as "
+        "the URL's password; empty: none",
+    )
+    lease_duplicates: Literal["release", "keep"] = _choice(
+        "release", "Of a key that two stores gave a resource: release the second one, or only count it"
+    )
+    lease_exchange_interval_s: float = _number(1, 0.01, 3_600, "s", "How often the peers' journals of leases are read")
+    lease_exchange_rows_max: int = _number(1_000, 1, 100_000, "rows", "Rows of a peer's journal read at once")
 
     # Boards
     catalog_boards_max: int = _number(100_000, 1, 10_000_000, "boards", "Boards in the catalog")

@@ -6,14 +6,16 @@ The one rule: time, sleep and chance come in here and nowhere below.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
 from storage.claims import StoreClock
 from storage.curves import CurveBook
 from storage.folding import FoldLimits
+from storage.lease_exchange import LeaseExchange
 from storage.leases import Leases
 from storage.live_counts import unread_from
 from storage.post_ids import PostIds
@@ -24,6 +26,7 @@ from .balance import BalanceJob, BalanceObserver
 from .balancing import BalanceLimits
 from .demands import DemandJob, DemandLimits
 from .desk import RefreshDesk
+from .exchange import ExchangeJob, ExchangeLimits, ExchangeObserver, ReadPeer
 from .fold import FoldJob, FoldObserver
 from .liberate import LiberateJob, LiberateLimits
 from .ownership import LeaseLimits, Ownership
@@ -48,6 +51,17 @@ class JobLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerParts:
+    """What the exchange of leases with other stores works with."""
+
+    names: Sequence[str]
+    exchange: LeaseExchange
+    read: ReadPeer
+    limits: ExchangeLimits
+    observer: ExchangeObserver
+
+
+@dataclass(frozen=True, slots=True)
 class PoolParts:
     """What the jobs of pools work with."""
 
@@ -57,6 +71,7 @@ class PoolParts:
     observer: BalanceObserver
     margin_us: int  # how long a lease that is over is nobody else's yet
     expired_counted_max: int
+    peers: PeerParts | None = None  # None: keys lease in this store only
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +167,13 @@ def start_jobs(parts: JobParts) -> Jobs:
     if parts.pools is not None:
         runner.start("liberate", _liberate_job(parts, parts.pools, ownership).run)
         runner.start("balance", _balance_job(parts, parts.pools, ownership).run)
+        if parts.pools.peers is not None:
+            peers = parts.pools.peers
+            exchange = ExchangeJob(
+                parts.store, ownership, peers.limits, peers.exchange, peers.read, peers.observer, sleep=parts.sleep
+            )
+            for name in peers.names:
+                runner.start(f"exchange {name}", partial(exchange.follow, name))
     if not parts.store.sole_writer:  # front ends without jobs leave their operators' demands in the store
         demands = DemandJob(parts.store, parts.catalog, parts.desk, limits.demands, sleep=parts.sleep)
         runner.start("demands", demands.run)

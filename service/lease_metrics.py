@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from storage.lease_exchange import TakenIn
+
 OUTCOMES = ("kept", "extended", "acquired", "released", "no_resource", "refused")
 _SECONDS_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 _GROUP_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -38,9 +40,31 @@ class LeaseMetrics:
             registry=registry,
         )
 
+        self._exchanged = Counter(
+            "rankcurve_lease_events_exchanged", "Events of other stores' journals that were read", registry=registry
+        )
+        self._duplicates = Counter(
+            "rankcurve_lease_duplicates", "Keys with a lease in two stores", ["outcome"], registry=registry
+        )
+        for outcome in ("found", "released"):
+            self._duplicates.labels(outcome)
+        self._peer_failures = Counter(
+            "rankcurve_lease_peer_failures", "Reads of other stores' journals that failed", registry=registry
+        )
+
     def lease_answered(self, outcome: str) -> None:
         """See `LeaseObserver`."""
         self._requests.labels(outcome).inc()
+
+    def page_taken_in(self, taken: TakenIn) -> None:
+        """See `ExchangeObserver`."""
+        self._exchanged.inc(taken.events)
+        self._duplicates.labels("found").inc(taken.duplicates)
+        self._duplicates.labels("released").inc(taken.released)
+
+    def peer_away(self) -> None:
+        """See `ExchangeObserver`."""
+        self._peer_failures.inc()
 
     def resources_moved(self, resources: int) -> None:
         """See `BalanceObserver`."""

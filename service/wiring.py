@@ -16,23 +16,22 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from config import Settings
+from config.peers import parse_peers
 from jobs.audit import Auditor
-from jobs.balancing import BalanceLimits
 from jobs.demands import DemandLimits, StoreDesk
 from jobs.desk import Desk, RefreshDesk
 from jobs.drift import DriftLimits
+from jobs.exchange import ReadPeer
 from jobs.fitting import FittingLimits
-from jobs.liberate import LiberateLimits
 from jobs.ownership import LeaseLimits
 from jobs.prune import PruneLimits
 from jobs.refresh import RefreshLimits
 from jobs.runner import RunnerLimits
 from jobs.schedule import ScheduleLimits
-from jobs.wiring import JobLimits, JobParts, PoolParts, start_jobs, start_watch
+from jobs.wiring import JobLimits, JobParts, start_jobs, start_watch
 from storage.auditing import AuditLimits
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
-from storage.claims import store_clock
 from storage.coalesce import Coalescers
 from storage.curves import CurveBook
 from storage.entry_reads import EntryReads
@@ -40,8 +39,6 @@ from storage.envelope import Envelopes
 from storage.folding import FoldLimits
 from storage.keys import list_keys
 from storage.lease_desk import LeaseDesk, LeaseDeskLimits
-from storage.lease_group import LeaseGroups
-from storage.leases import Leases
 from storage.memcached import Memcached, MemcachedLimits
 from storage.migrate import migrate
 from storage.post_ids import PostIds
@@ -55,6 +52,8 @@ from .context import Context
 from .cursors import Cursors
 from .key_limits import KeyLimitBounds, KeyLimits
 from .keys import KeyRing
+from .lease_peers import peer_reader
+from .lease_wiring import lease_groups_of, leases_of, pool_parts
 from .limits import limits_of
 from .logs import RequestLog
 from .metrics import CurveFigures, Metrics
@@ -96,7 +95,10 @@ async def context_of(settings: Settings, metrics: Metrics) -> AsyncIterator[Cont
         desk = RefreshDesk(demands_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
         # Without jobs too: other processes store the curves then, and this one has to notice.
         start = start_jobs if settings.jobs == "embedded" else start_watch
-        parts = _job_parts(settings, metrics, stored, desk)
+        read_peer = None
+        if settings.lease_peers:
+            read_peer = await stack.enter_async_context(peer_reader(parse_peers(settings.lease_peers)))
+        parts = _job_parts(settings, metrics, stored, desk, read_peer)
         if settings.jobs == "embedded":
             sampled = await open_sampling(settings, stored.store, waited=metrics.connection_waited)
             if sampled is not stored.store:
@@ -169,7 +171,9 @@ def _store_desk(settings: Settings, stored: _Stored) -> StoreDesk:
     return StoreDesk(stored.store, stored.book, limits_of(DemandLimits, settings), sleep=asyncio.sleep)
 
 
-def _job_parts(settings: Settings, metrics: Metrics, stored: _Stored, desk: RefreshDesk) -> JobParts:
+def _job_parts(
+    settings: Settings, metrics: Metrics, stored: _Stored, desk: RefreshDesk, read_peer: ReadPeer | None
+) -> JobParts:
     return JobParts(
         store=stored.store,
         catalog=stored.catalog,
@@ -186,14 +190,7 @@ def _job_parts(settings: Settings, metrics: Metrics, stored: _Stored, desk: Refr
         monotonic=time.monotonic,
         sleep=asyncio.sleep,
         rng=random.Random(),
-        pools=PoolParts(
-            liberate=limits_of(LiberateLimits, settings),
-            balance=limits_of(BalanceLimits, settings),
-            clock=store_clock(stored.store.dialect),
-            observer=metrics.leases,
-            margin_us=margin_us_of(settings),
-            expired_counted_max=settings.lease_expired_counted_max,
-        ),
+        pools=pool_parts(settings, stored.store, metrics.leases, read_peer),
         auditor=stored.auditor,
         audit_interval_s=settings.audit_interval_s,
     )
@@ -239,27 +236,6 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) 
             open_boards_max=settings.open_boards_max,
         ),
         now_us=now_us,
-    )
-
-
-def margin_us_of(settings: Settings) -> int:
-    """How long a lease that is over is nobody else's yet."""
-    return round(settings.lease_margin_s * 1e6)
-
-
-def leases_of(settings: Settings, store: Store) -> Leases:
-    """The leases of a store, by its own clock."""
-    return Leases(store.dialect, store_clock(store.dialect), margin_us=margin_us_of(settings))
-
-
-def lease_groups_of(settings: Settings, store: Store) -> LeaseGroups:
-    """The leases on resources, by the same clock."""
-    return LeaseGroups(
-        store.dialect,
-        store_clock(store.dialect),
-        margin_us=margin_us_of(settings),
-        attempts_max=settings.write_attempts_max,
-        rng=random.Random(),
     )
 
 

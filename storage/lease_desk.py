@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .coalesce import Coalescer
-from .errors import NoResource, QueueFull, StorageError, UnknownLease, WaitTooLong
+from .errors import NoResource, QueueFull, StorageError, WaitTooLong
 from .lease_group import LeaseGroups, Outcome
-from .lease_pools import lease_pools
 from .lease_records import Ask, GiveBack, Given, Request
 from .lease_resources import lease_resources
 from .store import Store
@@ -96,8 +95,7 @@ class LeaseDesk:
         """
         known = await self._reads.ask(None, Ask(client_id, pool_id, key, ""))
         if known is None:
-            await self._store.read(lambda: lease_pools(self._store.dialect).existing(client_id, pool_id))
-            raise UnknownLease(f"{key!r} has no lease in this pool")
+            return await self._store.read(lambda: self._groups.look(client_id, pool_id, key))
         return known
 
     async def give_back(self, request: GiveBack) -> Given:

@@ -22,6 +22,7 @@ from .lease_journal import lease_journal
 from .lease_pools import lease_pools
 from .lease_records import Ask, GiveBack, Given, Happening, Kind, Pool, RegionCounts, Request, Resource
 from .lease_resources import Change, Key, lease_resources
+from .lease_roaming import Roaming
 from .store import Program
 
 Outcome = Given | StorageError
@@ -61,9 +62,20 @@ class LeaseGroups:
     """Programs over the resources of a store."""
 
     def __init__(
-        self, dialect: Dialect, clock: StoreClock, *, margin_us: int, attempts_max: int, rng: random.Random
+        self,
+        dialect: Dialect,
+        clock: StoreClock,
+        *,
+        margin_us: int,
+        attempts_max: int,
+        rng: random.Random,
+        peers: bool = False,
     ) -> None:
-        """`margin_us`: how long an expired lease is nobody else's, for a store whose clock may be set, or fail over."""
+        """`margin_us`: how long an expired lease is nobody else's, for a store whose clock may be set, or fail over.
+
+        `peers`: whether keys may lease in other stores too, whose journals are read here.
+        """
+        self._dialect, self._peers = dialect, peers
         self._pools, self._resources = lease_pools(dialect), lease_resources(dialect)
         self._counts, self._journal = lease_counts(dialect), lease_journal(dialect)
         self._clock, self._margin_us, self._attempts_max, self._rng = clock, margin_us, attempts_max, rng
@@ -80,18 +92,33 @@ class LeaseGroups:
         for index, request in enumerate(requests):
             if request[:2] not in pools:
                 outcomes[index] = UnknownPool(f"the client {request.client_id!r} has no pool {request.pool_id!r}")
-        settled = _Settled(outcomes)
+        settled, roaming = _Settled(outcomes), Roaming(self._dialect)
         for _ in range(self._attempts_max):
             left = [index for index in range(len(requests)) if index not in outcomes]
             if not left:
                 break
-            yield from self._try(requests, left, pools, now_us, settled)
+            yield from self._try(requests, left, pools, now_us, settled, roaming)
         else:
             if len(outcomes) < len(requests):
                 raise RacesLost(f"resources kept changing during {self._attempts_max} attempts")
+        yield from roaming.store()
         yield from self._journal.append(settled.happened)
         yield from self._counts.add(settled.counts, self._rng)
         return [outcomes[index] for index in range(len(requests))]
+
+    def look(self, client_id: str, pool_id: str, key: str) -> Program[Given]:
+        """What a key has in another store, as it is known here.
+
+        Raises:
+            UnknownPool, UnknownLease: nothing.
+        """
+        pool = yield from self._pools.existing(client_id, pool_id)
+        if self._peers:
+            now_us, place = (yield from self._clock()), (pool.key, key)
+            away = yield from Roaming(self._dialect).running([place], {}, now_us)
+            if place in away:
+                return away[place].given(now_us)
+        raise UnknownLease(f"{key!r} has no lease in this pool")
 
     def _try(
         self,
@@ -100,12 +127,19 @@ class LeaseGroups:
         pools: dict[tuple[str, str], Pool],
         now_us: int,
         settled: _Settled,
+        roaming: Roaming,
     ) -> Program[None]:
         by_index = {index: (pools[requests[index][:2]].key, requests[index].key) for index in left}
         found = yield from self._resources.by_holders(sorted(by_index.values()))
+        away = (yield from roaming.running(by_index.values(), found, now_us)) if self._peers else {}
         trying = _Round()
         for index, key in by_index.items():
             request, row = requests[index], found.get(key)
+            if key in away:
+                until_us = _expiry(request, now_us) if isinstance(request, Ask) else 0
+                settled.outcomes[index], told = roaming.answer(request, away[key], until_us, now_us)
+                settled.happened += told
+                continue
             if isinstance(request, GiveBack):
                 outcome = _given_back(index, request, row, now_us)
             elif row is not None:
@@ -207,10 +241,12 @@ def _kept(index: int, ask: Ask, row: Resource, now_us: int) -> Decided | Outcome
 def _taken(index: int, ask: Ask, row: Resource, now_us: int) -> Decided:
     """A resource that is free, or whose lease is over, becomes the key's."""
     expires_at_us = _expiry(ask, now_us)
-    after = row._replace(holder=ask.key, version=row.version + 1, expires_at_us=expires_at_us, free_since_us=None)
+    after = row._replace(
+        holder=ask.key, version=row.version + 1, expires_at_us=expires_at_us, free_since_us=None, acquired_at_us=now_us
+    )
     happened = [Happening(Kind.ACQUIRED, after, ask.key, now_us)]
     if not row.is_free:
-        freed = row._replace(expires_at_us=GIVEN_BACK, free_since_us=now_us)
+        freed = row._replace(expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)
         happened.insert(0, Happening(Kind.LIBERATED, freed, row.holder, now_us))
     counts = _ACQUIRED if row.is_free else _TAKEN_OVER
     return Decided(index, Change(row, after), tuple(happened), counts, _given(after, ask.key, now_us, acquired=True))
@@ -219,7 +255,7 @@ def _taken(index: int, ask: Ask, row: Resource, now_us: int) -> Decided:
 def _given_back(index: int, request: GiveBack, row: Resource | None, now_us: int) -> Decided | Outcome:
     if row is None or row.is_free:
         return UnknownLease(f"{request.key!r} has no lease in this pool")
-    after = row._replace(holder=None, expires_at_us=GIVEN_BACK, free_since_us=now_us)
+    after = row._replace(holder=None, expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)
     happened = (Happening(Kind.RELEASED, after, request.key, now_us),)
     given = _given(after, request.key, now_us, acquired=False)
     return Decided(index, Change(row, after), happened, _FREED, given)

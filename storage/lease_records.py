@@ -80,6 +80,7 @@ class Resource(NamedTuple):
     version: int
     expires_at_us: int
     free_since_us: int | None  # None: leased, be it over
+    acquired_at_us: int = 0  # 0: free
 
     @property
     def is_free(self) -> bool:
@@ -97,6 +98,10 @@ class Kind(StrEnum):
     RELEASED = "released"
     LIBERATED = "liberated"
     MOVED = "moved"
+    # Of a key that leases in another store, for that store to read:
+    WANTED = "wanted"  # it asks to keep its resource until then
+    RETURNED = "returned"  # it gives its resource back
+    DUPLICATE = "duplicate"  # it has got another one here, after that one
 
 
 class Happening(NamedTuple):

@@ -31,7 +31,7 @@ from .lease_records import Ask, Given, Resource
 from .lease_tables import LEASE_POOLS, LEASE_RESOURCES
 from .store import Program, Rows, Store
 
-NAMES = ("pool_key", "resource", "region", "partition", "holder", "version", "expires_at", "free_since")
+NAMES = ("pool_key", "resource", "region", "partition", "holder", "version", "expires_at", "free_since", "acquired_at")
 HERE = "r"  # the table's alias
 Key = tuple[int, str]  # pool key, and a holder's key or a resource's name
 
@@ -59,7 +59,7 @@ class LeaseResources:
     """The statements, for one dialect; see `lease_resources`."""
 
     def __init__(self, dialect: Dialect) -> None:
-        more = {"region": TEXT, "partition": INTEGER, "free_since": INTEGER}
+        more = {"region": TEXT, "partition": INTEGER, "free_since": INTEGER, "acquired_at": INTEGER}
         self._claims = Claims(dialect, LEASE_RESOURCES, {"pool_key": INTEGER, "resource": TEXT}, more)
         self._by_holders = named("holder").compile(dialect)
         self._by_names = named("resource").compile(dialect)
@@ -131,6 +131,7 @@ class LeaseResources:
             (
                 *before[:2], before.version, before.expires_at_us,
                 after.holder, after.version, after.expires_at_us, after.region, after.partition, after.free_since_us,
+                after.acquired_at_us,
             )
             for before, after in sorted(changes)
         )  # fmt: skip

@@ -13,11 +13,13 @@ LEASE_RESOURCES = "lease_resources"
 LEASE_COUNTS = "lease_counts"
 LEASE_JOURNAL = "lease_journal"
 LEASE_LOADS = "lease_loads"
+LEASE_ELSEWHERE = "lease_elsewhere"
+LEASE_PEERS = "lease_peers"
 
 
 def lease_pool_tables(dialect: Dialect) -> list[Query]:
     """Pools, their resources, what is kept count of, and the journal."""
-    return [*_pools(), *lease_resource_tables(), *_counts(), *_journal(dialect)]
+    return [*_pools(), *lease_resource_tables(), *_counts(), *_journal(dialect), *_elsewhere()]
 
 
 def _pools() -> list[Query]:
@@ -65,6 +67,7 @@ def lease_resource_tables() -> list[Query]:
         .column("version", INTEGER)  # the fencing number: grows with every new holding, and with every move
         .column("expires_at", INTEGER)  # by the store's clock; 0: free
         .column("free_since", INTEGER, null=True)  # null: leased, be it over
+        .column("acquired_at", INTEGER)  # when its holder got it; 0: free
         .primary_key("pool_key", "resource")
         .clustered(),
         create_index("lease_resources_holder", LEASE_RESOURCES, *by_holder, where=held, unique=True),
@@ -91,6 +94,29 @@ def _counts() -> list[Query]:
         .column("region", TEXT)
         .column("load", TEXT)  # what the balancer measured, for its next look
         .primary_key("pool_key", "region")
+        .clustered(),
+    ]
+
+
+def _elsewhere() -> list[Query]:
+    return [
+        create_table(LEASE_ELSEWHERE)  # what the journals of other stores said
+        .column("pool_key", INTEGER)
+        .column("holder", TEXT)
+        .column("peer", TEXT)
+        .column("resource", TEXT)
+        .column("region", TEXT)
+        .column("version", INTEGER)
+        .column("expires_at", INTEGER)
+        .column("acquired_at", INTEGER)
+        .column("wanted_until", INTEGER)  # what the peer was asked to extend it to
+        .primary_key("pool_key", "holder", "peer")
+        .clustered(),
+        create_index("lease_elsewhere_expires_at", LEASE_ELSEWHERE, col("expires_at")),
+        create_table(LEASE_PEERS)
+        .column("peer", TEXT)
+        .column("position", INTEGER)  # in the peer's journal, up to which it was read
+        .primary_key("peer")
         .clustered(),
     ]
 

@@ -50,7 +50,9 @@ class LeaseUpkeep:
         Their keys stay with them: who comes back before the resource is given away has the same one.
         """
         rows = yield from self._resources.expired(*region, before_us=before_us, limit=rows_max)
-        changes = [Change(row, row._replace(expires_at_us=GIVEN_BACK, free_since_us=now_us)) for row in rows]
+        changes = [
+            Change(row, row._replace(expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)) for row in rows
+        ]
         freed = yield from self._written(changes)
         happened = [Happening(Kind.LIBERATED, row, row.holder, now_us) for row in freed]
         yield from self._journal.append(happened)

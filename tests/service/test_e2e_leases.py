@@ -217,3 +217,27 @@ async def test_clients_are_made_by_their_pools_renamed_and_deleted_with_them(ser
     assert await service.refused("GET", POOL) == (404, "unknown_pool")
     for method in ("GET", "DELETE"):
         assert await service.refused(method, "/v1/clients/acme") == (404, "unknown_client")
+
+
+async def test_a_lease_of_another_store_is_known_here_once_its_journal_was_read(
+    service: Service, tmp_path: Path
+) -> None:
+    await add(service, "a")
+    first = await service.must("POST", "/v1/leases", wanted("k"))
+    folder = tmp_path / "another"
+    folder.mkdir()
+    another = Service(folder, lease_peers=f"one={service.base}", lease_exchange_interval_s=0.01)
+    await another.start()
+    try:
+        await another.must("PUT", POOL)
+        await another.must("POST", POOL + "/resources", {"region": "us", "resources": ["b"]})
+        await service.must("POST", "/v1/leases", wanted("k", lease_seconds=90))
+        path = "/v1/leases/acme/numbers/k"
+        while (await another.call("GET", path)).status == 404:
+            pass  # until the next page was read
+        told = await another.must("POST", "/v1/leases", wanted("k", "us"))
+        assert (told["resource"], told["region"], told["version"]) == ("a", "eu", first["version"])
+        assert (await another.get(POOL))["regions"]["us"]["leased"] == 0
+        assert b"rankcurve_lease_events_exchanged_total" in (await another.call("GET", "/metrics")).body
+    finally:
+        await another.stop()

@@ -30,12 +30,10 @@ class Pools:
         self.store, self.dialect = deployment.store, deployment.dialect
         self.clock = Clock()
         self.rng = random.Random(3)
-        self.groups = LeaseGroups(
-            self.dialect, clock or self._now_us, margin_us=MARGIN_US, attempts_max=5, rng=self.rng
-        )
+        self.groups = LeaseGroups(self.dialect, clock or self.now_us, margin_us=MARGIN_US, attempts_max=5, rng=self.rng)
         self.pools = lease_pools(self.dialect)
 
-    def _now_us(self) -> Program[int]:
+    def now_us(self) -> Program[int]:
         yield from ()
         return self.clock.now_us
 
