@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from benchmarks import report
@@ -92,8 +93,7 @@ class World:
     async def _read(self, reader: Region, peer: Region) -> None:
         while True:
             after = await reader.store.read(lambda: reader.exchange.position(peer.name))
-            journal = lease_journal(peer.store.dialect)
-            page = await peer.store.read(lambda after=after: journal.page(after, limit=_PAGE))  # type: ignore[misc]
+            page = await peer.store.read(partial(lease_journal(peer.store.dialect).page, after, limit=_PAGE))
             off_us = self.regions.index(peer) * _CLOCKS_OFF_US
             old = [event for event in page if event.at_us <= self.now_us + off_us - DELAY_S * 1e6]
             if not old:

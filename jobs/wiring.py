@@ -165,15 +165,7 @@ def start_jobs(parts: JobParts) -> Jobs:
         runner.start("audit", audit.run)
     runner.start("fold", _fold_job(parts, ownership).run)
     if parts.pools is not None:
-        runner.start("liberate", _liberate_job(parts, parts.pools, ownership).run)
-        runner.start("balance", _balance_job(parts, parts.pools, ownership).run)
-        if parts.pools.peers is not None:
-            peers = parts.pools.peers
-            exchange = ExchangeJob(
-                parts.store, ownership, peers.limits, peers.exchange, peers.read, peers.observer, sleep=parts.sleep
-            )
-            for name in peers.names:
-                runner.start(f"exchange {name}", partial(exchange.follow, name))
+        _start_pool_jobs(runner, parts, parts.pools, ownership)
     if not parts.store.sole_writer:  # front ends without jobs leave their operators' demands in the store
         demands = DemandJob(parts.store, parts.catalog, parts.desk, limits.demands, sleep=parts.sleep)
         runner.start("demands", demands.run)
@@ -191,6 +183,18 @@ def _fold_job(parts: JobParts, ownership: Ownership) -> FoldJob:
         monotonic=parts.monotonic,
         sleep=parts.sleep,
     )
+
+
+def _start_pool_jobs(runner: Runner, parts: JobParts, pools: PoolParts, ownership: Ownership) -> None:
+    runner.start("liberate", _liberate_job(parts, pools, ownership).run)
+    runner.start("balance", _balance_job(parts, pools, ownership).run)
+    peers = pools.peers
+    if peers is not None:
+        exchange = ExchangeJob(
+            parts.store, ownership, peers.limits, peers.exchange, peers.read, peers.observer, sleep=parts.sleep
+        )
+        for name in peers.names:
+            runner.start(f"exchange {name}", partial(exchange.follow, name))
 
 
 def _liberate_job(parts: JobParts, pools: PoolParts, ownership: Ownership) -> LiberateJob:
