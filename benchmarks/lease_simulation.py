@@ -52,7 +52,7 @@ _MINUTE_US = 60_000_000
 _START_US = 1_760_000_000_000_000
 _PARTITIONS = 10
 _PICTURE = "lease_simulation.svg"
-_EVERY_MINUTES = 20  # of the lines in the picture
+_EVERY_MINUTES = 36  # of the lines in the picture
 
 
 @dataclass(slots=True)
@@ -210,8 +210,10 @@ async def simulate(folder: Path, *, balanced: bool) -> Story:
 
 def draw(static: Story, balanced: Story, path: Path) -> None:
     """The demand, the shares that follow it, and what was refused."""
+    import matplotlib
     from matplotlib.figure import Figure
 
+    matplotlib.rcParams |= {"svg.hashsalt": "rankcurve", "svg.fonttype": "none", "font.family": "sans-serif"}
     figure = Figure(figsize=(9, 8), layout="constrained")
     axes: Any = figure.subplots(3, 1, sharex=True)
     hours = [minute / 60 for minute in range(0, MINUTES, _EVERY_MINUTES)]

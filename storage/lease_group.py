@@ -19,6 +19,7 @@ from .claims import GIVEN_BACK, StoreClock
 from .errors import LeaseInPast, NoResource, RacesLost, StorageError, UnknownLease, UnknownPool
 from .lease_counts import Region, lease_counts
 from .lease_journal import lease_journal
+from .lease_lines import LeaseLines
 from .lease_pools import lease_pools
 from .lease_records import Ask, GiveBack, Given, Happening, Kind, Pool, RegionCounts, Request, Resource
 from .lease_resources import Change, Key, lease_resources
@@ -75,7 +76,7 @@ class LeaseGroups:
 
         `peers`: whether keys may lease in other stores too, whose journals are read here.
         """
-        self._dialect, self._peers = dialect, peers
+        self._dialect, self._peers, self._lines = dialect, peers, LeaseLines(dialect)
         self._pools, self._resources = lease_pools(dialect), lease_resources(dialect)
         self._counts, self._journal = lease_counts(dialect), lease_journal(dialect)
         self._clock, self._margin_us, self._attempts_max, self._rng = clock, margin_us, attempts_max, rng
@@ -179,7 +180,7 @@ class LeaseGroups:
             limit = len(waiting) + len(trying.touched)
             if step < pool.spec.partitions:
                 partition = (first + step) % pool.spec.partitions
-                rows = yield from self._resources.free(*region, partition, limit=limit)
+                rows = yield from self._lines.front(region, partition, limit=limit, now_us=now_us)
             else:  # dry: what is over goes straight to who needs it
                 before_us = now_us - self._margin_us
                 rows = yield from self._resources.expired(*region, before_us=before_us, limit=limit)

@@ -66,7 +66,11 @@ class LeaseResources:
         region = (col("pool_key", HERE).eq(param("pool_key")), col("region", HERE).eq(param("region")))
         in_region = stored().from_(LEASE_RESOURCES, HERE).where(*region).limit(param("limit"))
         self._free = (
-            in_region.where(col("partition", HERE).eq(param("partition")), col("free_since", HERE).not_null())
+            in_region.where(
+                col("partition", HERE).eq(param("partition")),
+                col("free_since", HERE).not_null(),
+                col("free_since", HERE).ge(param("since")),
+            )
             .order_by(asc(col("free_since", HERE)), asc(col("resource", HERE)))
             .locked(Lock.NO_KEY_UPDATE)
             .compile(dialect)
@@ -107,9 +111,12 @@ class LeaseResources:
         found = yield self._by_names.bind(keys=names)
         return {(row[0], row[1]): Resource(*row) for row in found}
 
-    def free(self, pool_key: int, region: str, partition: int, *, limit: int) -> Program[list[Resource]]:
-        """Of a partition's free resources those that have been free for longest."""
-        found = yield self._free.bind(pool_key=pool_key, region=region, partition=partition, limit=limit)
+    def free(
+        self, pool_key: int, region: str, partition: int, *, limit: int, since_us: int = 0
+    ) -> Program[list[Resource]]:
+        """Of a partition's free resources those that have been free for longest, but for those free before a time."""
+        bound = {"pool_key": pool_key, "region": region, "partition": partition}
+        found = yield self._free.bind(**bound, since=since_us, limit=limit)
         return [Resource(*row) for row in found]
 
     def expired(self, pool_key: int, region: str, *, before_us: int, limit: int) -> Program[list[Resource]]:
