@@ -9,6 +9,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from storage.lease_exchange import TakenIn
 
+from .cells import Cells
+from .loop_metrics import LoopGauge
+
 OUTCOMES = ("kept", "extended", "acquired", "released", "no_resource", "refused")
 _SECONDS_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 _GROUP_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -17,7 +20,7 @@ _GROUP_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 class LeaseMetrics:
     """What one process answered."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, gauges: Cells) -> None:
         self._requests = Counter("rankcurve_lease_requests", "Requests for leases", ["outcome"], registry=registry)
         for outcome in OUTCOMES:
             self._requests.labels(outcome)  # shown as 0 from the start
@@ -34,6 +37,10 @@ class LeaseMetrics:
             registry=registry,
         )
 
+        self._waiting = LoopGauge(
+            gauges, "rankcurve_lease_requests_waiting", "Requests for leases that wait for a transaction"
+        )
+        registry.register(self._waiting)
         self._moved = Counter(
             "rankcurve_lease_resources_moved",
             "Free resources that the balancer moved to another region",
@@ -69,6 +76,10 @@ class LeaseMetrics:
     def resources_moved(self, resources: int) -> None:
         """See `BalanceObserver`."""
         self._moved.inc(resources)
+
+    def lease_requests_waiting(self, requests: int) -> None:
+        """See `LeaseObserver`."""
+        self._waiting.set(requests)
 
     def lease_group_written(self, requests: int, seconds: float) -> None:
         """See `LeaseObserver`."""

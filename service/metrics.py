@@ -93,7 +93,7 @@ class Metrics:
         self.sharing = SharingMetrics(self.registry, self.views)
         self.audits = AuditMetrics(self.registry)
         self.folds = FoldMetrics(self.registry)
-        self.leases = LeaseMetrics(self.registry)
+        self.leases = LeaseMetrics(self.registry, cells.gauges)
         self._log_lines_dropped = Counter(
             "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .coalesce import Coalescer
-from .errors import NoResource, QueueFull, StorageError, WaitTooLong
+from .errors import NoResource, OutcomeUnknown, QueueFull, StorageError, WaitTooLong
 from .lease_group import LeaseGroups, Outcome
 from .lease_records import Ask, GiveBack, Given, Request
 from .lease_resources import lease_resources
@@ -39,6 +39,9 @@ class LeaseObserver(Protocol):
 
     def lease_answered(self, outcome: str) -> None:
         """A request: "kept", "extended", "acquired", "released", "no_resource", or "refused" for another reason."""
+
+    def lease_requests_waiting(self, requests: int) -> None:
+        """Requests that wait for a transaction, after a change."""
 
     def lease_group_written(self, requests: int, seconds: float) -> None:
         """A transaction was committed."""
@@ -116,6 +119,7 @@ class LeaseDesk:
             raise QueueFull(f"{len(self._waiting)} requests for leases are waiting")
         waiting = _Waiting(request, self._loop.create_future())
         self._waiting.append(waiting)
+        self._observer.lease_requests_waiting(len(self._waiting))
         self._begin()
         try:
             async with asyncio.timeout(self._limits.lease_wait_s_max):
@@ -169,6 +173,7 @@ class LeaseDesk:
             keys.add(key)
         self._waiting.extendleft(reversed(stepped_over))
         self._busy |= {waiting.request[:3] for waiting in group}
+        self._observer.lease_requests_waiting(len(self._waiting))
         return group
 
     async def _write(self, group: list[_Waiting]) -> None:
@@ -199,6 +204,8 @@ class LeaseDesk:
 
 def _own(error: Exception) -> Exception:
     """An error for each who waits: one that several raise would gather all their tracebacks."""
+    if isinstance(error, OutcomeUnknown):
+        return WaitTooLong("the connection to the store was lost before it said what became of the lease: ask again")
     if isinstance(error, StorageError):
         own = type(error)(error.detail)
         own.__cause__ = error
