@@ -59,7 +59,8 @@ LEASES = [
         summary="What happened to resources", tag=_TAG, query=LeaseJournalQuery, response=LeaseEventLine,
         media_type=NDJSON_TYPE, problems=("too_many_entries",),
         description="NDJSON in the order of `seq`, which grows and may skip; nothing ever appears below a number that"
-        " was shown. `kind`: added, removed, acquired, extended, released, liberated, moved.",
+        " was shown. `kind`: added, removed, acquired, extended, released, liberated, moved; where keys lease in"
+        " several stores also duplicate, and of a lease in another store wanted and returned, for that store to read.",
     ),
 ]  # fmt: skip
 
