@@ -58,6 +58,12 @@ class _Round:
         self.decided.append(decided)
         self.touched.add(decided.change.before[:2])
 
+    def spoken_for(self, region: Region, partition: int | None) -> int:
+        """How many of a partition's free resources, or without one of a region's leased ones, are decided on."""
+        rows = [decided.change.before for decided in self.decided]
+        here = [row for row in rows if (row.pool_key, row.region) == region]
+        return sum(row.partition == partition if row.is_free else partition is None for row in here)
+
 
 class LeaseGroups:
     """Programs over the resources of a store."""
@@ -177,9 +183,9 @@ class LeaseGroups:
         for step in range(pool.spec.partitions + 1):
             if not waiting:
                 return
-            limit = len(waiting) + len(trying.touched)
-            if step < pool.spec.partitions:
-                partition = (first + step) % pool.spec.partitions
+            partition = (first + step) % pool.spec.partitions if step < pool.spec.partitions else None
+            limit = len(waiting) + trying.spoken_for(region, partition)
+            if partition is not None:
                 rows = yield from self._lines.front(region, partition, limit=limit, now_us=now_us)
             else:  # dry: what is over goes straight to who needs it
                 before_us = now_us - self._margin_us
