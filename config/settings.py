@@ -3,79 +3,15 @@
 The one rule: every number has a lower and an upper bound and a unit, which its name says unless it is a plain count.
 """
 
-import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from config.pools import parse_pools
-
-
-def _store_url(url: str) -> str:
-    """Accept `sqlite:///PATH` (three slashes: relative to the working directory, four: absolute) and a `postgresql://`
-    connection string; else ValueError."""
-    if url.startswith(("postgresql://", "postgres://")) and "\x00" not in url:
-        return url
-    path = url.removeprefix("sqlite:///")
-    if path == url or not path or "\x00" in path:
-        raise ValueError("should be sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE")
-    if path == ":memory:":
-        raise ValueError("should name a file: each reader opens the store again")
-    return url
-
-
-def _listed(value: object) -> object:
-    """A list as TOML has it, or text with commas between its parts."""
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _servers(servers: tuple[str, ...]) -> tuple[str, ...]:
-    """Accept `host:port` each, an IPv6 address in brackets; else ValueError."""
-    for server in servers:
-        found = _SERVER.fullmatch(server)
-        if not found or not 0 < int(found[1]) < 65_536:
-            raise ValueError(f"should be HOST:PORT, several with commas between them: {server!r}")
-    if len(set(servers)) < len(servers):
-        raise ValueError("should name no server twice")
-    return servers
-
-
-def _number(default: float, low: float, high: float, unit: str, description: str) -> Any:
-    """Declare a numeric setting between `low` and `high`, both allowed."""
-    return Field(default=default, ge=low, le=high, description=description, json_schema_extra={"unit": unit})
-
-
-def _text(default: str, description: str) -> Any:
-    return Field(default=default, min_length=1, description=description)
-
-
-def _choice(default: str | bool | tuple[str, ...], description: str) -> Any:
-    return Field(default=default, description=description)
-
-
-_SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
-
-
-def _pools(text: str) -> str:
-    """Accept what `parse_pools` reads; else ValueError."""
-    parse_pools(text)
-    return text
-
-
-def _replica_url(url: str) -> str:
-    """Accept nothing or a `postgresql://` connection string; else ValueError."""
-    if url and not url.startswith(("postgresql://", "postgres://")):
-        raise ValueError("should be postgresql://USER:PASSWORD@HOST/DATABASE or empty")
-    return url
-
-
-ReplicaUrl = Annotated[str, AfterValidator(_replica_url)]
-PoolsText = Annotated[str, AfterValidator(_pools)]
-StoreUrl = Annotated[str, AfterValidator(_store_url)]
-Servers = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_servers)]
+from config.kinds import PeersText, PoolsText, ReplicaUrl, Servers, StoreUrl
+from config.kinds import choice as _choice
+from config.kinds import number as _number
+from config.kinds import text as _text
 
 # The first of each pair should not be greater than the second.
 _ORDERED_PAIRS = (
@@ -322,6 +258,54 @@ class Settings(BaseModel):
     prune_interval_s: float = _number(60, 1, 86_400, "s", "How often old post ids and changes are removed")
     prune_rows_max: int = _number(10_000, 1, 10_000_000, "rows", "Rows removed in one transaction")
     prune_steps_max: int = _number(100, 1, 100_000, "steps", "Transactions in one run of the pruning, of each kind")
+
+    # Leased pools
+    lease_partitions: int = _number(10, 1, 1_000, "partitions", "Parts of a pool's region where the spec does not say")
+    lease_pools_max: int = _number(10_000, 1, 1_000_000, "pools", "Pools of resources in the store")
+    lease_resources_per_request_max: int = _number(
+        10_000, 1, 1_000_000, "resources", "Resources put in or taken out in one request"
+    )
+    lease_s_max: float = _number(31 * 86_400, 1, 10 * 366 * 86_400, "s", "Longest lease of a resource")
+    lease_group_max: int = _number(200, 1, 10_000, "requests", "Requests for leases in one transaction")
+    lease_groups_in_flight_max: int = _number(
+        2, 1, 64, "transactions", "Most transactions for leases in flight; on SQLite one"
+    )
+    lease_requests_waiting_max: int = _number(
+        10_000, 1, 1_000_000, "requests", "Requests for leases that wait; past it 429"
+    )
+    lease_wait_s_max: float = _number(10, 0.01, 3_600, "s", "Longest wait of a request for a lease; past it 503")
+    lease_expired_counted_max: int = _number(
+        10_000, 0, 10_000_000, "leases", "Leases of a region that are over, counted as available as far as this"
+    )
+
+    liberate_interval_s: float = _number(
+        3_600, 1, 31 * 86_400, "s", "How often leases that are over are liberated; a dry region does it at once"
+    )
+    liberate_rows_max: int = _number(1_000, 1, 1_000_000, "rows", "Leases liberated in one transaction")
+    lease_journal_retention_s: float = _number(
+        7 * 86_400, 60, 10 * 366 * 86_400, "s", "How long the journal of leases is kept"
+    )
+    balance_interval_s: float = _number(
+        300, 1, 86_400, "s", "How often free resources are moved to the regions that will need them"
+    )
+    balance_horizon_s: float = _number(600, 1, 86_400, "s", "How far ahead a region's need is projected")
+    balance_half_life_s: float = _number(
+        600, 1, 31 * 86_400, "s", "Age at which what a region was asked for counts half in its average"
+    )
+    balance_moves_max: int = _number(100_000, 1, 100_000_000, "resources", "Resources moved in one run, each pool")
+    balance_step_rows_max: int = _number(1_000, 1, 1_000_000, "rows", "Resources moved in one transaction")
+
+    lease_store_name: str = _text("here", "What the peers call this store, where keys lease in several stores")
+    lease_peers: PeersText = Field(
+        default="",
+        description="Other stores in which the same keys lease: `NAME=URL` of their services by commas, an API key as "
+        "the URL's password; empty: none",
+    )
+    lease_duplicates: Literal["release", "keep"] = _choice(
+        "release", "Of a key that two stores gave a resource: release the second one, or only count it"
+    )
+    lease_exchange_interval_s: float = _number(1, 0.01, 3_600, "s", "How often the peers' journals of leases are read")
+    lease_exchange_rows_max: int = _number(1_000, 1, 100_000, "rows", "Rows of a peer's journal read at once")
 
     # Boards
     catalog_boards_max: int = _number(100_000, 1, 10_000_000, "boards", "Boards in the catalog")

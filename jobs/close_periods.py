@@ -19,12 +19,12 @@ import structlog
 
 from predictor import CurveCorrupt, decode
 from storage.archiving import ArchiveLimits
+from storage.claims import StoreClock
 from storage.closing import Stage, columns_to_fit, due_boards, freeze, look_again, shut_boards, to_archive
 from storage.curve_marks import curve_marks
 from storage.curves import CurveBook, documents_of
 from storage.errors import LeaseLost, LeaseTaken, StorageError, UnknownBoard
 from storage.leaderboards import ALL_ENTRIES, CHANGES, REFRESH_POOL, count_entries, refresh_resource
-from storage.leases import StoreClock
 from storage.records import Board
 from storage.store import Program, Store
 

@@ -33,6 +33,7 @@ from .answers import (
 from .family_answers import FacetList, FamilyAnswer, FamilyBoardAnswer, HistoryAnswer
 from .journal_answers import JournalLine, OwnerEvent, OwnerPosts, ProfileAnswer, TopEvent
 from .keys import Role
+from .lease_routes import LEASES, POOLS
 from .owner_views import unless_hidden
 from .position_answers import BoardPositions, OwnerPositions, Positions
 from .post_bodies import NDJSON_TYPE
@@ -312,5 +313,5 @@ _OPERATORS = [
     ),
 ]  # fmt: skip
 
-_HOTTEST = [renewed(_READS[0]), *_POSTS]
-ROUTES = [*_HOTTEST, *_FAMILIES, *map(renewed, _READS[1:] + _OPERATORS)]
+_HOTTEST = [renewed(_READS[0]), *_POSTS, *LEASES]
+ROUTES = [*_HOTTEST, *_FAMILIES, *POOLS, *map(renewed, _READS[1:] + _OPERATORS)]

@@ -12,6 +12,7 @@ import typer
 
 from service.commands.auditing import audit
 from service.commands.boards import board_app
+from service.commands.clients import client_app
 from service.commands.configuration import show_config
 from service.commands.curves import curve
 from service.commands.exporting import export
@@ -19,7 +20,9 @@ from service.commands.families import family_app
 from service.commands.following import journal, stream
 from service.commands.importing import import_csv
 from service.commands.keys import keys_app
+from service.commands.leases import lease_app
 from service.commands.owners import owner_app
+from service.commands.pools import pool_app
 from service.commands.ranks import rank, top
 from service.commands.rebuilding import rebuild
 from service.commands.refreshing import refresh
@@ -46,7 +49,7 @@ app = typer.Typer(
     Exit codes: 0 done, 1 failed, 2 asked wrongly.""",
 )
 
-RUN, DATA, READ = "Run a service", "Boards and data", "Read"
+RUN, DATA, READ, LEASES = "Run a service", "Boards and data", "Read", "Leases"
 
 app.command("serve", rich_help_panel=RUN)(serve)
 app.command("jobs", rich_help_panel=RUN)(run_jobs)
@@ -65,6 +68,9 @@ app.command("audit", rich_help_panel=DATA)(audit)
 app.command("top", rich_help_panel=READ)(top)
 app.command("rank", rich_help_panel=READ)(rank)
 app.command("curve", rich_help_panel=READ)(curve)
+app.add_typer(client_app, name="client", rich_help_panel=LEASES)
+app.add_typer(pool_app, name="pool", rich_help_panel=LEASES)
+app.add_typer(lease_app, name="lease", rich_help_panel=LEASES)
 
 
 def say_version(wanted: bool) -> None:

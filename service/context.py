@@ -15,6 +15,7 @@ from storage.coalesce import Coalescers
 from storage.curves import CurveBook
 from storage.entry_reads import EntryReads
 from storage.errors import StoreBusy
+from storage.lease_desk import LeaseDesk
 from storage.post_ids import PostIds
 from storage.records import Board
 from storage.store import Program, Store
@@ -51,6 +52,7 @@ class Context:
     desk: Desk
     feed: Feed
     auditor: Auditor
+    lease_desk: LeaseDesk
     cursors: Cursors
     locators: Locators
     first_pages: Coalescers[tuple[Pager, int], FirstPage]

@@ -19,6 +19,7 @@ from .audit_metrics import AuditMetrics
 from .cells import CellSet
 from .close_metrics import CloseMetrics
 from .fold_metrics import FoldMetrics
+from .lease_metrics import LeaseMetrics
 from .loop_metrics import LoopCounter, LoopGauge, RequestFigures
 from .node_metrics import Node
 from .sharing_metrics import SharingMetrics
@@ -96,6 +97,7 @@ class Metrics:
         self.audits = AuditMetrics(self.registry)
         self.folds = FoldMetrics(self.registry)
         self.closings = CloseMetrics(self.registry, cells)
+        self.leases = LeaseMetrics(self.registry, cells.gauges)
         self._log_lines_dropped = Counter(
             "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
         )

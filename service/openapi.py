@@ -16,6 +16,7 @@ from storage.family_ids import FAMILY_PATTERN
 
 from .alternatives import ALTERNATIVES, REF_TEMPLATE
 from .keys import Role
+from .lease_wire import CLIENT_PATTERN, KEY_CHARS_MAX
 from .post_bodies import NDJSON_TYPE
 from .problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_TYPE, ProblemDocument
 from .routes import Route
@@ -32,6 +33,13 @@ _PATH_SCHEMAS: dict[str, Schema] = {
     },
     "column": {"type": "string", "pattern": COLUMN_PATTERN},
     "family": {"type": "string", "pattern": FAMILY_PATTERN},
+    "client_id": {"type": "string", "pattern": CLIENT_PATTERN},
+    "pool_id": {"type": "string", "pattern": CLIENT_PATTERN},
+    "key": {
+        "type": "string",
+        "minLength": 1,
+        "description": f"1 to {KEY_CHARS_MAX} characters, percent-encoded UTF-8; normalised to NFC by the service.",
+    },
     "owner": {
         "type": "string",
         "minLength": 1,
@@ -121,7 +129,7 @@ def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
     if route.tag:
         operation["tags"] = [route.tag]
     if route.body is not None:
-        operation["requestBody"] = {"required": True, "content": _body_content(route, refs)}
+        operation["requestBody"] = {"required": not route.body_optional, "content": _body_content(route, refs)}
     return operation
 
 

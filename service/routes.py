@@ -73,6 +73,7 @@ class Route:
     tag: str = ""
     query: type[msgspec.Struct] | None = None
     body: type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None = None  # several: one of them
+    body_optional: bool = False  # without one, it is an empty object
     raw_body: bool = False  # the handler parses the bytes itself
     ndjson: bool = False  # taken too, beside JSON
     response: type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None = None  # None: no JSON body

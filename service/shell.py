@@ -23,6 +23,7 @@ from multidict import istr
 from .bodies import Bodies, BodyLimits
 from .key_limits import KeyLimits
 from .keys import ANYONE, Identity, KeyRing, Role, refuse_foreign_page, require
+from .lease_wire import parse_client_id, parse_key, parse_pool_id
 from .logs import REQUEST_ID, RequestLog
 from .metrics import Metrics
 from .post_bodies import NDJSON_TYPE
@@ -45,6 +46,9 @@ PATH_PARSERS: dict[str, Callable[[str], str]] = {
     "column": lru_cache(maxsize=1024)(parse_column),
     "owner": parse_owner,
     "family": lru_cache(maxsize=1024)(parse_family_id),
+    "client_id": lru_cache(maxsize=1024)(parse_client_id),
+    "pool_id": lru_cache(maxsize=1024)(parse_pool_id),
+    "key": parse_key,
 }
 
 
@@ -166,6 +170,8 @@ class Endpoint:
         return response
 
     async def _body(self, request: web.Request) -> tuple[Any, str]:
+        if self.route.body_optional and not request.can_read_body:
+            return msgspec.json.decode(b"{}", type=self.route.body), JSON_TYPE
         media_type = self._media_type(request)
         body = await self._bodies.read(request)
         return (body if self._decoder is None else decode(body, self._decoder)), media_type

@@ -16,11 +16,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from config import Settings
+from config.peers import parse_peers
 from jobs.audit import Auditor
 from jobs.close_periods import CloseLimits
 from jobs.demands import DemandLimits, StoreDesk
 from jobs.desk import Desk, RefreshDesk
 from jobs.drift import DriftLimits
+from jobs.exchange import ReadPeer
 from jobs.fitting import FittingLimits
 from jobs.ownership import LeaseLimits
 from jobs.prune import PruneLimits
@@ -38,7 +40,7 @@ from storage.entry_reads import EntryReads
 from storage.envelope import Envelopes
 from storage.folding import FoldLimits
 from storage.keys import list_keys
-from storage.leases import Leases, store_clock
+from storage.lease_desk import LeaseDesk, LeaseDeskLimits
 from storage.memcached import Memcached, MemcachedLimits
 from storage.migrate import migrate
 from storage.post_ids import PostIds
@@ -53,6 +55,8 @@ from .cursors import Cursors
 from .feed import Feed, FeedLimits
 from .key_limits import KeyLimitBounds, KeyLimits
 from .keys import KeyRing
+from .lease_peers import peer_reader
+from .lease_wiring import lease_groups_of, leases_of, pool_parts
 from .limits import limits_of
 from .locators import Locators
 from .logs import RequestLog
@@ -80,6 +84,7 @@ class _Stored:
     book: CurveBook
     writer: Writers
     auditor: Auditor
+    lease_desk: LeaseDesk
 
 
 @asynccontextmanager
@@ -98,7 +103,10 @@ async def context_of(
         desk = RefreshDesk(demands_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
         # Without jobs too: other processes store the curves then, and this one has to notice.
         start = start_jobs if settings.jobs == "embedded" else start_watch
-        parts = _job_parts(settings, metrics, stored, clock, desk)
+        read_peer = None
+        if settings.lease_peers:
+            read_peer = await stack.enter_async_context(peer_reader(parse_peers(settings.lease_peers)))
+        parts = _job_parts(settings, metrics, stored, clock, desk, read_peer)
         if settings.jobs == "embedded":
             sampled = await open_sampling(settings, stored.store, waited=metrics.connection_waited)
             if sampled is not stored.store:
@@ -151,7 +159,11 @@ async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], 
     stack.push_async_callback(writer.close)
     audit_limits = limits_of(AuditLimits, settings)
     auditor = Auditor(store, boards, book, audit_limits, metrics.audits, monotonic=time.monotonic, rng=random.Random())
-    return _Stored(store, salt, KeyRing(keys), catalog, boards, post_ids, book, writer, auditor)
+    lease_desk = LeaseDesk(
+        store, lease_groups_of(settings, store), limits_of(LeaseDeskLimits, settings), metrics.leases
+    )
+    stack.push_async_callback(lease_desk.close)
+    return _Stored(store, salt, KeyRing(keys), catalog, boards, post_ids, book, writer, auditor, lease_desk)
 
 
 def _shared_curves(settings: Settings, metrics: Metrics, salt: str, stack: AsyncExitStack) -> SharedCurves | None:
@@ -168,7 +180,12 @@ def _store_desk(settings: Settings, stored: _Stored) -> StoreDesk:
 
 
 def _job_parts(
-    settings: Settings, metrics: Metrics, stored: _Stored, clock: Callable[[], int], desk: RefreshDesk
+    settings: Settings,
+    metrics: Metrics,
+    stored: _Stored,
+    clock: Callable[[], int],
+    desk: RefreshDesk,
+    read_peer: ReadPeer | None,
 ) -> JobParts:
     return JobParts(
         store=stored.store,
@@ -187,6 +204,7 @@ def _job_parts(
         monotonic=time.monotonic,
         sleep=asyncio.sleep,
         rng=random.Random(),
+        pools=pool_parts(settings, stored.store, metrics.leases, read_peer),
         auditor=stored.auditor,
         audit_interval_s=settings.audit_interval_s,
     )
@@ -218,6 +236,7 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, clock: Calla
             store, limits_of(FeedLimits, settings), metrics.streaming, monotonic=time.monotonic, sleep=asyncio.sleep
         ),
         auditor=stored.auditor,
+        lease_desk=stored.lease_desk,
         cursors=Cursors(stored.salt),
         first_pages=Coalescers(
             first_pages,
@@ -235,11 +254,6 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, clock: Calla
         ),
         now_us=clock,
     )
-
-
-def leases_of(settings: Settings, store: Store) -> Leases:
-    """The leases of a store, by its own clock."""
-    return Leases(store.dialect, store_clock(store.dialect), margin_us=round(settings.lease_margin_s * 1e6))
 
 
 def new_holder() -> str:

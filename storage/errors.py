@@ -167,6 +167,30 @@ class LeaseLost(StoreBusy):
     """the lease is somebody else's by now"""
 
 
+class UnknownClient(StorageError):
+    """no such client"""
+
+
+class UnknownPool(StorageError):
+    """no such pool of resources"""
+
+
+class TooManyPools(StorageError):
+    """the store holds as many pools as its setting allows"""
+
+
+class NoResource(StorageError):
+    """the region has no resource left"""
+
+
+class UnknownLease(StorageError):
+    """the key has no lease in this pool"""
+
+
+class LeaseInPast(StorageError):
+    """the lease would be over already"""
+
+
 class WaitTooLong(StorageError):
     """the outcome was not known in time: send the same post_id again"""
 

@@ -33,6 +33,7 @@ from querybuilder import (
 )
 
 from .errors import SchemaTooNew
+from .lease_tables import lease_pool_tables
 from .store import Program
 
 META = "meta"
@@ -311,7 +312,19 @@ def _closing(_dialect: Dialect) -> list[Query]:
     ]
 
 
-STEPS = (_first, _leases, _demands, _changes, _live_counts, _families, _cursors, _closing, _journal, _owners)
+STEPS = (
+    _first,
+    _leases,
+    _demands,
+    _changes,
+    _live_counts,
+    _families,
+    _cursors,
+    _closing,
+    _journal,
+    _owners,
+    lease_pool_tables,
+)
 
 
 def migrate(dialect: Dialect) -> Program[str]:

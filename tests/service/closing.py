@@ -13,8 +13,9 @@ from jobs.archive import Archiver
 from jobs.close_periods import POOL, RESOURCE, CloseJob
 from jobs.fitting import Fitting
 from jobs.ownership import Held, Ownership
+from service.lease_wiring import leases_of
 from service.metrics import Metrics
-from service.wiring import job_limits, leases_of
+from service.wiring import job_limits
 from storage.store import Program
 from tests.service.real_service import Service
 
