@@ -210,9 +210,9 @@ class CloseJob:
             if isinstance(error, LeaseLost):
                 raise
             return  # deleted meanwhile
-        except StorageError as error:
+        except Exception as error:  # whatever is wrong with one board, the others are closed
             self._observer.close_failed()
-            log.error("close_failed", board=board.id, detail=error.detail)
+            log.error("close_failed", board=board.id, exc_info=error)
         self._archiver.give_up()
         at_us = now_us + round(wait_s * 1e6)
         await self._store.write(lambda: look_again(self._store.dialect, board, at_us=at_us))

@@ -10,7 +10,6 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterator
 
-from storage.archives import ArchivedEntries
 from storage.closures import boards_with_rows
 from storage.entries import Entries, with_owner
 from storage.erasing import erasing
@@ -178,7 +177,7 @@ def _in_family_table(board: Board) -> bool:
 def _on_live(boards: list[Entries], owner: str, work: _Work) -> Program[None]:
     dialect = boards[0].dialect
     alive = yield from boards_with_rows(dialect, [entries.board.key for entries in boards])
-    # A board may have been deleted or archived since the catalog was read: there are no rows of it then.
+    # A board may have been deleted or archived since the catalog was read: it has no rows then.
     there = [entries for entries in boards if entries.board.key in alive]
     if there and _in_family_table(there[0].board):  # few of thousands
         unseen = set((yield from hidden(dialect).of_owner(owner, limit=len(boards) + HIDDEN_MORE)))

@@ -31,6 +31,7 @@ from .gap_counts import Footing
 from .migrate import ARCHIVE_BLOCKS
 from .neighbours import Neighbours
 from .padding import Padding
+from .posted import Happened
 from .rankings import Ranking
 from .records import Board, Entry
 from .store import Program
@@ -277,25 +278,30 @@ class ArchivedEntries(Entries):
         found = [entry for _, document in rows for entry in _widened(document, columns) if entry.owner in wanted]
         return {entry.owner: entry for entry in found}
 
-    def erase(self, owner: str, *, now_us: int) -> Program[bool]:
-        """Take an owner out of the archive, whose places stay as they are; False where there was none."""
+    def take_out(self, owner: str, happened: Happened, *, now_us: int, place: int = 0) -> Program[Entry | None]:
+        """Take an owner out of the archive, whose places stay as they are; None where there was none.
+
+        Only who is erased: who is hidden stays as when the board was archived. The log says nothing of it.
+        """
+        if happened is not Happened.ERASED:
+            return None
         reads, key = block_reads(self.dialect), self.board.key
         covering = yield reads.first_up_to.bind(board_key=key, section=OWNERS, text=owner)
         if not covering:
-            return False
+            return None
         held = yield reads.held_at.bind(board_key=key, section=OWNERS, place=covering[0][0])
         rows = decode_rows(held[0][1])
         owners = [entry.owner for entry in rows.entries]
         if owner not in owners:
-            return False
+            return None
         gone = owners.index(owner)
-        del rows.entries[gone]
+        entry = rows.entries.pop(gone)
         for places in rows.ties_before.values():
             del places[gone]
         yield reads.change.bind(board_key=key, section=OWNERS, place=held[0][0], document=encode_rows(rows))
         for index in self.board.sorted_indexes:
             yield from self._leave_place(index, owner)
-        return True
+        return entry
 
     def _leave_place(self, index: int, owner: str) -> Program[None]:
         """Have an owner's row in the top of a column be nobody's."""

@@ -15,6 +15,7 @@ import pytest
 
 from querybuilder import Built, count, select
 from storage.archives import NOBODY, ArchivedEntries
+from storage.archiving import Archiving
 from storage.entries import Entries
 from storage.errors import Archived, BoardChanged
 from storage.layouts import layout_of, scope_of
@@ -41,7 +42,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield World(await Deployment.on(await open_store(), Table(table)))
 
 
-class Killed(Exception):
+class Killed(BaseException):
     """the process ended here"""
 
 
@@ -331,3 +332,29 @@ async def test_small_boards_are_archived_together_and_one_that_is_deleted_holds_
         opened = world.deployment.entries(archived)
         assert await world.store.read(lambda opened=opened: answers(opened, [])) == then  # type: ignore[misc]
     assert world.observed.owners_archived == 15
+
+
+async def test_a_board_that_can_not_be_archived_is_tried_again_and_holds_nobody_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = await a_season(world, entries=60, board_id="bad")
+    good = await a_season(world, entries=60, board_id="good")
+    encoded = Archiving.encoded
+
+    def fails(archiving: Archiving, found: Any) -> Any:
+        if archiving.board.id == "bad":
+            raise ValueError("no block can be made of this")
+        return encoded(archiving, found)
+
+    world.advance(16)
+    job = close_job(world)
+    with monkeypatch.context() as patched:
+        patched.setattr(Archiving, "encoded", fails)
+        while await step(world, job):
+            pass
+    assert world.observed.close_failures == 1
+    assert [(await stored(world, board)).archived_us is None for board in (bad, good)] == [True, False]
+    world.advance(31)
+    while await step(world, job):
+        pass
+    assert (await stored(world, bad)).archived_us is not None
