@@ -29,7 +29,8 @@ from querybuilder import (
 )
 
 from .change_log import Appended, change_log
-from .errors import LostRace, UnknownBoard
+from .closures import hold_rows
+from .errors import LostRace
 from .layouts import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from .leaderboards import ALL_ENTRIES, CHANGES
 from .merging import Merger
@@ -126,12 +127,20 @@ class Entries:
 
         Raises:
             UnknownBoard: it was deleted.
+            BoardChanged: it was archived.
         """
         return (yield from self.take_out(owner, Happened.ERASED, now_us=now_us)) is not None
 
     def take_out(self, owner: str, happened: Happened, *, now_us: int, place: int = 0) -> Program[Entry | None]:
-        """Remove an owner's row and say in the log why, `place` changes having been logged before; None: no row."""
-        rows_key = yield from self._rows_key()
+        """Remove an owner's row and say in the log why, `place` changes having been logged before; None: no row.
+
+        Raises:
+            UnknownBoard: the board was deleted.
+            BoardChanged: it was archived.
+        """
+        if self.board.is_unreached:
+            return None
+        rows_key = yield from hold_rows(self.dialect, self.board)
         entry = (yield from self.writes.hold([(rows_key, owner)])).get((rows_key, owner))
         if entry is None:
             return None
@@ -148,7 +157,7 @@ class Entries:
         Raises:
             LostRace: there is one.
         """
-        rows_key = yield from self._rows_key()
+        rows_key = yield from hold_rows(self.dialect, self.board)
         inserted = yield self.writes.insert_new([(rows_key, entry)])
         if inserted[0][0] != 1:
             raise LostRace(f"{entry.owner!r} has a row already")
@@ -163,15 +172,6 @@ class Entries:
         counted = {ALL_ENTRIES: more, CHANGES: 1}
         counted.update({index: more for index in self.pattern.sorted_indexes if entry.cells[index] is not None})
         yield add_totals(self.dialect, {self.board.key: counted})
-
-    def _rows_key(self) -> Program[int]:
-        """Under which key the rows are, held so."""
-        if not self.board.is_guest:
-            return self.board.rows_key
-        held = yield from held_rows_keys(self.dialect, [self.board.key])
-        if self.board.key not in held:
-            raise UnknownBoard(f"no leaderboard {self.board.id!r}")
-        return held[self.board.key]
 
 
 def with_owner(boards: Iterable[Entries], owner: str) -> Program[list[Entries]]:
