@@ -49,10 +49,6 @@ def _erase(boards: list[Entries], owner: str, now_us: int, until: dict[int, int]
     """Erase the owner's entries; `until` gets, by board, the number in the log that all before it is gone by."""
     erased: list[int] = []
     for entries in boards:
-        if isinstance(entries, ArchivedEntries):
-            if (yield from entries.erase(owner, now_us=now_us)):
-                erased.append(entries.board.key)
-            continue
         gone = yield from entries.take_out(owner, Happened.ERASED, now_us=now_us, place=len(erased))
         unseen = hidden(entries.dialect).remove(entries, owner, now_us=now_us, place=len(erased))
         if gone is not None or (yield from unseen):
