@@ -10,7 +10,7 @@ not, since a transaction may begin before and change the owner after another one
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -29,6 +29,7 @@ from querybuilder import (
     count,
     delete,
     insert,
+    lit,
     max_,
     min_,
     not_,
@@ -103,13 +104,12 @@ class ChangeLog:
             beyond = all_of(self.position.ge(param("past_position")), any_of(beyond, col("seq").gt(param("past_seq"))))
             until = any_of(until, self.position.in_(param("until_seen")))
         page = select(self.position, *(col(name) for name in ("seq", "board_key", "owner", "previous", "next")))
-        self._between = (
-            page.from_(CHANGE_LOG)
-            .where(beyond, self.after(), until)
-            .order_by(*order)
-            .limit(param("limit"))
-            .packed()
-            .compile(dialect)
+        between = page.from_(CHANGE_LOG).where(beyond, self.after(), until)
+        of_boards = between.where(col("board_key").in_(param("boards")))
+        self._between = between.order_by(*order).limit(param("limit")).packed().compile(dialect)
+        self._between_of_boards = of_boards.order_by(*order).limit(param("limit")).packed().compile(dialect)
+        self._any_between = (
+            select(lit(1)).from_(CHANGE_LOG).where(beyond, self.after(), until).limit(1).compile(dialect)
         )
         self.pruned_before = select(col("next")).from_(SEQUENCES).where(col("name").eq(PRUNED))
         self._pruned = self.pruned_before.compile(dialect)
@@ -161,14 +161,33 @@ class ChangeLog:
         return Mark(position, tuple(seen))
 
     def changes_between(
-        self, done: Mark, until: Mark, *, limit: int, past: tuple[int, int] = (0, 0)
+        self,
+        done: Mark,
+        until: Mark,
+        *,
+        limit: int,
+        past: tuple[int, int] = (0, 0),
+        boards: Collection[int] | None = None,
     ) -> Program[list[Change]]:
-        """What `until` counts and `done` does not, past a place (position, seq), in this order, up to `limit`."""
-        bound = self.mark_parameters(done) | {"past_position": past[0], "until": until.position, "limit": limit}
-        if not self._in_order:
-            bound |= {"past_seq": past[1], "until_seen": until.seen}
-        rows = yield self._between.bind(**bound)
+        """What `until` counts and `done` does not, past a place (position, seq), in this order, up to `limit`.
+
+        `boards`: only theirs. Every row that is read looks through the keys, so there should be few.
+        """
+        bound = self._between_parameters(done, until, past) | {"limit": limit}
+        if boards is None:
+            rows = yield self._between.bind(**bound)
+        else:
+            rows = yield self._between_of_boards.bind(**bound, boards=list(boards))
         return [Change(*row) for row in rows]
+
+    def any_between(self, done: Mark, until: Mark) -> Program[bool]:
+        """Whether `until` counts anything that `done` does not."""
+        rows = yield self._any_between.bind(**self._between_parameters(done, until, (0, 0)))
+        return bool(rows)
+
+    def _between_parameters(self, done: Mark, until: Mark, past: tuple[int, int]) -> dict[str, object]:
+        bound = self.mark_parameters(done) | {"past_position": past[0], "until": until.position}
+        return bound if self._in_order else bound | {"past_seq": past[1], "until_seen": until.seen}
 
     def pruned(self) -> Program[int]:
         """The lowest position of which nothing is pruned: a mark below it has missed changes."""
