@@ -17,6 +17,7 @@ from querybuilder import (
     asc,
     col,
     create_index,
+    create_row_reader,
     create_table,
     insert,
     param,
@@ -209,7 +210,11 @@ def _families(_dialect: Dialect) -> list[Query]:
     ]
 
 
-STEPS = (_first, _leases, _demands, _changes, _live_counts, _families)
+def _cursors(dialect: Dialect) -> list[Query]:
+    return [create_row_reader()] if dialect.cursors else []
+
+
+STEPS = (_first, _leases, _demands, _changes, _live_counts, _families, _cursors)
 
 
 def migrate(dialect: Dialect) -> Program[str]:
