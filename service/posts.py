@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -35,6 +36,8 @@ from .values import format_decimal, format_us, number, parse_decimal, parse_text
 
 FINGERPRINT_BYTES = 16
 BEST_FIRST = tuple(Status)
+
+_time_text = lru_cache(maxsize=64)(format_us)  # the rows of a group have one time, nearly all
 
 
 async def post_to_board(context: Context, call: Call) -> PostResults:
@@ -239,9 +242,13 @@ def compared(column: ColumnSpec, change: Change) -> tuple[str, str, bool]:
 
 def stats_of(board: Board, values: Sequence[StatValue | None]) -> Stats:
     """Stored values by column name, as they travel."""
+    columns = board.spec.columns
+    if len(columns) == 1 and values:  # most boards have one
+        column, value = columns[0], values[0]
+        return {column.name: number(value, column.scale) if isinstance(value, int) else value}
     return {
         column.name: number(value, column.scale) if isinstance(value, int) else value
-        for column, value in zip(board.spec.columns, values, strict=False)
+        for column, value in zip(columns, values, strict=False)
     }
 
 
@@ -276,7 +283,7 @@ def board_result(board: Board, part: PartOutcome) -> BoardResult:
     return BoardResult(
         board=board.id,
         status=part.status.value,
-        updated_at=format_us(part.updated_at_us or 0),
+        updated_at=_time_text(part.updated_at_us or 0),
         stats=stats_of(board, part.stats or ()),
     )
 

@@ -12,7 +12,7 @@ not, since a transaction may begin before and change the owner after another one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -25,6 +25,8 @@ from querybuilder import (
     Column,
     Condition,
     Dialect,
+    Ordering,
+    Statement,
     all_of,
     any_of,
     asc,
@@ -32,6 +34,7 @@ from querybuilder import (
     col,
     delete,
     insert,
+    lit,
     max_,
     not_,
     oldest_transaction,
@@ -103,10 +106,12 @@ class ChangeLog:
         if not self._in_order:
             beyond = all_of(self.position.ge(param("past_position")), any_of(beyond, col("seq").gt(param("past_seq"))))
             until = any_of(until, self.position.in_(param("until_seen")))
-        between = select(col("changes")).from_(CHANGE_LOG).where(beyond, self.after(), until)
-        self._sizes = between.order_by(*order).limit(param("limit")).packed().compile(dialect)
-        page = select(*self.bundle()).from_(CHANGE_LOG).where(beyond, self.after(), until)
-        self._between = page.order_by(*order).limit(param("limit")).packed().compile(dialect)
+        between = beyond, self.after(), until
+        self._sizes, self._between = self._pages(dialect, order, between)
+        self._sizes_of_boards, self._between_of_boards = self._pages(
+            dialect, order, (*between, col("board_key").in_(param("boards")))
+        )
+        self._any_between = select(lit(1)).from_(CHANGE_LOG).where(*between).limit(1).compile(dialect)
         self.pruned_before = select(col("next")).from_(SEQUENCES).where(col("name").eq(PRUNED))
         self._pruned = self.pruned_before.compile(dialect)
         oldest = select(self.position, col("updated_at"), col("changes")).from_(CHANGE_LOG).order_by(*order)
@@ -119,6 +124,17 @@ class ChangeLog:
             .overwrite()
             .compile(dialect)
         )
+
+    def _pages(
+        self, dialect: Dialect, order: tuple[Ordering, ...], between: tuple[Condition, ...]
+    ) -> tuple[Statement, Statement]:
+        """The numbers of changes of the bundles there, and the bundles."""
+
+        def compiled(*columns: Column) -> Statement:
+            found = select(*columns).from_(CHANGE_LOG).where(*between).order_by(*order)
+            return found.limit(param("limit")).packed().compile(dialect)
+
+        return compiled(col("changes")), compiled(*self.bundle())
 
     def after(self) -> Condition:
         """Changes that a mark does not count: what `mark_parameters` has to be bound with."""
@@ -169,20 +185,37 @@ class ChangeLog:
         return Mark(position, tuple(seen))
 
     def changes_between(
-        self, done: Mark, until: Mark, *, limit: int, past: tuple[int, int] = (0, 0)
+        self,
+        done: Mark,
+        until: Mark,
+        *,
+        limit: int,
+        past: tuple[int, int] = (0, 0),
+        boards: Collection[int] | None = None,
     ) -> Program[list[Bundle]]:
         """What `until` counts and `done` does not, past a place (position, seq), in this order.
 
-        Whole bundles that together have `limit` changes or a few more; fewer changes: that is all.
+        Whole bundles that together have `limit` changes or a few more; fewer changes: that is all. `boards`: only
+        theirs. Every row that is read looks through the keys, so there should be few.
         """
-        bound = self.mark_parameters(done) | {"past_position": past[0], "until": until.position}
-        if not self._in_order:
-            bound |= {"past_seq": past[1], "until_seen": until.seen}
-        sizes = yield self._sizes.bind(**bound, limit=limit)
+        bound = self._between_parameters(done, until, past)
+        sizes_of, page_of = self._sizes, self._between
+        if boards is not None:
+            sizes_of, page_of, bound["boards"] = self._sizes_of_boards, self._between_of_boards, list(boards)
+        sizes = yield sizes_of.bind(**bound, limit=limit)
         if not sizes:
             return []
-        rows = yield self._between.bind(**bound, limit=rows_for(sizes, limit))
+        rows = yield page_of.bind(**bound, limit=rows_for(sizes, limit))
         return [Bundle(*row) for row in rows]
+
+    def any_between(self, done: Mark, until: Mark) -> Program[bool]:
+        """Whether `until` counts anything that `done` does not."""
+        rows = yield self._any_between.bind(**self._between_parameters(done, until, (0, 0)))
+        return bool(rows)
+
+    def _between_parameters(self, done: Mark, until: Mark, past: tuple[int, int]) -> dict[str, object]:
+        bound = self.mark_parameters(done) | {"past_position": past[0], "until": until.position}
+        return bound if self._in_order else bound | {"past_seq": past[1], "until_seen": until.seen}
 
     def pruned(self) -> Program[int]:
         """The lowest position of which nothing is pruned: a mark below it has missed changes."""

@@ -23,6 +23,7 @@ from .records import Board
 from .store import Program
 
 Slot = tuple[int, int]  # board key, column index
+NAMED_BOARDS_MAX = 200  # boards whose changes are picked out; past that, looking through the keys costs what it saves
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,8 @@ class Backlog:
     fits: list[Fit] = field(default_factory=list)  # new curves, oldest first
     counted: dict[Slot, int] = field(default_factory=dict)  # versions of curves with counts, where none were known
     lost: bool = False  # no curve can be counted on from the mark: all have to be listed
-    rows: int = 0
+    rows: int = 0  # changes of boards that have a curve
+    others: bool = False  # whether there are changes, but no such ones
     changes: dict[int, list[tuple[str, str]]] = field(default_factory=dict)  # by board, netted
     replays: dict[Slot, list[tuple[str, str]]] = field(default_factory=dict)  # of new curves, from their own marks
     void: set[Slot] = field(default_factory=set)  # new curves that cannot be counted
@@ -115,7 +117,7 @@ def backlog(dialect: Dialect, known: Known, limits: FoldLimits) -> Program[Backl
         found.counted = yield from counted_fits(dialect)
     found.lost = before is None or not _follows(before.mark, found.mark, pruned_before)
     if before is not None and not found.lost and before.mark != found.mark:
-        yield from _read_changes(dialect, found, before.mark, limits)
+        yield from _read_changes(dialect, found, known, before.mark, limits)
     yield from _read_replays(dialect, found, pruned_before, limits)
     yield from _read_documents(dialect, found, known)
     return found
@@ -126,10 +128,13 @@ def _follows(done: Mark, now: Mark, pruned_before: int) -> bool:
     return pruned_before <= done.position <= now.position
 
 
-def _read_changes(dialect: Dialect, found: Backlog, done: Mark, limits: FoldLimits) -> Program[None]:
+def _read_changes(dialect: Dialect, found: Backlog, known: Known, done: Mark, limits: FoldLimits) -> Program[None]:
     log, netted, past = change_log(dialect), Netted(), (0, 0)
+    # Families have boards by thousands, few of them with a curve: the changes of the others stay where they are.
+    curved = known.fits.keys() | {fit.board_key for fit in found.fits}
+    boards = curved if len(curved) <= NAMED_BOARDS_MAX else None
     while True:
-        page = yield from log.changes_between(done, found.mark, limit=limits.fold_rows_max, past=past)
+        page = yield from log.changes_between(done, found.mark, limit=limits.fold_rows_max, past=past, boards=boards)
         netted.add(page)
         changes = sum(bundle.size for bundle in page)
         found.rows += changes
@@ -140,6 +145,8 @@ def _read_changes(dialect: Dialect, found: Backlog, done: Mark, limits: FoldLimi
             break
         past = page[-1].position, page[-1].seq
     found.changes = netted.of_boards()
+    if not found.rows and boards is not None:
+        found.others = yield from log.any_between(done, found.mark)
 
 
 def _read_replays(dialect: Dialect, found: Backlog, pruned_before: int, limits: FoldLimits) -> Program[None]:

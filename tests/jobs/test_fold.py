@@ -57,6 +57,35 @@ async def test_live_counts_are_those_of_a_recount_after_every_fold(world: World)
     assert world.observed.void == 0
 
 
+@pytest.mark.parametrize("many", [False, True])
+async def test_changes_of_boards_without_a_curve_stay_unread_unless_too_many_have_one_and_the_mark_passes_them(
+    world: World, many: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if many:
+        monkeypatch.setattr("storage.folding.NAMED_BOARDS_MAX", 0)
+    board = await board_with_curve(world)
+    plain = await world.create("plain")
+    async with folder(world) as folding:
+        await folding.fold()
+        await folding.fold()
+        first = await world.store.read(lambda: folded(world.store.dialect))
+        await world.post(plain, {"ada": 1, "bob": 2})
+        assert await folding.fold() == 2 * many
+        passed = await world.store.read(lambda: folded(world.store.dialect))
+        assert first is not None and passed is not None
+        assert passed.mark.position > first.mark.position
+        await world.post(plain, {"ada": 3})
+        await world.post(board, {"o1": 77})
+        assert await folding.fold() == 1 + many
+        await assert_live(world, board)
+        # Once it has a curve, what happened to it before and after that is counted.
+        await world.post(plain, {"eve": 5, "bob": 7})
+        await refresh(world, plain)
+        await world.post(plain, {"ada": 9})
+        await folding.fold()
+        await assert_live(world, plain)
+
+
 async def test_another_process_goes_on_from_what_the_last_one_stored(world: World) -> None:
     board = await board_with_curve(world)
     async with folder(world) as folding:

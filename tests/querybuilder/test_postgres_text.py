@@ -103,14 +103,16 @@ WANTED: list[tuple[Any, str]] = [
     (
         select(col("i", "g")).from_(rows("g", param("rows"), i=INTEGER, v=TEXT))
         .join("t", col("c1", "t").eq(col("v", "g"))),
-        'SELECT "g"."i" FROM unnest($1::bigint[], $2::text[]) AS "g"("i", "v") JOIN "t" ON "t"."c1" = "g"."v"',
+        'SELECT "g"."i" FROM unnest($1::text::bigint[], $2::text::text[]) AS "g"("i", "v") '
+        'JOIN "t" ON "t"."c1" = "g"."v"',
     ),
     (
         insert("t").rows(param("rows"), owner=TEXT, n=INTEGER).on_conflict("owner")
         .do_update(where=col("n", "t").lt(excluded("n")), n=plus(col("n", "t"), excluded("n")))
         .returning(col("owner", "t")),
-        'INSERT INTO "t" ("owner", "n") SELECT * FROM unnest($1::text[], $2::bigint[]) AS "v"("owner", "n") WHERE TRUE '
-        'ON CONFLICT ("owner") DO UPDATE SET "n" = ("t"."n" + excluded."n") WHERE "t"."n" < excluded."n" '
+        'INSERT INTO "t" ("owner", "n") '
+        'SELECT * FROM unnest($1::text::text[], $2::text::bigint[]) AS "v"("owner", "n") '
+        'WHERE TRUE ON CONFLICT ("owner") DO UPDATE SET "n" = ("t"."n" + excluded."n") WHERE "t"."n" < excluded."n" '
         'RETURNING "t"."owner"',
     ),
     (
@@ -121,7 +123,9 @@ WANTED: list[tuple[Any, str]] = [
         update("t").set(c1=col("c1", "v")).from_rows("v", param("rows"), owner=TEXT, old=INTEGER, c1=TEXT)
         .where(col("owner", "t").eq(col("owner", "v")), col("at", "t").eq(col("old", "v")))
         .returning(col("owner", "t")),
-        'UPDATE "t" SET "c1" = "v"."c1" FROM unnest($1::text[], $2::bigint[], $3::text[]) AS "v"("owner", "old", "c1") '
+        'UPDATE "t" SET "c1" = "v"."c1" '
+        'FROM unnest($1::text::text[], $2::text::bigint[], $3::text::text[]) '
+        'AS "v"("owner", "old", "c1") '
         'WHERE "t"."owner" = "v"."owner" AND "t"."at" = "v"."old" RETURNING "t"."owner"',
     ),
     (delete("t").where(col("a").in_(param("gone"))), 'DELETE FROM "t" WHERE "a" = ANY($1)'),
@@ -192,4 +196,4 @@ def test_a_list_stays_a_list_for_an_array() -> None:
 
 def test_an_empty_batch_is_an_empty_array_per_column() -> None:
     query = insert("t").rows(param("rows"), a=TEXT, b=INTEGER)
-    assert query.build(POSTGRES, rows=[]).arguments == ([], [])
+    assert query.build(POSTGRES, rows=[]).arguments == ("{}", "{}")
