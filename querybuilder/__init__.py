@@ -58,7 +58,7 @@ from querybuilder.terms import (
     whole_part,
 )
 from querybuilder.transactions import oldest_transaction
-from querybuilder.typed import collated, null, part
+from querybuilder.typed import collated, holds, null, part
 from querybuilder.write import Delete, Empty, Insert, Update, delete, empty, insert, update
 
 __all__ = [
@@ -114,6 +114,7 @@ __all__ = [
     "drop_table",
     "empty",
     "excluded",
+    "holds",
     "insert",
     "lit",
     "max_",

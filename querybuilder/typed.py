@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from querybuilder.dialect import Kind
 from querybuilder.errors import BadValue
 from querybuilder.render import Rendering
-from querybuilder.terms import Operand, Term, term
+from querybuilder.terms import Condition, Operand, Term, term
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,16 @@ class Part(Term):
         return f"substr({text}, {out.constant(self.start)}{cast}, {out.constant(self.width)}{cast})"
 
 
+@dataclass(frozen=True, slots=True)
+class Holding(Condition):
+    text: Term
+    piece: Term
+
+    def render(self, out: Rendering) -> str:
+        text = self.text.render(out)
+        return f"{out.dialect.place_in}({text}, {self.piece.render(out)}) > 0"
+
+
 def null(kind: Kind) -> Null:
     """No value of this kind: what an arm of a union has where another arm has a column."""
     return Null(kind)
@@ -59,6 +69,11 @@ def null(kind: Kind) -> Null:
 def collated(text: Term) -> Term:
     """A text that compares by code points, as sortable columns do: what starts a recursion has to say so."""
     return Collated(text)
+
+
+def holds(text: Operand, piece: Operand) -> Condition:
+    """Whether a text has another one in it, case and accents as they are."""
+    return Holding(term(text), term(piece))
 
 
 def part(text: Operand, start: int, width: int) -> Term:

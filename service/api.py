@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from . import around_views, audit_views, boards, families, family_posts, owner_views, posts, ranking_views
+from . import (
+    around_views,
+    audit_views,
+    boards,
+    families,
+    family_posts,
+    owner_views,
+    post_states,
+    posts,
+    ranking_views,
+)
 from .answers import (
+    Accepted,
     AuditAnswer,
     BoardAnswer,
     BoardList,
@@ -16,6 +27,7 @@ from .answers import (
     Page,
     Positions,
     PostResults,
+    PostState,
     RefreshAnswer,
     Values,
 )
@@ -31,6 +43,7 @@ from .queries import (
     FamilyBoardsQuery,
     PageQuery,
     PositionsQuery,
+    PostsQuery,
     ValuePositionsQuery,
     ValuesQuery,
 )
@@ -56,6 +69,10 @@ _POST_CODES = (
     "unknown_board", "unknown_column", "bad_value", "value_out_of_range", "at_in_future", "post_id_conflict",
     "too_many_posts", "too_many_boards", "family_board", "queue_full", "rate_limited", "store_busy", "timeout",
 )  # fmt: skip
+_QUEUED = (
+    " With `mode=queued` it is answered with 202 once it is durable in the ingest queue: job workers apply it within"
+    " seconds, exactly once, an owner's posts in their order. One post that can't be taken then refuses all of them."
+)
 _COLUMN_CODES = ("unknown_board", "unknown_column")
 
 _READS = [
@@ -128,27 +145,37 @@ _POSTS = [
     Route(
         method="POST", path=_BOARD + "/posts", handler=posts.post_to_board, role=Role.WRITER, view="post",
         summary="Post stats to a leaderboard", tag="Posting", body=(PostBody, PostList), raw_body=True,
-        response=PostResults, problems=_POST_CODES,
-        description="One post, a list, or NDJSON; answered once everything in it is durable. `set` needs the role ops.",
+        query=PostsQuery, response=(PostResults, Accepted), statuses=(200, 202), problems=_POST_CODES,
+        description="One post, a list, or NDJSON; answered once everything in it is durable. `set` needs the role ops."
+        + _QUEUED,
     ),
     Route(
         method="POST", path="/v1/posts", handler=posts.post_to_boards, role=Role.WRITER, view="post_many",
         summary="Post stats to several leaderboards at once", tag="Posting", body=(FanPostBody, FanPostList),
-        raw_body=True, response=PostResults, problems=_POST_CODES,
-        description="Each post names its leaderboards and is applied to all of them or to none.",
+        raw_body=True, query=PostsQuery, response=(PostResults, Accepted), statuses=(200, 202), problems=_POST_CODES,
+        description="Each post names its leaderboards and is applied to all of them or to none." + _QUEUED,
     ),
 ]  # fmt: skip
+
+_POST_STATE = Route(
+    method="GET", path=_BOARD + "/posts/{post_id}", handler=post_states.post_state, role=Role.WRITER,
+    view="post_state", summary="What became of a post", tag="Posting", response=PostState,
+    problems=("unknown_board", "unknown_post"),
+    description="Of a post that came with an id, as long as that is remembered. `pending`: it waits in the queue.",
+)  # fmt: skip
 
 _FAMILY = "/v1/families/{family}"
 _FAMILIES = [
     Route(
         method="POST", path=_FAMILY + "/posts", handler=family_posts.post_to_family, role=Role.WRITER,
         view="post_family", summary="Post stats to a family", tag="Families",
-        body=(FacetedPostBody, FacetedPostList), raw_body=True, response=PostResults,
+        body=(FacetedPostBody, FacetedPostList), raw_body=True, query=PostsQuery, response=(PostResults, Accepted),
+        statuses=(200, 202),
         problems=(*_POST_CODES, "period_closed", "unknown_facet", "post_rejected", "catalog_full"),
         description="One post, a list, or NDJSON. A post reaches the leaderboards of its time (`at`) in every period,"
         " for every list of facets that it has values for: all of them or none, but for those whose period is closed."
-        " Its id is remembered once for all of them; sent again it is a duplicate, also after a period's end.",
+        " Its id is remembered once for all of them; sent again it is a duplicate, also after a period's end."
+        + _QUEUED,
     ),
     Route(
         method="GET", path=_FAMILY + "/boards", handler=families.boards, role=Role.READER, view="family_boards",
@@ -231,4 +258,4 @@ _OPERATORS = [
 ]  # fmt: skip
 
 _HOTTEST = [renewed(_READS[0]), *_POSTS]
-ROUTES = [*_HOTTEST, *_FAMILIES, *map(renewed, _READS[1:] + _OPERATORS)]
+ROUTES = [*_HOTTEST, *_FAMILIES, *map(renewed, [*_READS[1:], _POST_STATE, *_OPERATORS])]

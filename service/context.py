@@ -13,6 +13,7 @@ from storage.boards import OpenBoards
 from storage.catalog import Catalog
 from storage.coalesce import Coalescers
 from storage.curves import CurveBook
+from storage.enqueuing import Enqueuer
 from storage.entry_reads import EntryReads
 from storage.errors import StoreBusy
 from storage.post_ids import PostIds
@@ -45,6 +46,7 @@ class Context:
     boards: OpenBoards
     reads: EntryReads
     writer: Writers
+    enqueuer: Enqueuer
     post_ids: PostIds
     book: CurveBook
     desk: Desk
@@ -60,7 +62,7 @@ class Context:
 
     async def ready(self) -> None:
         """Return when the store answers and the writer works."""
-        if not self.writer.alive:
+        if not (self.writer.alive and self.enqueuer.alive):
             raise StoreBusy("the writer has stopped")
         await self.store.read(_nothing)
 

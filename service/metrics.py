@@ -20,6 +20,7 @@ from .cells import CellSet
 from .fold_metrics import FoldMetrics
 from .loop_metrics import LoopCounter, LoopGauge, RequestFigures
 from .node_metrics import Node
+from .queue_metrics import QueueMetrics
 from .sharing_metrics import SharingMetrics
 
 METRICS_TYPE = CONTENT_TYPE_LATEST
@@ -92,6 +93,7 @@ class Metrics:
         self.sharing = SharingMetrics(self.registry, self.views)
         self.audits = AuditMetrics(self.registry)
         self.folds = FoldMetrics(self.registry)
+        self.queue = QueueMetrics(self.registry)
         self._log_lines_dropped = Counter(
             "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
         )

@@ -19,7 +19,7 @@ from .keys import Role
 from .post_bodies import NDJSON_TYPE
 from .problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_TYPE, ProblemDocument
 from .routes import Route
-from .values import ANY_BOARD_PATTERN, BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX
+from .values import ANY_BOARD_PATTERN, BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX, POST_ID_CHARS_MAX
 
 Schema = dict[str, Any]
 
@@ -32,6 +32,7 @@ _PATH_SCHEMAS: dict[str, Schema] = {
     },
     "column": {"type": "string", "pattern": COLUMN_PATTERN},
     "family": {"type": "string", "pattern": FAMILY_PATTERN},
+    "post_id": {"type": "string", "minLength": 1, "maxLength": POST_ID_CHARS_MAX},
     "owner": {
         "type": "string",
         "minLength": 1,

@@ -29,26 +29,45 @@ from .context import Context
 from .keys import Role
 from .post_bodies import PostIn, PostKind, PostLimits, parse_posts
 from .problems import Problem, post_problem_of
+from .queueing import QUEUED, queue_posts, refused
 from .renewal import renewed_posts
-from .routes import Call
+from .routes import Answer, Call
 from .values import format_decimal, format_us, number, parse_decimal, parse_text
 
 FINGERPRINT_BYTES = 16
 BEST_FIRST = tuple(Status)
 
 
-async def post_to_board(context: Context, call: Call) -> PostResults:
+async def post_to_board(context: Context, call: Call) -> Answer:
     """`POST /v1/leaderboards/{board}/posts`."""
     board_id = call.path["board"]
     await context.catalog.find(board_id)
     posts, single = parse(context, call, PostKind.ONE_BOARD)
+    if call.query.mode == QUEUED:
+        return await _queue(context, posts, single=single, only_board=board_id)
     return await _settle(context, posts, single=single, only_board=board_id)
 
 
-async def post_to_boards(context: Context, call: Call) -> PostResults:
+async def post_to_boards(context: Context, call: Call) -> Answer:
     """`POST /v1/posts`."""
     posts, single = parse(context, call, PostKind.BOARDS)
+    if call.query.mode == QUEUED:
+        return await _queue(context, posts, single=single, only_board=None)
     return await _settle(context, posts, single=single, only_board=None)
+
+
+async def _queue(context: Context, posts: list[PostIn], *, single: bool, only_board: str | None) -> Answer:
+    async def resolve() -> list[Post]:
+        asked = _Asked({}, set())
+        resolved: list[Post] = []
+        for index, post in enumerate(posts):
+            found = _resolved_here(context, post, only_board) or await _resolved(context, post, only_board, asked)
+            if not isinstance(found, Post):
+                raise refused(first_cause(list(found.values())), None if single else index)
+            resolved.append(found)
+        return resolved
+
+    return await queue_posts(context, resolve)
 
 
 def parse(context: Context, call: Call, kind: PostKind) -> tuple[list[PostIn], bool]:
@@ -177,7 +196,7 @@ def _identified(context: Context, post: PostIn, parts: list[BoardPost]) -> Post:
     if post.post_id is None:
         return Post(post.owner, parts, None, post.at_us, "")
     fingerprint = _fingerprint(post, parts)
-    return Post(post.owner, parts, context.post_ids.hash(post.post_id), post.at_us, fingerprint)
+    return Post(post.owner, parts, context.post_ids.hash(post.post_id), post.at_us, fingerprint, post_id=post.post_id)
 
 
 def changes_of(board: Board, stats: Mapping[str, Raw], overwrite: Mapping[str, Raw]) -> list[Change]:

@@ -6,7 +6,7 @@ StorageError
 │   └── PostIdConflict · AtInFuture · PostRejected · PeriodClosed · FamilyBoard · UnknownFacet
 ├── SpecConflict · SpecInvalid · TooManyBoards · TooManyKeys · UnknownKey
 ├── UnknownFamily · TooManyFamilies
-├── UnknownOwner · NotRanked · NoCurve · BadCursor
+├── UnknownOwner · UnknownPost · NotRanked · NoCurve · BadCursor
 ├── QueueFull · StoreBusy (Overloaded · RacesLost · StoreAway · BoardChanged
 │                LeaseTaken · LeaseLost)                   (try again later)
 ├── WaitTooLong (OutcomeUnknown)                          (send the same post_id again)
@@ -99,6 +99,10 @@ class TooManyBoards(StorageError):
 
 class UnknownOwner(StorageError):
     """the owner has no entry in this leaderboard"""
+
+
+class UnknownPost(StorageError):
+    """nothing is known of such a post, or no longer"""
 
 
 class NotRanked(StorageError):

@@ -6,9 +6,10 @@ right was for, and nothing of it is kept. How a lease is claimed stands in `clai
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from querybuilder import TEXT, Dialect
+from querybuilder import TEXT, Dialect, Lock, asc, col, param, select
 
 from .claims import GIVEN_BACK, Claims, StoreClock
 from .errors import LeaseLost, LeaseTaken
@@ -34,6 +35,11 @@ class Leases:
         """`margin_us`: how long an expired lease stays untouched, for a store whose clock may be set, or fail over."""
         self._clock, self._margin_us = clock, margin_us
         self._claims = Claims(dialect, LEASES, {"pool": TEXT, "resource": TEXT})
+        documents = select(col("resource"), col("holder"), col("version"), col("expires_at")).from_(LEASES)
+        of_pool = documents.where(col("pool").eq(param("pool")))
+        self._of_pool = of_pool.packed().compile(dialect)
+        named = of_pool.where(col("resource").in_(param("resources")), col("expires_at").ne(GIVEN_BACK))
+        self._hold = named.packed().locked(Lock.SHARE, asc(col("resource"))).compile(dialect)
 
     def find(self, pool: str, resource: str) -> Program[Lease | None]:
         """The last holding, over or not; None before the first."""
@@ -42,6 +48,25 @@ class Leases:
             return None
         holder, version, expires_at = rows[0]
         return Lease(pool, resource, holder, version, expires_at)
+
+    def held_in(self, pool: str) -> Program[tuple[dict[str, Lease], int]]:
+        """The holdings of a pool that nobody else may take yet, by resource, and the time that this was so."""
+        now_us = yield from self._clock()
+        rows = yield self._of_pool.bind(pool=pool)
+        found = [Lease(pool, *row) for row in rows]
+        return {lease.resource: lease for lease in found if lease.expires_at_us > now_us - self._margin_us}, now_us
+
+    def hold(self, leases: Sequence[Lease]) -> Program[None]:
+        """Have nobody take these leases, all of one pool, before this transaction ends; one that expired is held too.
+
+        Raises:
+            LeaseLost: one of them is somebody else's by now, or was given back.
+        """
+        rows = yield self._hold.bind(pool=leases[0].pool, resources=[lease.resource for lease in leases])
+        versions = {resource: version for resource, _, version, _ in rows}
+        for lease in leases:
+            if versions.get(lease.resource) != lease.version:
+                raise LeaseLost(f"{lease.pool} {lease.resource} is no longer held under number {lease.version}")
 
     def claim(self, pool: str, resource: str, *, holder: str, lease_us: int) -> Program[Lease]:
         """Take a free resource for so long.

@@ -227,6 +227,7 @@ class Post:
     at_us: int | None  # None: arrival
     fingerprint: str  # of owner, stats and `at`: tells a retry from a conflict
     family: Family | None = None  # where boards get it as a family's, its id is remembered once for all of them
+    post_id: str | None = None  # as it came in, for the journal
 
 
 @dataclass(slots=True)

@@ -1,0 +1,116 @@
+"""Where queued posts go when their turn comes: to which of their boards they still can, and why not to the others.
+
+The rule: a board that was deleted or emptied since a post was accepted does not get it, nor does one whose period has
+closed. A post is all or nothing over its boards; one to a family loses the boards that are closed and keeps the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+from querybuilder import Dialect
+
+from .errors import PeriodClosed, PostError, PostRejected, UnknownBoard
+from .families import families_by_key
+from .family_ids import parse_board_id
+from .leaderboards import boards_by_key
+from .periods import calendar_of
+from .queued_posts import Block, QueuedPost, post_of
+from .records import Board, Family, Post
+from .store import Program
+
+CLOSINGS_KEPT = 65_536  # boards whose closing time is remembered
+
+
+class Refusal(NamedTuple):
+    """A post that a board will not get."""
+
+    board_key: int
+    there: bool  # the board is: somebody can ask it what became of the post
+    queued: QueuedPost
+    error: PostError
+
+
+@dataclass(slots=True)
+class Resolved:
+    """Posts that can be applied, in their order, and what can't."""
+
+    posts: list[Post] = field(default_factory=list)
+    queued: list[QueuedPost] = field(default_factory=list)  # of each of the posts
+    refusals: list[Refusal] = field(default_factory=list)
+    epochs: dict[int, int] = field(default_factory=dict)  # of the boards that may be emptied, as they were found
+
+
+def resolve(dialect: Dialect, blocks: Sequence[tuple[Block, int]], now_us: int) -> Program[Resolved]:
+    """The posts of blocks, of each the first so many."""
+    keys = {key for block, _ in blocks for key, _ in block.boards}
+    boards = yield from boards_by_key(dialect, sorted(keys))
+    families: Mapping[int, Family] = {}
+    if family_keys := {board.family_key for board in boards.values() if board.family_key is not None}:
+        families = yield from families_by_key(dialect, sorted(family_keys))
+    resolved = Resolved()
+    for block, count in blocks:
+        there = [_open(boards.get(key), epoch, families, now_us) for key, epoch in block.boards]
+        for queued in block.posts[:count]:
+            _resolve_one(resolved, block, queued, there, families)
+    return resolved
+
+
+_Found = Board | PostError
+
+
+def _open(board: Board | None, epoch: int, families: Mapping[int, Family], now_us: int) -> _Found:
+    if board is None:
+        return UnknownBoard("the leaderboard was deleted since the post was accepted")
+    if board.family_key is None:
+        if board.epoch != epoch:
+            return UnknownBoard("the leaderboard was emptied since the post was accepted")
+        return board
+    family = families.get(board.family_key)
+    if family is None:
+        return UnknownBoard("the family was deleted since the post was accepted")
+    closes_us = _closes_us(board.id, family.spec.time_zone, family.spec.grace_seconds)
+    if closes_us is not None and now_us >= closes_us:
+        return PeriodClosed(f"the period of {board.id!r} was closed before the post's turn came", pointer="/at")
+    return board
+
+
+@lru_cache(maxsize=CLOSINGS_KEPT)
+def _closes_us(board_id: str, time_zone: str, grace_seconds: int) -> int | None:
+    named = parse_board_id(board_id)
+    bounds = None if named is None else calendar_of(time_zone).bounds_us(named.period)
+    return None if bounds is None else bounds[1] + grace_seconds * 1_000_000
+
+
+def _resolve_one(
+    resolved: Resolved, block: Block, queued: QueuedPost, there: Sequence[_Found], families: Mapping[int, Family]
+) -> None:
+    found = [(block.boards[place][0], there[place]) for place in queued.boards]
+    errors = {key: each for key, each in found if not isinstance(each, Board)}
+    if errors and queued.family_key is None:
+        refused = PostRejected()
+        resolved.refusals += [
+            Refusal(key, not isinstance(each, UnknownBoard), queued, errors.get(key, refused)) for key, each in found
+        ]
+        return
+    resolved.refusals += [
+        Refusal(key, not isinstance(error, UnknownBoard), queued, error) for key, error in errors.items()
+    ]
+    boards = [each for _, each in found if isinstance(each, Board)]
+    if boards:
+        resolved.epochs |= {board.key: board.epoch for board in boards if board.family_key is None}
+        resolved.posts.append(post_of(queued, boards, families))
+        resolved.queued.append(queued)
+
+
+def is_as_found(epochs: Mapping[int, int], found: Mapping[int, int]) -> bool:
+    """Whether boards are in the epochs that posts were resolved for."""
+    return all(found.get(key) == epoch for key, epoch in epochs.items())
+
+
+def boards_of(posts: Iterable[Post]) -> list[Board]:
+    """Every board that some post goes to, once; all posts were resolved together, so a board is one object."""
+    return list({part.board.key: part.board for post in posts for part in post.parts}.values())
