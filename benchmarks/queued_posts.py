@@ -189,12 +189,19 @@ async def attack(port: int, url: str, workers: list[Server], options: Options) -
         group.create_task(probe(port, seen, until_s))
         group.create_task(watch(database, seen, until_s))
         group.create_task(kill(workers, seen, until_s))
-    async with asyncio.timeout(_DRAIN_S_MAX):
-        while await database.fetchval("SELECT count(*) FROM ingest_blocks"):
-            await asyncio.sleep(0.1)
+    await emptied(database)
     faults = await audit(database, told)
     await database.close()
     return told, seen, faults
+
+
+async def emptied(database: Any) -> None:
+    """Return when nothing waits."""
+    until_s = time.monotonic() + _DRAIN_S_MAX
+    while await database.fetchval("SELECT count(*) FROM ingest_blocks"):
+        if time.monotonic() > until_s:
+            raise BadAnswer(f"the queue was not empty after {_DRAIN_S_MAX:g} s")
+        await asyncio.sleep(0.1)
 
 
 async def audit(database: Any, told: Told) -> dict[str, int]:

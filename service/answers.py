@@ -32,25 +32,6 @@ def _one_of(*kinds: type[msgspec.Struct]) -> Any:
     return Annotated[Any, Meta(extra_json_schema={"anyOf": refs})]
 
 
-class Accepted(msgspec.Struct, frozen=True):
-    """Posts that are durable in the ingest queue; workers apply them within seconds."""
-
-    accepted: int
-
-
-class PostState(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a post on a leaderboard: `pending` in the queue, or as posting answers it.
-
-    `updated_at` and `stats`: what the board held after it; `error`: why it was rejected.
-    """
-
-    post_id: str
-    status: Literal["pending", "applied", "unchanged", "rejected"]
-    updated_at: Time | UnsetType = UNSET
-    stats: Stats | UnsetType = UNSET
-    error: ProblemDocument | UnsetType = UNSET
-
-
 class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A column with every default filled in; `min` and `max` are null for text."""
 

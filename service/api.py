@@ -14,7 +14,6 @@ from . import (
     ranking_views,
 )
 from .answers import (
-    Accepted,
     AuditAnswer,
     BoardAnswer,
     BoardList,
@@ -27,7 +26,6 @@ from .answers import (
     Page,
     Positions,
     PostResults,
-    PostState,
     RefreshAnswer,
     Values,
 )
@@ -47,6 +45,7 @@ from .queries import (
     ValuePositionsQuery,
     ValuesQuery,
 )
+from .queue_answers import Accepted, PostState
 from .renewal import renewed
 from .routes import Route
 from .wire import (

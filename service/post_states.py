@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from storage.post_fates import post_fate
 
-from .answers import PostState
 from .context import Context
 from .posts import stats_of
 from .problems import post_problem_of
+from .queue_answers import PostState
 from .routes import Call
 from .values import format_us
 

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from storage.errors import BoardChanged, UnknownBoard, UnknownFamily
 from storage.records import Post
 
-from .answers import Accepted
 from .context import Context
 from .problems import FieldError, Problem, post_problem_of
+from .queue_answers import Accepted
 from .routes import Answer, Reply
 
 QUEUED = "queued"  # as the parameter `mode`

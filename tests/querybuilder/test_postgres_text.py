@@ -30,6 +30,7 @@ from querybuilder import (
     drop_table,
     empty,
     excluded,
+    holds,
     insert,
     lit,
     not_,
@@ -54,6 +55,10 @@ WANTED: list[tuple[Any, str]] = [
         create_table("t").in_transaction("at").numbered("n").primary_key("at", "n"),
         'CREATE TABLE "t" ("at" bigint NOT NULL DEFAULT txid_current(), '
         '"n" bigint GENERATED ALWAYS AS IDENTITY NOT NULL, PRIMARY KEY ("at", "n"))',
+    ),
+    (
+        select(col("n")).from_("t").where(holds(col("block"), param("text"))),
+        'SELECT "n" FROM "t" WHERE strpos("block", $1) > 0',
     ),
     (
         select(part(col("c1"), 3, 2)).from_("b7").where(col("at").lt(oldest_transaction())),

@@ -34,6 +34,7 @@ from querybuilder import (
     create_table,
     desc,
     empty,
+    holds,
     insert,
     lit,
     max_,
@@ -288,6 +289,14 @@ def test_a_table_is_emptied(run: Run, board: str) -> None:
 @pytest.mark.parametrize(("start", "width", "expected"), [(1, 2, "ab"), (3, 2, "cd"), (4, 3, "de"), (6, 1, "")])
 def test_a_part_of_a_text_ends_where_the_text_does(run: Run, start: int, width: int, expected: str) -> None:
     assert run(select(part(lit("abcde"), start, width))) == [(expected,)]
+
+
+@pytest.mark.parametrize(
+    ("piece", "expected"), [("cd", 1), ("abcde", 1), ("", 1), ("ac", 0), ("CD", 0), ("%", 0), ("c_e", 0), ("abcdef", 0)]
+)
+def test_a_text_holds_another_one_letter_by_letter(run: Run, piece: str, expected: int) -> None:
+    found = select(count()).from_(select(lit("abcde").as_("t"))).where(holds(col("t"), param("piece", TEXT)))
+    assert run(found, piece=piece) == [(expected,)]
 
 
 @pytest.mark.parametrize(("start", "width"), [(0, 1), (1, 0), (-1, 1)])
