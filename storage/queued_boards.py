@@ -55,7 +55,8 @@ def resolve(dialect: Dialect, blocks: Sequence[tuple[Block, int]], now_us: int) 
     for block, count in blocks:
         there = [_open(boards.get(key), epoch, families, now_us) for key, epoch in block.boards]
         for queued in block.posts[:count]:
-            _resolve_one(resolved, block, queued, there, families)
+            found = [(block.boards[place][0], there[place]) for place in queued.boards]
+            _resolve_one(resolved, queued, found, boards, families)
     return resolved
 
 
@@ -86,23 +87,21 @@ def _closes_us(board_id: str, time_zone: str, grace_seconds: int) -> int | None:
 
 
 def _resolve_one(
-    resolved: Resolved, block: Block, queued: QueuedPost, there: Sequence[_Found], families: Mapping[int, Family]
+    resolved: Resolved,
+    queued: QueuedPost,
+    found: Sequence[tuple[int, _Found]],
+    boards: Mapping[int, Board],
+    families: Mapping[int, Family],
 ) -> None:
-    found = [(block.boards[place][0], there[place]) for place in queued.boards]
     errors = {key: each for key, each in found if not isinstance(each, Board)}
     if errors and queued.family_key is None:
         refused = PostRejected()
-        resolved.refusals += [
-            Refusal(key, not isinstance(each, UnknownBoard), queued, errors.get(key, refused)) for key, each in found
-        ]
-        return
-    resolved.refusals += [
-        Refusal(key, not isinstance(error, UnknownBoard), queued, error) for key, error in errors.items()
-    ]
-    boards = [each for _, each in found if isinstance(each, Board)]
-    if boards:
-        resolved.epochs |= {board.key: board.epoch for board in boards if board.family_key is None}
-        resolved.posts.append(post_of(queued, boards, families))
+        errors = {key: errors.get(key, refused) for key, _ in found}
+    resolved.refusals += [Refusal(key, key in boards, queued, error) for key, error in errors.items()]
+    left = [each for key, each in found if key not in errors and isinstance(each, Board)]
+    if left:
+        resolved.epochs |= {board.key: board.epoch for board in left if board.family_key is None}
+        resolved.posts.append(post_of(queued, left, families))
         resolved.queued.append(queued)
 
 

@@ -63,7 +63,7 @@ def block_text(posts: Sequence[Post], now_us: int) -> str:
 
 def _queued(post: Post, reached: list[int], now_us: int) -> QueuedPost:
     changes = [part.changes for part in post.parts]
-    if len(changes) > 1 and all(each is changes[0] for each in changes):
+    if all(each is changes[0] or each == changes[0] for each in changes):
         changes = changes[:1]
     overwrite = [_said(each, overwrite=True) for each in changes]
     return QueuedPost(
