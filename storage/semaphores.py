@@ -76,9 +76,7 @@ class Semaphore:
         held, _ = yield from self._leases.held_in(self._pool)
         if permit is not None:
             permit = yield from self._kept(permit, sizing.size, lease_us)
-        others = {resource for resource, lease in held.items() if permit is None or lease.version != permit.version}
-        if permit is not None:
-            others.discard(permit.resource)
+        others = set(held) - ({permit.resource} if permit is not None else set())
         free = [str(number) for number in range(1, sizing.size + 1) if str(number) not in held]
         while permit is None and free:
             resource = free.pop(0)
