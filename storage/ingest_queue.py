@@ -35,7 +35,7 @@ from querybuilder import (
 )
 
 from .errors import LostRace
-from .migrate import INGEST, INGEST_SHARDS
+from .ingest_schema import INGEST, INGEST_SHARDS
 from .store import Program
 
 

@@ -17,6 +17,7 @@ from querybuilder import (
     asc,
     col,
     create_index,
+    create_row_reader,
     create_table,
     insert,
     param,
@@ -26,6 +27,7 @@ from querybuilder import (
 )
 
 from .errors import SchemaTooNew
+from .ingest_schema import ingest_tables
 from .store import Program
 
 META = "meta"
@@ -43,10 +45,6 @@ LIVE_MARK = "live_mark"
 SHARED_TABLES = "shared_tables"
 DROPPED_ROWS = "dropped_rows"
 FAMILIES = "families"
-INGEST = "ingest_blocks"
-INGEST_SHARDS = "ingest_shards"
-REJECTED_POSTS = "rejected_posts"
-SEMAPHORES = "semaphores"
 
 
 def _first(_dialect: Dialect) -> list[Query]:
@@ -213,45 +211,11 @@ def _families(_dialect: Dialect) -> list[Query]:
     ]
 
 
-def _ingest(dialect: Dialect) -> list[Query]:
-    ordered = not dialect.transaction  # the numbered column has to be the key then
-    blocks = (
-        create_table(INGEST)
-        .numbered("number")  # whoever began to queue after another was answered has the greater one
-        .column("shard", INTEGER)
-        .column("queued_at", INTEGER)
-        .column("posts", INTEGER)
-        .column("block", TEXT, sortable=False)
-    )
-    by_shard = create_index("ingest_blocks_shard", INGEST, col("shard"), col("number"))
-    return [
-        *([blocks.primary_key("number"), by_shard] if ordered else [blocks.primary_key("shard", "number")]),
-        create_table(INGEST_SHARDS)  # one row a shard: their number is the store's, for it says where an owner's are
-        .column("shard", INTEGER)
-        .column("applied", INTEGER)  # posts ever taken from it
-        .column("busy_us", INTEGER)  # and how long workers took
-        .primary_key("shard")
-        .clustered(),
-        create_table(REJECTED_POSTS)
-        .column("board_key", INTEGER)
-        .column("post_hash", TEXT)
-        .column("error", TEXT)
-        .column("rejected_at", INTEGER)
-        .primary_key("board_key", "post_hash")
-        .clustered(),
-        create_index("rejected_posts_rejected_at", REJECTED_POSTS, asc(col("rejected_at"))),
-        create_table(SEMAPHORES)
-        .column("name", TEXT)
-        .column("size", INTEGER)  # how many may hold it
-        .column("capacity", INTEGER)  # what the store takes a second, as measured
-        .column("speed", INTEGER)  # and what one holder does
-        .column("sized_at", INTEGER)
-        .primary_key("name")
-        .clustered(),
-    ]
+def _cursors(dialect: Dialect) -> list[Query]:
+    return [create_row_reader()] if dialect.cursors else []
 
 
-STEPS = (_first, _leases, _demands, _changes, _live_counts, _families, _ingest)
+STEPS = (_first, _leases, _demands, _changes, _live_counts, _families, _cursors, ingest_tables)
 
 
 def migrate(dialect: Dialect) -> Program[str]:

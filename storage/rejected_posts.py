@@ -15,7 +15,7 @@ from querybuilder import INTEGER, TEXT, Dialect, asc, col, delete, desc, insert,
 
 from . import errors
 from .errors import PostError, PostRejected
-from .migrate import REJECTED_POSTS
+from .ingest_schema import REJECTED_POSTS
 from .store import Program
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from querybuilder import Dialect, col, insert, param, select
 
 from .errors import LeaseLost, LeaseTaken
+from .ingest_schema import SEMAPHORES
 from .leases import Lease, Leases
-from .migrate import SEMAPHORES
 from .store import Program
 
 

@@ -18,6 +18,7 @@ from querybuilder import (
     add_column,
     any_of,
     asc,
+    close_cursor,
     coalesce,
     col,
     collated,
@@ -36,10 +37,12 @@ from querybuilder import (
     not_,
     null,
     oldest_transaction,
+    open_cursor,
     param,
     part,
     plus,
     recursive,
+    row_at,
     rows,
     seek,
     select,
@@ -159,6 +162,16 @@ WANTED: list[tuple[Any, str]] = [
         'WHERE "c1" < "w"."c" ORDER BY "c1" DESC LIMIT $3::bigint OFFSET (("w"."n" * $4::bigint) / $5::bigint)) AS "f" '
         'WHERE "w"."n" < $6) SELECT "c" FROM "w"',
     ),
+    (
+        open_cursor("walk", select(col("c1"), col("owner")).from_("b7").order_by(desc(col("c1")), asc(col("owner")))),
+        'DECLARE "walk" NO SCROLL CURSOR FOR SELECT "c1", "owner" FROM "b7" ORDER BY "c1" DESC, "owner" ASC',
+    ),
+    (
+        select(col("cell", "f")).from_("w").join_lateral(row_at("walk", plus(col("n", "w"), 1), "cell", "owner"), "f"),
+        'SELECT "f"."cell" FROM "w" CROSS JOIN LATERAL (SELECT first_text AS "cell", second_text AS "owner" '
+        'FROM "row_at"($1::text::refcursor, ("w"."n" + $2::bigint))) AS "f"',
+    ),
+    (close_cursor("walk"), 'CLOSE "walk"'),
     (drop_table("b7").if_exists(), 'DROP TABLE IF EXISTS "b7"'),
 ]  # fmt: skip
 

@@ -24,13 +24,16 @@ from querybuilder import (
     IncompleteQuery,
     Inexpressible,
     Lock,
+    Query,
     all_of,
     any_of,
     asc,
+    close_cursor,
     coalesce,
     col,
     count,
     count_if,
+    create_row_reader,
     create_table,
     desc,
     empty,
@@ -42,10 +45,12 @@ from querybuilder import (
     minus,
     not_,
     null,
+    open_cursor,
     param,
     part,
     plus,
     recursive,
+    row_at,
     rows,
     seek,
     select,
@@ -279,6 +284,20 @@ def test_the_smaller_of_two_values_is_answered_on_both_sides(run: Run) -> None:
 def test_a_select_that_looks_sideways_is_refused_where_the_database_has_none(board: str) -> None:
     with pytest.raises(Inexpressible):
         select(lit(1)).from_(board).join_lateral(select(col("n")).from_(board), "x").compile(SQLITE)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        create_row_reader(),
+        open_cursor("walk", select(lit(1))),
+        close_cursor("walk"),
+        select(col("a")).from_(row_at("walk", lit(1), "a", "b")),
+    ],
+)
+def test_a_place_in_a_result_is_refused_where_the_database_keeps_none(query: Query) -> None:
+    with pytest.raises(Inexpressible):
+        query.compile(SQLITE)
 
 
 def test_a_table_is_emptied(run: Run, board: str) -> None:

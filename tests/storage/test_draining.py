@@ -10,8 +10,8 @@ import pytest
 
 from querybuilder import Built, Dialect
 from storage.errors import LeaseLost, PeriodClosed, PostRejected, UnknownBoard, UnknownPost, ValueOutOfRange
+from storage.ingest_schema import INGEST_SHARDS
 from storage.leaderboards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
-from storage.migrate import INGEST_SHARDS
 from storage.periods import calendar_of, parse_period
 from storage.records import Board, Merge, Post, Status
 from storage.store import Program, Rows, Store
