@@ -21,6 +21,7 @@ from storage.store import Store
 
 from .drain import DrainJobLimits, DrainObserver, DrainWorker
 from .runner import Runner, Sleep
+from .size_workers import SizeWorkersJob, SizingLimits
 
 SEMAPHORE = "ingest"
 
@@ -33,6 +34,7 @@ class QueueLimits:
 
     ingest_workers: int
     ingest_workers_max: int
+    ingest_sizing_s: float
     ingest_round_posts_max: int
     ingest_alone_attempts_max: int
     ingest_lease_s: float
@@ -80,6 +82,21 @@ def start_queue(runner: Runner, parts: QueueParts, tools: QueueTools) -> None:
     for number in range(1, parts.limits.ingest_workers + 1):
         worker = drain_worker(parts, tools, holder=f"{tools.holder}/{number}")
         runner.start(f"drain worker {number}", worker.run)
+    if parts.limits.ingest_workers and not tools.store.sole_writer:  # a store of its own has one worker's process
+        runner.start("size workers", _sizing_job(parts, tools).run)
+
+
+def _sizing_job(parts: QueueParts, tools: QueueTools) -> SizeWorkersJob:
+    limits = parts.limits
+    semaphore = Semaphore(tools.store.dialect, parts.leases, SEMAPHORE, size=limits.ingest_workers_max)
+    return SizeWorkersJob(
+        tools.store,
+        semaphore,
+        limits.part(SizingLimits),
+        now_us=tools.now_us,
+        monotonic=tools.monotonic,
+        sleep=tools.sleep,
+    )
 
 
 def drain_worker(parts: QueueParts, tools: QueueTools, *, holder: str) -> DrainWorker:

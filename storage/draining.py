@@ -111,6 +111,7 @@ class Drainer:
         self._queue = ingest_queue(store.dialect)
         self._posts_max = limits.ingest_round_posts_max
         self._alone_failures = 0
+        self._uncounted_s = 0.0  # of the last round, after it had counted its time
 
     async def round(self, shards: Sequence[tuple[int, Lease]]) -> Drained | None:
         """Apply some of the oldest posts of these shards; None where they have none.
@@ -154,6 +155,7 @@ class Drainer:
             run = _Run(self, batch, held, check_boards=check_boards, began_s=began_s)
             try:
                 outcomes, rows = await self._store.write(run.program)
+                self._uncounted_s = self._monotonic() - run.counted_to_s
             except LostRace:
                 races += 1
                 continue
@@ -197,6 +199,7 @@ class _Run:
     ) -> None:
         self._drainer, self._batch, self._held = drainer, batch, held
         self._check_boards, self._began_s = check_boards, began_s
+        self.counted_to_s = began_s
         self._opened = [drainer._boards.open(board) for board in boards_of(batch.resolved.posts)]
 
     def program(self) -> Program[tuple[list[list[PartOutcome]], int]]:
@@ -229,8 +232,9 @@ class _Run:
             if each.there and each.queued.post_hash is not None
         ]
         yield from rejected_posts(dialect).remember(kept, now_us)
-        busy_us = round((drainer._monotonic() - self._began_s) * 1e6)
-        yield from queue.count(_posts_by_shard(self._batch), busy_us=busy_us)
+        self.counted_to_s = drainer._monotonic()
+        busy_s = self.counted_to_s - self._began_s + drainer._uncounted_s
+        yield from queue.count(_posts_by_shard(self._batch), busy_us=round(busy_s * 1e6))
         return outcomes, rows
 
     def _take(self) -> Program[None]:

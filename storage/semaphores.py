@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from querybuilder import Dialect, col, insert, param, select
+from querybuilder import Dialect, col, excluded, insert, param, select
 
 from .errors import LeaseLost, LeaseTaken
 from .ingest_schema import SEMAPHORES
@@ -46,7 +46,10 @@ class Semaphore:
                 sized_at=param("sized_at"),
             )
             .on_conflict("name")
-            .overwrite()
+            .do_update(
+                **{name: excluded(name) for name in ("size", "capacity", "speed", "sized_at")},
+                where=col("sized_at", SEMAPHORES).eq(param("found_at")),
+            )
             .compile(dialect)
         )
 
@@ -55,15 +58,20 @@ class Semaphore:
         rows = yield self._find.bind(name=self._name)
         return Sizing(*rows[0]) if rows else Sizing(self._size, 0, 0, 0)
 
-    def resize(self, sizing: Sizing) -> Program[None]:
-        """Change the size; holders follow at their next turns."""
-        yield self._store.bind(
+    def resize(self, sizing: Sizing, *, found: Sizing) -> Program[bool]:
+        """Change the size, unless it is no longer as it was found; whether it was. Holders follow at their next turns.
+
+        Whoever measures may do so: who is second finds that it was done.
+        """
+        rows = yield self._store.bind(
             name=self._name,
             size=sizing.size,
             capacity=sizing.capacity,
             speed=sizing.speed,
             sized_at=sizing.sized_at_us,
+            found_at=found.sized_at_us,
         )
+        return bool(rows[0][0])
 
     def holders(self) -> Program[int]:
         """How many hold a permit now."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from storage.semaphores import Sizing
@@ -18,7 +20,14 @@ async def desk(deployment: Deployment) -> QueueDesk:
 
 async def resize(desk: QueueDesk, size: int) -> None:
     """What a measurement would say."""
-    await desk.store.write(lambda: desk.semaphore.resize(Sizing(size, 0, 0, desk.clock())))
+    desk.clock.now_us += 1
+    found = await desk.store.read(desk.semaphore.sizing)
+    sizing = Sizing(size, 2 * size, 3, desk.clock())
+    assert await desk.store.write(lambda: desk.semaphore.resize(sizing, found=found))
+    assert not await desk.store.write(lambda: desk.semaphore.resize(replace(sizing, size=9), found=found)), (
+        "it is known"
+    )
+    assert await desk.store.read(desk.semaphore.sizing) == sizing
 
 
 def shards_of(*workers: Worker) -> list[list[int]]:
