@@ -61,6 +61,7 @@ class QueueParts:
     limits: QueueLimits
     observer: DrainObserver
     wake: asyncio.Event  # set when posts were queued in this process
+    semaphore: Semaphore  # how many may work at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +89,9 @@ def start_queue(runner: Runner, parts: QueueParts, tools: QueueTools) -> None:
 
 def _sizing_job(parts: QueueParts, tools: QueueTools) -> SizeWorkersJob:
     limits = parts.limits
-    semaphore = Semaphore(tools.store.dialect, parts.leases, SEMAPHORE, size=limits.ingest_workers_max)
     return SizeWorkersJob(
         tools.store,
-        semaphore,
+        parts.semaphore,
         limits.part(SizingLimits),
         now_us=tools.now_us,
         monotonic=tools.monotonic,
@@ -115,7 +115,7 @@ def drain_worker(parts: QueueParts, tools: QueueTools, *, holder: str) -> DrainW
     )
     leases = ShardLeases(
         parts.leases,
-        Semaphore(store.dialect, parts.leases, SEMAPHORE, size=limits.ingest_workers_max),
+        parts.semaphore,
         shards=parts.shards,
         holder=holder,
         lease_us=round(limits.ingest_lease_s * 1e6),

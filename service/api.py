@@ -11,6 +11,7 @@ from . import (
     owner_views,
     post_states,
     posts,
+    queue_views,
     ranking_views,
 )
 from .answers import (
@@ -45,7 +46,7 @@ from .queries import (
     ValuePositionsQuery,
     ValuesQuery,
 )
-from .queue_answers import Accepted, PostState
+from .queue_answers import Accepted, PostState, QueueAnswer
 from .renewal import renewed
 from .routes import Route
 from .wire import (
@@ -206,6 +207,10 @@ _FAMILIES = [
 ]  # fmt: skip
 
 _OPERATORS = [
+    Route(
+        method="GET", path="/v1/queue", handler=queue_views.show_queue, role=Role.OPS, view="queue",
+        summary="What waits in the ingest queue, and who applies it", tag="Posting", response=QueueAnswer,
+    ),
     Route(
         method="GET", path="/v1/leaderboards", handler=boards.get_boards, role=Role.READER, view="boards",
         summary="Leaderboards by id", tag="Leaderboards", query=BoardsQuery, response=BoardList,

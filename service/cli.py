@@ -18,6 +18,7 @@ from service.commands.exporting import export
 from service.commands.families import family_app
 from service.commands.importing import import_csv
 from service.commands.keys import keys_app
+from service.commands.queues import queue_app
 from service.commands.ranks import rank, top
 from service.commands.refreshing import refresh
 from service.commands.serving import run_jobs, serve
@@ -53,6 +54,7 @@ app.add_typer(board_app, name="board", rich_help_panel=DATA)
 app.add_typer(family_app, name="family", rich_help_panel=DATA)
 app.command("import", rich_help_panel=DATA)(import_csv)
 app.command("export", rich_help_panel=DATA)(export)
+app.add_typer(queue_app, name="queue", rich_help_panel=RUN)
 app.command("refresh", rich_help_panel=DATA)(refresh)
 app.command("audit", rich_help_panel=DATA)(audit)
 app.command("top", rich_help_panel=READ)(top)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from config import Settings
 from jobs.audit import Auditor
 from jobs.desk import Desk
+from jobs.queue import QueueParts
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
 from storage.coalesce import Coalescers
@@ -47,6 +48,7 @@ class Context:
     reads: EntryReads
     writer: Writers
     enqueuer: Enqueuer
+    queue: QueueParts
     post_ids: PostIds
     book: CurveBook
     desk: Desk

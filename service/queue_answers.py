@@ -32,3 +32,29 @@ class PostState(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: Time | UnsetType = UNSET
     stats: Stats | UnsetType = UNSET
     error: ProblemDocument | UnsetType = UNSET
+
+
+class ShardAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the queue: what waits there, since when, what was ever applied, and the worker that has it."""
+
+    shard: int
+    posts: int
+    age_seconds: float
+    applied: int
+    worker: str | None
+
+
+class QueueAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The ingest queue. `workers` of at most `workers_max` work now.
+
+    `capacity` and `speed`: posts a second of the store and of one worker, when `workers_max` was last worked out from
+    them; null before.
+    """
+
+    posts: int
+    age_seconds: float
+    workers: int
+    workers_max: int
+    capacity: int | None
+    speed: int | None
+    shards: list[ShardAnswer]

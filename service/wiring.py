@@ -23,7 +23,7 @@ from jobs.drift import DriftLimits
 from jobs.fitting import FittingLimits
 from jobs.ownership import LeaseLimits
 from jobs.prune import PruneLimits
-from jobs.queue import QueueLimits, QueueParts
+from jobs.queue import SEMAPHORE, QueueLimits, QueueParts
 from jobs.refresh import RefreshLimits
 from jobs.runner import RunnerLimits
 from jobs.schedule import ScheduleLimits
@@ -46,6 +46,7 @@ from storage.memcached import Memcached, MemcachedLimits
 from storage.migrate import migrate
 from storage.post_ids import PostIds
 from storage.scanning import ScanLimits
+from storage.semaphores import Semaphore
 from storage.shared_curves import SharedCurves
 from storage.store import Store
 from storage.writer import Writer, WriterLimits, WriterObserver
@@ -173,7 +174,8 @@ async def _open_queue(settings: Settings, metrics: Metrics, store: Store) -> tup
     enqueuer.start()
     # Fenced in the transaction that applies: a lease that overlaps another one does no harm, so there is no margin.
     leases = Leases(store.dialect, store_clock(store.dialect), margin_us=0)
-    return enqueuer, QueueParts(shards, leases, limits_of(QueueLimits, settings), metrics.queue, wake)
+    semaphore = Semaphore(store.dialect, leases, SEMAPHORE, size=settings.ingest_workers_max)
+    return enqueuer, QueueParts(shards, leases, limits_of(QueueLimits, settings), metrics.queue, wake, semaphore)
 
 
 def _shared_curves(settings: Settings, metrics: Metrics, salt: str, stack: AsyncExitStack) -> SharedCurves | None:
@@ -232,6 +234,7 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) 
         ),
         writer=stored.writer,
         enqueuer=stored.enqueuer,
+        queue=stored.queue,
         post_ids=stored.post_ids,
         book=stored.book,
         desk=desk,

@@ -185,6 +185,27 @@ async def test_a_hot_owner_becomes_one_write_and_every_id_is_remembered(service:
     assert {each["status"] for each in await service.post("clans", *bodies)} == {"duplicate"}
 
 
+async def test_operators_see_what_waits_and_who_applies_it(service: Service) -> None:
+    await service.restart(ingest_workers=0, ingest_workers_max=3)
+    posts = [{"owner": f"p{n}", "stats": {"xp": 1}, "post_id": f"{n}"} for n in range(50)]
+    await accepted(service, BOARD + QUEUED, {"posts": posts})
+    state = await service.get("/v1/queue")
+    assert (state["posts"], state["workers"], state["workers_max"], state["capacity"]) == (50, 0, 3, None)
+    assert len(state["shards"]) == 10
+    assert sum(shard["posts"] for shard in state["shards"]) == 50
+    assert all(shard["posts"] == 0 or shard["age_seconds"] > 0 for shard in state["shards"])
+    assert {shard["worker"] for shard in state["shards"]} == {None}
+    await service.restart(ingest_workers=1, ingest_lease_s=600)
+    await settled(service, "49")
+    async with asyncio.timeout(WAIT_S):
+        while (state := await service.get("/v1/queue"))["posts"]:
+            continue
+    assert state["workers"] == 1
+    assert sum(shard["applied"] for shard in state["shards"]) == 50
+    assert len({shard["worker"] for shard in state["shards"]}) == 1
+    assert state["age_seconds"] == 0
+
+
 async def _total(service: Service, name: str) -> float:
     text = (await service.call("GET", "/metrics")).body.decode()
     return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith((name + " ", name + "{")))
