@@ -167,7 +167,7 @@ class Settings(BaseModel):
     ingest_sizing_s: float = _number(
         5, 0.1, 600, "s", "How often it is worked out how many workers of the queue the store is worth"
     )
-    ingest_lease_s: float = _number(1.5, 0.1, 600, "s", "How long a worker that died keeps its shards")
+    ingest_lease_s: float = _number(0.5, 0.1, 600, "s", "How long a worker that died keeps its shards")
     ingest_poll_s: float = _number(0.1, 0.001, 60, "s", "How often a worker looks for posts where none were")
     ingest_backoff_s_max: float = _number(2, 0.001, 600, "s", "Longest pause of a worker whose round failed")
     rejected_post_retention_s: float = _number(

@@ -2,8 +2,8 @@
 
     read the oldest ──> look their boards up ──> one transaction: fence · take · apply · remember what was rejected
 
-The rule: a transaction applies the posts that it takes, or does neither. It begins with the leases of the shards: a
-worker that was paused finds them somebody else's, and nothing of it stays.
+The rule: a transaction applies the posts that it takes, or does neither. It begins with the leases of the shards, which
+it holds and renews: a worker that was paused finds them somebody else's, and nothing of it stays.
 
 A post that the store refuses by itself, whatever comes with it, is rejected after some tries: those behind it have
 waited long enough.
@@ -49,6 +49,7 @@ class DrainLimits:
 
     ingest_round_posts_max: int
     ingest_alone_attempts_max: int
+    ingest_lease_s: float
     write_attempts_max: int
     write_backoff_base_s: float
     write_backoff_s_max: float
@@ -109,6 +110,7 @@ class Drainer:
         self._limits, self._now_us, self._monotonic = limits, now_us, monotonic
         self._sleep, self._rng = sleep, rng
         self._queue = ingest_queue(store.dialect)
+        self._lease_us = round(limits.ingest_lease_s * 1e6)
         self._posts_max = limits.ingest_round_posts_max
         self._alone_failures = 0
         self._uncounted_s = 0.0  # of the last round, after it had counted its time
@@ -207,7 +209,9 @@ class _Run:
         drainer, resolved = self._drainer, self._batch.resolved
         dialect, queue = drainer._store.dialect, drainer._queue
         now_us = drainer._now_us()
-        yield from drainer._leases.hold(self._held)
+        held = yield from drainer._leases.keep_all(self._held, lease_us=drainer._lease_us)
+        if len(held) < len(self._held):
+            raise LeaseLost("a shard of the queue is another worker's by now")
         yield from self._take()
         if resolved.epochs:
             found = yield from live_epochs(dialect, sorted(resolved.epochs), held=True)

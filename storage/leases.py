@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from querybuilder import TEXT, Dialect, Lock, asc, col, param, select
+from querybuilder import TEXT, Dialect, Lock, asc, col, param, select, update
 
 from .claims import GIVEN_BACK, Claims, StoreClock
 from .errors import LeaseLost, LeaseTaken
@@ -38,8 +38,11 @@ class Leases:
         documents = select(col("resource"), col("holder"), col("version"), col("expires_at")).from_(LEASES)
         of_pool = documents.where(col("pool").eq(param("pool")))
         self._of_pool = of_pool.packed().compile(dialect)
-        named = of_pool.where(col("resource").in_(param("resources")), col("expires_at").ne(GIVEN_BACK))
-        self._hold = named.packed().locked(Lock.SHARE, asc(col("resource"))).compile(dialect)
+        named = (col("pool").eq(param("pool")), col("resource").in_(param("resources")))
+        versions = select(col("resource"), col("version")).from_(LEASES)
+        held = versions.where(*named, col("expires_at").ne(GIVEN_BACK)).packed()
+        self._hold = held.locked(Lock.NO_KEY_UPDATE, asc(col("resource"))).compile(dialect)
+        self._extend = update(LEASES).set(expires_at=param("expires_at")).where(*named).compile(dialect)
 
     def find(self, pool: str, resource: str) -> Program[Lease | None]:
         """The last holding, over or not; None before the first."""
@@ -56,17 +59,22 @@ class Leases:
         found = [Lease(pool, *row) for row in rows]
         return {lease.resource: lease for lease in found if lease.expires_at_us > now_us - self._margin_us}, now_us
 
-    def hold(self, leases: Sequence[Lease]) -> Program[None]:
-        """Have nobody take these leases, all of one pool, before this transaction ends; one that expired is held too.
+    def keep_all(self, leases: Sequence[Lease], *, lease_us: int) -> Program[list[Lease]]:
+        """Keep leases, all of one pool, for so long from now, expired ones too; those that nobody else took.
 
-        Raises:
-            LeaseLost: one of them is somebody else's by now, or was given back.
+        Nobody takes them before this transaction ends, however long that is.
         """
-        rows = yield self._hold.bind(pool=leases[0].pool, resources=[lease.resource for lease in leases])
-        versions = {resource: version for resource, _, version, _ in rows}
-        for lease in leases:
-            if versions.get(lease.resource) != lease.version:
-                raise LeaseLost(f"{lease.pool} {lease.resource} is no longer held under number {lease.version}")
+        if not leases:
+            return []
+        pool, names = leases[0].pool, [lease.resource for lease in leases]
+        rows = yield self._hold.bind(pool=pool, resources=names)
+        versions = {row[0]: row[1] for row in rows}
+        kept = [lease for lease in leases if versions.get(lease.resource) == lease.version]
+        if not kept:
+            return []
+        expires_at_us = (yield from self._clock()) + lease_us  # after the locks, which may have been waited for
+        yield self._extend.bind(pool=pool, resources=[lease.resource for lease in kept], expires_at=expires_at_us)
+        return [replace(lease, expires_at_us=expires_at_us) for lease in kept]
 
     def claim(self, pool: str, resource: str, *, holder: str, lease_us: int) -> Program[Lease]:
         """Take a free resource for so long.

@@ -41,12 +41,8 @@ class ShardLeases:
         if permit is None:
             yield from self._release(share.shards)
             return Share(None, {}, workers)
-        kept: dict[int, Lease] = {}
-        for shard, lease in sorted(share.shards.items()):
-            try:
-                kept[shard] = yield from self._leases.renew(lease, lease_us=self._lease_us)
-            except LeaseLost:
-                continue
+        held = yield from self._leases.keep_all(list(share.shards.values()), lease_us=self._lease_us)
+        kept = {int(lease.resource): lease for lease in held}
         due = -(-self._shards // workers)
         surplus = dict(sorted(kept.items())[due:])
         yield from self._release(surplus)

@@ -26,6 +26,7 @@ WORKERS_MAX = 2
 LIMITS = DrainLimits(
     ingest_round_posts_max=100,
     ingest_alone_attempts_max=3,
+    ingest_lease_s=LEASE_US / 1e6,
     write_attempts_max=4,
     write_backoff_base_s=0.0001,
     write_backoff_s_max=0.001,
