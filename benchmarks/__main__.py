@@ -34,6 +34,8 @@ _ALL = (
     "change_log_cost",
     "exact_anywhere",
     "family_posts",
+    "hot_owner",
+    "queued_posts",
     "simulated_year",
     "shared_tables",
     "pools",
@@ -46,7 +48,7 @@ _ALL = (
 )
 _QUICK = ["--rows", "20000", "--seconds", "1", "--rounds", "2", "--kills", "5"]
 _NEEDS_DATA = "real_boards"
-_TIMEOUT_S = 1800
+_TIMEOUT_S = 3600
 
 
 def main() -> int:

@@ -224,7 +224,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         server = stack.enter_context(service_on(url, folder, jobs="none"))
         workers = [stack.enter_context(job_process(url, folder)) for _ in range(PROCESSES)]
         told, seen, faults = asyncio.run(attack(server.port, url, workers, options))
-    steady = seen.per_s[2:]  # the first seconds fill the pipe
+    steady = seen.per_s[2:] or seen.per_s  # the first seconds fill the pipe
     mean = statistics.fmean(steady)
     latency = sorted(seen.latency_s)
     report.table(
