@@ -248,7 +248,8 @@ class _Run:
         for piece in pieces:
             if not piece.whole:
                 posts = len(piece.block.posts) - piece.posts
-                yield from queue.shorten(piece.head, posts=posts, block=piece.rest)
+                if not (yield from queue.rewrite(piece.head, posts=posts, block=piece.rest)):
+                    raise LostRace("the block was gone, or another one")
 
 
 def _refuse_all(batch: _Batch, error: PostError) -> None:

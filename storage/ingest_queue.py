@@ -36,7 +36,9 @@ from querybuilder import (
 
 from .errors import LostRace
 from .ingest_schema import INGEST, INGEST_SHARDS
-from .store import Program
+from .store import Program, Row
+
+_HEAD = tuple(map(col, ("shard", "number", "queued_at", "posts", "edition")))
 
 
 class Appended(NamedTuple):
@@ -46,6 +48,7 @@ class Appended(NamedTuple):
     queued_at_us: int
     posts: int
     block: str
+    edition: int = 1
 
 
 class Head(NamedTuple):
@@ -55,6 +58,12 @@ class Head(NamedTuple):
     number: int
     queued_at_us: int
     posts: int
+    edition: int
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """What tells it from other blocks."""
+        return self[:2]
 
 
 class Waiting(NamedTuple):
@@ -86,7 +95,7 @@ class IngestQueue:
     def __init__(self, dialect: Dialect) -> None:
         self._append = (
             insert(INGEST)
-            .rows(param("rows"), shard=INTEGER, queued_at=INTEGER, posts=INTEGER, block=TEXT)
+            .rows(param("rows"), shard=INTEGER, queued_at=INTEGER, posts=INTEGER, block=TEXT, edition=INTEGER)
             .compile(dialect)
         )
         self._dialect = dialect
@@ -94,11 +103,14 @@ class IngestQueue:
         one = (col("shard").in_(param("shards")), col("number").in_(param("numbers")))
         blocks = select(col("shard"), col("number"), col("block")).from_(INGEST).where(*one)
         self._blocks = blocks.packed().compile(dialect)
-        self._delete = delete(INGEST).where(*one).compile(dialect)
-        self._shorten = (
+        self._delete = (
+            delete(INGEST).where(*one).returning(col("shard"), col("number"), col("edition")).compile(dialect)
+        )
+        as_read = (col(name).eq(param(name)) for name in ("shard", "number", "edition"))
+        self._rewrite = (
             update(INGEST)
-            .set(posts=param("posts"), block=param("block"))
-            .where(col("shard").eq(param("shard")), col("number").eq(param("number")), col("posts").eq(param("before")))
+            .set(posts=param("posts"), block=param("block"), edition=plus(col("edition"), 1))
+            .where(*as_read)
             .compile(dialect)
         )
         self._backlog = (
@@ -108,9 +120,11 @@ class IngestQueue:
             .packed()
             .compile(dialect)
         )
-        found = select(col("shard"), col("number"), col("queued_at"), col("posts"), col("block")).from_(INGEST)
-        mentioning = found.where(holds(col("block"), param("text")))
-        self._mentioning = mentioning.order_by(asc(col("number"))).limit(param("limit")).packed().compile(dialect)
+        found = select(*_HEAD, col("block")).from_(INGEST).where(holds(col("block"), param("text")))
+        found = found.order_by(asc(col("number"))).limit(param("limit")).packed()
+        self._mentioning = found.compile(dialect)
+        past = (col("shard").eq(param("shard")), col("number").gt(param("past")))
+        self._mentioning_in = found.where(*past).compile(dialect)
         self._shards = select(count()).from_(INGEST_SHARDS).compile(dialect)
         self._make_shards = (
             insert(INGEST_SHARDS)
@@ -162,7 +176,7 @@ class IngestQueue:
 
     def _compile_heads(self, shards: int) -> Statement:
         # An arm a shard: each starts at its own oldest block and ends at its limit, whoever else's posts wait beside.
-        heads = select(col("shard"), col("number"), col("queued_at"), col("posts")).from_(INGEST)
+        heads = select(*_HEAD).from_(INGEST)
         ordered = heads.order_by(asc(col("number"))).limit(param("limit", INTEGER))
         arms = [ordered.where(col("shard").eq(param(f"shard_{index}", INTEGER))) for index in range(shards)]
         return union_all(*arms).packed().compile(self._dialect)
@@ -171,29 +185,25 @@ class IngestQueue:
         """What is in these blocks, in their order; those that are gone are left out."""
         rows = yield self._blocks.bind(**_named(heads))
         texts = {(shard, number): block for shard, number, block in rows}
-        return [Waiting(head, texts[head[:2]]) for head in heads if head[:2] in texts]
+        return [Waiting(head, texts[head.place]) for head in heads if head.place in texts]
 
     def take(self, heads: Sequence[Head]) -> Program[None]:
         """Have these blocks gone when this transaction is committed.
 
         Raises:
-            LostRace: somebody took one of them.
+            LostRace: somebody took one of them, or wrote it anew.
         """
         rows = yield self._delete.bind(**_named(heads))
-        if rows[0][0] != len(heads):
-            raise LostRace(f"{len(heads) - rows[0][0]} of {len(heads)} blocks were gone")
+        taken = {(shard, number): edition for shard, number, edition in rows}
+        if any(taken.get(head.place) != head.edition for head in heads):
+            raise LostRace("a block was gone, or another one")
 
-    def shorten(self, head: Head, *, posts: int, block: str) -> Program[None]:
-        """Leave only so many posts in a block, by this text.
-
-        Raises:
-            LostRace: somebody took it, or some of it.
-        """
-        rows = yield self._shorten.bind(
-            posts=posts, block=block, shard=head.shard, number=head.number, before=head.posts
+    def rewrite(self, head: Head, *, posts: int, block: str) -> Program[bool]:
+        """Have other posts in a block, so many, if it is still as it was read; whether it was."""
+        rows = yield self._rewrite.bind(
+            posts=posts, block=block, shard=head.shard, number=head.number, edition=head.edition
         )
-        if not rows[0][0]:
-            raise LostRace("the block was gone, or another one")
+        return bool(rows[0][0])
 
     def backlog(self) -> Program[dict[int, ShardBacklog]]:
         """What waits, by shard; those where nothing does are left out."""
@@ -203,7 +213,12 @@ class IngestQueue:
     def mentioning(self, text: str, *, blocks_max: int) -> Program[list[Waiting]]:
         """Blocks in whose text another one stands, the oldest first."""
         rows = yield self._mentioning.bind(text=text, limit=blocks_max)
-        return [Waiting(Head(*row[:4]), row[4]) for row in rows]
+        return [_waiting(row) for row in rows]
+
+    def mentioning_in(self, shard: int, text: str, *, past: int, blocks_max: int) -> Program[list[Waiting]]:
+        """The same in one shard, past a number."""
+        rows = yield self._mentioning_in.bind(shard=shard, text=text, past=past, limit=blocks_max)
+        return [_waiting(row) for row in rows]
 
     def counts(self) -> Program[dict[int, ShardCount]]:
         """What workers did so far, by shard."""
@@ -215,6 +230,11 @@ class IngestQueue:
         shards = sorted(applied)  # one order for all who write: no deadlock
         rows = [(shard, applied[shard], busy_us if shard == shards[0] else 0) for shard in shards]
         yield self._count.bind(rows=rows)
+
+
+def _waiting(row: Row) -> Waiting:
+    *head, block = row
+    return Waiting(Head(*head), block)
 
 
 def _number(head: Head) -> int:

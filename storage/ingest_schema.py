@@ -22,6 +22,7 @@ def ingest_tables(dialect: Dialect) -> list[Query]:
         .column("shard", INTEGER)
         .column("queued_at", INTEGER)
         .column("posts", INTEGER)
+        .column("edition", INTEGER)  # grows when the block is written anew: who read it before has another one
         .column("block", TEXT, sortable=False)
     )
     by_shard = create_index("ingest_blocks_shard", INGEST, col("shard"), col("number"))

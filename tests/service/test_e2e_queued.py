@@ -206,6 +206,20 @@ async def test_operators_see_what_waits_and_who_applies_it(service: Service) -> 
     assert state["age_seconds"] == 0
 
 
+async def test_an_owner_who_is_erased_while_posts_wait_does_not_come_back(service: Service) -> None:
+    await service.restart(ingest_workers=0)
+    posts = [{"owner": owner, "stats": {"xp": 1}, "post_id": owner} for owner in ("ada", "bob", "cleo")]
+    await accepted(service, BOARD + QUEUED, {"posts": posts})
+    await service.must("DELETE", f"{BOARD}/entries/ada")
+    await service.must("DELETE", "/v1/owners/bob")
+    assert await service.refused("DELETE", f"{BOARD}/entries/ada") == (404, "unknown_owner")
+    await service.restart(ingest_workers=1)
+    assert (await settled(service, "cleo"))["status"] == "applied"
+    for owner in ("ada", "bob"):
+        assert await service.refused("GET", f"{BOARD}/entries/{owner}") == (404, "unknown_owner")
+        assert await service.refused("GET", f"{BOARD}/posts/{owner}") == (404, "unknown_post")
+
+
 async def _total(service: Service, name: str) -> float:
     text = (await service.call("GET", "/metrics")).body.decode()
     return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith((name + " ", name + "{")))

@@ -13,6 +13,7 @@ from storage.errors import LeaseLost, PeriodClosed, PostRejected, UnknownBoard, 
 from storage.ingest_schema import INGEST_SHARDS
 from storage.leaderboards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
 from storage.periods import calendar_of, parse_period
+from storage.queue_erasing import drop_queued
 from storage.records import Board, Merge, Post, Status
 from storage.store import Program, Rows, Store
 from tests.storage.deployment import Deployment, counter, part, ranked
@@ -256,6 +257,43 @@ async def test_rejections_are_forgotten_past_their_time_and_their_number(desk: Q
     assert await left() == [2, 3, 4, 5]
     assert await desk.store.write(lambda: kept.prune(before_us=0, keep=2, rows_max=100)) == 2
     assert await left() == [4, 5]
+
+
+async def test_an_erased_owner_is_taken_out_of_the_queue_and_nobody_else(desk: QueueDesk) -> None:
+    board, other = await a_board(desk), await a_board(desk, "other")
+    both = desk.deployment.post("ada", part(board, {"xp": 5}), part(other, {"xp": 4}))
+    await desk.enqueue(posted(desk, board, "ada", 1), both, posted(desk, board, "bob", 2))
+    block = [posted(desk, board, "ada", 1), posted(desk, other, "ada", 3), posted(desk, board, "ada", 1)]
+    await desk.enqueue_block(block)
+    dialect = desk.deployment.dialect
+    dropped = await desk.store.write(lambda: drop_queued(dialect, "ada", board_key=board.key))
+    assert dropped == 4
+    await desk.drain()
+    assert await desk.deployment.stats(board, "ada") is None
+    assert await desk.deployment.stats(other, "ada") == {"xp": 7, "last": 0}
+    assert await desk.deployment.stats(board, "bob") == {"xp": 2, "last": 0}
+    await desk.enqueue(both, posted(desk, other, "ada", 3))
+    assert await desk.store.write(lambda: drop_queued(dialect, "ada")) == 2
+    assert await desk.store.write(lambda: drop_queued(dialect, "cleo")) == 0
+    await desk.drain()
+    assert await desk.deployment.stats(board, "ada") is None
+    assert await desk.waiting() == 0
+
+
+async def test_a_round_that_read_a_block_before_it_was_written_anew_reads_it_again(desk: QueueDesk) -> None:
+    board = await a_board(desk)
+    await desk.enqueue_block([posted(desk, board, "ada", 1)] * 3)
+    paused = PausingStore(desk.store)
+    worker = await working(desk, "ada", store=paused)
+
+    async def meanwhile() -> None:
+        await desk.store.write(lambda: drop_queued(desk.deployment.dialect, "ada"))
+
+    paused.before_write = meanwhile
+    drained = await desk.round(worker)
+    assert drained is not None
+    assert (drained.races, sum(drained.posts.values())) == (1, 0)
+    assert await desk.deployment.stats(board, "ada") is None
 
 
 class PausingStore:
