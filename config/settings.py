@@ -169,7 +169,13 @@ class Settings(BaseModel):
         5, 0.1, 600, "s", "How often it is worked out how many workers of the queue the store is worth"
     )
     ingest_lease_s: float = _number(0.5, 0.1, 600, "s", "How long a worker that died keeps its shards")
-    ingest_poll_s: float = _number(0.1, 0.001, 60, "s", "How often a worker looks for posts where none were")
+    ingest_poll_s: float = _number(
+        0.1,
+        0.001,
+        60,
+        "s",
+        "How often a worker looks for posts where none are; a fifth as often when none came for long",
+    )
     ingest_backoff_s_max: float = _number(2, 0.001, 600, "s", "Longest pause of a worker whose round failed")
     rejected_post_retention_s: float = _number(
         7 * 86_400, 60, 10 * 366 * 86_400, "s", "How long it is remembered why a queued post was rejected"

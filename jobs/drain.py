@@ -25,6 +25,9 @@ from .runner import Sleep
 
 log = structlog.get_logger(__name__)
 _DOUBLINGS_MAX = 20
+# After so long without posts a worker looks for them as many times less often: nothing to do should cost nothing.
+QUIET_AFTER_S = 10.0
+QUIET_POLLS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ class DrainWorker:
         self._share = Share()
         self._looked_s: float | None = None
         self._failures = 0
+        self._worked_s = monotonic()  # when posts were last applied here
 
     async def run(self) -> None:
         """Work for ever; at the end others may have everything at once."""
@@ -107,7 +111,7 @@ class DrainWorker:
 
     async def _turn(self) -> bool:
         if self._is_look_due():
-            backlog = await self._store.read(ingest_queue(self._store.dialect).backlog)
+            backlog = await ingest_queue(self._store.dialect).look(self._store)
             self._observer.backlog_seen(backlog, self._now_us())
             if not backlog:
                 return False
@@ -120,6 +124,7 @@ class DrainWorker:
         if drained is None:
             return False
         age_s = max(0.0, (self._now_us() - drained.oldest_us) / 1e6)
+        self._worked_s = self._monotonic()
         self._observer.posts_drained(drained, seconds=self._monotonic() - began_s, age_s=age_s)
         return True
 
@@ -129,9 +134,11 @@ class DrainWorker:
 
     async def _idle(self) -> None:
         """Until posts are queued here, or for a poll."""
+        quiet = self._monotonic() - self._worked_s > QUIET_AFTER_S
+        pause_s = self._limits.ingest_poll_s * (QUIET_POLLS if quiet else 1)
         self._wake.clear()
         waking = asyncio.ensure_future(self._wake.wait())
-        sleeping = asyncio.ensure_future(self._sleep(self._limits.ingest_poll_s))
+        sleeping = asyncio.ensure_future(self._sleep(pause_s))
         try:
             await asyncio.wait((waking, sleeping), return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -83,7 +83,7 @@ class Backlog:
 
     async def _look(self) -> None:
         began_s, since = self._monotonic(), self._since
-        by_shard = await self._store.read(ingest_queue(self._store.dialect).backlog)
+        by_shard = await ingest_queue(self._store.dialect).look(self._store)
         posts = sum(shard.posts for shard in by_shard.values())
         if self._looked_s is not None and began_s > self._looked_s and self._posts:
             self._rate = max(0.0, self._posts + since - posts) / (began_s - self._looked_s)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from jobs.drain import DrainJobLimits, DrainWorker
+from jobs.drain import QUIET_AFTER_S, QUIET_POLLS, DrainJobLimits, DrainWorker
 from storage.draining import Drained
 from storage.errors import StoreAway
 from storage.ingest_queue import ShardBacklog
@@ -139,6 +139,18 @@ async def test_posts_find_a_worker_within_a_poll_or_at_once_where_they_were_queu
         assert sum((await place.drained()).posts.values()) == 1
     assert (await place.xp("ada"), await place.xp("bob")) == (2, 1)
     assert place.observed.ages_s == [LIMITS.ingest_poll_s, 0]
+
+
+async def test_after_a_quiet_time_a_worker_looks_less_often_and_is_woken_all_the_same(place: Place) -> None:
+    async with place.running():
+        await place.idle()
+        place.advance(QUIET_AFTER_S + 1)
+        await place.time.asleep(QUIET_POLLS * LIMITS.ingest_poll_s)
+        await place.enqueue("ada")
+        place.wake.set()
+        await place.drained()
+        await place.idle()
+    assert await place.xp("ada") == 1
 
 
 async def test_leases_are_kept_while_posts_come_and_lapse_when_none_do(place: Place) -> None:
