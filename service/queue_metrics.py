@@ -69,7 +69,9 @@ class QueueMetrics:
             "rankcurve_ingest_age_seconds", "For how long the oldest post in the queue has waited", registry=registry,
             multiprocess_mode="livemostrecent",
         )  # fmt: skip
-        self._shards: set[int] = set()
+        self._shards: set[int] = {0}  # every queue has it
+        self._drained.labels("0")
+        self._depth.labels("0")
         for reason in REFUSALS:
             self._refused.labels(reason)
         for outcome in OUTCOMES:
