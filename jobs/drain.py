@@ -1,6 +1,6 @@
 """Applies what waits in the ingest queue: each worker some shards, each shard one worker.
 
-    look (something waits?) ──> tend (permit, shards) ──> rounds on its shards until the next look ──> look …
+    something waits ──> tend (permit, shards) ──> rounds on its shards ──> tend, every part of a lease …
 
 The rule: where nothing waits nothing is written, and posts that come find a worker within a poll. A worker that dies
 leaves its shards to the others when its leases end; one that was paused is fenced off by the store.
@@ -37,6 +37,7 @@ class DrainJobLimits:
     ingest_lease_s: float
     lease_renewal_ratio: float
     ingest_poll_s: float
+    ingest_look_s: float
     job_backoff_base_s: float
     ingest_backoff_s_max: float
 
@@ -73,9 +74,12 @@ class DrainWorker:
         """`wake` is set when posts were queued in this process."""
         self._store, self._drainer, self._leases, self._limits = store, drainer, leases, limits
         self._observer, self._wake, self._now_us = observer, wake, now_us
+        self._queue = ingest_queue(store.dialect)
         self._monotonic, self._sleep = monotonic, sleep
         self._share = Share()
-        self._looked_s: float | None = None
+        self._tended_s: float | None = None
+        self._measured_s: float | None = None
+        self._told_empty = False
         self._failures = 0
         self._worked_s = monotonic()  # when posts were last applied here
 
@@ -89,34 +93,35 @@ class DrainWorker:
             await self._give_back()
 
     async def turn(self) -> bool:
-        """A look where one is due, and a round; whether anything was applied."""
+        """Tending where that is due, and a round; whether anything was applied."""
         try:
             worked = await self._turn()
         except (LeaseLost, RacesLost) as error:
             if isinstance(error, LeaseLost):
                 self._observer.drain_fenced()
                 self._share = Share(self._share.permit)
-            self._looked_s = None
+            self._tended_s = None
             return True
         except Exception as error:
             self._failures = min(self._failures + 1, _DOUBLINGS_MAX)
             longest = min(self._limits.ingest_backoff_s_max, self._limits.job_backoff_base_s * 2**self._failures)
             detail = error.detail if isinstance(error, StorageError) else None
             log.warning("drain_failed", detail=detail, pause_s=longest, exc_info=None if detail else error)
-            self._looked_s = None
+            self._tended_s = None
             await self._sleep(longest)
             return True
         self._failures = 0
         return worked
 
     async def _turn(self) -> bool:
-        if self._is_look_due():
-            backlog = await ingest_queue(self._store.dialect).look(self._store)
-            self._observer.backlog_seen(backlog, self._now_us())
-            if not backlog:
+        if self._is_tending_due():
+            if await self._queue.is_empty(self._store):
+                await self._measure(empty=True)
                 return False
             self._share = await self._store.write(lambda: self._leases.tend(self._share))
-            self._looked_s = self._monotonic()
+            self._tended_s = self._monotonic()
+        if self._share.permit is not None:
+            await self._measure(empty=False)
         if not self._share.shards:
             return False
         began_s = self._monotonic()
@@ -128,9 +133,19 @@ class DrainWorker:
         self._observer.posts_drained(drained, seconds=self._monotonic() - began_s, age_s=age_s)
         return True
 
-    def _is_look_due(self) -> bool:
+    def _is_tending_due(self) -> bool:
         interval_s = self._limits.ingest_lease_s * self._limits.lease_renewal_ratio
-        return self._looked_s is None or self._monotonic() - self._looked_s >= interval_s
+        return self._tended_s is None or self._monotonic() - self._tended_s >= interval_s
+
+    async def _measure(self, *, empty: bool) -> None:
+        """Tell what waits: nothing at once, and otherwise now and then, for every block is counted."""
+        now_s = self._monotonic()
+        fresh = self._measured_s is not None and now_s - self._measured_s < self._limits.ingest_look_s
+        if fresh and (self._told_empty or not empty):
+            return
+        self._measured_s, self._told_empty = now_s, empty
+        backlog = {} if empty else await self._queue.look(self._store)
+        self._observer.backlog_seen(backlog, self._now_us())
 
     async def _idle(self) -> None:
         """Until posts are queued here, or for a poll."""
@@ -146,7 +161,7 @@ class DrainWorker:
                 task.cancel()
             await asyncio.gather(waking, sleeping, return_exceptions=True)
         if waking.done() and not waking.cancelled() and not self._share.shards:
-            self._looked_s = None
+            self._tended_s = None
 
     async def _give_back(self) -> None:
         if self._share == Share():

@@ -120,6 +120,8 @@ class IngestQueue:
             .packed()
             .compile(dialect)
         )
+        any_block = select(col("number")).from_(INGEST).order_by(asc(col("shard")), asc(col("number"))).limit(1)
+        self._any = any_block.compile(dialect)
         found = select(*_HEAD, col("block")).from_(INGEST).where(holds(col("block"), param("text")))
         found = found.order_by(asc(col("number"))).limit(param("limit")).packed()
         self._mentioning = found.compile(dialect)
@@ -210,8 +212,12 @@ class IngestQueue:
         rows = yield self._backlog.bind()
         return {shard: ShardBacklog(posts, oldest_us) for shard, posts, oldest_us in rows}
 
+    async def is_empty(self, store: Store) -> bool:
+        """Whether nothing waits, as one short statement: workers ask all the time."""
+        return not await store.read_one(self._any.bind())
+
     async def look(self, store: Store) -> dict[int, ShardBacklog]:
-        """The same as one statement: workers ask all the time, mostly for nothing."""
+        """The backlog, as one statement; it reads the head of every block."""
         rows = await store.read_one(self._backlog.bind())
         return {shard: ShardBacklog(posts, oldest_us) for shard, posts, oldest_us in rows}
 

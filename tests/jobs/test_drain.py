@@ -24,6 +24,7 @@ LIMITS = DrainJobLimits(
     ingest_lease_s=LEASE_S,
     lease_renewal_ratio=0.3,
     ingest_poll_s=0.1,
+    ingest_look_s=1,
     job_backoff_base_s=0.5,
     ingest_backoff_s_max=3,
 )
@@ -124,7 +125,7 @@ async def test_where_nothing_waits_nothing_is_written(place: Place) -> None:
             place.advance(LIMITS.ingest_poll_s)
         await place.idle()
     assert place.store.writes == 0
-    assert place.observed.depths[:5] == [0] * 5
+    assert set(place.observed.depths) == {0}
 
 
 async def test_posts_find_a_worker_within_a_poll_or_at_once_where_they_were_queued(place: Place) -> None:
