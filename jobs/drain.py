@@ -118,7 +118,9 @@ class DrainWorker:
             if await self._queue.is_empty(self._store):
                 await self._measure(empty=True)
                 return False
-            self._share = await self._store.write(lambda: self._leases.tend(self._share))
+            self._share = await self._store.write(lambda: self._leases.keep(self._share))
+            if self._leases.lacks(self._share):
+                self._share = await self._store.write(lambda: self._leases.claim(self._share))
             self._tended_s = self._monotonic()
         if self._share.permit is not None:
             await self._measure(empty=False)

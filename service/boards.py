@@ -175,7 +175,7 @@ async def erase_entry(context: Context, call: Call) -> Reply:
     board = await context.catalog.find(call.path["board"])
     owner = call.path["owner"]
     entries = context.boards.open(board)[0]
-    waited = await context.store.write(lambda: drop_queued(context.store.dialect, owner, board_key=board.key))
+    waited = await drop_queued(context.store, owner, board_key=board.key)
     if not await context.store.write(lambda: entries.erase(owner, now_us=context.now_us())) and not waited:
         raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
     return Reply(None, status=204)
@@ -184,7 +184,7 @@ async def erase_entry(context: Context, call: Call) -> Reply:
 async def erase_owner(context: Context, call: Call) -> Reply:
     """`DELETE /v1/owners/{owner}`: every leaderboard, in transactions of a bounded number of boards."""
     owner = call.path["owner"]
-    await context.store.write(lambda: drop_queued(context.store.dialect, owner))
+    await drop_queued(context.store, owner)
     await context.catalog.load(boards_max=context.settings.catalog_boards_max)
     in_families: list[Board] = []
     others: list[Board] = []

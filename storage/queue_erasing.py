@@ -6,40 +6,53 @@ is there when the boards are gone through; whoever read one and takes it later f
 
 from __future__ import annotations
 
-from querybuilder import Dialect
-
 from .ingest_queue import Waiting, ingest_queue
 from .queued_posts import Block, QueuedPost, as_in_block, block_of, shard_of, text_of
-from .store import Program
+from .store import Program, Store
 
 BLOCKS_A_PAGE = 100
 
 
-def drop_queued(dialect: Dialect, owner: str, *, board_key: int | None = None) -> Program[int]:
-    """Drop the owner's queued posts, or their parts for one board; answers how many posts that changed."""
-    queue = ingest_queue(dialect)
-    shards = yield from queue.shards()
+async def drop_queued(store: Store, owner: str, *, board_key: int | None = None) -> int:
+    """Drop the owner's queued posts, or their parts for one board; answers how many posts that changed.
+
+    A transaction a block: who held one while waiting for another could wait for a worker that waits for it.
+    """
+    queue = ingest_queue(store.dialect)
+    shards = await store.read(queue.shards)
     if not shards:
         return 0
     shard, text = shard_of(owner, shards), as_in_block(owner)
     dropped = past = 0
-    while page := (yield from queue.mentioning_in(shard, text, past=past, blocks_max=BLOCKS_A_PAGE)):
-        for waiting in page:
-            dropped += yield from _rewrite(dialect, waiting, owner, board_key)
-        past = page[-1].head.number
+
+    def page() -> Program[list[Waiting]]:
+        return (yield from queue.mentioning_in(shard, text, past=past, blocks_max=BLOCKS_A_PAGE))
+
+    while found := await store.read(page):
+        for waiting in found:
+            changed = await _drop_from(store, waiting, owner, board_key)
+            if changed is None:  # it was applied meanwhile, or some of it: look at it again
+                break
+            dropped, past = dropped + changed, waiting.head.number
     return dropped
 
 
-def _rewrite(dialect: Dialect, waiting: Waiting, owner: str, board_key: int | None) -> Program[int]:
+async def _drop_from(store: Store, waiting: Waiting, owner: str, board_key: int | None) -> int | None:
+    changed, posts, text = _without_owner(waiting, owner, board_key)
+    if not changed:
+        return 0
+    written = await store.write(lambda: ingest_queue(store.dialect).rewrite(waiting.head, posts=posts, block=text))
+    return changed if written else None
+
+
+def _without_owner(waiting: Waiting, owner: str, board_key: int | None) -> tuple[int, int, str]:
+    """How many posts change, how many are left, and the block's text then."""
     block = block_of(waiting.block)
     kept = [_without(post, block, board_key) if post.owner == owner else post for post in block.posts]
     left = [post for post in kept if post is not None]
     changed = sum(before is not after for before, after in zip(block.posts, kept, strict=True))
     # A block without posts stays until its turn: it counts for nothing, and the worker takes it as any other.
-    text = text_of(Block(block.boards, left))
-    if changed and (yield from ingest_queue(dialect).rewrite(waiting.head, posts=len(left), block=text)):
-        return changed
-    return 0  # or it was applied meanwhile
+    return changed, len(left), text_of(Block(block.boards, left))
 
 
 def _without(post: QueuedPost, block: Block, board_key: int | None) -> QueuedPost | None:

@@ -1,12 +1,13 @@
 """Who empties which shard of the ingest queue: a worker with a permit of the semaphore leases its share of them.
 
-The rule: a shard has one worker at a time, and every permit holder as many as any other, give or take one. Leases are
-renewed in one transaction with the permit; where nothing waits nobody writes, and they lapse.
+The rule: a shard has one worker at a time, and every permit holder as many as any other, give or take one. Where
+nothing waits nobody writes, and leases lapse. Leases are locked in the order of their names, by everyone.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .errors import LeaseLost, LeaseTaken
@@ -35,44 +36,48 @@ class ShardLeases:
         self._leases, self._semaphore = leases, semaphore
         self._shards, self._holder, self._lease_us, self._rng = shards, holder, lease_us, rng
 
-    def tend(self, share: Share) -> Program[Share]:
-        """Keep what is held, take what is free and due, give back what is too much."""
+    def keep(self, share: Share) -> Program[Share]:
+        """Keep what is held and due, give back what is too much; without a permit nothing is due."""
         permit, workers = yield from self._semaphore.keep(share.permit, holder=self._holder, lease_us=self._lease_us)
         if permit is None:
-            yield from self._release(share.shards)
+            yield from self._release(share.shards.values())
             return Share(None, {}, workers)
         held = yield from self._leases.keep_all(list(share.shards.values()), lease_us=self._lease_us)
-        kept = {int(lease.resource): lease for lease in held}
-        due = -(-self._shards // workers)
-        surplus = dict(sorted(kept.items())[due:])
-        yield from self._release(surplus)
-        kept = {shard: lease for shard, lease in kept.items() if shard not in surplus}
-        if len(kept) < due:
-            kept |= yield from self._claim(due - len(kept))
-        return Share(permit, kept, workers)
+        due = self._due(workers)
+        yield from self._release(held[due:])
+        return Share(permit, {int(lease.resource): lease for lease in held[:due]}, workers)
 
-    def _claim(self, wanted: int) -> Program[dict[int, Lease]]:
+    def claim(self, share: Share) -> Program[Share]:
+        """Take what is free and due. In a transaction of its own: who held others meanwhile could wait for ever."""
+        if not self.lacks(share):
+            return share
+        wanted = self._due(share.workers) - len(share.shards)
         held, _ = yield from self._leases.held_in(POOL)
-        free = [shard for shard in range(self._shards) if str(shard) not in held]
-        chosen = sorted(self._rng.sample(free, min(wanted, len(free))))  # in one order: no deadlock
-        taken: dict[int, Lease] = {}
-        for shard in chosen:
+        free = [str(shard) for shard in range(self._shards) if str(shard) not in held]
+        taken = dict(share.shards)
+        for name in sorted(self._rng.sample(free, min(wanted, len(free)))):  # in one order for all
             try:
-                taken[shard] = yield from self._leases.claim(
-                    POOL, str(shard), holder=self._holder, lease_us=self._lease_us
-                )
+                lease = yield from self._leases.claim(POOL, name, holder=self._holder, lease_us=self._lease_us)
             except LeaseTaken:
                 continue
-        return taken
+            taken[int(name)] = lease
+        return Share(share.permit, taken, share.workers)
+
+    def lacks(self, share: Share) -> bool:
+        """Whether more is due than is held."""
+        return share.permit is not None and len(share.shards) < self._due(share.workers)
+
+    def _due(self, workers: int) -> int:
+        return -(-self._shards // workers)
 
     def give_back(self, share: Share) -> Program[None]:
         """Let others have everything at once."""
-        yield from self._release(share.shards)
+        yield from self._release(share.shards.values())
         if share.permit is not None:
             yield from self._semaphore.give_back(share.permit)
 
-    def _release(self, shards: dict[int, Lease]) -> Program[None]:
-        for _, lease in sorted(shards.items()):
+    def _release(self, leases: Iterable[Lease]) -> Program[None]:
+        for lease in sorted(leases, key=lambda lease: lease.resource):
             try:
                 yield from self._leases.release(lease)
             except LeaseLost:

@@ -104,7 +104,8 @@ class QueueDesk:
 
     async def tend(self, worker: Worker) -> None:
         """A worker's look at its leases."""
-        worker.share = await self.store.write(lambda: worker.leases.tend(worker.share))
+        worker.share = await self.store.write(lambda: worker.leases.keep(worker.share))
+        worker.share = await self.store.write(lambda: worker.leases.claim(worker.share))
 
     async def round(self, worker: Worker) -> Drained | None:
         """A worker's round on what it believes to have."""

@@ -265,16 +265,14 @@ async def test_an_erased_owner_is_taken_out_of_the_queue_and_nobody_else(desk: Q
     await desk.enqueue(posted(desk, board, "ada", 1), both, posted(desk, board, "bob", 2))
     block = [posted(desk, board, "ada", 1), posted(desk, other, "ada", 3), posted(desk, board, "ada", 1)]
     await desk.enqueue_block(block)
-    dialect = desk.deployment.dialect
-    dropped = await desk.store.write(lambda: drop_queued(dialect, "ada", board_key=board.key))
-    assert dropped == 4
+    assert await drop_queued(desk.store, "ada", board_key=board.key) == 4
     await desk.drain()
     assert await desk.deployment.stats(board, "ada") is None
     assert await desk.deployment.stats(other, "ada") == {"xp": 7, "last": 0}
     assert await desk.deployment.stats(board, "bob") == {"xp": 2, "last": 0}
     await desk.enqueue(both, posted(desk, other, "ada", 3))
-    assert await desk.store.write(lambda: drop_queued(dialect, "ada")) == 2
-    assert await desk.store.write(lambda: drop_queued(dialect, "cleo")) == 0
+    assert await drop_queued(desk.store, "ada") == 2
+    assert await drop_queued(desk.store, "cleo") == 0
     await desk.drain()
     assert await desk.deployment.stats(board, "ada") is None
     assert await desk.waiting() == 0
@@ -287,7 +285,7 @@ async def test_a_round_that_read_a_block_before_it_was_written_anew_reads_it_aga
     worker = await working(desk, "ada", store=paused)
 
     async def meanwhile() -> None:
-        await desk.store.write(lambda: drop_queued(desk.deployment.dialect, "ada"))
+        await drop_queued(desk.store, "ada")
 
     paused.before_write = meanwhile
     drained = await desk.round(worker)
