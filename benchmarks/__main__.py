@@ -37,6 +37,7 @@ _ALL = (
     "hot_owner",
     "queued_posts",
     "simulated_year",
+    "archives",
     "shared_tables",
     "pools",
     "halved_capacity",

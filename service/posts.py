@@ -29,7 +29,7 @@ from .context import Context
 from .keys import Role
 from .post_bodies import PostIn, PostKind, PostLimits, parse_posts
 from .problems import Problem, post_problem_of
-from .queueing import QUEUED, queue_posts, refused
+from .queueing import QUEUED, queue_posts, refused, shut_to
 from .renewal import renewed_posts
 from .routes import Answer, Call
 from .values import format_decimal, format_us, number, parse_decimal, parse_text
@@ -62,8 +62,9 @@ async def _queue(context: Context, posts: list[PostIn], *, single: bool, only_bo
         resolved: list[Post] = []
         for index, post in enumerate(posts):
             found = _resolved_here(context, post, only_board) or await _resolved(context, post, only_board, asked)
-            if not isinstance(found, Post):
-                raise refused(first_cause(list(found.values())), None if single else index)
+            error = shut_to(found, context.now_us()) if isinstance(found, Post) else first_cause(list(found.values()))
+            if not isinstance(found, Post) or error is not None:
+                raise refused(error or PostRejected(), None if single else index)
             resolved.append(found)
         return resolved
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from storage.errors import BoardChanged, UnknownBoard, UnknownFamily
+from storage.closures import known_closure
+from storage.errors import BoardChanged, PeriodClosed, UnknownBoard, UnknownFamily
 from storage.records import Post
 
 from .context import Context
@@ -47,6 +48,21 @@ async def _reread(context: Context, posts: list[Post]) -> None:
             await context.catalog.reread(board_id)
         except UnknownBoard:
             continue
+
+
+def shut_to(post: Post, now_us: int) -> PeriodClosed | None:
+    """Why none of a post's boards takes it any more, or yet; None where one may."""
+    error = None
+    for part in post.parts:
+        if not part.board.may_close:
+            return None
+        try:
+            known_closure(part.board, now_us).check(part.board, now_us if post.at_us is None else post.at_us)
+        except PeriodClosed as closed:
+            error = closed
+        else:
+            return None
+    return error
 
 
 def refused(error: Exception, index: int | None) -> Problem:

@@ -185,7 +185,7 @@ class Drainer:
                 block = block_of(waiting.block)
                 batch.pieces.append(_Piece(waiting.head, block, min(posts_max, len(block.posts))))
             pieces = [(piece.block, piece.posts) for piece in batch.pieces]
-            batch.resolved = yield from resolve(self._store.dialect, pieces, self._now_us())
+            batch.resolved = yield from resolve(self._store.dialect, pieces)
         return batch
 
     def _pause_s(self, pauses_before: int) -> float:

@@ -33,7 +33,8 @@ class Leases:
 
     def __init__(self, dialect: Dialect, clock: StoreClock, *, margin_us: int) -> None:
         """`margin_us`: how long an expired lease stays untouched, for a store whose clock may be set, or fail over."""
-        self._clock, self._margin_us = clock, margin_us
+        self.clock = self._clock = clock
+        self._margin_us = margin_us
         self._claims = Claims(dialect, LEASES, {"pool": TEXT, "resource": TEXT})
         documents = select(col("resource"), col("holder"), col("version"), col("expires_at")).from_(LEASES)
         of_pool = documents.where(col("pool").eq(param("pool")))

@@ -1,28 +1,23 @@
 """Where queued posts go when their turn comes: to which of their boards they still can, and why not to the others.
 
-The rule: a board that was deleted or emptied since a post was accepted does not get it, nor does one whose period has
-closed. A post is all or nothing over its boards; one to a family loses the boards that are closed and keeps the rest.
+The rule: a board that was deleted or emptied since a post was accepted does not get it. A post is all or nothing over
+its boards. Whether a board is still open is found out where the post is applied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple
 
 from querybuilder import Dialect
 
-from .errors import PeriodClosed, PostError, PostRejected, UnknownBoard
+from .errors import PostError, PostRejected, UnknownBoard
 from .families import families_by_key
-from .family_ids import parse_board_id
 from .leaderboards import boards_by_key
-from .periods import calendar_of
 from .queued_posts import Block, QueuedPost, post_of
 from .records import Board, Family, Post
 from .store import Program
-
-CLOSINGS_KEPT = 65_536  # boards whose closing time is remembered
 
 
 class Refusal(NamedTuple):
@@ -44,7 +39,7 @@ class Resolved:
     epochs: dict[int, int] = field(default_factory=dict)  # of the boards that may be emptied, as they were found
 
 
-def resolve(dialect: Dialect, blocks: Sequence[tuple[Block, int]], now_us: int) -> Program[Resolved]:
+def resolve(dialect: Dialect, blocks: Sequence[tuple[Block, int]]) -> Program[Resolved]:
     """The posts of blocks, of each the first so many."""
     keys = {key for block, _ in blocks for key, _ in block.boards}
     boards = yield from boards_by_key(dialect, sorted(keys))
@@ -53,7 +48,7 @@ def resolve(dialect: Dialect, blocks: Sequence[tuple[Block, int]], now_us: int) 
         families = yield from families_by_key(dialect, sorted(family_keys))
     resolved = Resolved()
     for block, count in blocks:
-        there = [_open(boards.get(key), epoch, families, now_us) for key, epoch in block.boards]
+        there = [_open(boards.get(key), epoch, families) for key, epoch in block.boards]
         for queued in block.posts[:count]:
             found = [(block.boards[place][0], there[place]) for place in queued.boards]
             _resolve_one(resolved, queued, found, boards, families)
@@ -63,27 +58,16 @@ def resolve(dialect: Dialect, blocks: Sequence[tuple[Block, int]], now_us: int) 
 _Found = Board | PostError
 
 
-def _open(board: Board | None, epoch: int, families: Mapping[int, Family], now_us: int) -> _Found:
+def _open(board: Board | None, epoch: int, families: Mapping[int, Family]) -> _Found:
     if board is None:
         return UnknownBoard("the leaderboard was deleted since the post was accepted")
     if board.family_key is None:
         if board.epoch != epoch:
             return UnknownBoard("the leaderboard was emptied since the post was accepted")
         return board
-    family = families.get(board.family_key)
-    if family is None:
+    if board.family_key not in families:
         return UnknownBoard("the family was deleted since the post was accepted")
-    closes_us = _closes_us(board.id, family.spec.time_zone, family.spec.grace_seconds)
-    if closes_us is not None and now_us >= closes_us:
-        return PeriodClosed(f"the period of {board.id!r} was closed before the post's turn came", pointer="/at")
     return board
-
-
-@lru_cache(maxsize=CLOSINGS_KEPT)
-def _closes_us(board_id: str, time_zone: str, grace_seconds: int) -> int | None:
-    named = parse_board_id(board_id)
-    bounds = None if named is None else calendar_of(time_zone).bounds_us(named.period)
-    return None if bounds is None else bounds[1] + grace_seconds * 1_000_000
 
 
 def _resolve_one(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,24 @@ async def test_posts_to_several_boards_and_to_families_are_queued_too(service: S
         assert (await service.get(f"{path}/entries/ada"))["stats"] == {"xp": 7}
     late = {**post, "at": "2000-06-01T00:00:00Z", "post_id": "late"}
     assert await accepted(service, "/v1/families/game/posts?mode=queued", late) == 1, "all of time is still open"
+
+
+async def test_a_season_that_is_over_or_has_not_begun_refuses_posts_at_the_door(service: Service) -> None:
+    now = datetime.now(UTC)
+    long_ago, soon = (now - timedelta(days=2)).isoformat(), (now + timedelta(days=2)).isoformat()
+    season = {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "grace_seconds": 0}
+    await service.must("PUT", "/v1/leaderboards/over", {**season, "closes_at": (now - timedelta(days=1)).isoformat()})
+    await service.must("PUT", "/v1/leaderboards/early", {**season, "opens_at": soon})
+    post = {"owner": "ada", "stats": {"xp": 1}}
+    assert await service.refused("POST", "/v1/leaderboards/over" + QUEUED, post) == (409, "period_closed")
+    assert await service.refused("POST", "/v1/leaderboards/early" + QUEUED, post) == (409, "not_open_yet")
+    late = {**post, "at": long_ago}
+    assert await service.refused("POST", "/v1/leaderboards/over" + QUEUED, late) == (409, "period_closed")
+    several = {**post, "boards": ["over", "b"], "post_id": "several"}
+    assert await accepted(service, "/v1/posts?mode=queued", several) == 1
+    assert (await settled(service, "several"))["stats"]["xp"] == 1
+    state = await settled(service, "several", "/v1/leaderboards/over")
+    assert (state["status"], state["error"]["code"]) == ("rejected", "period_closed")
 
 
 async def test_a_rejection_after_the_answer_is_told_to_whoever_asks(service: Service) -> None:

@@ -10,15 +10,16 @@ import pytest
 
 from querybuilder import Built, Dialect
 from storage.errors import LeaseLost, PeriodClosed, PostRejected, UnknownBoard, UnknownPost, ValueOutOfRange
+from storage.families import NewBoard, make_boards
 from storage.ingest_schema import INGEST_SHARDS
 from storage.leaderboards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
 from storage.periods import calendar_of, parse_period
 from storage.queue_erasing import drop_queued
 from storage.records import Board, Merge, Post, Status
 from storage.store import Program, Rows, Store
-from tests.storage.deployment import Deployment, counter, part, ranked
+from tests.storage.deployment import BOARDS_MAX, Deployment, counter, part, ranked
 from tests.storage.queueing import LEASE_US, LIMITS, QueueDesk, Worker
-from tests.storage.test_families import a_family, boards_of, family_post
+from tests.storage.test_families import a_family, family_post
 
 T = TypeVar("T")
 XP = ranked("xp", max_scaled=1_000)
@@ -147,11 +148,15 @@ async def test_posts_from_before_and_after_a_column_was_added_meet(desk: QueueDe
 
 async def test_a_closed_period_rejects_its_board_alone(desk: QueueDesk) -> None:
     family = await a_family(desk.deployment)
-    everybody, year = await boards_of(desk.deployment, family, "all", "2023")
     period = parse_period("2023")
     assert period is not None
     bounds = calendar_of("UTC").bounds_us(period)
     assert bounds is not None
+    wanted = [NewBoard("f:all", "shelf", None), NewBoard("f:2023", "shelf", bounds[1])]
+    made = await desk.store.write(
+        lambda: make_boards(desk.deployment.dialect, family.id, wanted, now_us=1, boards_max=BOARDS_MAX)
+    )
+    year, everybody = sorted(made, key=lambda board: board.id)
     desk.clock.now_us = bounds[1] - 100
     said = [replace(family_post(desk.deployment, family, "ada", 5, everybody, year, post_id=name), post_id=name)
             for name in ("in time", "late")]  # fmt: skip
