@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import structlog
 
 from storage.change_log import change_log
+from storage.erasing import erasing
 from storage.errors import LeaseTaken
+from storage.journal_blocks import blocks
 from storage.post_ids import PostIds
 from storage.rejected_posts import rejected_posts
 from storage.shared_tables import sweep_rows
@@ -35,6 +37,7 @@ class PruneLimits:
 
     post_id_retention_s: float
     change_log_retention_s: float
+    erased_cells_s: float
     prune_interval_s: float
     prune_rows_max: int  # a step
     prune_steps_max: int  # a run, of each kind
@@ -80,6 +83,8 @@ class PruneJob:
             log.info("changes_removed", rows=removed)
         if forgotten := await self.prune_rejected():
             log.info("rejected_posts_forgotten", rows=forgotten)
+        await self.blank_erased()
+        await self.make_blocks()
         if swept := await self.sweep():
             log.info("rows_left_behind_deleted", rows=swept)
 
@@ -107,6 +112,24 @@ class PruneJob:
         rejected, rows_max = rejected_posts(self._store.dialect), self._limits.prune_rows_max
         keep = self._limits.rejected_posts_max
         return await self._in_steps(lambda: rejected.prune(before_us=before_us, keep=keep, rows_max=rows_max), rows_max)
+
+    async def blank_erased(self) -> int:
+        """Take cells out of the log whose owners were erased and that nobody counts from any more; how many rows."""
+        before_us = self._now_us() - round(self._limits.erased_cells_s * 1e6)
+        rows_max = self._limits.prune_rows_max
+        erased = erasing(self._store.dialect)
+        return await self._in_steps(lambda: erased.blank(before_us=before_us, rows_max=rows_max), rows_max)
+
+    async def make_blocks(self) -> int:
+        """Make the journal findable by owner, as far as it is long enough; how many blocks."""
+        index, made = blocks(self._store.dialect), 0
+        await self._store.write(index.prune)
+        while (block := await self._store.read(index.next, heavy=True)) is not None:
+            started = self._monotonic()
+            await self._store.write(lambda block=block: index.add(block))  # type: ignore[misc]
+            made += 1
+            await self._sleep(self._monotonic() - started)
+        return made
 
     async def sweep(self) -> int:
         """Delete rows that boards left behind, in up to `prune_steps_max` steps; answers how many."""

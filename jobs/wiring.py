@@ -195,6 +195,7 @@ def _close_job(parts: JobParts, ownership: Ownership) -> CloseJob:
         archiver,
         ownership,
         parts.limits.close,
+        parts.limits.archive,
         parts.closings,
         clock=parts.leases.clock,
         monotonic=parts.monotonic,

@@ -48,7 +48,6 @@ class Dialect:
     no_limit: str  # what must stand before an OFFSET that has no LIMIT
     clock_us: str  # microseconds since 1970, now
     smaller: str  # the function that answers the smaller of two values
-    place_in: str  # the function that answers where in a text another begins, 0 where nowhere
     numbered_column: str  # the type of a column that numbers rows in the order of their inserts
     transaction: str  # the number of the running transaction, for writers only; empty: they come one after the other
     oldest_transaction: str  # the lowest number that a transaction still running, in this snapshot, has or may get
@@ -73,7 +72,6 @@ SQLITE = Dialect(
     no_limit="LIMIT -1 ",
     clock_us="(CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000)",
     smaller="min",
-    place_in="instr",
     numbered_column="INTEGER",  # as the only column of the primary key
     transaction="",
     oldest_transaction="",
@@ -95,7 +93,6 @@ POSTGRES = Dialect(
     no_limit="",
     clock_us="(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
     smaller="least",
-    place_in="strpos",
     numbered_column="bigint GENERATED ALWAYS AS IDENTITY",
     transaction="txid_current()",
     # Not from the list of running ones: in a hot standby's snapshot that is empty.

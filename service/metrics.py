@@ -23,6 +23,7 @@ from .loop_metrics import LoopCounter, LoopGauge, RequestFigures
 from .node_metrics import Node
 from .queue_metrics import QueueMetrics
 from .sharing_metrics import SharingMetrics
+from .stream_metrics import StreamMetrics
 
 METRICS_TYPE = CONTENT_TYPE_LATEST
 OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
@@ -92,6 +93,7 @@ class Metrics:
             "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
         )
         self.sharing = SharingMetrics(self.registry, self.views)
+        self.streaming = StreamMetrics(self.registry, cells)
         self.audits = AuditMetrics(self.registry)
         self.folds = FoldMetrics(self.registry)
         self.queue = QueueMetrics(self.registry)

@@ -88,7 +88,7 @@ class ArchivedRanking(Ranking):
 
     def __init__(self, dialect: Dialect, board: Board, index: int) -> None:
         # Not what a board with rows has: statements over a table that is gone.
-        self.index, self._board_key = index, board.key
+        self.index, self._board_key, self._columns = index, board.key, len(board.spec.columns)
         self.padding = Padding.of(board.spec, board.spec.columns[index])
         self.timed = self.padding.timed
         self._reads = block_reads(dialect)
@@ -117,7 +117,7 @@ class ArchivedRanking(Ranking):
         rows = yield self._reads.up_to_place.bind(
             board_key=self._board_key, section=top_section(self.index), place=rows_max
         )
-        return [entry for _, document in rows for entry in decode_rows(document).entries]
+        return [entry for _, document in rows for entry in _widened(document, self._columns)]
 
     def _whole_top(self) -> Program[list[Entry]]:
         return (yield from self._top(2**62))
@@ -273,8 +273,8 @@ class ArchivedEntries(Entries):
             directory = yield reads.directory.bind(board_key=key, section=OWNERS)
             numbers = {number for owner in owners if (number := _last_up_to(directory, owner)) is not None}
             rows = yield reads.numbered.bind(board_key=key, section=OWNERS, numbers=sorted(numbers))
-        wanted = set(owners)
-        found = [entry for _, document in rows for entry in decode_rows(document).entries if entry.owner in wanted]
+        wanted, columns = set(owners), len(self.board.spec.columns)
+        found = [entry for _, document in rows for entry in _widened(document, columns) if entry.owner in wanted]
         return {entry.owner: entry for entry in found}
 
     def erase(self, owner: str, *, now_us: int) -> Program[bool]:
@@ -318,6 +318,14 @@ def archives_of(dialect: Dialect, owner: str, *, after_key: int, limit: int) -> 
     found = select(col("board_key")).from_(ARCHIVE_BLOCKS).where(col("board_key").gt(param("after_key")), *covering)
     rows = yield found.order_by(asc(col("board_key"))).limit(limit).build(dialect, owner=owner, after_key=after_key)
     return [row[0] for row in rows]
+
+
+def _widened(document: bytes, columns: int) -> list[Entry]:
+    """The rows of a block, with a cell for every column: a family's boards get new ones when they are archived too."""
+    entries = decode_rows(document).entries
+    for entry in entries:
+        entry.cells.extend([None] * (columns - len(entry.cells)))
+    return entries
 
 
 def _last_up_to(directory: Sequence[Sequence[Any]], owner: str) -> int | None:

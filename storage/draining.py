@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from .applying import Group
 from .boards import OpenBoards
+from .change_log import Appended, change_log
 from .entries import live_epochs
 from .errors import (
     BoardChanged,
@@ -34,10 +35,11 @@ from .errors import (
 from .ingest_queue import Head, ingest_queue
 from .leases import Lease, Leases
 from .post_ids import PostIds
+from .posted import said_of_rejected
 from .queued_boards import Refusal, Resolved, boards_of, is_as_found, resolve
 from .queued_posts import Block, block_of, text_of
 from .records import PartOutcome, Status
-from .rejected_posts import RejectedPost, rejected_posts
+from .rejected_posts import RejectedPost, rejected_posts, said_error
 from .store import Program, Store
 
 BLOCKS_MIN = 50  # looked at in each shard: with few posts a block, as many make a round
@@ -218,7 +220,7 @@ class _Run:
             if not is_as_found(resolved.epochs, found):
                 raise BoardChanged
         outcomes: list[list[PartOutcome]] = []
-        rows = 0
+        rows = logged = 0
         if resolved.posts:
             group = Group(
                 self._opened,
@@ -228,7 +230,7 @@ class _Run:
                 logged=drainer._limits.change_log,
             )
             result = yield from group.run(resolved.posts)
-            outcomes, rows = result.outcomes, sum(result.rows_written.values())
+            outcomes, rows, logged = result.outcomes, sum(result.rows_written.values()), result.logged
         refused = [*resolved.refusals, *_refused_by(resolved, outcomes)]
         kept = [
             RejectedPost(each.board_key, each.queued.post_hash, each.error)
@@ -236,6 +238,8 @@ class _Run:
             if each.there and each.queued.post_hash is not None
         ]
         yield from rejected_posts(dialect).remember(kept, now_us)
+        if refused and drainer._limits.change_log:
+            yield change_log(dialect).append(map(_journalled, refused), now_us=now_us, place=logged)
         self.counted_to_s = drainer._monotonic()
         busy_s = self.counted_to_s - self._began_s + drainer._uncounted_s
         yield from queue.count(_posts_by_shard(self._batch), busy_us=round(busy_s * 1e6))
@@ -255,7 +259,7 @@ class _Run:
 def _refuse_all(batch: _Batch, error: PostError) -> None:
     resolved = batch.resolved
     for post, queued in zip(resolved.posts, resolved.queued, strict=True):
-        resolved.refusals += [Refusal(part.board.key, True, queued, error) for part in post.parts]
+        resolved.refusals += [Refusal(part.board.key, True, queued, error, part.changes) for part in post.parts]
     resolved.posts, resolved.queued, resolved.epochs = [], [], {}
 
 
@@ -266,12 +270,19 @@ def _refused_by(resolved: Resolved, outcomes: Sequence[list[PartOutcome]]) -> li
         for target, part in zip(post.parts, parts, strict=False):  # a family's duplicate answers its parts of then
             if part.error is not None:
                 error = part.error if isinstance(part.error, PostError) else PostRejected(_said(part.error))
-                refused.append(Refusal(target.board.key, not isinstance(error, UnknownBoard), queued, error))
+                there = not isinstance(error, UnknownBoard)
+                refused.append(Refusal(target.board.key, there, queued, error, target.changes))
     return refused
 
 
 def _said(error: StorageError) -> str:
     return error.detail
+
+
+def _journalled(refusal: Refusal) -> Appended:
+    queued = refusal.queued
+    said = said_of_rejected(refusal.changes, queued.post_id, queued.at_us, said_error(refusal.error))
+    return Appended(refusal.board_key, queued.owner, "", "", said)
 
 
 def _posts_by_shard(batch: _Batch) -> dict[int, int]:

@@ -8,6 +8,7 @@ StorageError
 ├── SpecConflict · SpecInvalid · TooManyBoards · TooManyKeys · UnknownKey
 ├── UnknownFamily · TooManyFamilies
 ├── UnknownOwner · UnknownPost · NotRanked · NoCurve · BadCursor · Archived
+├── JournalIncomplete                          (nothing was rebuilt)
 ├── QueueFull · StoreBusy (Overloaded · RacesLost · StoreAway · BoardChanged
 │                LeaseTaken · LeaseLost)                   (try again later)
 ├── WaitTooLong (OutcomeUnknown)                          (send the same post_id again)
@@ -124,6 +125,10 @@ class Archived(StorageError):
 
 class BadCursor(StorageError):
     """the cursor is not one of this board and column"""
+
+
+class JournalIncomplete(StorageError):
+    """the journal does not say everything that is in the leaderboard"""
 
 
 class QueueFull(StorageError):

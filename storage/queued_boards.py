@@ -15,8 +15,8 @@ from querybuilder import Dialect
 from .errors import PostError, PostRejected, UnknownBoard
 from .families import families_by_key
 from .leaderboards import boards_by_key
-from .queued_posts import Block, QueuedPost, post_of
-from .records import Board, Family, Post
+from .queued_posts import Block, QueuedPost, changes_to, post_of
+from .records import Board, Change, Family, Post
 from .store import Program
 
 
@@ -27,6 +27,7 @@ class Refusal(NamedTuple):
     there: bool  # the board is: somebody can ask it what became of the post
     queued: QueuedPost
     error: PostError
+    changes: Sequence[Change]  # what the post said to the board
 
 
 @dataclass(slots=True)
@@ -81,7 +82,10 @@ def _resolve_one(
     if errors and queued.family_key is None:
         refused = PostRejected()
         errors = {key: errors.get(key, refused) for key, _ in found}
-    resolved.refusals += [Refusal(key, key in boards, queued, error) for key, error in errors.items()]
+    for index, (key, _) in enumerate(found):
+        if key in errors:
+            refusal = Refusal(key, key in boards, queued, errors[key], changes_to(queued, index))
+            resolved.refusals.append(refusal)
     left = [each for key, each in found if key not in errors and isinstance(each, Board)]
     if left:
         resolved.epochs |= {board.key: board.epoch for board in left if board.family_key is None}

@@ -102,6 +102,12 @@ def as_in_block(text: str) -> str:
     return _encode(text).decode()
 
 
+def changes_to(queued: QueuedPost, index: int) -> list[Change]:
+    """What a post says to the board at a 0-based index of its boards."""
+    index = index if len(queued.stats) > 1 else 0
+    return _changes(queued.stats[index], queued.overwrite[index] if queued.overwrite else ())
+
+
 def post_of(queued: QueuedPost, boards: Sequence[Board], families: Mapping[int, Family]) -> Post:
     """The post, to those of its boards that are to have it: as many as it was queued for, or fewer."""
     said = [

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
+import msgspec
+
 from .errors import StorageError
 from .periods import PeriodKind
 
@@ -224,8 +226,7 @@ class Status(StrEnum):
 StatValue = int | str  # a scaled integer, or text for `type: text` columns
 
 
-@dataclass(slots=True)
-class Change:
+class Change(msgspec.Struct, array_like=True, gc=False):
     """One column of a post, already in the column's own units."""
 
     index: int

@@ -16,6 +16,7 @@ from querybuilder import INTEGER, TEXT, Dialect, asc, col, delete, desc, insert,
 from . import errors
 from .errors import PostError, PostRejected
 from .ingest_schema import REJECTED_POSTS
+from .posted import SaidError
 from .store import Program
 
 
@@ -48,13 +49,16 @@ class RejectedPosts:
     def find(self, board_key: int, post_hash: str) -> Program[PostError | None]:
         """Why a board did not take a post; None where nothing is remembered."""
         rows = yield self._find.bind(board_key=board_key, post_hash=post_hash)
-        return _error(rows[0][0]) if rows else None
+        return error_of(msgspec.json.decode(rows[0][0])) if rows else None
 
     def remember(self, rejected: Iterable[RejectedPost], now_us: int) -> Program[None]:
         """Keep them; of two for one board and post the later one."""
         last = {each[:2]: each for each in rejected}
         if last:
-            rows = [(key, post_hash, _text(error), now_us) for (key, post_hash), (*_, error) in sorted(last.items())]
+            rows = [
+                (key, post_hash, msgspec.json.encode(said_error(error)).decode(), now_us)
+                for (key, post_hash), (*_, error) in sorted(last.items())
+            ]
             yield self._remember.bind(rows=rows)
 
     def prune(self, *, before_us: int, keep: int, rows_max: int) -> Program[int]:
@@ -66,12 +70,14 @@ class RejectedPosts:
         return int(rows[0][0])
 
 
-def _text(error: errors.StorageError) -> str:
-    return msgspec.json.encode((type(error).__name__, error.detail, error.pointer)).decode()
+def said_error(error: errors.StorageError) -> SaidError:
+    """An error as it is stored."""
+    return type(error).__name__, error.detail, error.pointer
 
 
-def _error(text: str) -> PostError:
-    name, detail, pointer = msgspec.json.decode(text)
+def error_of(said: SaidError) -> PostError:
+    """The error that was stored."""
+    name, detail, pointer = said
     kind = getattr(errors, name, PostRejected)  # a version of the service that knows more kinds may have written it
     known = isinstance(kind, type) and issubclass(kind, PostError)
     return (kind if known else PostRejected)(detail, pointer=pointer)

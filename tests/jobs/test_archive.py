@@ -79,7 +79,9 @@ class MortalStore:
         """See `Store`."""
 
 
-async def a_season(world: World, *, entries: int, ties: Ties = Ties.SHARED, samples: int = 20) -> Board:
+async def a_season(
+    world: World, *, entries: int, ties: Ties = Ties.SHARED, samples: int = 20, board_id: str = "b"
+) -> Board:
     """A closed board's predecessor: `entries` owners with few different values."""
     now_us = world.deployment.clock.now_us
     season = Season(None, now_us + 10 * S, 0, 5)
@@ -93,7 +95,7 @@ async def a_season(world: World, *, entries: int, ties: Ties = Ties.SHARED, samp
     board = await world.store.write(
         lambda: create_board(
             world.deployment.dialect,
-            board_id="b",
+            board_id=board_id,
             spec=replace(wanted, season=season),
             now_us=now_us,
             boards_max=BOARDS_MAX,
@@ -304,3 +306,28 @@ async def test_an_owner_erased_while_the_archive_is_written_is_not_in_it(world: 
     counted = await world.store.read(lambda: ranking.count_better(worst[0]))
     tied, _ = await world.store.read(lambda: ranking.count_tied(worst[0]))
     assert counted + tied == len(owners)
+
+
+async def test_small_boards_are_archived_together_and_one_that_is_deleted_holds_nobody_up(world: World) -> None:
+    boards = [await a_season(world, entries=3, board_id=f"b{number}") for number in range(6)]
+    before = [
+        await world.store.read(lambda board=board: answers(world.deployment.entries(board), []))  # type: ignore[misc]
+        for board in boards
+    ]
+    world.advance(16)
+    job = close_job(world)
+    while not world.observed.owners_archived:
+        assert await step(world, job)
+    assert world.observed.owners_archived == 9, "three boards at once"
+    left = [number for number, board in enumerate(boards) if (await stored(world, board)).archived_us is None]
+    gone = boards.pop(left[0])
+    before.pop(left[0])
+    await world.store.write(lambda: delete_board(world.deployment.dialect, board_id=gone.id))
+    while await step(world, job):
+        pass
+    for board, then in zip(boards, before, strict=True):
+        archived = await stored(world, board)
+        assert archived.archived_us is not None
+        opened = world.deployment.entries(archived)
+        assert await world.store.read(lambda opened=opened: answers(opened, [])) == then  # type: ignore[misc]
+    assert world.observed.owners_archived == 15

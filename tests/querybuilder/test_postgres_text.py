@@ -33,6 +33,7 @@ from querybuilder import (
     excluded,
     holds,
     insert,
+    length,
     lit,
     not_,
     null,
@@ -60,8 +61,10 @@ WANTED: list[tuple[Any, str]] = [
         '"n" bigint GENERATED ALWAYS AS IDENTITY NOT NULL, PRIMARY KEY ("at", "n"))',
     ),
     (
-        select(col("n")).from_("t").where(holds(col("block"), param("text"))),
-        'SELECT "n" FROM "t" WHERE strpos("block", $1) > 0',
+        select(part(col("value", "m"), plus(whole_part(length(col("value", "m")), 2), 1), 2)).from_("b7")
+        .each_piece(col("c1"), "m").where(holds(col("owner"), param("o"))),
+        'SELECT substr("m"."value", ((length("m"."value") / $1::bigint) + $2::bigint)::int, $1::bigint::int) FROM "b7" '
+        'CROSS JOIN unnest(string_to_array("c1", \',\')) AS "m"("value") WHERE (strpos("owner", $3) > 0)',
     ),
     (
         select(part(col("c1"), 3, 2)).from_("b7").where(col("at").lt(oldest_transaction())),

@@ -39,6 +39,7 @@ from querybuilder import (
     empty,
     holds,
     insert,
+    length,
     lit,
     max_,
     min_,
@@ -279,6 +280,17 @@ def test_a_recursion_runs_until_its_step_finds_nothing(run: Run) -> None:
 def test_the_smaller_of_two_values_is_answered_on_both_sides(run: Run) -> None:
     assert run(select(smaller_of(3, param("n", INTEGER)), smaller_of(param("n", INTEGER), 3)), n=5) == [(3, 3)]
     assert run(select(smaller_of(3, param("n", INTEGER)), smaller_of(param("n", INTEGER), 3)), n=-5) == [(-5, -5)]
+
+
+def test_the_pieces_of_a_text_stand_as_rows(run: Run) -> None:
+    texts = select(lit("ab,,c").as_("text"), lit(1).as_("n"))
+    found = select(col("n"), col("value", "m")).from_(texts).each_piece(col("text"), "m").where(col("n").eq(1))
+    assert run(found) == [(1, "ab"), (1, ""), (1, "c")]
+
+
+@pytest.mark.parametrize(("piece", "there"), [("b_", True), ("", True), ("bc", False), ("%", False)])
+def test_a_text_holds_a_piece_character_for_character(run: Run, piece: str, there: bool) -> None:
+    assert run(select(length(lit("ab_c"))).where(holds("ab_c", param("piece", TEXT))), piece=piece) == [(4,)] * there
 
 
 def test_a_select_that_looks_sideways_is_refused_where_the_database_has_none(board: str) -> None:

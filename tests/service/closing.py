@@ -52,6 +52,7 @@ async def close_as_of(service: Service, at: datetime) -> None:
         Archiver(store, context.catalog, context.boards, limits.archive, metrics.closings),
         Ownership(store, leases, limits.lease, holder="test", sleep=asyncio.sleep),
         limits.close,
+        limits.archive,
         metrics.closings,
         clock=clock,
         monotonic=time.monotonic,

@@ -170,6 +170,35 @@ async def test_a_rejection_after_the_answer_is_told_to_whoever_asks(service: Ser
     assert (await service.get(f"{BOARD}/entries/ada"))["stats"]["xp"] == 600
 
 
+async def test_a_later_rejection_is_journalled_with_what_was_posted(service: Service) -> None:
+    await service.board("gone", XP)
+    await service.restart(ingest_workers=0)
+    posts = [
+        {"owner": "ada", "stats": {"xp": xp}, "post_id": f"{xp}", "boards": boards}
+        for xp, boards in ((600, ["b"]), (700, ["b"]), (5, ["gone", "b"]), (6, ["gone"]))
+    ]
+    assert await accepted(service, "/v1/posts?mode=queued", {"posts": posts}) == 4
+    await service.must("DELETE", "/v1/leaderboards/gone")
+    await service.restart(ingest_workers=1)
+    assert (await settled(service, "5"))["error"]["code"] == "post_rejected"
+    told = (await service.get("/v1/owners/ada/posts"))["posts"]
+    found = {(line["post_id"], line["board"], line["status"], line.get("error", {}).get("code")) for line in told}
+    assert found == {
+        ("600", "b", "applied", None),
+        ("700", "b", "rejected", "value_out_of_range"),
+        ("5", "b", "rejected", "post_rejected"),
+        ("5", "gone", "rejected", "unknown_board"),
+        ("6", "gone", "rejected", "unknown_board"),
+    }
+    [refused] = [line for line in told if line["post_id"] == "700"]
+    assert (refused["kind"], refused["stats"], "stored" in refused) == ("post", {"xp": 700}, False)
+    assert len({line["seq"] for line in told}) == len(told), "each has a number of its own"
+    entry = await service.get(f"{BOARD}/entries/ada")
+    await service.must("DELETE", "/v1/owners/ada")
+    assert entry["stats"]["xp"] == 600
+    assert (await service.get("/v1/owners/ada/posts"))["posts"] == []
+
+
 async def test_what_nobody_applies_stays_and_makes_posts_wait_until_somebody_does(service: Service) -> None:
     await service.restart(ingest_workers=0, ingest_posts_max=3, ingest_look_s=0.01)
     posts = [{"owner": f"p{n}", "stats": {"xp": 1}, "post_id": f"{n}"} for n in range(3)]

@@ -257,7 +257,12 @@ async def test_days_of_a_family_close_and_are_archived_and_the_next_ones_open(se
     assert [(each["value"], each["entries"]) for each in orgs["values"]] == [("7", 1)]
     wider = {**own, "columns": [*COLUMNS, {"name": "wins", "sorted": True, "merge": "sum"}]}
     await service.must("PUT", "/v1/families/f", wider)
-    assert timeless(await service.get(f"{board}/entries/o01")) == timeless(closed["/entries/o01"])
+    entry = await service.get(f"{board}/entries/o01")
+    assert entry["stats"] == {**closed["/entries/o01"]["stats"], "wins": None}
+    assert await service.refused("GET", f"{board}/entries/o01/positions?columns=wins") == (404, "not_ranked")
+    assert (await service.get(f"{board}/rankings/wins"))["entries"] == []
+    assert (await service.get(f"{board}/rankings/wins/positions?values=3"))["positions"][0]["rank"] == 1
+    assert (await service.get(f"{board}/rankings/xp?limit=1"))["entries"][0]["stats"]["wins"] is None
     assert (await service.call("DELETE", "/v1/families/f")).status == 204
     assert await service.refused("GET", board) == (404, "unknown_board")
 
