@@ -19,6 +19,7 @@ from storage.store import Program, Store
 from .runner import Sleep
 from .worker_count import Window, WorkerCount
 
+WAITING_US = 1_000_000  # for so long nothing waits where workers keep up, one that died aside
 log = structlog.get_logger(__name__)
 
 
@@ -35,6 +36,11 @@ class _Seen:
     counts: dict[int, ShardCount]
     holders: int
     sizing: Sizing
+    oldest_for_us: int | None  # how long the oldest post has waited; None: none waits
+
+    @property
+    def waits(self) -> bool:
+        return self.oldest_for_us is not None and self.oldest_for_us >= WAITING_US
 
     @property
     def posts(self) -> int:
@@ -83,6 +89,7 @@ class SizeWorkersJob:
             posts=seen.posts - before[1].posts,
             busy_s=seen.busy_s - before[1].busy_s,
             workers=max(1, seen.holders),
+            waiting=before[1].waits and seen.waits,
         )
         size = self._count.measured(window, size=seen.sizing.size)
         if size == seen.sizing.size:
@@ -93,6 +100,10 @@ class SizeWorkersJob:
             log.info("workers_resized", workers=size, before=seen.sizing.size, capacity=capacity, speed=speed)
 
     def _look(self) -> Program[_Seen]:
-        counts = yield from ingest_queue(self._store.dialect).counts()
+        queue = ingest_queue(self._store.dialect)
+        counts = yield from queue.counts()
+        backlog = yield from queue.backlog()
         holders = yield from self._semaphore.holders()
-        return _Seen(counts, holders, (yield from self._semaphore.sizing()))
+        sizing = yield from self._semaphore.sizing()
+        oldest_us = min((shard.oldest_us for shard in backlog.values()), default=None)
+        return _Seen(counts, holders, sizing, None if oldest_us is None else self._now_us() - oldest_us)

@@ -3,9 +3,9 @@
     capacity 2,100 a second, speed 700: 3 workers
 
 The rule: pure figures in, a number from 1 to its bound out. A worker's speed is what it does while it is busy; the
-capacity shows only where all workers are busy. As long as they add up, one more is worth a try: what the store takes at
-most is not known yet. Where they don't, what they do together is the capacity, and fewer workers do the same with less
-in each other's way.
+capacity shows only where all workers are busy and posts wait. As long as they add up, one more is worth a try: what the
+store takes at most is not known yet. Where they don't, what they do together is the capacity, and fewer workers do the
+same with less in each other's way.
 
 A number changes when two windows in a row say so, and each try that did not pay makes the next one wait longer.
 """
@@ -40,6 +40,7 @@ class Window:
     posts: int
     busy_s: float  # of all of them, added up
     workers: int  # how many there were
+    waiting: bool  # posts waited all the time: it is not the callers who say how much was done
 
 
 class WorkerCount:
@@ -57,7 +58,8 @@ class WorkerCount:
         """How many there should be after this window, in which `size` were allowed."""
         if window.posts and window.busy_s > 0:
             self._learn_speed(window.posts / window.busy_s)
-        if not self.speed or window.busy_s < BUSY_RATIO * window.workers * window.seconds:
+        busy = window.busy_s >= BUSY_RATIO * window.workers * window.seconds
+        if not self.speed or not busy or not window.waiting:
             self._wanted, self._agreed = 0, 0
             return size
         wanted = self._judge(window, size)
@@ -81,8 +83,8 @@ class WorkerCount:
     def _judge(self, window: Window, size: int) -> int:
         done = window.posts / window.seconds
         adds_up = done >= ADDS_UP_RATIO * window.workers * self.speed
-        if window.workers < size:  # there are no more workers than that
-            return size if adds_up else min(size, workers_for(done, self.speed, most=self._most))
+        if window.workers < size and (adds_up or window.workers == 1):  # there are no more workers than that
+            return size
         self.capacity = done
         if not adds_up or (self._before_try is not None and done < self._before_try + GAIN_RATIO * self.speed):
             return min(size, workers_for(done, self.speed, most=self._most))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from jobs.size_workers import SizeWorkersJob, SizingLimits
 from storage.semaphores import Sizing
 from tests.jobs.world import ManualTime, World
+from tests.storage.deployment import part, ranked
 from tests.storage.queueing import SHARDS, QueueDesk
 
 LIMITS = SizingLimits(ingest_workers_max=8, ingest_sizing_s=5)
@@ -36,6 +37,13 @@ class Meter:
         return (await self.desk.store.read(self.desk.semaphore.sizing)).size
 
 
+async def let_a_post_wait(desk: QueueDesk) -> None:
+    """Longer and longer: nobody takes it."""
+    board = await desk.deployment.create("b", ranked("xp"))
+    await desk.enqueue(desk.deployment.post("ada", part(board, {"xp": 1})))
+    desk.clock.now_us += 10_000_000
+
+
 async def hold_permits(desk: QueueDesk, count: int) -> None:
     """So many workers, for a long time."""
     for number in range(count):
@@ -48,6 +56,7 @@ async def test_a_store_of_2100_and_workers_of_700_make_three(world: World) -> No
     await desk.store.write(lambda: desk.semaphore.resize(_sized(8), found=_sized(0)))
     meter = Meter(desk)
     await hold_permits(desk, 8)
+    await let_a_post_wait(desk)
     await meter.job.measure()
     assert await meter.window(posts_per_s=300, busy_workers=300 / 700) == 8, "nobody was in another's way"
     assert await meter.window(posts_per_s=2_100, busy_workers=8) == 8, "once is chance"
@@ -72,6 +81,7 @@ async def test_two_who_measure_change_the_number_once(world: World) -> None:
     await desk.store.write(lambda: desk.semaphore.resize(_sized(8), found=_sized(0)))
     first, second = Meter(desk), Meter(desk)
     await hold_permits(desk, 8)
+    await let_a_post_wait(desk)
     await first.job.measure()
     await second.job.measure()
     sizes = [await first.window(posts_per_s=300, busy_workers=300 / 700)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +24,8 @@ class Store:
         """What so many workers do with so many posts a second."""
         able = min(self.capacity, workers * self.speed)
         done = min(able, arriving)
-        return Window(WINDOW_S, round(done * WINDOW_S), workers * WINDOW_S * done / able, workers)
+        busy_s = workers * WINDOW_S * done / able
+        return Window(WINDOW_S, round(done * WINDOW_S), busy_s, workers, waiting=arriving > able)
 
 
 def settled(
@@ -54,6 +57,21 @@ def test_a_store_that_takes_three_workers_gets_three(size: int) -> None:
 
 def test_workers_that_wait_for_posts_are_left_as_they_are() -> None:
     assert set(settled(Store(2_100, 700), size=2, arriving=900)) == {2}
+
+
+def test_workers_that_keep_up_are_left_as_they_are_however_busy() -> None:
+    store, count = Store(2_100, 700), WorkerCount(most=MOST)
+    count.measured(store.window(1, arriving=10), size=8)
+    for _ in range(5):
+        window = replace(store.window(8), waiting=False)
+        assert count.measured(window, size=8) == 8
+
+
+def test_one_worker_says_nothing_of_others() -> None:
+    store, count = Store(2_100, 700), WorkerCount(most=MOST)
+    count.measured(store.window(1, arriving=10), size=4)
+    for _ in range(5):
+        assert count.measured(Store(300, 300).window(1), size=4) == 4
 
 
 def test_a_number_changes_after_two_windows_that_agree() -> None:
