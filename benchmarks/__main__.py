@@ -36,6 +36,8 @@ _ALL = (
     "stream",
     "exact_anywhere",
     "family_posts",
+    "hot_owner",
+    "queued_posts",
     "simulated_year",
     "archives",
     "shared_tables",
@@ -53,7 +55,7 @@ _ALL = (
 )
 _QUICK = ["--rows", "20000", "--seconds", "1", "--rounds", "2", "--kills", "5"]
 _NEEDS_DATA = "real_boards"
-_TIMEOUT_S = 1800
+_TIMEOUT_S = 3600
 
 
 def main() -> int:

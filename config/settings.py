@@ -89,6 +89,38 @@ class Settings(BaseModel):
     write_attempts_max: int = _number(8, 1, 1_000, "attempts", "Tries of a group whose conditional write lost a race")
     write_backoff_base_s: float = _number(0.005, 0, 10, "s", "First back-off after a lost race; doubles, with jitter")
     write_backoff_s_max: float = _number(0.5, 0, 60, "s", "Longest back-off after a lost race")
+
+    # The ingest queue of posts with mode=queued
+    ingest_shards: int = _number(
+        10, 1, 256, "shards", "Parts of the queue, for a store that has none yet: what is emptied at the same time"
+    )
+    ingest_posts_max: int = _number(500_000, 1, 1_000_000_000, "posts", "Posts in the queue; past it 429")
+    ingest_age_s_max: float = _number(60, 0.1, 86_400, "s", "Longest wait of the oldest post in the queue; past it 503")
+    ingest_look_s: float = _number(1, 0.01, 60, "s", "How old what is known of the queue may be where posts are taken")
+    ingest_group_posts_max: int = _number(10_000, 1, 100_000, "posts", "Posts queued in one transaction")
+    ingest_block_posts_max: int = _number(200, 1, 10_000, "posts", "Posts of a shard that are queued as one row")
+    ingest_round_posts_max: int = _number(1_000, 1, 100_000, "posts", "Queued posts applied in one transaction")
+    ingest_alone_attempts_max: int = _number(
+        10, 1, 1_000, "attempts", "Tries of a queued post that the store refuses by itself, before it is rejected"
+    )
+    ingest_workers: int = _number(1, 0, 64, "workers", "Workers of the queue in each job process; 0: none")
+    ingest_workers_max: int = _number(4, 1, 64, "workers", "Most workers of the queue at once, over all job processes")
+    ingest_sizing_s: float = _number(
+        5, 0.1, 600, "s", "How often it is worked out how many workers of the queue the store is worth"
+    )
+    ingest_lease_s: float = _number(0.5, 0.1, 600, "s", "How long a worker that died keeps its shards")
+    ingest_poll_s: float = _number(
+        0.1,
+        0.001,
+        60,
+        "s",
+        "How often a worker looks for posts where none are; a fifth as often when none came for long",
+    )
+    ingest_backoff_s_max: float = _number(2, 0.001, 600, "s", "Longest pause of a worker whose round failed")
+    rejected_post_retention_s: float = _number(
+        7 * 86_400, 60, 10 * 366 * 86_400, "s", "How long it is remembered why a queued post was rejected"
+    )
+    rejected_posts_max: int = _number(1_000_000, 1, 1_000_000_000, "posts", "Rejected posts that are remembered")
     retry_after_s: int = _number(1, 1, 3_600, "s", "Least Retry-After sent with 429 and 503")
     retry_after_s_max: int = _number(60, 1, 3_600, "s", "Longest Retry-After, however long the wait will be")
 

@@ -1,4 +1,4 @@
-"""Forgets post ids and changes past their retention, and deletes rows that boards left in shared tables.
+"""Forgets post ids, changes and rejections past their retention, and deletes rows that boards left in shared tables.
 
 The one rule: posts come first. A step is one bounded transaction, and after each the job pauses for as long as the step
 took, so that pruning never has the writer for more than half of the time. Of several job processes one prunes, once an
@@ -17,6 +17,7 @@ from storage.erasing import erasing
 from storage.errors import LeaseTaken
 from storage.journal_blocks import blocks
 from storage.post_ids import PostIds
+from storage.rejected_posts import rejected_posts
 from storage.shared_tables import sweep_rows
 from storage.store import Program, Store
 
@@ -40,6 +41,8 @@ class PruneLimits:
     prune_interval_s: float
     prune_rows_max: int  # a step
     prune_steps_max: int  # a run, of each kind
+    rejected_post_retention_s: float
+    rejected_posts_max: int
 
 
 class PruneJob:
@@ -78,6 +81,8 @@ class PruneJob:
             log.info("post_ids_forgotten", rows=forgotten)
         if removed := await self.prune_changes():
             log.info("changes_removed", rows=removed)
+        if forgotten := await self.prune_rejected():
+            log.info("rejected_posts_forgotten", rows=forgotten)
         await self.blank_erased()
         await self.make_blocks()
         if swept := await self.sweep():
@@ -100,6 +105,13 @@ class PruneJob:
             return (yield from self._changes.prune(before_us=before_us, keep_from=unread_from, rows_max=rows_max))
 
         return await self._in_steps(step, 1)
+
+    async def prune_rejected(self) -> int:
+        """Forget why queued posts were rejected, past their retention or their number; answers how many."""
+        before_us = self._now_us() - round(self._limits.rejected_post_retention_s * 1e6)
+        rejected, rows_max = rejected_posts(self._store.dialect), self._limits.prune_rows_max
+        keep = self._limits.rejected_posts_max
+        return await self._in_steps(lambda: rejected.prune(before_us=before_us, keep=keep, rows_max=rows_max), rows_max)
 
     async def blank_erased(self) -> int:
         """Take cells out of the log whose owners were erased and that nobody counts from any more; how many rows."""

@@ -35,6 +35,7 @@ from .fold import FoldJob, FoldObserver
 from .liberate import LiberateJob, LiberateLimits
 from .ownership import LeaseLimits, Ownership
 from .prune import PruneJob, PruneLimits
+from .queue import QueueParts, QueueTools, start_queue
 from .refresh import RefreshJob, RefreshLimits, RefreshObserver
 from .runner import Runner, RunnerLimits, Sleep
 from .watch import WatchJob
@@ -103,6 +104,7 @@ class JobParts:
     pools: PoolParts | None = None  # None: nobody looks after pools
     auditor: Auditor | None = None  # None: curves are not audited
     audit_interval_s: float = 0  # 0: only where an operator asks
+    queue: QueueParts | None = None  # None: queued posts are applied elsewhere
     sampled: Store | None = None  # where curves are sampled from: the store, or a replica of it
 
 
@@ -174,10 +176,25 @@ def start_jobs(parts: JobParts) -> Jobs:
     runner.start("close", _close_job(parts, ownership).run)
     if parts.pools is not None:
         _start_pool_jobs(runner, parts, parts.pools, ownership)
+    if parts.queue is not None:
+        start_queue(runner, parts.queue, _queue_tools(parts))
     if not parts.store.sole_writer:  # front ends without jobs leave their operators' demands in the store
         demands = DemandJob(parts.store, parts.catalog, parts.desk, limits.demands, sleep=parts.sleep)
         runner.start("demands", demands.run)
     return Jobs(runner, refresh, parts.desk)
+
+
+def _queue_tools(parts: JobParts) -> QueueTools:
+    return QueueTools(
+        store=parts.store,
+        boards=parts.open_boards,
+        post_ids=parts.post_ids,
+        holder=parts.holder,
+        now_us=parts.now_us,
+        monotonic=parts.monotonic,
+        sleep=parts.sleep,
+        rng=parts.rng,
+    )
 
 
 def _fold_job(parts: JobParts, ownership: Ownership) -> FoldJob:

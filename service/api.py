@@ -12,8 +12,10 @@ from . import (
     journal_views,
     owner_changes,
     owner_views,
+    post_states,
     posts,
     profiles,
+    queue_views,
     ranking_views,
     stream_views,
 )
@@ -50,11 +52,13 @@ from .queries import (
     OwnerPostsQuery,
     PageQuery,
     PositionsQuery,
+    PostsQuery,
     ProfilesQuery,
     StreamQuery,
     ValuePositionsQuery,
     ValuesQuery,
 )
+from .queue_answers import Accepted, PostState, QueueAnswer
 from .renewal import renewed
 from .routes import Route
 from .wire import (
@@ -80,6 +84,10 @@ _POST_CODES = (
     "too_many_posts", "too_many_boards", "family_board", "period_closed", "not_open_yet", "queue_full",
     "rate_limited", "store_busy", "timeout",
 )  # fmt: skip
+_QUEUED = (
+    " With `mode=queued` it is answered with 202 once it is durable in the ingest queue: job workers apply it within"
+    " seconds, exactly once, an owner's posts in their order. One post that can't be taken then refuses all of them."
+)
 _COLUMN_CODES = ("unknown_board", "unknown_column")
 
 _READS = [
@@ -159,27 +167,38 @@ _POSTS = [
     Route(
         method="POST", path=_BOARD + "/posts", handler=posts.post_to_board, role=Role.WRITER, view="post",
         summary="Post stats to a leaderboard", tag="Posting", body=(PostBody, PostList), raw_body=True, ndjson=True,
-        response=PostResults, problems=_POST_CODES,
-        description="One post, a list, or NDJSON; answered once everything in it is durable. `set` needs the role ops.",
+        query=PostsQuery, response=(PostResults, Accepted), statuses=(200, 202), problems=_POST_CODES,
+        description="One post, a list, or NDJSON; answered once everything in it is durable. `set` needs the role ops."
+        + _QUEUED,
     ),
     Route(
         method="POST", path="/v1/posts", handler=posts.post_to_boards, role=Role.WRITER, view="post_many",
         summary="Post stats to several leaderboards at once", tag="Posting", body=(FanPostBody, FanPostList),
-        raw_body=True, ndjson=True, response=PostResults, problems=_POST_CODES,
-        description="Each post names its leaderboards and is applied to all of them or to none.",
+        raw_body=True, ndjson=True, query=PostsQuery, response=(PostResults, Accepted), statuses=(200, 202),
+        problems=_POST_CODES,
+        description="Each post names its leaderboards and is applied to all of them or to none." + _QUEUED,
     ),
 ]  # fmt: skip
+
+_POST_STATE = Route(
+    method="GET", path=_BOARD + "/posts/{post_id}", handler=post_states.post_state, role=Role.WRITER,
+    view="post_state", summary="What became of a post", tag="Posting", response=PostState,
+    problems=("unknown_board", "unknown_post"),
+    description="Of a post that came with an id, as long as that is remembered. `pending`: it waits in the queue.",
+)  # fmt: skip
 
 _FAMILY = "/v1/families/{family}"
 _FAMILIES = [
     Route(
         method="POST", path=_FAMILY + "/posts", handler=family_posts.post_to_family, role=Role.WRITER,
         view="post_family", summary="Post stats to a family", tag="Families",
-        body=(FacetedPostBody, FacetedPostList), raw_body=True, ndjson=True, response=PostResults,
+        body=(FacetedPostBody, FacetedPostList), raw_body=True, ndjson=True, query=PostsQuery,
+        response=(PostResults, Accepted), statuses=(200, 202),
         problems=(*_POST_CODES, "unknown_facet", "post_rejected", "catalog_full"),
         description="One post, a list, or NDJSON. A post reaches the leaderboards of its time (`at`) in every period,"
         " for every list of facets that it has values for: all of them or none, but for those whose period is closed."
-        " Its id is remembered once for all of them; sent again it is a duplicate, also after a period's end.",
+        " Its id is remembered once for all of them; sent again it is a duplicate, also after a period's end."
+        + _QUEUED,
     ),
     Route(
         method="GET", path=_FAMILY + "/boards", handler=families.boards, role=Role.READER, view="family_boards",
@@ -218,6 +237,10 @@ _FAMILIES = [
 ]  # fmt: skip
 
 _OPERATORS = [
+    Route(
+        method="GET", path="/v1/queue", handler=queue_views.show_queue, role=Role.OPS, view="queue",
+        summary="What waits in the ingest queue, and who applies it", tag="Posting", response=QueueAnswer,
+    ),
     Route(
         method="GET", path="/v1/leaderboards", handler=boards.get_boards, role=Role.READER, view="boards",
         summary="Leaderboards by id", tag="Leaderboards", query=BoardsQuery, response=BoardList,
@@ -314,4 +337,4 @@ _OPERATORS = [
 ]  # fmt: skip
 
 _HOTTEST = [renewed(_READS[0]), *_POSTS, *LEASES]
-ROUTES = [*_HOTTEST, *_FAMILIES, *POOLS, *map(renewed, _READS[1:] + _OPERATORS)]
+ROUTES = [*_HOTTEST, *_FAMILIES, *POOLS, *map(renewed, [*_READS[1:], _POST_STATE, *_OPERATORS])]

@@ -23,6 +23,7 @@ from service.commands.keys import keys_app
 from service.commands.leases import lease_app
 from service.commands.owners import owner_app
 from service.commands.pools import pool_app
+from service.commands.queues import queue_app
 from service.commands.ranks import rank, top
 from service.commands.rebuilding import rebuild
 from service.commands.refreshing import refresh
@@ -59,6 +60,7 @@ app.add_typer(board_app, name="board", rich_help_panel=DATA)
 app.add_typer(family_app, name="family", rich_help_panel=DATA)
 app.command("import", rich_help_panel=DATA)(import_csv)
 app.command("export", rich_help_panel=DATA)(export)
+app.add_typer(queue_app, name="queue", rich_help_panel=RUN)
 app.command("refresh", rich_help_panel=DATA)(refresh)
 app.command("rebuild", rich_help_panel=DATA)(rebuild)
 app.add_typer(owner_app, name="owner", rich_help_panel=DATA)

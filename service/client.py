@@ -34,7 +34,9 @@ from service.client_answers import (
     Positions,
     PostResult,
     PostResults,
+    PostsAccepted,
     Problem,
+    QueueState,
     RefreshDone,
     ValueFor,
     ValuesFor,
@@ -265,6 +267,18 @@ class ServiceClient:
         if len(answer.results) != len(posts):
             raise NotTheContract(f"{len(posts)} posts were answered with {len(answer.results)} results")
         return answer.results
+
+    async def queue(self, board: str, posts: Sequence[object]) -> list[PostResult]:
+        """Have a batch applied soon; what becomes of each post is not known yet. One that is wrong refuses all."""
+        path = f"{board_path(board)}/posts"
+        answer = await self.call("POST", path, PostsAccepted, query={"mode": "queued"}, body={"posts": posts})
+        if answer.accepted != len(posts):
+            raise NotTheContract(f"of {len(posts)} posts {answer.accepted} were accepted")
+        return [PostResult("accepted")] * len(posts)
+
+    async def queue_state(self) -> QueueState:
+        """What waits in the ingest queue, and who applies it."""
+        return await self.call("GET", "/v1/queue", QueueState)
 
     async def page(
         self, board: str, column: str, *, limit: int, from_rank: int | None = None, cursor: str | None = None

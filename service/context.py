@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from config import Settings
 from jobs.audit import Auditor
 from jobs.desk import Desk
+from jobs.queue import QueueParts
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
 from storage.coalesce import Coalescers
 from storage.curves import CurveBook
+from storage.enqueuing import Enqueuer
 from storage.entry_reads import EntryReads
 from storage.errors import StoreBusy
 from storage.lease_desk import LeaseDesk
@@ -47,6 +49,8 @@ class Context:
     boards: OpenBoards
     reads: EntryReads
     writer: Writers
+    enqueuer: Enqueuer
+    queue: QueueParts
     post_ids: PostIds
     book: CurveBook
     desk: Desk
@@ -68,7 +72,7 @@ class Context:
 
     async def ready(self) -> None:
         """Return when the store answers and the writer works."""
-        if not self.writer.alive:
+        if not (self.writer.alive and self.enqueuer.alive):
             raise StoreBusy("the writer has stopped")
         await self.store.read(_nothing)
 

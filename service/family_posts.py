@@ -37,7 +37,8 @@ from .context import Context
 from .post_bodies import PostIn, PostKind
 from .posts import BEST_FIRST, FINGERPRINT_BYTES, board_result, changes_of, compared, first_cause, parse
 from .problems import BadValue, Problem, post_problem_of, shown
-from .routes import Call
+from .queueing import QUEUED, queue_posts, refused
+from .routes import Answer, Call
 
 FACET_SETS_KEPT = 32_768  # sets of facet values whose boards' ids are remembered, each counted once a period
 
@@ -75,11 +76,13 @@ class _Settled(NamedTuple):
         return any(isinstance(part.error, UnknownBoard) for _, part in self.boards)
 
 
-async def post_to_family(context: Context, call: Call) -> PostResults:
+async def post_to_family(context: Context, call: Call) -> Answer:
     """`POST /v1/families/{family}/posts`."""
     family = await context.catalog.families.find(call.path["family"])
     posts, single = parse(context, call, PostKind.FAMILY)
     _check_parts(context, family, posts)
+    if call.query.mode == QUEUED:
+        return await _queue(context, family.id, posts, single=single)
     settled: dict[int, _Settled] = {}
     for _ in range(2):
         left = [index for index in range(len(posts)) if index not in settled or settled[index].is_gone]
@@ -98,6 +101,27 @@ async def post_to_family(context: Context, call: Call) -> PostResults:
     if single and settled[0].status is Status.REJECTED:
         raise _problem(settled[0])
     return PostResults([_result(post, settled[index]) for index, post in enumerate(posts)])
+
+
+async def _queue(context: Context, family_id: str, posts: Sequence[PostIn], *, single: bool) -> Answer:
+    async def resolve() -> list[Post]:
+        family = await context.catalog.families.find(family_id)
+        wanted: list[_Wanted] = []
+        now_us = context.now_us()
+        for index, post in enumerate(posts):
+            found = _wanted(context, family, post, now_us)
+            if isinstance(found, UnknownColumn):  # another process may have added it
+                family = await context.catalog.families.reread(family.id)
+                found = _wanted(context, family, post, now_us)
+            if isinstance(found, _Wanted) and all(closed for _, closed in found.periods):
+                found = PeriodClosed("every period of the post is closed", pointer="/at")
+            if not isinstance(found, _Wanted):
+                raise refused(found, None if single else index)
+            wanted.append(found)
+        boards = await _boards(context, family, wanted)
+        return [_post(context, family, post, each, boards) for post, each in zip(posts, wanted, strict=True)]
+
+    return await queue_posts(context, resolve)
 
 
 async def _forget(context: Context, family: Family) -> Family:

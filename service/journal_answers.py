@@ -12,14 +12,16 @@ from msgspec import UNSET, UnsetType
 
 from .answers import ProfileObject, RankedEntry, Stats, StatusName
 from .curve_states import Time
+from .problems import ProblemDocument
 from .values import Number
 
 JournalKind = Literal["post", "erase", "hide", "show", "reset", "delete", "erased"]
 
 
 class JournalLine(msgspec.Struct):
-    """A line of the journal: what was posted and, of an applied post, what was stored afterwards. `owner` and what
-    follows `accepted_at` are gone once the owner was erased; `board` is null where it was deleted long ago."""
+    """A line of the journal: what was posted and, of an applied post, what was stored afterwards; of a queued one that
+    was rejected when its turn came, the error. `owner` and what follows `accepted_at` are gone once the owner was
+    erased; `board` is null where it was deleted long ago."""
 
     seq: int
     kind: JournalKind
@@ -32,6 +34,7 @@ class JournalLine(msgspec.Struct):
     post_id: str | UnsetType = UNSET
     at: Time | UnsetType = UNSET
     stored: Stats | UnsetType = UNSET
+    error: ProblemDocument | UnsetType = UNSET
 
 
 class OwnerPosts(msgspec.Struct):

@@ -13,8 +13,9 @@ import msgspec
 from storage.journal import JournalRow, journal
 from storage.journal_rows import RowReader
 from storage.merging import Merger
-from storage.posted import Happened, Posted
+from storage.posted import NO_CHANGE, Happened, Posted
 from storage.records import INT64_MAX, Board, Change
+from storage.rejected_posts import error_of
 from storage.store import Program
 
 from .answers import Stats, StatusName
@@ -22,7 +23,7 @@ from .context import Context
 from .journal_answers import JournalKind, JournalLine, OwnerPosts
 from .post_bodies import NDJSON_TYPE
 from .posts import stats_of
-from .problems import Problem
+from .problems import Problem, post_problem_of
 from .queries import JournalQuery, OwnerPostsQuery
 from .routes import Call, Reply
 from .values import format_us, number
@@ -31,11 +32,13 @@ _POSTS: dict[Happened, StatusName] = {
     Happened.APPLIED: "applied",
     Happened.UNCHANGED: "unchanged",
     Happened.UNSEEN: "applied",
+    Happened.REJECTED: "rejected",
 }
 _KINDS: dict[Happened, JournalKind] = {
     Happened.APPLIED: "post",
     Happened.UNCHANGED: "post",
     Happened.UNSEEN: "post",
+    Happened.REJECTED: "post",
     Happened.ERASED: "erase",
     Happened.HIDDEN: "hide",
     Happened.SHOWN: "show",
@@ -95,6 +98,8 @@ def _line(row: JournalRow, teller: _Teller | None) -> JournalLine:
     line.kind = _KINDS[happened]
     if happened in _POSTS:
         line.status = _POSTS[happened]
+        if row.posted.error is not None:
+            line.error = post_problem_of(error_of(row.posted.error)).document()
         if teller is not None:
             teller.say(line, row, row.posted)
     return line
@@ -117,7 +122,7 @@ class _Teller:
             line.post_id = posted.post_id
         if posted.at_us is not None:
             line.at = format_us(posted.at_us)
-        if posted.happened is not Happened.UNCHANGED:
+        if posted.happened not in NO_CHANGE:
             line.stored = stats_of(self._board, self._merger.stats(self._reader.cells_after(row, posted)))
 
     def _named(self, changes: Sequence[Change], *, overwrite: bool) -> Stats:

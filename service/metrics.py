@@ -22,6 +22,7 @@ from .fold_metrics import FoldMetrics
 from .lease_metrics import LeaseMetrics
 from .loop_metrics import LoopCounter, LoopGauge, RequestFigures
 from .node_metrics import Node
+from .queue_metrics import QueueMetrics
 from .sharing_metrics import SharingMetrics
 from .stream_metrics import StreamMetrics
 
@@ -96,6 +97,7 @@ class Metrics:
         self.streaming = StreamMetrics(self.registry, cells)
         self.audits = AuditMetrics(self.registry)
         self.folds = FoldMetrics(self.registry)
+        self.queue = QueueMetrics(self.registry)
         self.closings = CloseMetrics(self.registry, cells)
         self.leases = LeaseMetrics(self.registry, cells.gauges)
         self._log_lines_dropped = Counter(

@@ -20,7 +20,7 @@ from .lease_wire import CLIENT_PATTERN, KEY_CHARS_MAX
 from .post_bodies import NDJSON_TYPE
 from .problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_TYPE, ProblemDocument
 from .routes import Route
-from .values import ANY_BOARD_PATTERN, BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX
+from .values import ANY_BOARD_PATTERN, BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX, POST_ID_CHARS_MAX
 
 Schema = dict[str, Any]
 
@@ -40,6 +40,7 @@ _PATH_SCHEMAS: dict[str, Schema] = {
         "minLength": 1,
         "description": f"1 to {KEY_CHARS_MAX} characters, percent-encoded UTF-8; normalised to NFC by the service.",
     },
+    "post_id": {"type": "string", "minLength": 1, "maxLength": POST_ID_CHARS_MAX},
     "owner": {
         "type": "string",
         "minLength": 1,

@@ -18,6 +18,7 @@ from storage.hidden import hidden
 from storage.journal_blocks import Stretch
 from storage.posted import Happened
 from storage.profiles import profiles
+from storage.queue_erasing import drop_queued
 from storage.records import Board
 from storage.store import Program
 
@@ -38,8 +39,9 @@ async def erase_entry(context: Context, call: Call) -> Reply:
     board = await context.catalog.find(call.path["board"])
     owner, until = call.path["owner"], dict[int, int]()
     entries = context.boards.open(board)[0]
+    waited = await drop_queued(context.store, owner, board_key=board.key)
     await context.store.write(lambda: _erase([entries], owner, context.now_us(), until))
-    if board.key not in until:
+    if board.key not in until and not waited:
         raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
     await _rename(context, owner, until, otherwise=0)
     return Reply(None, status=204)
@@ -62,6 +64,7 @@ async def erase_owner(context: Context, call: Call) -> Reply:
     """`DELETE /v1/owners/{owner}`: entries, profile, and what the journal says of the owner."""
     owner, until = call.path["owner"], dict[int, int]()
     log = erasing(context.store.dialect)
+    await drop_queued(context.store, owner)  # before the rest: what a worker has taken is applied by then
     begun = await context.store.write(lambda: log.say(now_us=context.now_us()))
     await _on_every_board(context, owner, lambda boards: _erase(boards, owner, context.now_us(), until))
     await erase_from_archives(context, owner)

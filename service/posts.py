@@ -30,8 +30,9 @@ from .context import Context
 from .keys import Role
 from .post_bodies import PostIn, PostKind, PostLimits, parse_posts
 from .problems import Problem, post_problem_of
+from .queueing import QUEUED, queue_posts, refused, shut_to
 from .renewal import renewed_posts
-from .routes import Call
+from .routes import Answer, Call
 from .values import format_decimal, format_us, number, parse_decimal, parse_text
 
 FINGERPRINT_BYTES = 16
@@ -40,18 +41,37 @@ BEST_FIRST = tuple(Status)
 _time_text = lru_cache(maxsize=64)(format_us)  # the rows of a group have one time, nearly all
 
 
-async def post_to_board(context: Context, call: Call) -> PostResults:
+async def post_to_board(context: Context, call: Call) -> Answer:
     """`POST /v1/leaderboards/{board}/posts`."""
     board_id = call.path["board"]
     await context.catalog.find(board_id)
     posts, single = parse(context, call, PostKind.ONE_BOARD)
+    if call.query.mode == QUEUED:
+        return await _queue(context, posts, single=single, only_board=board_id)
     return await _settle(context, posts, single=single, only_board=board_id)
 
 
-async def post_to_boards(context: Context, call: Call) -> PostResults:
+async def post_to_boards(context: Context, call: Call) -> Answer:
     """`POST /v1/posts`."""
     posts, single = parse(context, call, PostKind.BOARDS)
+    if call.query.mode == QUEUED:
+        return await _queue(context, posts, single=single, only_board=None)
     return await _settle(context, posts, single=single, only_board=None)
+
+
+async def _queue(context: Context, posts: list[PostIn], *, single: bool, only_board: str | None) -> Answer:
+    async def resolve() -> list[Post]:
+        asked = _Asked({}, set())
+        resolved: list[Post] = []
+        for index, post in enumerate(posts):
+            found = _resolved_here(context, post, only_board) or await _resolved(context, post, only_board, asked)
+            error = shut_to(found, context.now_us()) if isinstance(found, Post) else first_cause(list(found.values()))
+            if not isinstance(found, Post) or error is not None:
+                raise refused(error or PostRejected(), None if single else index)
+            resolved.append(found)
+        return resolved
+
+    return await queue_posts(context, resolve)
 
 
 def parse(context: Context, call: Call, kind: PostKind) -> tuple[list[PostIn], bool]:

@@ -59,6 +59,12 @@ class QueryBounds(Protocol):
         """Owners that one audit counts."""
 
 
+class PostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether posts are applied before the answer, or queued and applied soon after it."""
+
+    mode: Literal["direct", "queued"] = "direct"
+
+
 class BoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A page of leaderboards by id."""
 

@@ -10,7 +10,7 @@ import itertools
 import re
 import secrets
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil
 from time import perf_counter
 from typing import Any, Protocol
@@ -32,7 +32,7 @@ from .queries import QueryBounds, query_parser
 from .quick import QuickJson
 from .routes import Answer, Call, Reply, Route
 from .strict_json import decode
-from .values import parse_board_id, parse_column, parse_family_id, parse_owner
+from .values import parse_board_id, parse_column, parse_family_id, parse_owner, parse_post_id
 
 _encode = msgspec.json.Encoder().encode
 X_REQUEST_ID = istr("X-Request-Id")
@@ -49,6 +49,7 @@ PATH_PARSERS: dict[str, Callable[[str], str]] = {
     "client_id": lru_cache(maxsize=1024)(parse_client_id),
     "pool_id": lru_cache(maxsize=1024)(parse_pool_id),
     "key": parse_key,
+    "post_id": partial(parse_post_id, pointer="post_id"),
 }
 
 

@@ -16,7 +16,7 @@ from storage.change_log import Mark, change_log
 from storage.errors import NotRanked, UnknownOwner
 from storage.hidden import hidden
 from storage.journal import JournalRow, position_of
-from storage.posted import Happened
+from storage.posted import NO_CHANGE
 from storage.ranked_cells import RankedCells
 from storage.records import Board
 from storage.store import Program
@@ -50,7 +50,7 @@ class _Column:
     def moves(self, rows: Iterable[JournalRow]) -> Iterator[_Move]:
         """All that changed something, those included that leave the column as it was."""
         for row in rows:
-            if row.posted is not None and row.posted.happened is Happened.UNCHANGED:
+            if row.posted is not None and row.posted.happened in NO_CHANGE:
                 continue
             before, after = (self._cells.cell(text, self._index) for text in (row.previous, row.next))
             yield _Move(row, before, after)

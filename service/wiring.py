@@ -26,25 +26,32 @@ from jobs.exchange import ReadPeer
 from jobs.fitting import FittingLimits
 from jobs.ownership import LeaseLimits
 from jobs.prune import PruneLimits
+from jobs.queue import SEMAPHORE, QueueLimits, QueueParts
 from jobs.refresh import RefreshLimits
 from jobs.runner import RunnerLimits
 from jobs.schedule import ScheduleLimits
 from jobs.wiring import JobLimits, JobParts, start_jobs, start_watch
 from storage.archiving import ArchiveLimits
 from storage.auditing import AuditLimits
+from storage.backlog import Backlog, BacklogLimits
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
+from storage.claims import store_clock
 from storage.coalesce import Coalescers
 from storage.curves import CurveBook
+from storage.enqueuing import EnqueueLimits, Enqueuer
 from storage.entry_reads import EntryReads
 from storage.envelope import Envelopes
 from storage.folding import FoldLimits
+from storage.ingest_queue import ingest_queue
 from storage.keys import list_keys
 from storage.lease_desk import LeaseDesk, LeaseDeskLimits
+from storage.leases import Leases
 from storage.memcached import Memcached, MemcachedLimits
 from storage.migrate import migrate
 from storage.post_ids import PostIds
 from storage.scanning import ScanLimits
+from storage.semaphores import Semaphore
 from storage.shared_curves import SharedCurves
 from storage.store import Store
 from storage.writer import Writer, WriterLimits, WriterObserver
@@ -83,6 +90,8 @@ class _Stored:
     post_ids: PostIds
     book: CurveBook
     writer: Writers
+    enqueuer: Enqueuer
+    queue: QueueParts
     auditor: Auditor
     lease_desk: LeaseDesk
 
@@ -157,13 +166,39 @@ async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], 
 
     writer = Writers(store, make_writer, metrics)
     stack.push_async_callback(writer.close)
+    enqueuer, queue = await _open_queue(settings, metrics, store)
+    stack.push_async_callback(enqueuer.close)
     audit_limits = limits_of(AuditLimits, settings)
     auditor = Auditor(store, boards, book, audit_limits, metrics.audits, monotonic=time.monotonic, rng=random.Random())
     lease_desk = LeaseDesk(
         store, lease_groups_of(settings, store), limits_of(LeaseDeskLimits, settings), metrics.leases
     )
     stack.push_async_callback(lease_desk.close)
-    return _Stored(store, salt, KeyRing(keys), catalog, boards, post_ids, book, writer, auditor, lease_desk)
+    return _Stored(
+        store, salt, KeyRing(keys), catalog, boards, post_ids, book, writer, enqueuer, queue, auditor, lease_desk
+    )
+
+
+async def _open_queue(settings: Settings, metrics: Metrics, store: Store) -> tuple[Enqueuer, QueueParts]:
+    shards = await store.read(ingest_queue(store.dialect).shards)
+    if not shards:
+        shards = await store.write(lambda: ingest_queue(store.dialect).make_shards(settings.ingest_shards))
+    wake = asyncio.Event()
+    backlog = Backlog(store, limits_of(BacklogLimits, settings), now_us=now_us, monotonic=time.monotonic)
+    enqueuer = Enqueuer(
+        store,
+        backlog,
+        shards,
+        limits_of(EnqueueLimits, settings),
+        metrics.queue,
+        now_us=now_us,
+        appended=wake.set,
+    )
+    enqueuer.start()
+    # Fenced in the transaction that applies: a lease that overlaps another one does no harm, so there is no margin.
+    leases = Leases(store.dialect, store_clock(store.dialect), margin_us=0)
+    semaphore = Semaphore(store.dialect, leases, SEMAPHORE, size=settings.ingest_workers_max)
+    return enqueuer, QueueParts(shards, leases, limits_of(QueueLimits, settings), metrics.queue, wake, semaphore)
 
 
 def _shared_curves(settings: Settings, metrics: Metrics, salt: str, stack: AsyncExitStack) -> SharedCurves | None:
@@ -193,6 +228,7 @@ def _job_parts(
         open_boards=stored.boards,
         book=stored.book,
         post_ids=stored.post_ids,
+        queue=stored.queue,
         desk=desk,
         leases=leases_of(settings, stored.store),
         holder=new_holder(),
@@ -229,6 +265,8 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, clock: Calla
             lanes=settings.point_read_lanes,
         ),
         writer=stored.writer,
+        enqueuer=stored.enqueuer,
+        queue=stored.queue,
         post_ids=stored.post_ids,
         book=stored.book,
         desk=desk,

@@ -33,6 +33,7 @@ class GroupResult:
 
     outcomes: list[list[PartOutcome]]
     rows_written: dict[int, int]  # by board key
+    logged: int  # changes in the log, whose places are taken
 
 
 class Group:
@@ -70,7 +71,8 @@ class Group:
         yield from self._read(posts)
         outcomes = [self._apply(post) for post in posts]
         rows_written = yield from self._write()
-        return GroupResult(outcomes, rows_written)
+        logged = sum(len(state.log.owners) for state in self._boards.values())
+        return GroupResult(outcomes, rows_written, logged)
 
     def _find_hidden(self, owners: dict[int, dict[str, None]]) -> Program[None]:
         """Rows that boards don't show, after those that they do: see `hidden`."""

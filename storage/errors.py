@@ -7,7 +7,7 @@ StorageError
 │   └── PeriodClosed (NotOpenYet)               (one board of the post, whatever becomes of the others)
 ├── SpecConflict · SpecInvalid · TooManyBoards · TooManyKeys · UnknownKey
 ├── UnknownFamily · TooManyFamilies
-├── UnknownOwner · NotRanked · NoCurve · BadCursor · Archived
+├── UnknownOwner · UnknownPost · NotRanked · NoCurve · BadCursor · Archived
 ├── JournalIncomplete                          (nothing was rebuilt)
 ├── QueueFull · StoreBusy (Overloaded · RacesLost · StoreAway · BoardChanged
 │                LeaseTaken · LeaseLost)                   (try again later)
@@ -105,6 +105,10 @@ class TooManyBoards(StorageError):
 
 class UnknownOwner(StorageError):
     """the owner has no entry in this leaderboard"""
+
+
+class UnknownPost(StorageError):
+    """nothing is known of such a post, or no longer"""
 
 
 class NotRanked(StorageError):

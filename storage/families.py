@@ -19,6 +19,7 @@ from querybuilder import (
     Dialect,
     Lock,
     Select,
+    Statement,
     asc,
     col,
     count,
@@ -217,6 +218,17 @@ def existing_family(dialect: Dialect, family_id: str, *, lock: Lock | None = Non
     if not rows:
         raise UnknownFamily(f"no family {family_id!r}")
     return _family(rows[0])
+
+
+def families_by_key(dialect: Dialect, family_keys: Iterable[int]) -> Program[dict[int, Family]]:
+    """Those of these families that exist, as they are now."""
+    rows = yield _families_by_key(dialect).bind(keys=list(family_keys))
+    return {row[0]: _family(row) for row in rows}
+
+
+@lru_cache
+def _families_by_key(dialect: Dialect) -> Statement:
+    return select(*_COLUMNS).from_(FAMILIES).where(col("family_key").in_(param("keys"))).packed().compile(dialect)
 
 
 def family_by_key(dialect: Dialect, family_key: int, *, lock: Lock) -> Program[Family | None]:

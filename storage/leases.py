@@ -6,9 +6,10 @@ right was for, and nothing of it is kept. How a lease is claimed stands in `clai
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from querybuilder import TEXT, Dialect
+from querybuilder import TEXT, Dialect, Lock, asc, col, param, select, update
 
 from .claims import GIVEN_BACK, Claims, StoreClock
 from .errors import LeaseLost, LeaseTaken
@@ -35,6 +36,14 @@ class Leases:
         self.clock = self._clock = clock
         self._margin_us = margin_us
         self._claims = Claims(dialect, LEASES, {"pool": TEXT, "resource": TEXT})
+        documents = select(col("resource"), col("holder"), col("version"), col("expires_at")).from_(LEASES)
+        of_pool = documents.where(col("pool").eq(param("pool")))
+        self._of_pool = of_pool.packed().compile(dialect)
+        named = (col("pool").eq(param("pool")), col("resource").in_(param("resources")))
+        versions = select(col("resource"), col("version")).from_(LEASES)
+        held = versions.where(*named, col("expires_at").ne(GIVEN_BACK)).packed()
+        self._hold = held.locked(Lock.NO_KEY_UPDATE, asc(col("resource"))).compile(dialect)
+        self._extend = update(LEASES).set(expires_at=param("expires_at")).where(*named).compile(dialect)
 
     def find(self, pool: str, resource: str) -> Program[Lease | None]:
         """The last holding, over or not; None before the first."""
@@ -43,6 +52,30 @@ class Leases:
             return None
         holder, version, expires_at = rows[0]
         return Lease(pool, resource, holder, version, expires_at)
+
+    def held_in(self, pool: str) -> Program[tuple[dict[str, Lease], int]]:
+        """The holdings of a pool that nobody else may take yet, by resource, and the time that this was so."""
+        now_us = yield from self._clock()
+        rows = yield self._of_pool.bind(pool=pool)
+        found = [Lease(pool, *row) for row in rows]
+        return {lease.resource: lease for lease in found if lease.expires_at_us > now_us - self._margin_us}, now_us
+
+    def keep_all(self, leases: Sequence[Lease], *, lease_us: int) -> Program[list[Lease]]:
+        """Keep leases, all of one pool, for so long from now, expired ones too; those that nobody else took.
+
+        Nobody takes them before this transaction ends, however long that is.
+        """
+        if not leases:
+            return []
+        pool, names = leases[0].pool, [lease.resource for lease in leases]
+        rows = yield self._hold.bind(pool=pool, resources=names)
+        versions = {row[0]: row[1] for row in rows}
+        kept = [lease for lease in leases if versions.get(lease.resource) == lease.version]
+        if not kept:
+            return []
+        expires_at_us = (yield from self._clock()) + lease_us  # after the locks, which may have been waited for
+        yield self._extend.bind(pool=pool, resources=[lease.resource for lease in kept], expires_at=expires_at_us)
+        return [replace(lease, expires_at_us=expires_at_us) for lease in kept]
 
     def claim(self, pool: str, resource: str, *, holder: str, lease_us: int) -> Program[Lease]:
         """Take a free resource for so long.

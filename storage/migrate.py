@@ -33,6 +33,7 @@ from querybuilder import (
 )
 
 from .errors import SchemaTooNew
+from .ingest_schema import ingest_tables
 from .lease_tables import lease_pool_tables
 from .store import Program
 
@@ -324,6 +325,7 @@ STEPS = (
     _journal,
     _owners,
     lease_pool_tables,
+    ingest_tables,
 )
 
 

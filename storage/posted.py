@@ -15,6 +15,7 @@ import msgspec
 from .merging import Cell
 from .records import Change
 
+SaidError = tuple[str, str, str | None]  # what kind of error, its sentence, and the place in the post
 Said = tuple[Any, ...]  # the fields of `Posted` from the first on, as far as they say something
 
 
@@ -23,12 +24,16 @@ class Happened(StrEnum):
 
     APPLIED = "p"
     UNCHANGED = "u"  # nothing was better
+    REJECTED = "n"  # a queued post, when its turn came
     UNSEEN = "d"  # applied to an entry that is hidden: its ranked cells stand with the others
     ERASED = "e"
     HIDDEN = "h"
     SHOWN = "s"
     RESET = "r"  # the board was emptied
     DELETED = "x"  # the board is gone; its id and specification are said
+
+
+NO_CHANGE = (Happened.UNCHANGED, Happened.REJECTED)
 
 
 class Posted(msgspec.Struct, frozen=True, array_like=True):
@@ -42,6 +47,7 @@ class Posted(msgspec.Struct, frozen=True, array_like=True):
     version: int | None = None  # of the row afterwards, None: the time of its bundle
     board_id: str | None = None
     spec: Any = None  # in JSON's types
+    error: SaidError | None = None  # why it was rejected
 
 
 _encode = msgspec.json.Encoder().encode
@@ -70,6 +76,11 @@ def said_of_event(happened: Happened, cells: Sequence[Cell] = (), version: int |
 def said_of_deleted(board_id: str, spec: object) -> Said:
     """What lets the log of a board be read when it is gone."""
     return Happened.DELETED, (), None, None, (), None, board_id, spec
+
+
+def said_of_rejected(changes: Sequence[Change], post_id: str | None, at_us: int | None, error: SaidError) -> Said:
+    """Of a post that was accepted and then not applied."""
+    return Happened.REJECTED, changes, post_id, at_us, (), None, None, None, error
 
 
 def posts_text(said: Sequence[Said | Posted | None]) -> str:

@@ -19,7 +19,7 @@ from .journal import JournalRow, journal
 from .journal_rows import RowReader
 from .leaderboards import ALL_ENTRIES, CHANGES, count_entries, remove_rows, standing_alone, with_state
 from .merging import Cell
-from .posted import Happened, Posted
+from .posted import NO_CHANGE, Happened, Posted
 from .records import Board, Entry
 from .store import Program
 
@@ -83,7 +83,7 @@ def _owners(dialect: Dialect, board: Board, done: Rebuilt) -> Program[dict[str, 
                 continue
             if row.posted.happened is Happened.RESET:
                 emptied = row.order
-            elif row.owner is not None and row.posted.happened is not Happened.UNCHANGED:
+            elif row.owner is not None and row.posted.happened not in NO_CHANGE:
                 known = owners.get(row.owner)
                 if known is None or known.order < row.order:
                     owners[row.owner] = _last(row, row.posted, reader)

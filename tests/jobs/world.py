@@ -72,6 +72,8 @@ LIMITS = JobLimits(
         prune_interval_s=60,
         prune_rows_max=10,
         prune_steps_max=5,
+        rejected_post_retention_s=700,
+        rejected_posts_max=20,
     ),
     lease=LeaseLimits(lease_s=LEASE_S, lease_renewal_ratio=0.3),
     demands=DemandLimits(refresh_demands_max=3, refresh_wait_s_max=WAIT_S, curve_poll_s=2),

@@ -322,6 +322,14 @@ def test_a_part_of_a_text_ends_where_the_text_does(run: Run, start: int, width: 
     assert run(select(part(lit("abcde"), start, width))) == [(expected,)]
 
 
+@pytest.mark.parametrize(
+    ("piece", "expected"), [("cd", 1), ("abcde", 1), ("", 1), ("ac", 0), ("CD", 0), ("%", 0), ("c_e", 0), ("abcdef", 0)]
+)
+def test_a_text_holds_another_one_letter_by_letter(run: Run, piece: str, expected: int) -> None:
+    found = select(count()).from_(select(lit("abcde").as_("t"))).where(holds(col("t"), param("piece", TEXT)))
+    assert run(found, piece=piece) == [(expected,)]
+
+
 @pytest.mark.parametrize(("start", "width"), [(0, 1), (1, 0), (-1, 1)])
 def test_a_part_of_a_text_has_a_place(start: int, width: int) -> None:
     with pytest.raises(BadValue):
