@@ -12,6 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from storage.rankings import Ranking
+from storage.store import Program
 from tests.schemas import fresh_schema
 from tests.service.closing import close_as_of
 from tests.service.event_stream import Seen, events_of
@@ -113,10 +114,13 @@ async def test_an_owner_that_moves_is_counted_from_the_curve_and_not_from_the_to
     await service.restart(jobs="embedded")
     await service.refresh("s", "xp")
     counts: list[str] = []
-    count_better = Ranking.count_better
-    monkeypatch.setattr(
-        Ranking, "count_better", lambda ranking, cell: counts.append(cell) or count_better(ranking, cell)
-    )  # type: ignore[func-returns-value]
+    from_top = Ranking.count_better
+
+    def counted(ranking: Ranking, cell: str) -> Program[int]:
+        counts.append(cell)
+        return from_top(ranking, cell)
+
+    monkeypatch.setattr(Ranking, "count_better", counted)
     async with events_of(service.base, "/v1/leaderboards/s/stream?column=xp&owner=o010") as stream:
         assert (await stream.must("position")).data["rank"] == 290
         await post(service, o020=7)
