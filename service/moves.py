@@ -26,6 +26,10 @@ class Move:
     before: str | None
     after: str | None
 
+    def may_be_of(self, cell: str | None) -> bool:
+        """Whether nobody's name stands in it and it is that of whoever has the cell, or of everybody."""
+        return self.row.owner is None and (self.before == cell or not self.row.next)
+
 
 class Column:
     """Reads moves in one column of a board."""
@@ -58,11 +62,13 @@ class Moves:
         absent = _ABSENT[high]
         self._search = bisect_right if high else bisect_left
         self._owners = {move.row.owner for move in moves}
+        self._nameless = {move.before for move in moves if move.row.owner is None}
+        self._of_all = any(move.row.owner is None and not move.row.next for move in moves)
         spans = [(move.before or absent, move.after or absent) for move in moves if move.before != move.after]
         self._from, self._to = sorted(map(min, spans)), sorted(map(max, spans))
 
     def concern(self, owner: str, cell: str | None) -> bool:
-        """Whether one of them is of the owner, of everybody, or goes past the cell."""
-        if owner in self._owners or None in self._owners:
+        """Whether one of them is of the owner, may be, or goes past the cell."""
+        if owner in self._owners or cell in self._nameless or self._of_all:
             return True
         return cell is not None and self._search(self._from, cell) != self._search(self._to, cell)

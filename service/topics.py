@@ -187,9 +187,11 @@ class OwnerTopic:
         """Who went past the owner, whether the owner itself moved, and by how much others changed its rank."""
         past: dict[str, None] = {}
         moved, more, better = False, 0, self._column.better
-        for before, after, row in ((move.before, move.after, move.row) for move in moves):
-            if row.owner is None and (before != after or not row.next):
-                moved = True  # erased, or the board was emptied: the owner may be the one
+        for move in moves:
+            before, after, row = move.before, move.after, move.row
+            if move.may_be_of(cell):
+                moved = True  # erased, or the board was emptied
+                continue
             if row.owner == self.owner:
                 moved = moved or before != after
                 cell = after

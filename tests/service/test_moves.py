@@ -37,10 +37,13 @@ def test_a_move_concerns_those_whom_it_goes_past_or_comes_up_to(best: Best) -> N
         assert moves.concern("someone", cell) == passed, (rows, cell)
 
 
-def test_a_row_concerns_its_owner_and_one_of_nobody_everybody() -> None:
+def test_a_row_concerns_its_owner_and_one_of_nobody_whoever_it_may_be_of() -> None:
     board = board_of(Best.HIGH)
     column = Column(board, 0, high=True)
     assert column.moves([row(board, "ada", "1", "1")]).concern("ada", "3")
     assert not column.moves([row(board, "ada", "1", "1")]).concern("bob", "3")
-    assert column.moves([row(board, None, None, None)]).concern("bob", None)
+    erased = column.moves([row(board, None, "2", None)])
+    assert [erased.concern("bob", cell) for cell in (None, "1", "2", "3")] == [False, True, True, False]
+    emptied = column.moves([JournalRow(1, board.key, None, 0, "", "", None, 0)])
+    assert emptied.concern("bob", "3")
     assert not column.moves([row(board, "ada", None, "5")]).concern("bob", None)
