@@ -40,6 +40,7 @@ from .store import Program, Row
 
 _LAST_BUNDLES = 100  # of a board that is gone: the one that says so is among them
 _BUNDLES = 64  # of an owner, read at a time
+_DELETED_A_STATEMENT = 1_000  # boards of a family, each with its specification
 _MOVED = (Happened.HIDDEN, Happened.SHOWN)  # later than their row was written
 
 
@@ -194,10 +195,12 @@ class Journal:
         event = Appended(board.key, "", "", "", said_of_event(Happened.RESET))
         yield self._log.append([event], now_us=now_us)
 
-    def log_deleted(self, board: Board, now_us: int) -> Program[None]:
-        """A board was deleted, in this transaction; its rows stay readable."""
-        event = Appended(board.key, "", "", "", said_of_deleted(board.id, board.spec))
-        yield self._log.append([event], now_us=now_us)
+    def log_deleted(self, boards: Sequence[Board], now_us: int) -> Program[None]:
+        """Boards were deleted, in this transaction; their rows stay readable."""
+        for start in range(0, len(boards), _DELETED_A_STATEMENT):
+            some = boards[start : start + _DELETED_A_STATEMENT]
+            events = [Appended(board.key, "", "", "", said_of_deleted(board.id, board.spec)) for board in some]
+            yield self._log.append(events, now_us=now_us, place=start)
 
 
 def changes_of(row: Row) -> Iterator[JournalRow]:

@@ -34,7 +34,7 @@ from .layouts import columns_of, create_rows, layout_of, widen_rows
 from .migrate import ARCHIVE_BLOCKS, BOARDS, CURVES, DEMANDS, FAMILIES, HIDDEN, LEASES, LIVE_COUNTS, TOTALS, next_in
 from .records import Board, BoardSpec, ColumnSpec, Table
 from .season_times import check_times, store_times, times_of
-from .shared_tables import leave_rows, table_for, widen_table
+from .shared_tables import leave_post_ids, leave_rows, table_for, widen_table
 from .store import Program, Row
 from .total_shares import summed
 
@@ -199,6 +199,7 @@ def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
         yield from leave_table(dialect, board)
     for table in (BOARDS, TOTALS, ARCHIVE_BLOCKS):
         yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+    yield from leave_post_ids(dialect, board.key)
     return board
 
 
