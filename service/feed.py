@@ -17,6 +17,7 @@ import structlog
 
 from storage.errors import BoardChanged, NotRanked, StorageError, StoreBusy, UnknownBoard, UnknownOwner
 from storage.journal import JournalRow, journal
+from storage.leaderboards import boards_by_id
 from storage.store import Program, Store
 
 from .events import Event, State, Topic
@@ -192,10 +193,19 @@ class Feed:
             by_board.setdefault(row.board_key, []).append(row)
         for each in watched.values():
             yield from _follow(look, each, by_board.get(each.topic.board.key, []))
+        yield from self._find_reached(look, watched)
         begun: dict[Hashable, Topic] = {}
         for one in joining:
             yield from self._join(look, one, watched, begun, begins_after)
         return look
+
+    def _find_reached(self, look: _Look, watched: dict[Hashable, _Watched]) -> Program[None]:
+        """Of boards that no post had reached, those that one has: coming back, their clients get the new board."""
+        waiting = [each for each in watched.values() if each.topic.board.is_unreached]
+        if waiting:
+            ids = {each.topic.board.id for each in waiting}
+            reached = {board.id for board in (yield from boards_by_id(self._store.dialect, sorted(ids)))}
+            look.gone += [each for each in waiting if each.topic.board.id in reached]
 
     def _join(
         self,

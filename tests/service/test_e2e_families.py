@@ -331,6 +331,20 @@ async def test_who_follows_or_reads_the_journal_hears_of_the_end_of_a_family(ser
     assert sorted(gone) == sorted(line["board"] for line in lines if line["kind"] == "post" and line["board"] != "b")
 
 
+async def test_a_stream_of_a_board_that_no_post_has_reached_ends_when_one_does(service: Service) -> None:
+    top = "/v1/leaderboards/game:all:org={}/stream?column=xp&top=2"
+    async with events_of(service.base, top.format(7)) as seven, events_of(service.base, top.format(8)) as eight:
+        last = await seven.must("top")
+        await eight.must("top")
+        assert last.data["entries"] == []
+        await post(service, xp("ada", 5, facets={"org": "7"}))
+        assert await seven.next() is None
+        async with events_of(service.base, top.format(7), last_id=last.id) as seven:
+            assert (await seven.must("top")).data["entries"][0]["owner"] == "ada"
+        await post(service, xp("bob", 5, facets={"org": "8"}))
+        assert await eight.next() is None, "it is not the board that the other one was"
+
+
 async def test_a_board_whose_facets_have_long_values_reads_like_any(service: Service) -> None:
     long = {"org": "o" * 64, "location": "l" * 64}
     [result] = await post(service, xp("ada", 5, facets=long))
