@@ -13,7 +13,6 @@ import pytest
 
 from storage.periods import PeriodKind, calendar_of
 from tests.schemas import fresh_schema
-from tests.service.event_stream import events_of
 from tests.service.real_service import RARELY, Service
 
 F = "/v1/families/game"
@@ -306,43 +305,6 @@ async def test_a_deleted_family_is_gone_with_its_boards_and_may_be_made_anew(ser
     [result] = await post(service, xp("ada", 2, post_id="p"))
     assert set(statuses(result).values()) == {"applied"}
     assert (await service.get("/v1/leaderboards/game:all/entries/ada"))["stats"]["xp"] == 2
-
-
-async def test_who_follows_or_reads_the_journal_hears_of_the_end_of_a_family(service: Service) -> None:
-    await post(service, xp("ada", 5, facets=FACETS))
-    await service.board("b", {"name": "xp"})
-    await service.post("b", {"owner": "ada", "stats": {"xp": 1}})
-    top = "/v1/leaderboards/{}/stream?column=xp&top=2"
-    async with (
-        events_of(service.base, top.format("game:all")) as ends,
-        events_of(service.base, top.format("game:all:org=7")) as too,
-        events_of(service.base, top.format("b")) as stays,
-    ):
-        await ends.must("top")
-        await too.must("top")
-        await stays.must("top")
-        await service.must("DELETE", F)
-        assert await ends.next() is None
-        assert await too.next() is None, "what ends one says nothing of the other"
-        await service.post("b", {"owner": "ada", "stats": {"xp": 9}})
-        assert (await stays.must("top")).data["entries"][0]["value"] == 9
-    lines = await service.get("/v1/journal?after=0&limit=100")
-    gone = [line["board"] for line in lines if line["kind"] == "delete"]
-    assert sorted(gone) == sorted(line["board"] for line in lines if line["kind"] == "post" and line["board"] != "b")
-
-
-async def test_a_stream_of_a_board_that_no_post_has_reached_ends_when_one_does(service: Service) -> None:
-    top = "/v1/leaderboards/game:all:org={}/stream?column=xp&top=2"
-    async with events_of(service.base, top.format(7)) as seven, events_of(service.base, top.format(8)) as eight:
-        last = await seven.must("top")
-        await eight.must("top")
-        assert last.data["entries"] == []
-        await post(service, xp("ada", 5, facets={"org": "7"}))
-        assert await seven.next() is None
-        async with events_of(service.base, top.format(7), last_id=last.id) as seven:
-            assert (await seven.must("top")).data["entries"][0]["owner"] == "ada"
-        await post(service, xp("bob", 5, facets={"org": "8"}))
-        assert await eight.next() is None, "it is not the board that the other one was"
 
 
 async def test_a_board_whose_facets_have_long_values_reads_like_any(service: Service) -> None:

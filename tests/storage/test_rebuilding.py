@@ -20,7 +20,7 @@ from storage.leaderboards import CHANGES, change_board, existing, reset_board
 from storage.migrate import CHANGE_LOG, HIDDEN
 from storage.posted import Happened
 from storage.rebuilding import Rebuilt, rebuild_board
-from storage.records import Best, Board, Merge, Status, Ties
+from storage.records import INT64_MAX, Best, Board, Merge, Status, Ties
 from storage.store import Program
 from tests.storage.deployment import Deployment, counter, label, part, ranked
 
@@ -109,7 +109,7 @@ async def test_a_rebuilt_board_is_equal_row_for_row(deployment: Deployment, ties
     store, statements = deployment.store, hidden(deployment.dialect)
 
     async def change(owner: str, *, hide: bool) -> None:
-        await store.write(lambda: statements.begin(owner, now_us=1, hide=hide))
+        await store.write(lambda: statements.begin(owner, until_us=INT64_MAX, hide=hide))
         await store.write(lambda: statements.end(owner, now_us=1, hide=hide))
 
     await post_at_random(deployment, board, rng, 20)
