@@ -10,7 +10,7 @@ import pytest
 from storage.errors import LostRace
 from storage.hidden import hidden
 from storage.records import INT64_MAX
-from tests.storage.deployment import LIMITS, Deployment, counter, part, ranked
+from tests.storage.deployment import LIMITS, Deployment, Silent, counter, part, ranked
 from tests.storage.processes import Processes
 
 XP = ranked("xp", min_scaled=0, max_scaled=999)
@@ -77,7 +77,7 @@ async def test_posts_that_meet_hiding_and_showing_are_neither_lost_nor_counted_t
 
     async def post(deployment: Deployment) -> int:
         posts = 0
-        observed = deployment.writer(_Silent(), limits=replace(LIMITS, write_attempts_max=1_000))
+        observed = deployment.writer(Silent(), limits=replace(LIMITS, write_attempts_max=1_000))
         observed.start()
         for _ in range(GROUPS):
             [[outcome]] = await observed.submit([deployment.post("ada", part(board, {"xp": 1}))])
@@ -111,13 +111,3 @@ async def test_posts_that_meet_hiding_and_showing_are_neither_lost_nor_counted_t
     await flipping
     assert set(sums) == {GROUPS}
     assert await first.stats(board, "ada") == {"xp": 2 * GROUPS, "shots": None}
-
-
-class _Silent:
-    """Nobody to tell."""
-
-    def group_written(self, *, posts: int, rows: int, seconds: float) -> None: ...
-    def race_lost(self) -> None: ...
-    def queue_depth(self, posts: int) -> None: ...
-    def writes_in_flight(self, groups: int, *, limit: int) -> None: ...
-    def posts_refused(self, reason: str, posts: int) -> None: ...
