@@ -7,7 +7,7 @@ raises `LostRace`, the transaction is rolled back, and the writer runs the group
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from querybuilder import Built, Dialect
@@ -80,15 +80,16 @@ class Group:
         names = dict.fromkeys(owner for key in keys for owner in owners[key])
         if not names:
             return
-        self._hidden, changing, found = yield from hidden(self._dialect).find(keys, list(names))
+        statements = hidden(self._dialect)
+        self._hidden, changing, found = yield from statements.find_settled(keys, list(names), now_us=self._now_us)
         for each in found:
             state = self._boards[each.board_key]
             entry = each.widened(len(state.entries.board.spec.columns))
             state.rows.setdefault(entry.owner, GroupRow(entry, entry.updated_at_us, hidden=True))
         if self._hidden or changing:
-            yield from self._check_new(owners, changing)
+            yield from self._check_new(owners, changing.keys())
 
-    def _check_new(self, owners: Mapping[int, Iterable[str]], changing: set[str]) -> Program[None]:
+    def _check_new(self, owners: Mapping[int, Iterable[str]], changing: Set[str]) -> Program[None]:
         for writes, states in self._tables():
             absent = {
                 state.entries.board.key: set(owners[state.entries.board.key]) - state.rows.keys() for state in states
