@@ -32,6 +32,8 @@ _ALL = (
     "batch_posts",
     "batch_posts_postgres",
     "change_log_cost",
+    "rebuild",
+    "stream",
     "exact_anywhere",
     "family_posts",
     "shared_tables",

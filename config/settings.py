@@ -130,7 +130,11 @@ class Settings(BaseModel):
     around_rows_max: int = _number(500, 1, 100_000, "rows", "Rows on each side in a view around an owner or a value")
     lookup_owners_max: int = _number(1_000, 1, 100_000, "owners", "Owners in one lookup")
     query_values_max: int = _number(1_000, 1, 100_000, "values", "Values, ranks or percentiles in one query")
+    owner_posts_blocks_max: int = _number(
+        10_000, 1, 10_000_000, "blocks", "Stretches of about 8,000 posts that one look for an owner's goes through"
+    )
     buckets_max: int = _number(1_000, 1, 100_000, "buckets", "Buckets in one distribution")
+    profile_bytes_max: int = _number(4_096, 2, 1024**2, "bytes", "An owner's profile as JSON; larger is 413")
     at_ahead_s_max: float = _number(300, 0, 86_400, "s", "How far a post's `at` may lie ahead of the service's clock")
 
     # Writing
@@ -176,6 +180,20 @@ class Settings(BaseModel):
     )
     open_boards_max: int = _number(1_000, 1, 1_000_000, "boards", "Boards whose compiled statements are kept")
     statement_cache: int = _number(512, 0, 100_000, "statements", "Prepared statements kept for each connection")
+
+    # Streams
+    stream_clients_max: int = _number(5_000, 0, 1_000_000, "streams", "Streams open in one process; past it 503")
+    stream_top_default: int = _number(10, 1, 10_000, "rows", "Rows of a streamed top when no number is asked for")
+    stream_top_max: int = _number(100, 1, 10_000, "rows", "Rows of a streamed top")
+    stream_poll_s: float = _number(0.02, 0.001, 10, "s", "Pause between two looks for what streams have to tell")
+    stream_rows_max: int = _number(
+        10_000, 1, 1_000_000, "rows", "Posts read in one look, and that a stream resumes over"
+    )
+    stream_heartbeat_s: float = _number(15, 0.01, 600, "s", "How often a stream says that it is alive")
+    stream_retry_s: float = _number(1, 0, 600, "s", "Pause after which a client whose stream ended comes back")
+    stream_unread_bytes_max: int = _number(
+        262_144, 1_024, 1024**3, "bytes", "Events that a slow client leaves unread; past it the stream ends"
+    )
 
     # SQLite
     sqlite_cache_mib: int = _number(256, 1, 65_536, "MiB", "Page cache of each connection; 2 MiB halves scans")
@@ -283,7 +301,14 @@ class Settings(BaseModel):
     )
     audit_s_max: float = _number(5, 0.01, 3_600, "s", "Time after which an audit counts no further owner")
     change_log_retention_s: float = _number(
-        3_600, 1, 31 * 86_400, "s", "How long the log of changes is kept; what has yet to be counted stays longer"
+        7 * 86_400, 1, 3_660 * 86_400, "s", "How long the journal is kept; what has yet to be counted stays longer"
+    )
+    erased_cells_s: float = _number(
+        3_600,
+        60,
+        31 * 86_400,
+        "s",
+        "How long the journal keeps an erased owner's values, without the name, to count by",
     )
     prune_interval_s: float = _number(60, 1, 86_400, "s", "How often old post ids and changes are removed")
     prune_rows_max: int = _number(10_000, 1, 10_000_000, "rows", "Rows removed in one transaction")

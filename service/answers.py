@@ -101,12 +101,20 @@ class PostResults(msgspec.Struct, gc=False):
     results: list[PostResult]
 
 
+if TYPE_CHECKING:
+    ProfileObject: TypeAlias = msgspec.Raw
+else:
+    ProfileObject = Annotated[dict[str, Any], Meta(description="as it was stored; null where the owner has none")]
+
+
 class EntryAnswer(msgspec.Struct):
-    """One owner's stats."""
+    """One owner's stats; `hidden` is there, and true, where no ranking holds the entry."""
 
     owner: str
     updated_at: Time
     stats: Stats
+    hidden: bool | UnsetType = UNSET
+    profile: ProfileObject | UnsetType | None = UNSET
 
 
 class NextPlace(msgspec.Struct, kw_only=True, gc=False):
@@ -196,12 +204,15 @@ class BoardPositions(msgspec.Struct):
 
 
 class LookupEntry(msgspec.Struct):
-    """An entry of a lookup; `position` is there when a column was asked for, null where the owner has no value."""
+    """An entry of a lookup. With a column, `position` and `place`, the rank among those asked for; null: no value."""
 
     owner: str
     updated_at: Time
     stats: Stats
     position: Position | UnsetType | None = UNSET
+    place: int | UnsetType | None = UNSET
+    hidden: bool | UnsetType = UNSET
+    profile: ProfileObject | UnsetType | None = UNSET
 
 
 class LookupAnswer(msgspec.Struct):
@@ -220,6 +231,7 @@ class RankedEntry(msgspec.Struct, gc=False):
     value: Number
     updated_at: Time
     stats: Stats
+    profile: ProfileObject | UnsetType | None = UNSET
 
 
 class Page(msgspec.Struct, gc=False):
@@ -381,9 +393,3 @@ class AuditAnswer(msgspec.Struct, kw_only=True):
     certificates_broken: int
     broken: list[AuditedRank]
     seconds: float
-
-
-class Health(msgspec.Struct):
-    """`ok`, or what is missing."""
-
-    status: str

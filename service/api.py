@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from . import around_views, audit_views, boards, families, family_posts, owner_views, posts, ranking_views
+from . import (
+    around_views,
+    audit_views,
+    boards,
+    families,
+    family_posts,
+    journal_views,
+    owner_changes,
+    owner_views,
+    posts,
+    profiles,
+    ranking_views,
+    stream_views,
+)
 from .answers import (
     AuditAnswer,
     BoardAnswer,
@@ -20,7 +33,10 @@ from .answers import (
     Values,
 )
 from .family_answers import FacetList, FamilyAnswer, FamilyBoardAnswer
+from .journal_answers import JournalLine, OwnerEvent, OwnerPosts, ProfileAnswer, TopEvent
 from .keys import Role
+from .owner_views import unless_hidden
+from .post_bodies import NDJSON_TYPE
 from .queries import (
     AroundOwnerQuery,
     AroundValueQuery,
@@ -29,8 +45,12 @@ from .queries import (
     BucketsQuery,
     FacetsQuery,
     FamilyBoardsQuery,
+    JournalQuery,
+    OwnerPostsQuery,
     PageQuery,
     PositionsQuery,
+    ProfilesQuery,
+    StreamQuery,
     ValuePositionsQuery,
     ValuesQuery,
 )
@@ -45,12 +65,14 @@ from .wire import (
     ManyBoards,
     PostBody,
     PostList,
+    ProfileBody,
     PutBoard,
     PutFamily,
 )
 
 _BOARD = "/v1/leaderboards/{board}"
 _OWNER = _BOARD + "/entries/{owner}"
+_PROFILE = "/v1/owners/{owner}/profile"
 _RANKING = _BOARD + "/rankings/{column}"
 _POST_CODES = (
     "unknown_board", "unknown_column", "bad_value", "value_out_of_range", "at_in_future", "post_id_conflict",
@@ -60,21 +82,22 @@ _COLUMN_CODES = ("unknown_board", "unknown_column")
 
 _READS = [
     Route(
-        method="GET", path=_OWNER + "/positions", handler=owner_views.positions, role=Role.READER, view="positions",
-        summary="An owner's positions", tag="Owners", query=PositionsQuery, response=OwnerPositions,
+        method="GET", path=_OWNER + "/positions", handler=unless_hidden(owner_views.positions), role=Role.READER,
+        view="positions", summary="An owner's positions", tag="Owners", query=PositionsQuery, response=OwnerPositions,
         description="Without `columns`: every ranked column. `rank=auto` counts near the top and wherever no curve is. "
         "`next=true` adds to each position the next better place and the points that are missing to take it.",
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked"),
     ),
     Route(
-        method="GET", path=_OWNER + "/around", handler=around_views.around_owner, role=Role.READER, view="around",
-        summary="The rows around an owner", tag="Owners", query=AroundOwnerQuery, response=Page,
+        method="GET", path=_OWNER + "/around", handler=unless_hidden(around_views.around_owner), role=Role.READER,
+        view="around", summary="The rows around an owner", tag="Owners", query=AroundOwnerQuery, response=Page,
         description="Ranks agree with each other: all follow from the owner's by counting along the rows.",
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries"),
     ),
     Route(
         method="GET", path=_OWNER, handler=owner_views.entry, role=Role.READER, view="entry",
-        summary="An owner's entry", tag="Owners", response=EntryAnswer, problems=("unknown_board", "unknown_owner"),
+        summary="An owner's entry", tag="Owners", query=ProfilesQuery, response=EntryAnswer,
+        problems=("unknown_board", "unknown_owner"), description="A hidden owner's says so.",
     ),
     Route(
         method="GET", path=_RANKING, handler=ranking_views.page, role=Role.READER, view="page",
@@ -114,7 +137,8 @@ _READS = [
     ),
     Route(
         method="POST", path=_BOARD + "/entries/lookup", handler=owner_views.lookup, role=Role.READER, view="lookup",
-        summary="Entries of many owners", tag="Owners", body=Lookup, response=LookupAnswer,
+        summary="Entries of many owners", tag="Owners", query=ProfilesQuery, body=Lookup,
+        response=LookupAnswer, description="With a column, positions on the board and places among those asked for.",
         problems=(*_COLUMN_CODES, "too_many_owners"),
     ),
     Route(
@@ -127,14 +151,14 @@ _READS = [
 _POSTS = [
     Route(
         method="POST", path=_BOARD + "/posts", handler=posts.post_to_board, role=Role.WRITER, view="post",
-        summary="Post stats to a leaderboard", tag="Posting", body=(PostBody, PostList), raw_body=True,
+        summary="Post stats to a leaderboard", tag="Posting", body=(PostBody, PostList), raw_body=True, ndjson=True,
         response=PostResults, problems=_POST_CODES,
         description="One post, a list, or NDJSON; answered once everything in it is durable. `set` needs the role ops.",
     ),
     Route(
         method="POST", path="/v1/posts", handler=posts.post_to_boards, role=Role.WRITER, view="post_many",
         summary="Post stats to several leaderboards at once", tag="Posting", body=(FanPostBody, FanPostList),
-        raw_body=True, response=PostResults, problems=_POST_CODES,
+        raw_body=True, ndjson=True, response=PostResults, problems=_POST_CODES,
         description="Each post names its leaderboards and is applied to all of them or to none.",
     ),
 ]  # fmt: skip
@@ -144,7 +168,7 @@ _FAMILIES = [
     Route(
         method="POST", path=_FAMILY + "/posts", handler=family_posts.post_to_family, role=Role.WRITER,
         view="post_family", summary="Post stats to a family", tag="Families",
-        body=(FacetedPostBody, FacetedPostList), raw_body=True, response=PostResults,
+        body=(FacetedPostBody, FacetedPostList), raw_body=True, ndjson=True, response=PostResults,
         problems=(*_POST_CODES, "period_closed", "unknown_facet", "post_rejected", "catalog_full"),
         description="One post, a list, or NDJSON. A post reaches the leaderboards of its time (`at`) in every period,"
         " for every list of facets that it has values for: all of them or none, but for those whose period is closed."
@@ -209,12 +233,56 @@ _OPERATORS = [
         problems=("unknown_board", "family_board"), description="Remembered post ids are forgotten too.",
     ),
     Route(
-        method="DELETE", path=_OWNER, handler=boards.erase_entry, role=Role.OPS, view="erase_entry",
+        method="DELETE", path=_OWNER, handler=owner_changes.erase_entry, role=Role.OPS, view="erase_entry",
         summary="Erase an owner's entry", tag="Owners", statuses=(204,), problems=("unknown_board", "unknown_owner"),
     ),
     Route(
-        method="DELETE", path="/v1/owners/{owner}", handler=boards.erase_owner, role=Role.OPS, view="erase_owner",
-        summary="Erase an owner on every leaderboard", tag="Owners", statuses=(204,),
+        method="DELETE", path="/v1/owners/{owner}", handler=owner_changes.erase_owner, role=Role.OPS,
+        view="erase_owner", summary="Erase an owner on every leaderboard", tag="Owners", statuses=(204,),
+        description="Entries, profile, and in the journal name, stats and post ids; a retry stays a duplicate.",
+    ),
+    Route(
+        method="PUT", path="/v1/owners/{owner}/hidden", handler=owner_changes.hide, role=Role.OPS, view="hide_owner",
+        summary="Hide an owner on every leaderboard", tag="Owners", statuses=(204,),
+        description="Posts still merge; rankings, totals and streams are without the owner from the answer on.",
+    ),
+    Route(
+        method="DELETE", path="/v1/owners/{owner}/hidden", handler=owner_changes.show, role=Role.OPS,
+        view="show_owner", summary="Show a hidden owner again", tag="Owners", statuses=(204,),
+    ),
+    Route(
+        method="PUT", path=_PROFILE, handler=profiles.put_profile, role=Role.WRITER, view="put_profile",
+        summary="Store an owner's profile", tag="Owners", body=ProfileBody, raw_body=True, response=ProfileAnswer,
+        description="Over the one that is there. `profiles=true` adds it to the rows of a read.",
+    ),
+    Route(
+        method="GET", path=_PROFILE, handler=profiles.get_profile, role=Role.READER, view="profile",
+        summary="An owner's profile", tag="Owners", response=ProfileAnswer, problems=("no_profile",),
+    ),
+    Route(
+        method="DELETE", path=_PROFILE, handler=profiles.remove_profile, role=Role.WRITER, view="remove_profile",
+        summary="Remove an owner's profile", tag="Owners", statuses=(204,), problems=("no_profile",),
+    ),
+    Route(
+        method="GET", path="/v1/owners/{owner}/posts", handler=journal_views.owner_posts, role=Role.READER,
+        view="owner_posts", summary="An owner's posts, the newest first", tag="Journal", query=OwnerPostsQuery,
+        response=OwnerPosts, problems=("too_many_entries",), description="As far back as the journal is kept.",
+    ),
+    Route(
+        method="GET", path=_BOARD + "/stream", handler=stream_views.stream, role=Role.READER, view="stream",
+        summary="The top of a ranking, or an owner's position, as it changes", tag="Journal", query=StreamQuery,
+        response=(TopEvent, OwnerEvent), media_type=stream_views.SSE_TYPE,
+        problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries"),
+        description="Server-sent events: `top` (without `owner`) and `position` hold the whole state each, so events"
+        " between two may be left out; `id` is a sequence number of the journal. With `Last-Event-ID` nothing comes"
+        " that the client has seen, and at once what it missed; `reset` comes first where that is too old to tell.",
+    ),
+    Route(
+        method="GET", path="/v1/journal", handler=journal_views.read_journal, role=Role.WRITER, view="journal",
+        summary="The durable log of accepted posts", tag="Journal", query=JournalQuery, response=JournalLine,
+        media_type=NDJSON_TYPE, problems=("too_many_entries", "journal_pruned"),
+        description="One line each, by sequence number: numbers grow and may skip, and nothing below one that was"
+        " shown ever appears later. `after` is the last number seen; no line: nothing newer yet.",
     ),
     Route(
         method="POST", path=_RANKING + "/refresh", handler=ranking_views.refresh, role=Role.OPS, view="refresh",

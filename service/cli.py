@@ -16,9 +16,12 @@ from service.commands.configuration import show_config
 from service.commands.curves import curve
 from service.commands.exporting import export
 from service.commands.families import family_app
+from service.commands.following import journal, stream
 from service.commands.importing import import_csv
 from service.commands.keys import keys_app
+from service.commands.owners import owner_app
 from service.commands.ranks import rank, top
+from service.commands.rebuilding import rebuild
 from service.commands.refreshing import refresh
 from service.commands.serving import run_jobs, serve
 
@@ -54,6 +57,10 @@ app.add_typer(family_app, name="family", rich_help_panel=DATA)
 app.command("import", rich_help_panel=DATA)(import_csv)
 app.command("export", rich_help_panel=DATA)(export)
 app.command("refresh", rich_help_panel=DATA)(refresh)
+app.command("rebuild", rich_help_panel=DATA)(rebuild)
+app.add_typer(owner_app, name="owner", rich_help_panel=DATA)
+app.command("journal", rich_help_panel=READ)(journal)
+app.command("stream", rich_help_panel=READ)(stream)
 app.command("audit", rich_help_panel=DATA)(audit)
 app.command("top", rich_help_panel=READ)(top)
 app.command("rank", rich_help_panel=READ)(rank)

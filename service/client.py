@@ -145,6 +145,12 @@ class ServiceClient:
         if self._session is not None:
             await self._session.close()
 
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """For answers that go on."""
+        assert self._session is not None, "use ServiceClient as an async context manager"
+        return self._session
+
     async def call(
         self,
         method: str,
@@ -319,6 +325,15 @@ class ServiceClient:
         """Hold the stored curve against random owners, counted exactly. Raises Refused `no_curve`."""
         path = f"{board_path(board)}/rankings/{segment(column)}/audit"
         return await self.call("POST", path, AuditDone, query={} if owners is None else {"owners": str(owners)})
+
+    async def journal(self, *, after: int, limit: int) -> bytes:
+        """Lines of the journal past a number."""
+        return await self.send("GET", "/v1/journal", query={"after": str(after), "limit": str(limit)})
+
+    @staticmethod
+    def seq_of(line: bytes) -> int:
+        """The number of a line of the journal."""
+        return int(decode(line, dict[str, Any])["seq"])
 
     async def refresh(self, board: str, column: str) -> RefreshDone:
         """Have a job process fit a new curve; returns when it serves. Raises Refused `no_job_process`."""

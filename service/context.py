@@ -21,6 +21,7 @@ from storage.store import Program, Store
 from storage.writers import Writers
 
 from .cursors import Cursors
+from .feed import Feed
 from .key_limits import KeyLimits
 from .keys import KeyRing
 from .logs import RequestLog
@@ -48,6 +49,7 @@ class Context:
     post_ids: PostIds
     book: CurveBook
     desk: Desk
+    feed: Feed
     auditor: Auditor
     cursors: Cursors
     locators: Locators
@@ -57,6 +59,10 @@ class Context:
     def store_of(self, board: Board) -> Store:
         """The store by the connections of a board's pool."""
         return self.store.of(board.id)
+
+    def stopping(self) -> None:
+        """End what would go on for ever."""
+        self.feed.close()
 
     async def ready(self) -> None:
         """Return when the store answers and the writer works."""

@@ -241,7 +241,7 @@ def _post(context: Context, family: Family, post: PostIn, wanted: _Wanted, board
     values = sorted(compared(columns[change.index], change) for change in changes)
     text = msgspec.json.encode((post.owner, values, post.at_us, sorted((post.facets or {}).items())))
     fingerprint = hashlib.blake2b(text, digest_size=FINGERPRINT_BYTES).hexdigest()
-    return Post(post.owner, parts, context.post_ids.hash(post.post_id), post.at_us, fingerprint, family)
+    return Post(post.owner, parts, context.post_ids.hash(post.post_id), post.at_us, fingerprint, family, post.post_id)
 
 
 def _settled(wanted: _Wanted, post: Post, parts: list[PartOutcome], repeated: dict[int, Board]) -> _Settled:

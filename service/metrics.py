@@ -21,6 +21,7 @@ from .fold_metrics import FoldMetrics
 from .loop_metrics import LoopCounter, LoopGauge, RequestFigures
 from .node_metrics import Node
 from .sharing_metrics import SharingMetrics
+from .stream_metrics import StreamMetrics
 
 METRICS_TYPE = CONTENT_TYPE_LATEST
 OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
@@ -90,6 +91,7 @@ class Metrics:
             "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
         )
         self.sharing = SharingMetrics(self.registry, self.views)
+        self.streaming = StreamMetrics(self.registry, cells)
         self.audits = AuditMetrics(self.registry)
         self.folds = FoldMetrics(self.registry)
         self._log_lines_dropped = Counter(

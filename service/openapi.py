@@ -155,7 +155,7 @@ def _one_of(declared: object, refs: dict[type[msgspec.Struct], Schema]) -> Schem
 
 def _body_content(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
     content: Schema = {JSON_TYPE: {"schema": _one_of(route.body, refs)}}
-    if route.raw_body:
+    if route.ndjson:
         content[NDJSON_TYPE] = {
             "schema": {"type": "string", "description": "One post a line; blank lines are skipped."}
         }
@@ -184,7 +184,7 @@ def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
 
 def status_of(route: Route, code: str) -> int:
     """The HTTP status with which a route answers a code."""
-    return POST_STATUSES.get(code, CODES[code][0]) if route.raw_body else CODES[code][0]
+    return POST_STATUSES.get(code, CODES[code][0]) if route.ndjson else CODES[code][0]
 
 
 def codes_of(route: Route) -> list[str]:

@@ -180,7 +180,7 @@ def _identified(context: Context, post: PostIn, parts: list[BoardPost]) -> Post:
     if post.post_id is None:
         return Post(post.owner, parts, None, post.at_us, "")
     fingerprint = _fingerprint(post, parts)
-    return Post(post.owner, parts, context.post_ids.hash(post.post_id), post.at_us, fingerprint)
+    return Post(post.owner, parts, context.post_ids.hash(post.post_id), post.at_us, fingerprint, post_id=post.post_id)
 
 
 def changes_of(board: Board, stats: Mapping[str, Raw], overwrite: Mapping[str, Raw]) -> list[Change]:

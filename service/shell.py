@@ -83,6 +83,9 @@ class ShellContext(Protocol):
     def request_log(self) -> RequestLog:
         """Where requests are told of."""
 
+    def stopping(self) -> None:
+        """Ends answers that don't end by themselves."""
+
     async def ready(self) -> None:
         """Returns when the store answers; raises a storage error or Problem where it does not."""
 
@@ -212,7 +215,9 @@ def problem_response(problem: Problem, request_id: str) -> web.Response:
     return response
 
 
-def _response(answer: Answer, request_id: str) -> web.Response:
+def _response(answer: Answer, request_id: str) -> web.StreamResponse:
+    if isinstance(answer, web.StreamResponse):
+        return answer
     if not isinstance(answer, Reply):
         return QuickJson(answer if isinstance(answer, bytes) else _encode(answer), request_id)
     headers = {X_REQUEST_ID: request_id, **(answer.headers or {})}
@@ -236,7 +241,7 @@ def bare_media_type(header: str) -> str:
 
 
 def _media_types(route: Route) -> tuple[str, ...]:
-    return (JSON_TYPE, NDJSON_TYPE) if route.raw_body else (JSON_TYPE,)
+    return (JSON_TYPE, NDJSON_TYPE) if route.ndjson else (JSON_TYPE,)
 
 
 def _check_utf8(raw_path: str) -> None:

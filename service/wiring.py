@@ -48,6 +48,7 @@ from storage.writers import Writers
 
 from .context import Context
 from .cursors import Cursors
+from .feed import Feed, FeedLimits
 from .key_limits import KeyLimitBounds, KeyLimits
 from .keys import KeyRing
 from .limits import limits_of
@@ -203,6 +204,9 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) 
         post_ids=stored.post_ids,
         book=stored.book,
         desk=desk,
+        feed=Feed(
+            store, limits_of(FeedLimits, settings), metrics.streaming, monotonic=time.monotonic, sleep=asyncio.sleep
+        ),
         auditor=stored.auditor,
         cursors=Cursors(stored.salt),
         first_pages=Coalescers(

@@ -7,6 +7,7 @@ StorageError
 ├── SpecConflict · SpecInvalid · TooManyBoards · TooManyKeys · UnknownKey
 ├── UnknownFamily · TooManyFamilies
 ├── UnknownOwner · NotRanked · NoCurve · BadCursor
+├── JournalIncomplete                          (nothing was rebuilt)
 ├── QueueFull · StoreBusy (Overloaded · RacesLost · StoreAway · BoardChanged
 │                LeaseTaken · LeaseLost)                   (try again later)
 ├── WaitTooLong (OutcomeUnknown)                          (send the same post_id again)
@@ -111,6 +112,10 @@ class NoCurve(StorageError):
 
 class BadCursor(StorageError):
     """the cursor is not one of this board and column"""
+
+
+class JournalIncomplete(StorageError):
+    """the journal does not say everything that is in the leaderboard"""
 
 
 class QueueFull(StorageError):

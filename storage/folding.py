@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from querybuilder import Dialect
 
-from .change_log import Change, Mark, change_log
+from .bundles import Bundle
+from .change_log import Mark, change_log
 from .curves import documents_of
 from .leaderboards import boards_by_key
 from .live_counts import Fit, Folded, StoredCounts, changes_of_board, counted_fits, counts_of, fits_after, folded
@@ -40,28 +41,32 @@ class Netted:
     """Changes of owners as the first row before and the last after: what happened between cancels out."""
 
     def __init__(self) -> None:
-        self._owners: dict[tuple[int, str], tuple[int, str, int, str]] = {}
+        self._boards: dict[int, dict[str, tuple[int, str, int, str]]] = {}
 
-    def add(self, changes: Iterable[Change]) -> None:
-        """Count changes, in any order: `seq` orders those of an owner."""
-        owners = self._owners
-        for _, seq, board_key, owner, previous, following in changes:
-            known = owners.get((board_key, owner))
-            if known is not None:
-                first, before, last, after = known
-                if seq < first:
-                    owners[board_key, owner] = seq, previous, last, after
-                elif seq > last:
-                    owners[board_key, owner] = first, before, seq, following
-            else:
-                owners[board_key, owner] = seq, previous, seq, following
+    def add(self, bundles: Iterable[Bundle]) -> None:
+        """Count changes, the bundles in any order: their numbers order those of an owner."""
+        for bundle in bundles:
+            owners = self._boards.setdefault(bundle.board_key, {})
+            for _, number, _, owner, previous, following in bundle.changes():
+                if previous == following:
+                    continue
+                known = owners.get(owner)
+                if known is not None:
+                    first, before, last, after = known
+                    if number < first:
+                        owners[owner] = number, previous, last, after
+                    elif number > last:
+                        owners[owner] = first, before, number, following
+                else:
+                    owners[owner] = number, previous, number, following
 
     def of_boards(self) -> dict[int, list[tuple[str, str]]]:
         """(row before, row after) by board, without those that are as they were."""
         found: dict[int, list[tuple[str, str]]] = {}
-        for (board_key, _), (_, before, _, after) in self._owners.items():
-            if before != after:
-                found.setdefault(board_key, []).append((before, after))
+        for board_key, owners in self._boards.items():
+            moved = [(before, after) for _, before, _, after in owners.values() if before != after]
+            if moved:
+                found[board_key] = moved
         return found
 
 
@@ -131,11 +136,12 @@ def _read_changes(dialect: Dialect, found: Backlog, known: Known, done: Mark, li
     while True:
         page = yield from log.changes_between(done, found.mark, limit=limits.fold_rows_max, past=past, boards=boards)
         netted.add(page)
-        found.rows += len(page)
+        changes = sum(bundle.size for bundle in page)
+        found.rows += changes
         if found.rows > limits.fold_lag_rows_max:
             found.lost = True
             return
-        if len(page) < limits.fold_rows_max:
+        if changes < limits.fold_rows_max:
             break
         past = page[-1].position, page[-1].seq
     found.changes = netted.of_boards()
@@ -153,14 +159,14 @@ def _read_replays(dialect: Dialect, found: Backlog, pruned_before: int, limits: 
         if fit.mark is None or not _follows(fit.mark, found.mark, pruned_before):
             found.void.add(slot)
             continue
-        changes = yield from changes_of_board(dialect, fit.board_key, fit.mark, limit=rows_max + 1)
-        rows_max -= len(changes)
+        changes, bundles = yield from changes_of_board(dialect, fit.board_key, fit.mark, changes_max=rows_max)
+        rows_max -= changes
         if rows_max < 0:
             found.void.add(slot)
             rows_max = 0
             continue
         netted = Netted()
-        netted.add(changes)
+        netted.add(bundles)
         found.replays[slot] = netted.of_boards().get(fit.board_key, [])
 
 

@@ -15,10 +15,16 @@ from querybuilder import (
     Query,
     add_column,
     asc,
+    coalesce,
     col,
     create_index,
     create_table,
+    delete,
+    drop_table,
     insert,
+    lit,
+    null,
+    oldest_transaction,
     param,
     plus,
     select,
@@ -38,10 +44,15 @@ KEYS = "api_keys"
 LEASES = "leases"
 DEMANDS = "refresh_demands"
 CHANGE_LOG = "changes"
+HIDDEN = "hidden_entries"
+PROFILES = "profiles"
+BLOCKS = "journal_blocks"
 LIVE_COUNTS = "live_counts"
 LIVE_MARK = "live_mark"
 SHARED_TABLES = "shared_tables"
 DROPPED_ROWS = "dropped_rows"
+
+PRUNED = "changes_pruned"  # the sequence that holds the lowest position of the change log of which nothing is pruned
 FAMILIES = "families"
 
 
@@ -172,6 +183,68 @@ def _live_counts(_dialect: Dialect) -> list[Query]:
     ]
 
 
+def _journal(dialect: Dialect) -> list[Query]:
+    ordered = not dialect.transaction
+    table = create_table(CHANGE_LOG) if ordered else create_table(CHANGE_LOG).in_transaction("position")
+    table = (
+        table.numbered("seq")
+        .column("board_key", INTEGER)
+        .column("updated_at", INTEGER)
+        .column("changes", INTEGER)  # how many
+        .column("owners", TEXT, sortable=False)  # of each change, see `bundles`,
+        .column("cells", TEXT, sortable=False)  # the ranked cells before and after,
+        .column("posts", TEXT, sortable=False)  # and what was posted
+        .column("erased", INTEGER, null=True)  # not null: cells of an erased owner, which are still to be counted
+    )
+    if not ordered:  # among the changes of its transaction: the number that is published is made of both
+        table = table.column("place", INTEGER)
+    now = lit(1) if ordered else oldest_transaction()
+    begins = select(coalesce(select(now).from_(BOARDS).limit(1).scalar(), 0)).scalar()
+    return [
+        # The log of before did not say what was posted. Marks that count on it are of no use any more.
+        drop_table(CHANGE_LOG),
+        delete(LIVE_COUNTS).everything(),
+        delete(LIVE_MARK).everything(),
+        update(CURVES).set(mark_position=null(INTEGER), mark_seen=null(TEXT)).everything(),
+        insert(SEQUENCES).values(name=PRUNED, next=begins).on_conflict("name").overwrite(),
+        delete(SEQUENCES).where(col("name").eq(lit(PRUNED)), col("next").eq(lit(0))),  # a new store
+        table.primary_key(*(("seq",) if ordered else ("board_key", "position", "seq"))),
+        (
+            create_index("changes_board_key", CHANGE_LOG, col("board_key"))  # SQLite appends the primary key
+            if ordered
+            else create_index("changes_position", CHANGE_LOG, col("position"), col("seq"))
+        ),
+        # Nearly always none.
+        create_index("changes_erased", CHANGE_LOG, col("seq"), where=col("erased").not_null()),
+        # No index by owner: see `journal_blocks`.
+        create_table(BLOCKS)
+        .column("first", INTEGER)
+        .column("last", INTEGER)
+        .column("owners", BLOB)
+        .primary_key("first"),
+    ]
+
+
+def _owners(_dialect: Dialect) -> list[Query]:
+    return [
+        # Entries of owners who are hidden, away from their boards' tables, so that no ranking has to leave them out.
+        create_table(HIDDEN)
+        .column("board_key", INTEGER)  # 0: the owner is hidden, on boards to come too
+        .column("owner", TEXT)
+        .column("updated_at", INTEGER)
+        .column("cells", TEXT)  # a JSON array
+        .primary_key("board_key", "owner")
+        .clustered(),
+        create_index("hidden_entries_owner", HIDDEN, asc(col("owner"))),
+        create_table(PROFILES)
+        .column("owner", TEXT)
+        .column("profile", TEXT)
+        .column("updated_at", INTEGER)
+        .primary_key("owner")
+        .clustered(),
+    ]
+
+
 def _families(_dialect: Dialect) -> list[Query]:
     return [
         create_table(FAMILIES)
@@ -209,7 +282,7 @@ def _families(_dialect: Dialect) -> list[Query]:
     ]
 
 
-STEPS = (_first, _leases, _demands, _changes, _live_counts, _families)
+STEPS = (_first, _leases, _demands, _changes, _live_counts, _families, _journal, _owners)
 
 
 def migrate(dialect: Dialect) -> Program[str]:

@@ -11,11 +11,12 @@ from jobs.fold import POOL, RESOURCE
 from jobs.ownership import Held
 from predictor import Curve
 from querybuilder import insert, update
-from storage.change_log import PRUNED, Appended, ChangeLog, Mark, change_log
+from storage.change_log import Appended, ChangeLog, Mark, change_log
 from storage.errors import ChangesUnordered, LeaseLost, LostRace, StoreBusy
 from storage.leaderboards import change_board, create_board, delete_board, reset_board
 from storage.live_counts import counted_fits, counts_of, folded
-from storage.migrate import LIVE_MARK, SEQUENCES
+from storage.migrate import LIVE_MARK, PRUNED, SEQUENCES
+from storage.posted import Happened
 from storage.records import Best, Board, Merge, Ties
 from storage.store import Program
 from tests.jobs.folding import assert_live, folder, keys_of, refresh
@@ -281,8 +282,9 @@ async def test_counts_that_make_no_sense_are_given_up(world: World) -> None:
         cell = world.deployment.entries(board).rankings[0].padding.cell_of_key(best)
 
         def forged() -> Program[None]:
-            gone = [Appended(board.key, f"nobody {index}", 1, cell, " " * len(cell)) for index in range(3)]
-            yield change_log(world.store.dialect).append(gone)
+            said = (Happened.ERASED,)
+            gone = [Appended(board.key, f"nobody {index}", cell, " " * len(cell), said) for index in range(3)]
+            yield change_log(world.store.dialect).append(gone, now_us=1)
 
         await world.store.write(forged)
         await folding.fold()

@@ -66,6 +66,7 @@ LIMITS = JobLimits(
     prune=PruneLimits(
         post_id_retention_s=1_000,
         change_log_retention_s=500,
+        erased_cells_s=100,
         prune_interval_s=60,
         prune_rows_max=10,
         prune_steps_max=5,

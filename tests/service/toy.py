@@ -59,6 +59,9 @@ class ToyContext:
     key_limits: KeyLimits = field(default_factory=lambda: key_limits(Metrics()))
     store_error: Exception | None = None
 
+    def stopping(self) -> None:
+        """Nothing goes on for ever here."""
+
     async def ready(self) -> None:
         """Raises what the test wants of the store."""
         if self.store_error is not None:
@@ -155,6 +158,7 @@ ROUTES = [
         tag="Posting",
         body=(PostBody, PostList),
         raw_body=True,
+        ndjson=True,
         response=PostResults,
         problems=("too_many_posts",),
     ),
