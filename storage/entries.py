@@ -120,9 +120,10 @@ class Entries:
     def take_out(self, owner: str, happened: Happened, *, now_us: int, place: int = 0) -> Program[Entry | None]:
         """Remove an owner's row and say in the log why, `place` changes having been logged before; None: no row."""
         rows_key = yield from self._rows_key()
-        entry = (yield from self.writes.hold([(rows_key, owner)])).get((rows_key, owner))
-        if entry is None:
+        held = yield from self.writes.hold([(rows_key, owner)])
+        if not held:
             return None
+        [(_, entry)] = held
         yield self._sql.erase.bind(owner=owner, **(self._scope and {ROWS_KEY: rows_key}))
         said = said_of_event(happened, entry.cells if happened is Happened.HIDDEN else (), entry.updated_at_us)
         previous = self.ranked_cells.text(entry.cells)
