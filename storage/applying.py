@@ -122,7 +122,7 @@ class Group:
         yield from self._find_moved()
         for writes, states in self._tables():
             yield from _hold_rows(writes, states, owners)
-        if self._dialect.transaction and not any(state.rows for state in self._boards.values()):
+        if owners and self._dialect.transaction and not any(state.rows for state in self._boards.values()):
             # Whoever holds no row has no number yet, and who hides an owner would not wait for it.
             yield from hidden(self._dialect).number_transaction()
         # After the rows are held: who writes the same post at this moment has ended by then.

@@ -42,6 +42,7 @@ from .store import Program
 
 MARK = 0  # no board has this key: the row says that the owner is hidden,
 CHANGING = -1  # or is being hidden or shown
+_ASKED_SINGLY = 20  # owners: of more it is asked first whether anybody is hidden, since a thousand take a millisecond
 _ALIAS = "v"
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Cell]).decode
@@ -80,6 +81,7 @@ class Hidden:
         theirs = col("owner").eq(param("owner"))
         found = rows.where(col("board_key").in_(param("keys")), col("owner").in_(param("owners")))
         self._find = found.packed().compile(dialect)
+        self._anybody = select(col("board_key")).from_(HIDDEN).limit(1).compile(dialect)
         of_owner = rows.where(theirs, col("board_key").gt(MARK)).order_by(asc(col("board_key")))
         self._of_owner = of_owner.limit(param("limit")).packed().compile(dialect)
         fresh = insert(HIDDEN).rows(param("rows"), **row).on_conflict("board_key", "owner")
@@ -100,6 +102,8 @@ class Hidden:
 
     def find(self, board_keys: Sequence[int], owners: Sequence[str]) -> Program[Found]:
         """What there is of these owners, on these boards."""
+        if len(owners) > _ASKED_SINGLY and not (yield self._anybody.bind()):
+            return _NOTHING
         rows = yield self._find.bind(keys=[CHANGING, MARK, *board_keys], owners=owners)
         if not rows:  # nearly always
             return _NOTHING
