@@ -36,6 +36,8 @@ _ALL = (
     "stream",
     "exact_anywhere",
     "family_posts",
+    "simulated_year",
+    "archives",
     "shared_tables",
     "pools",
     "halved_capacity",

@@ -133,6 +133,7 @@ class Settings(BaseModel):
     owner_posts_blocks_max: int = _number(
         10_000, 1, 10_000_000, "blocks", "Stretches of about 8,000 posts that one look for an owner's goes through"
     )
+    history_periods_max: int = _number(100, 1, 10_000, "periods", "Closed periods in one answer of an owner's history")
     buckets_max: int = _number(1_000, 1, 100_000, "buckets", "Buckets in one distribution")
     profile_bytes_max: int = _number(4_096, 2, 1024**2, "bytes", "An owner's profile as JSON; larger is 413")
     at_ahead_s_max: float = _number(300, 0, 86_400, "s", "How far a post's `at` may lie ahead of the service's clock")
@@ -289,6 +290,14 @@ class Settings(BaseModel):
     job_backoff_base_s: float = _number(0.5, 0.001, 60, "s", "First pause of a job that failed; doubles, with jitter")
     job_backoff_s_max: float = _number(30, 0.001, 3_600, "s", "Longest pause of a job that failed")
     job_stop_s_max: float = _number(5, 0.1, 600, "s", "Longest wait for jobs to end at the stop")
+    close_interval_s: float = _number(1, 0.05, 3_600, "s", "How often boards to be closed or archived are looked for")
+    close_load_ratio: float = _number(0.5, 0.01, 1, "ratio", "Part of the time that closing and archiving may take")
+    close_boards_max: int = _number(200, 1, 100_000, "boards", "Boards closed in one transaction")
+    archive_top_rows: int = _number(1_000, 1, 100_000, "rows", "Best rows by each column that an archive can show")
+    archive_block_rows: int = _number(256, 1, 100_000, "rows", "Rows of a block of an archive: who needs one reads all")
+    archive_step_rows: int = _number(5_000, 1, 1_000_000, "rows", "Rows archived in one transaction, about")
+    archive_boards_max: int = _number(50, 1, 10_000, "boards", "Small boards archived in one transaction")
+    close_retry_s: float = _number(30, 1, 3_600, "s", "After which a board whose closing failed is tried again")
     audit_interval_s: float = _number(
         60, 0, 86_400, "s", "How often the curve of a random column is held against counted rows; 0: never"
     )

@@ -6,13 +6,14 @@
     built = page.bind(value="0000000600", owner="42", rows=100)  # Built(sql, arguments, packed)
 
 Compile once, bind often. Reading order: errors, dialect, arguments, render, terms, clock,
-transactions, select, write, schema.
+transactions, select, cursors, write, schema.
 
 The rule it keeps: nothing given to a builder can change the structure of the SQL. Values are bound, identifiers are
 quoted by one function, and every word of SQL stands in this package.
 """
 
 from querybuilder.clock import clock_us
+from querybuilder.cursors import CURSOR_ROWS_MAX, close_cursor, create_row_reader, open_cursor, row_at
 from querybuilder.dialect import BLOB, INTEGER, POSTGRES, SQLITE, TEXT, Dialect, Kind
 from querybuilder.errors import (
     BadIdentifier,
@@ -64,6 +65,7 @@ from querybuilder.write import Delete, Empty, Insert, Update, delete, empty, ins
 __all__ = [
     "ASC",
     "BLOB",
+    "CURSOR_ROWS_MAX",
     "DESC",
     "INTEGER",
     "POSTGRES",
@@ -101,12 +103,14 @@ __all__ = [
     "any_of",
     "asc",
     "clock_us",
+    "close_cursor",
     "coalesce",
     "col",
     "collated",
     "count",
     "count_if",
     "create_index",
+    "create_row_reader",
     "create_table",
     "delete",
     "desc",
@@ -124,10 +128,12 @@ __all__ = [
     "not_",
     "null",
     "oldest_transaction",
+    "open_cursor",
     "param",
     "part",
     "plus",
     "recursive",
+    "row_at",
     "rows",
     "seek",
     "select",

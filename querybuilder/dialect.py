@@ -43,6 +43,7 @@ class Dialect:
     clustered_options: tuple[str, ...]  # what a table stored in primary key order declares
     collation: str  # appended to text columns, so that their order is the order of code points
     lateral: bool  # a joined select may use the rows before it; round trips cost more than what it saves the server
+    cursors: bool  # a transaction can keep its place in a long result: see querybuilder.cursors
     empty_table: str  # what stands before the name of a table whose rows all go
     no_limit: str  # what must stand before an OFFSET that has no LIMIT
     clock_us: str  # microseconds since 1970, now
@@ -66,6 +67,7 @@ SQLITE = Dialect(
     clustered_options=("WITHOUT ROWID",),
     collation="",
     lateral=False,
+    cursors=False,
     empty_table="DELETE FROM",  # without a condition it drops the pages unread, as TRUNCATE does
     no_limit="LIMIT -1 ",
     clock_us="(CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000)",
@@ -86,6 +88,7 @@ POSTGRES = Dialect(
     clustered_options=(),
     collation=' COLLATE "C"',
     lateral=True,
+    cursors=True,
     empty_table="TRUNCATE TABLE",
     no_limit="",
     clock_us="(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",

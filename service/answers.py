@@ -10,26 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from .alternatives import one_of
 from .curve_states import CurveState, Time
+from .position_answers import Position
 from .problems import ProblemDocument
 from .values import Number
 from .wire import BestName, KindName, MergeName, MethodName, TiesName
 
 StatusName = Literal["applied", "unchanged", "duplicate", "rejected"]
-PositionMethod = Literal["count", "knot", "gap", "curve"]
 CurveMethod = Literal["skip", "scan"]
-REF_TEMPLATE = "#/components/schemas/{name}"
 Stats = dict[str, Number | str | None]
-
-
-ALTERNATIVES: list[type[msgspec.Struct]] = []  # what `_one_of` refers to; the OpenAPI document adds them
-
-
-def _one_of(*kinds: type[msgspec.Struct]) -> Any:
-    """msgspec describes no union of untagged structs, as it could not decode one; answers are only encoded."""
-    ALTERNATIVES.extend(kinds)
-    refs = [{"$ref": REF_TEMPLATE.format(name=kind.__name__)} for kind in kinds]
-    return Annotated[Any, Meta(extra_json_schema={"anyOf": refs})]
 
 
 class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,13 +45,23 @@ class PredictorAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A leaderboard: its full specification and, where one board is asked for, its curves by ranked column."""
+    """A leaderboard: its full specification and, where one board is asked for, its curves by ranked column.
+
+    The four about its times are there where it opens or closes. One that is `closed` takes no posts; one that is
+    `archived` has no rows any more: its archive answers the top, owners, values, the curve, and 410 the rest.
+    """
 
     id: str
     columns: list[ColumnAnswer]
     ties: TiesName
     table: Literal["own", "shared"]
     predictor: PredictorAnswer
+    opens_at: Time | UnsetType | None = UNSET
+    closes_at: Time | UnsetType | None = UNSET
+    grace_seconds: int | UnsetType = UNSET
+    keep_seconds: int | UnsetType | None = UNSET
+    closed: bool
+    archived: bool
     entries: int
     created_at: Time
     curves: dict[str, CurveState | None] | UnsetType = UNSET
@@ -115,92 +115,6 @@ class EntryAnswer(msgspec.Struct):
     stats: Stats
     hidden: bool | UnsetType = UNSET
     profile: ProfileObject | UnsetType | None = UNSET
-
-
-class NextPlace(msgspec.Struct, kw_only=True, gc=False):
-    """The next better place: its rank with the bracket, the value that holds it, and how much is missing to take it.
-
-    Where the earliest of equal values is better, `points` is one unit more than the difference of the values, and null
-    where the column's range ends before that.
-    """
-
-    rank: int
-    low: int
-    high: int
-    exact: bool
-    value: Number
-    points: Number | None
-
-
-class Position(msgspec.Struct, kw_only=True, gc=False):
-    """A rank and the bracket [low, high] that the true one lies in as of `as_of`; `exact` where they are equal.
-
-    `next` is there when it was asked for, null where nobody is better.
-    """
-
-    column: str
-    value: Number
-    rank: int
-    low: int
-    high: int
-    exact: bool
-    method: PositionMethod
-    total: int
-    percentile: float
-    as_of: Time
-    next: NextPlace | UnsetType | None = UNSET
-
-
-class NoPosition(msgspec.Struct, kw_only=True):
-    """A column in which the owner has no value."""
-
-    column: str
-    value: None = None
-    rank: None = None
-
-
-if TYPE_CHECKING:
-    OwnerPosition: TypeAlias = Position | NoPosition
-else:
-    OwnerPosition = _one_of(Position, NoPosition)
-
-
-class Positions(msgspec.Struct, gc=False):
-    """Positions of values, in the order asked for."""
-
-    positions: list[Position]
-
-
-class OwnerPositions(msgspec.Struct, gc=False):
-    """An owner's positions, in the order asked for."""
-
-    owner: str
-    positions: list[OwnerPosition]
-
-
-class BoardPosition(Position, kw_only=True, gc=False):
-    """A position that names its leaderboard."""
-
-    board: str
-
-
-class NoBoardPosition(NoPosition, kw_only=True):
-    """A leaderboard on which the owner has no value in the column."""
-
-    board: str
-
-
-if TYPE_CHECKING:
-    AnyBoardPosition: TypeAlias = BoardPosition | NoBoardPosition
-else:
-    AnyBoardPosition = _one_of(BoardPosition, NoBoardPosition)
-
-
-class BoardPositions(msgspec.Struct):
-    """One owner's positions on many leaderboards, in the order asked for."""
-
-    owner: str
-    positions: list[AnyBoardPosition]
 
 
 class LookupEntry(msgspec.Struct):
@@ -267,7 +181,7 @@ class PercentileValue(msgspec.Struct):
 if TYPE_CHECKING:
     ValueFor: TypeAlias = RankValue | PercentileValue
 else:
-    ValueFor = _one_of(RankValue, PercentileValue)
+    ValueFor = one_of(RankValue, PercentileValue)
 
 
 class Values(msgspec.Struct):

@@ -8,6 +8,7 @@ from . import (
     boards,
     families,
     family_posts,
+    histories,
     journal_views,
     owner_changes,
     owner_views,
@@ -20,22 +21,20 @@ from .answers import (
     AuditAnswer,
     BoardAnswer,
     BoardList,
-    BoardPositions,
     Buckets,
     CurveAnswer,
     EntryAnswer,
     LookupAnswer,
-    OwnerPositions,
     Page,
-    Positions,
     PostResults,
     RefreshAnswer,
     Values,
 )
-from .family_answers import FacetList, FamilyAnswer, FamilyBoardAnswer
+from .family_answers import FacetList, FamilyAnswer, FamilyBoardAnswer, HistoryAnswer
 from .journal_answers import JournalLine, OwnerEvent, OwnerPosts, ProfileAnswer, TopEvent
 from .keys import Role
 from .owner_views import unless_hidden
+from .position_answers import BoardPositions, OwnerPositions, Positions
 from .post_bodies import NDJSON_TYPE
 from .queries import (
     AroundOwnerQuery,
@@ -45,6 +44,7 @@ from .queries import (
     BucketsQuery,
     FacetsQuery,
     FamilyBoardsQuery,
+    HistoryQuery,
     JournalQuery,
     OwnerPostsQuery,
     PageQuery,
@@ -76,7 +76,8 @@ _PROFILE = "/v1/owners/{owner}/profile"
 _RANKING = _BOARD + "/rankings/{column}"
 _POST_CODES = (
     "unknown_board", "unknown_column", "bad_value", "value_out_of_range", "at_in_future", "post_id_conflict",
-    "too_many_posts", "too_many_boards", "family_board", "queue_full", "rate_limited", "store_busy", "timeout",
+    "too_many_posts", "too_many_boards", "family_board", "period_closed", "not_open_yet", "queue_full",
+    "rate_limited", "store_busy", "timeout",
 )  # fmt: skip
 _COLUMN_CODES = ("unknown_board", "unknown_column")
 
@@ -85,14 +86,17 @@ _READS = [
         method="GET", path=_OWNER + "/positions", handler=unless_hidden(owner_views.positions), role=Role.READER,
         view="positions", summary="An owner's positions", tag="Owners", query=PositionsQuery, response=OwnerPositions,
         description="Without `columns`: every ranked column. `rank=auto` counts near the top and wherever no curve is. "
-        "`next=true` adds to each position the next better place and the points that are missing to take it.",
+        "`next=true` adds to each position the next better place and the points that are missing to take it. "
+        "`compare=previous` adds the leaderboard of the period before: the position there, the one that today's value "
+        "would have there (as a new arrival), and how many places the owner and the others have moved since; null for "
+        "all time. A leaderboard that is not a family's has no period before: 400.",
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked"),
     ),
     Route(
         method="GET", path=_OWNER + "/around", handler=unless_hidden(around_views.around_owner), role=Role.READER,
         view="around", summary="The rows around an owner", tag="Owners", query=AroundOwnerQuery, response=Page,
         description="Ranks agree with each other: all follow from the owner's by counting along the rows.",
-        problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries"),
+        problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries", "archived"),
     ),
     Route(
         method="GET", path=_OWNER, handler=owner_views.entry, role=Role.READER, view="entry",
@@ -102,19 +106,21 @@ _READS = [
     Route(
         method="GET", path=_RANKING, handler=ranking_views.page, role=Role.READER, view="page",
         summary="A page of a ranking", tag="Rankings", query=PageQuery, response=Page,
-        problems=(*_COLUMN_CODES, "bad_cursor", "bad_rank", "too_many_entries"),
+        description="Of an archived leaderboard the top that its archive holds; 410 past it.",
+        problems=(*_COLUMN_CODES, "bad_cursor", "bad_rank", "too_many_entries", "archived"),
     ),
     Route(
         method="GET", path=_RANKING + "/positions", handler=ranking_views.value_positions, role=Role.READER,
         view="value_positions", summary="Positions of values", tag="Rankings", query=ValuePositionsQuery,
         response=Positions, description="A value that no one has takes the rank that a new arrival with it would get."
-        " `with`: among the entries of these leaderboards too, shards of one game for instance; `as_of` is the oldest.",
+        " `with`: among the entries of these leaderboards too, shards of one game for instance; `as_of` is the oldest."
+        " Those whose id has a comma are named by repeating the parameter, one leaderboard each time.",
         problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_values", "too_many_boards"),
     ),
     Route(
         method="GET", path=_RANKING + "/around", handler=around_views.around_value, role=Role.READER,
         view="value_around", summary="The rows around a value", tag="Rankings", query=AroundValueQuery, response=Page,
-        problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_entries"),
+        problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_entries", "archived"),
     ),
     Route(
         method="GET", path=_RANKING + "/values", handler=ranking_views.values, role=Role.READER, view="values",
@@ -169,7 +175,7 @@ _FAMILIES = [
         method="POST", path=_FAMILY + "/posts", handler=family_posts.post_to_family, role=Role.WRITER,
         view="post_family", summary="Post stats to a family", tag="Families",
         body=(FacetedPostBody, FacetedPostList), raw_body=True, ndjson=True, response=PostResults,
-        problems=(*_POST_CODES, "period_closed", "unknown_facet", "post_rejected", "catalog_full"),
+        problems=(*_POST_CODES, "unknown_facet", "post_rejected", "catalog_full"),
         description="One post, a list, or NDJSON. A post reaches the leaderboards of its time (`at`) in every period,"
         " for every list of facets that it has values for: all of them or none, but for those whose period is closed."
         " Its id is remembered once for all of them; sent again it is a duplicate, also after a period's end.",
@@ -185,6 +191,13 @@ _FAMILIES = [
         summary="The values of a facet", tag="Families", query=FacetsQuery, response=FacetList,
         problems=("unknown_board", "bad_cursor", "too_many_entries"),
         description="Facets as further parameters: only values within them. A page may have fewer than `limit`.",
+    ),
+    Route(
+        method="GET", path=_FAMILY + "/owners/{owner}/history", handler=histories.history, role=Role.READER,
+        view="family_history", summary="An owner's final positions by period", tag="Families", query=HistoryQuery,
+        response=HistoryAnswer, problems=("unknown_board", "unknown_column", "bad_cursor", "too_many_entries"),
+        description="The closed periods of a kind, newest first, within facets as further parameters. None since the "
+        "family was made is left out: `position` is null where the owner had no value in the column.",
     ),
     Route(
         method="PUT", path=_FAMILY, handler=families.put, role=Role.OPS, view="put_family",
@@ -230,7 +243,8 @@ _OPERATORS = [
     Route(
         method="POST", path=_BOARD + "/reset", handler=boards.reset, role=Role.OPS, view="reset",
         summary="Empty a leaderboard and keep its specification", tag="Leaderboards", response=BoardAnswer,
-        problems=("unknown_board", "family_board"), description="Remembered post ids are forgotten too.",
+        problems=("unknown_board", "family_board", "period_closed"),
+        description="Remembered post ids are forgotten too. What a closed one held is final.",
     ),
     Route(
         method="DELETE", path=_OWNER, handler=owner_changes.erase_entry, role=Role.OPS, view="erase_entry",
@@ -287,7 +301,7 @@ _OPERATORS = [
     Route(
         method="POST", path=_RANKING + "/refresh", handler=ranking_views.refresh, role=Role.OPS, view="refresh",
         summary="Refresh a curve now", tag="Rankings", response=RefreshAnswer,
-        problems=(*_COLUMN_CODES, "no_job_process", "timeout"),
+        problems=(*_COLUMN_CODES, "no_job_process", "timeout", "archived"),
         description="A job process does it; answers when the new curve serves.",
     ),
     Route(

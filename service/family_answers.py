@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from .answers import ColumnAnswer, PredictorAnswer
 from .curve_states import Time
+from .position_answers import Position
 from .wire import TiesName
 
 
@@ -45,11 +46,15 @@ class PeriodAnswer(msgspec.Struct, frozen=True):
 
 
 class FamilyBoardAnswer(msgspec.Struct, frozen=True):
-    """The leaderboard of a time and of facet values, and the one of the period before."""
+    """The leaderboard of a time and of facet values, and the one of the period before.
+
+    One that is `archived` answers what its archive holds, 410 the rest.
+    """
 
     board: str
     period: PeriodAnswer
     previous: str | None
+    archived: bool
 
 
 class FacetValue(msgspec.Struct, frozen=True):
@@ -66,4 +71,21 @@ class FacetList(msgspec.Struct, frozen=True):
     facet: str
     period: PeriodAnswer
     values: list[FacetValue]
+    next: str | None
+
+
+class PastPosition(msgspec.Struct, frozen=True):
+    """A period that is closed, its leaderboard, and where the owner ended there; null where it had no value."""
+
+    board: str
+    period: PeriodAnswer
+    position: Position | None
+
+
+class HistoryAnswer(msgspec.Struct, frozen=True):
+    """An owner's positions by closed period, newest first, none left out; `next` is the cursor of the ones before."""
+
+    owner: str
+    column: str
+    history: list[PastPosition]
     next: str | None

@@ -10,7 +10,9 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterator
 
-from storage.entries import Entries, live_epochs, with_owner
+from storage.archives import ArchivedEntries
+from storage.closures import boards_with_rows
+from storage.entries import Entries, with_owner
 from storage.erasing import erasing
 from storage.errors import StoreBusy, UnknownOwner
 from storage.hidden import hidden
@@ -20,6 +22,7 @@ from storage.profiles import profiles
 from storage.records import Board
 from storage.store import Program
 
+from .archives import erase_from_archives
 from .context import Context
 from .routes import Call, Reply
 
@@ -47,6 +50,10 @@ def _erase(boards: list[Entries], owner: str, now_us: int, until: dict[int, int]
     """Erase the owner's entries; `until` gets, by board, the number in the log that all before it is gone by."""
     erased: list[int] = []
     for entries in boards:
+        if isinstance(entries, ArchivedEntries):
+            if (yield from entries.erase(owner, now_us=now_us)):
+                erased.append(entries.board.key)
+            continue
         gone = yield from entries.take_out(owner, Happened.ERASED, now_us=now_us, place=len(erased))
         unseen = hidden(entries.dialect).remove(entries, owner, now_us=now_us, place=len(erased))
         if gone is not None or (yield from unseen):
@@ -62,6 +69,7 @@ async def erase_owner(context: Context, call: Call) -> Reply:
     log = erasing(context.store.dialect)
     begun = await context.store.write(lambda: log.say(now_us=context.now_us()))
     await _on_every_board(context, owner, lambda boards: _erase(boards, owner, context.now_us(), until))
+    await erase_from_archives(context, owner)
     await context.store.write(lambda: _forget(context, owner))
     await _rename(context, owner, until, otherwise=begun)
     return Reply(None, status=204)
@@ -169,8 +177,8 @@ def _in_family_table(board: Board) -> bool:
 
 def _on_live(boards: list[Entries], owner: str, work: _Work) -> Program[None]:
     dialect = boards[0].dialect
-    alive = yield from live_epochs(dialect, [entries.board.key for entries in boards])
-    # A board may have been deleted since the catalog was read: there is nothing left to do then.
+    alive = yield from boards_with_rows(dialect, [entries.board.key for entries in boards])
+    # A board may have been deleted or archived since the catalog was read: there are no rows of it then.
     there = [entries for entries in boards if entries.board.key in alive]
     if there and _in_family_table(there[0].board):  # few of thousands
         unseen = set((yield from hidden(dialect).of_owner(owner, limit=len(boards) + HIDDEN_MORE)))

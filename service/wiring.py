@@ -11,12 +11,13 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from config import Settings
 from jobs.audit import Auditor
+from jobs.close_periods import CloseLimits
 from jobs.demands import DemandLimits, StoreDesk
 from jobs.desk import Desk, RefreshDesk
 from jobs.drift import DriftLimits
@@ -27,6 +28,7 @@ from jobs.refresh import RefreshLimits
 from jobs.runner import RunnerLimits
 from jobs.schedule import ScheduleLimits
 from jobs.wiring import JobLimits, JobParts, start_jobs, start_watch
+from storage.archiving import ArchiveLimits
 from storage.auditing import AuditLimits
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
@@ -52,10 +54,11 @@ from .feed import Feed, FeedLimits
 from .key_limits import KeyLimitBounds, KeyLimits
 from .keys import KeyRing
 from .limits import limits_of
+from .locators import Locators
 from .logs import RequestLog
 from .metrics import CurveFigures, Metrics
 from .pages import first_pages
-from .positions import CountLimits, Locators
+from .positions import CountLimits
 from .stores import open_sampling, open_store
 
 
@@ -80,18 +83,22 @@ class _Stored:
 
 
 @asynccontextmanager
-async def context_of(settings: Settings, metrics: Metrics) -> AsyncIterator[Context]:
+async def context_of(
+    settings: Settings, metrics: Metrics, *, clock: Callable[[], int] = now_us
+) -> AsyncIterator[Context]:
     """Everything that handlers and jobs work with, started; stopped at the end, what was accepted first.
+
+    `clock` tells the microseconds since 1970; only leases go by the store's own.
 
     Raises:
         StoreLocked, StoreUnsupported, StoreAway, SchemaTooNew: the store can't be opened.
     """
     async with AsyncExitStack() as stack:
-        stored = await _open_store(settings, metrics, stack)
+        stored = await _open_store(settings, metrics, clock, stack)
         desk = RefreshDesk(demands_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
         # Without jobs too: other processes store the curves then, and this one has to notice.
         start = start_jobs if settings.jobs == "embedded" else start_watch
-        parts = _job_parts(settings, metrics, stored, desk)
+        parts = _job_parts(settings, metrics, stored, clock, desk)
         if settings.jobs == "embedded":
             sampled = await open_sampling(settings, stored.store, waited=metrics.connection_waited)
             if sampled is not stored.store:
@@ -100,10 +107,10 @@ async def context_of(settings: Settings, metrics: Metrics) -> AsyncIterator[Cont
         stack.push_async_callback(start(parts).stop)
         # On a store of its own nobody else could meet a demand: the desk that no job attends refuses it.
         far = settings.jobs == "none" and not stored.store.sole_writer
-        yield _context(settings, metrics, stored, _store_desk(settings, stored) if far else desk)
+        yield _context(settings, metrics, stored, clock, _store_desk(settings, stored) if far else desk)
 
 
-async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> _Stored:
+async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], int], stack: AsyncExitStack) -> _Stored:
     store = await open_store(settings, waited=metrics.connection_waited)
     stack.push_async_callback(store.close)
     salt = await store.write(lambda: migrate(store.dialect))
@@ -135,7 +142,7 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
             post_ids,
             limits_of(WriterLimits, settings),
             observer,
-            now_us=now_us,
+            now_us=clock,
             monotonic=time.monotonic,
             rng=random.Random(),
         )
@@ -160,7 +167,9 @@ def _store_desk(settings: Settings, stored: _Stored) -> StoreDesk:
     return StoreDesk(stored.store, stored.book, limits_of(DemandLimits, settings), sleep=asyncio.sleep)
 
 
-def _job_parts(settings: Settings, metrics: Metrics, stored: _Stored, desk: RefreshDesk) -> JobParts:
+def _job_parts(
+    settings: Settings, metrics: Metrics, stored: _Stored, clock: Callable[[], int], desk: RefreshDesk
+) -> JobParts:
     return JobParts(
         store=stored.store,
         catalog=stored.catalog,
@@ -173,7 +182,8 @@ def _job_parts(settings: Settings, metrics: Metrics, stored: _Stored, desk: Refr
         limits=job_limits(settings),
         observer=metrics,
         folds=metrics.folds,
-        now_us=now_us,
+        closings=metrics.closings,
+        now_us=clock,
         monotonic=time.monotonic,
         sleep=asyncio.sleep,
         rng=random.Random(),
@@ -182,7 +192,7 @@ def _job_parts(settings: Settings, metrics: Metrics, stored: _Stored, desk: Refr
     )
 
 
-def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) -> Context:
+def _context(settings: Settings, metrics: Metrics, stored: _Stored, clock: Callable[[], int], desk: Desk) -> Context:
     store, boards = stored.store, stored.boards
     return Context(
         settings=settings,
@@ -220,10 +230,10 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) 
             boards,
             stored.book,
             limits_of(CountLimits, settings),
-            now_us=now_us,
+            now_us=clock,
             open_boards_max=settings.open_boards_max,
         ),
-        now_us=now_us,
+        now_us=clock,
     )
 
 
@@ -264,6 +274,8 @@ def job_limits(settings: Settings) -> JobLimits:
         lease=limits_of(LeaseLimits, settings),
         demands=limits_of(DemandLimits, settings),
         fold=limits_of(FoldLimits, settings),
+        close=limits_of(CloseLimits, settings),
+        archive=limits_of(ArchiveLimits, settings),
         curve_poll_s=settings.curve_poll_s,
         live_poll_s=settings.live_poll_s,
     )

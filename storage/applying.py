@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from querybuilder import Dialect
 
 from .change_log import change_log
+from .closures import held_closures
 from .entries import Entries, add_totals, held_rows_keys, live_epochs
-from .errors import LostRace, PostError, PostIdConflict, PostRejected, UnknownBoard
+from .errors import LostRace, PeriodClosed, PostError, PostIdConflict, PostRejected, UnknownBoard
 from .group_state import BoardState, GroupRow
 from .hidden import HiddenEntry, hidden
 from .leaderboards import CHANGES
@@ -120,6 +121,7 @@ class Group:
             for key in named:
                 self._boards[key].alive = key in alive
         yield from self._find_moved()
+        yield from self._find_shut()
         for writes, states in self._tables():
             yield from _hold_rows(writes, states, owners)
         if owners and self._dialect.transaction and not any(state.rows for state in self._boards.values()):
@@ -144,11 +146,21 @@ class Group:
                 self._boards[key].alive = key in found
                 self._boards[key].rows_key = found.get(key, 0)
 
+    def _find_shut(self) -> Program[None]:
+        """Which boards take posts, and of what time."""
+        may_close = [state.entries.board for state in self._boards.values() if state.entries.board.may_close]
+        if may_close:
+            found = yield from held_closures(self._dialect, may_close, now_us=self._now_us)
+            for board in may_close:
+                state = self._boards[board.key]
+                state.closure = found.get(board.key)
+                state.alive = state.alive and state.closure is not None
+
     def _tables(self) -> list[tuple[RowWrites, list[BoardState]]]:
-        """The boards that are alive, by table, in one order for all who write."""
+        """The boards that may take posts, by table, in one order for all who write."""
         tables: dict[RowWrites, list[BoardState]] = defaultdict(list)
         for state in self._boards.values():
-            if state.alive:
+            if state.alive and not (state.closure is not None and state.closure.shut):
                 tables[state.entries.writes].append(state)
         return sorted(tables.items(), key=lambda table: table[1][0].table_key)
 
@@ -169,9 +181,10 @@ class Group:
             conflict = PostIdConflict(pointer="/post_id")
             return [PartOutcome(Status.REJECTED, error=conflict) for _ in range(max(1, len(post.parts)))]
         outcomes = self._apply_to_all(post, at_us)
-        if post.post_hash is not None and outcomes and outcomes[0].status is not Status.REJECTED:
-            seen[post.post_hash] = RememberedParts(post.fingerprint, outcomes)
-            self._fresh_in_families.append((family.key, post.post_hash, post.fingerprint, outcomes))
+        taken = [outcome for outcome in outcomes if outcome.status is not Status.REJECTED]
+        if post.post_hash is not None and taken:
+            seen[post.post_hash] = RememberedParts(post.fingerprint, taken)
+            self._fresh_in_families.append((family.key, post.post_hash, post.fingerprint, taken))
         return outcomes
 
     def _apply_to_all(self, post: Post, at_us: int) -> list[PartOutcome]:
@@ -181,6 +194,8 @@ class Group:
             state = self._boards[part.board.key]
             try:
                 plans.append((state, self._plan(state, post, part, at_us)))
+            except PeriodClosed as error:  # of this board alone
+                plans.append((state, _refused(state, error)))
             except PostError as error:
                 plans.append((state, error))
                 refused = True
@@ -207,6 +222,8 @@ class Group:
             known = self._known(part.board.key, post, post.post_hash)
             if known is not None:
                 return known
+        if state.closure is not None:
+            state.closure.check(state.entries.board, at_us)
         row = state.rows.get(post.owner)
         return state.merger.merge(None if row is None else row.entry.cells, part.changes, at_us)
 

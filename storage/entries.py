@@ -29,7 +29,8 @@ from querybuilder import (
 )
 
 from .change_log import Appended, change_log
-from .errors import LostRace, UnknownBoard
+from .closures import hold_rows
+from .errors import LostRace
 from .layouts import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from .leaderboards import ALL_ENTRIES, CHANGES
 from .merging import Merger
@@ -64,6 +65,18 @@ class EntryStatements:
             .compile(dialect)
         )
         self.erase = delete(table).where(*scope, col("owner").eq(param("owner"))).compile(dialect)
+        self._dialect, self._layout = dialect, layout
+
+    @cached_property
+    def _of_owner(self) -> Statement:
+        found = select(col(ROWS_KEY), *self._layout.row()).from_(self._layout.table)
+        mine = found.where(col(ROWS_KEY).in_(param("keys")), col("owner").eq(param("owner")))
+        return mine.packed().compile(self._dialect)
+
+    def of_owner(self, owner: str, rows_keys: Sequence[int]) -> Program[dict[int, Entry]]:
+        """The owner's entries on boards that share this table, by the boards' keys in it."""
+        rows = yield self._of_owner.bind(keys=rows_keys, owner=owner)
+        return {row[0]: entry_of(row[1:]) for row in rows}
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
@@ -114,12 +127,20 @@ class Entries:
 
         Raises:
             UnknownBoard: it was deleted.
+            BoardChanged: it was archived.
         """
         return (yield from self.take_out(owner, Happened.ERASED, now_us=now_us)) is not None
 
     def take_out(self, owner: str, happened: Happened, *, now_us: int, place: int = 0) -> Program[Entry | None]:
-        """Remove an owner's row and say in the log why, `place` changes having been logged before; None: no row."""
-        rows_key = yield from self._rows_key()
+        """Remove an owner's row and say in the log why, `place` changes having been logged before; None: no row.
+
+        Raises:
+            UnknownBoard: the board was deleted.
+            BoardChanged: it was archived.
+        """
+        if self.board.is_unreached:
+            return None
+        rows_key = yield from hold_rows(self.dialect, self.board)
         held = yield from self.writes.hold([(rows_key, owner)])
         if not held:
             return None
@@ -137,7 +158,7 @@ class Entries:
         Raises:
             LostRace: there is one.
         """
-        rows_key = yield from self._rows_key()
+        rows_key = yield from hold_rows(self.dialect, self.board)
         inserted = yield self.writes.insert_new([(rows_key, entry)])
         if inserted[0][0] != 1:
             raise LostRace(f"{entry.owner!r} has a row already")
@@ -152,15 +173,6 @@ class Entries:
         counted = {ALL_ENTRIES: more, CHANGES: 1}
         counted.update({index: more for index in self.pattern.sorted_indexes if entry.cells[index] is not None})
         yield add_totals(self.dialect, {self.board.key: counted})
-
-    def _rows_key(self) -> Program[int]:
-        """Under which key the rows are, held so."""
-        if not self.board.is_guest:
-            return self.board.rows_key
-        held = yield from held_rows_keys(self.dialect, [self.board.key])
-        if self.board.key not in held:
-            raise UnknownBoard(f"no leaderboard {self.board.id!r}")
-        return held[self.board.key]
 
 
 def with_owner(boards: Iterable[Entries], owner: str) -> Program[list[Entries]]:

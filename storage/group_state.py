@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .bundles import Draft
+from .closures import Closure
 from .entries import Entries
 from .merging import Cell, Merger
 from .records import Entry
@@ -33,6 +34,7 @@ class BoardState:
     merger: Merger
     rows_key: int  # in its table, as the store has it
     alive: bool = True
+    closure: Closure | None = None  # of a board that may close
     epoch: int = 0  # as the store has it; known where post ids are looked for
     rows: dict[str, GroupRow] = field(default_factory=dict)
     log: Draft | None = None  # None: nothing is to be logged

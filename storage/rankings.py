@@ -7,31 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
-from predictor import RATIO_UNIT
 from querybuilder import (
-    INTEGER,
-    TEXT,
     Dialect,
     Select,
-    Statement,
     asc,
     col,
-    collated,
     count,
     count_if,
     desc,
     lit,
     param,
-    plus,
-    recursive,
     select,
-    smaller_of,
-    times,
     union_all,
-    whole_part,
 )
 
 from .gap_counts import Footing, GapCount, GapCounts, GapQuestion
@@ -111,42 +101,6 @@ class RankingStatements:
         self.next_better = compiled(landing.where(better(cell)).order_by(*self._worst_first).limit(1))
         self.rows_before = compiled(before.order_by(*self._worst_first).limit(limit).packed())
 
-    @cached_property
-    def stride(self) -> Statement:
-        """A walk of several steps on the server: each lands below the cell before and counts the ties there."""
-        before, found, ties, own = "w", "f", "t", col("owner", "e")
-        next_rank, cell, scope = col("next_rank", before), col(self._name, "e"), self._layout.scope("e")
-        spaced = whole_part(times(next_rank, param("ratio_ppm", INTEGER)), RATIO_UNIT)
-        skipped = smaller_of(spaced, param("rows_max", INTEGER))
-        below = cell.lt(col("cell", before)) if self._high else cell.gt(col("cell", before))
-        landing = select(cell.as_("cell"), own.as_("owner")).from_(self._table, "e").where(*scope, below)
-        order = (desc if self._high else asc)(cell), asc(own)
-        tied = select(count()).from_(self._table, "e").where(*scope, cell.eq(col("cell", found)))
-        counts = select(
-            tied.where(own.lt(col("owner", found))).scalar().as_("before"),
-            tied.where(own.ge(col("owner", found))).scalar().as_("rest"),
-        )
-        step = (
-            select(
-                plus(col("step", before), 1),
-                col("cell", found),
-                col("before", ties),
-                col("rest", ties),
-                plus(plus(next_rank, skipped), col("rest", ties)),
-            )
-            .from_("w")
-            .join_lateral(landing.order_by(*order).limit(1).offset(skipped), found)
-            .join_lateral(counts, ties)
-            .where(
-                col("step", before).lt(param("steps", INTEGER)), plus(next_rank, skipped).lt(param("total", INTEGER))
-            )
-        )
-        seed = select(lit(0), collated(param("cell", TEXT)), lit(0), lit(0), param("next_rank", INTEGER))
-        final = select(col("cell"), col("before"), col("rest")).from_("w").where(col("step").gt(0))
-        names = ("step", "cell", "before", "rest", "next_rank")
-        walk = recursive("w", *names, seed=seed, step=step, final=final.order_by(asc(col("step"))))
-        return walk.compile(self._dialect)
-
     def _with_ties(self, one_row: Select) -> Select:
         # Two counts that share the run between them: one over all of it and a filter would read it twice.
         found = "s"
@@ -177,25 +131,6 @@ class Ranking:
         make = RankingStatements if board.table_key is None else _shared_statements
         self._sql = make(dialect, layout_of(board), index)
         self._scope = scope_of(board)
-
-    def stride(
-        self, below: str, *, next_rank: int, ratio_ppm: int, steps: int, total: int, rows_max: int
-    ) -> Program[list[Sample]]:
-        """Several samples in one statement; see `predictor.Stride`.
-
-        Raises:
-            Inexpressible: in this dialect it can't be said.
-        """
-        rows = yield self._sql.stride.bind(
-            cell=below,
-            next_rank=next_rank,
-            ratio_ppm=ratio_ppm,
-            steps=steps,
-            total=total,
-            rows_max=rows_max,
-            **self._scope,
-        )
-        return [Sample(cell, ties_before=before, ties=before + rest) for cell, before, rest in rows]
 
     def count_better(self, cell: str) -> Program[int]:
         """Entries strictly better than a cell, however many: costs their number."""

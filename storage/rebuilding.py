@@ -13,7 +13,7 @@ from typing import NamedTuple
 from querybuilder import Dialect, Lock
 
 from .entries import Entries, add_totals
-from .errors import JournalIncomplete
+from .errors import JournalIncomplete, PeriodClosed
 from .hidden import HiddenEntry, hidden
 from .journal import JournalRow, journal
 from .journal_rows import RowReader
@@ -56,9 +56,12 @@ def rebuild_board(dialect: Dialect, *, board_id: str) -> Program[Rebuilt]:
 
     Raises:
         UnknownBoard, FamilyBoard: there is none, or it is a family's.
+        PeriodClosed: it is closed: what it held is final.
         JournalIncomplete: the journal starts too late.
     """
     board = yield from standing_alone(dialect, board_id, lock=Lock.UPDATE)
+    if board.closed_us is not None:
+        raise PeriodClosed(f"the leaderboard {board_id!r} is closed")
     totals = (yield from count_entries(dialect, [board.key]))[board.key]
     done = Rebuilt(entries_before=totals.get(ALL_ENTRIES, 0))
     board = yield from remove_rows(dialect, board)  # first: from here on nobody posts to it

@@ -9,6 +9,7 @@ from .entries import Entries
 from .leaderboards import count_entries
 from .rankings import Sample
 from .store import Program
+from .strides import Strides
 
 KNOTS_MIN = 2  # the best and the worst value
 # Samples of one statement where a server can walk by itself. The spacing is corrected for ties between them.
@@ -34,6 +35,7 @@ def _walk(entries: Entries, column_index: int, total: int, gap_rows_max: int) ->
     ranking = entries.rankings[column_index]
     padding = ranking.padding
     stride_max = STRIDE_MAX if entries.dialect.lateral else 1
+    strides = Strides(entries.dialect, entries.board, column_index, total=total)
     samples = max(KNOTS_MIN, entries.board.spec.predictor.samples)
     plan = walk(total, knots_max=samples, gap_rows_max=gap_rows_max, stride_max=stride_max)
 
@@ -47,18 +49,12 @@ def _walk(entries: Entries, column_index: int, total: int, gap_rows_max: int) ->
             if isinstance(question, Last):
                 answer = landing((yield from ranking.sample_worst()))
             elif isinstance(question, Stride):
-                found = yield from ranking.stride(
-                    padding.cell_of_key(question.after_key),
-                    next_rank=question.next_rank,
-                    ratio_ppm=question.ratio_ppm,
-                    steps=question.steps,
-                    total=question.total,
-                    rows_max=question.rows_max,
-                )
+                found = yield from strides.read(question, padding.cell_of_key(question.after_key))
                 answer = [Landing(padding.key(each.cell), each.ties_before, each.ties) for each in found]
             else:
                 below = None if question.after_key is None else padding.cell_of_key(question.after_key)
                 answer = landing((yield from ranking.sample(question.rows, below)))
             question = plan.send(answer)
     except StopIteration as stop:
+        yield from strides.close()
         return stop.value  # type: ignore[no-any-return]

@@ -64,6 +64,8 @@ def _texts() -> Iterator[tuple[Path, str]]:
         made = {"data", "build", "dist", "__pycache__"}
         folders[:] = [name for name in folders if name == ".ci" or not (name.startswith(".") or name in made)]
         for name in files:
+            if name == ".git":  # a further worktree's note of where its repository is
+                continue
             path = Path(folder, name)
             content = path.read_bytes()
             if b"\x00" not in content:

@@ -18,6 +18,7 @@ from querybuilder import (
     add_column,
     any_of,
     asc,
+    close_cursor,
     coalesce,
     col,
     collated,
@@ -30,15 +31,19 @@ from querybuilder import (
     drop_table,
     empty,
     excluded,
+    holds,
     insert,
+    length,
     lit,
     not_,
     null,
     oldest_transaction,
+    open_cursor,
     param,
     part,
     plus,
     recursive,
+    row_at,
     rows,
     seek,
     select,
@@ -54,6 +59,12 @@ WANTED: list[tuple[Any, str]] = [
         create_table("t").in_transaction("at").numbered("n").primary_key("at", "n"),
         'CREATE TABLE "t" ("at" bigint NOT NULL DEFAULT txid_current(), '
         '"n" bigint GENERATED ALWAYS AS IDENTITY NOT NULL, PRIMARY KEY ("at", "n"))',
+    ),
+    (
+        select(part(col("value", "m"), plus(whole_part(length(col("value", "m")), 2), 1), 2)).from_("b7")
+        .each_piece(col("c1"), "m").where(holds(col("owner"), param("o"))),
+        'SELECT substr("m"."value", ((length("m"."value") / $1::bigint) + $2::bigint)::int, $1::bigint::int) FROM "b7" '
+        'CROSS JOIN unnest(string_to_array("c1", \',\')) AS "m"("value") WHERE (strpos("owner", $3) > 0)',
     ),
     (
         select(part(col("c1"), 3, 2)).from_("b7").where(col("at").lt(oldest_transaction())),
@@ -158,6 +169,16 @@ WANTED: list[tuple[Any, str]] = [
         'WHERE "c1" < "w"."c" ORDER BY "c1" DESC LIMIT $3::bigint OFFSET (("w"."n" * $4::bigint) / $5::bigint)) AS "f" '
         'WHERE "w"."n" < $6) SELECT "c" FROM "w"',
     ),
+    (
+        open_cursor("walk", select(col("c1"), col("owner")).from_("b7").order_by(desc(col("c1")), asc(col("owner")))),
+        'DECLARE "walk" NO SCROLL CURSOR FOR SELECT "c1", "owner" FROM "b7" ORDER BY "c1" DESC, "owner" ASC',
+    ),
+    (
+        select(col("cell", "f")).from_("w").join_lateral(row_at("walk", plus(col("n", "w"), 1), "cell", "owner"), "f"),
+        'SELECT "f"."cell" FROM "w" CROSS JOIN LATERAL (SELECT first_text AS "cell", second_text AS "owner" '
+        'FROM "row_at"($1::text::refcursor, ("w"."n" + $2::bigint))) AS "f"',
+    ),
+    (close_cursor("walk"), 'CLOSE "walk"'),
     (drop_table("b7").if_exists(), 'DROP TABLE IF EXISTS "b7"'),
 ]  # fmt: skip
 

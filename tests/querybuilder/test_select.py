@@ -24,27 +24,34 @@ from querybuilder import (
     IncompleteQuery,
     Inexpressible,
     Lock,
+    Query,
     all_of,
     any_of,
     asc,
+    close_cursor,
     coalesce,
     col,
     count,
     count_if,
+    create_row_reader,
     create_table,
     desc,
     empty,
+    holds,
     insert,
+    length,
     lit,
     max_,
     min_,
     minus,
     not_,
     null,
+    open_cursor,
     param,
     part,
     plus,
     recursive,
+    row_at,
     rows,
     seek,
     select,
@@ -275,9 +282,34 @@ def test_the_smaller_of_two_values_is_answered_on_both_sides(run: Run) -> None:
     assert run(select(smaller_of(3, param("n", INTEGER)), smaller_of(param("n", INTEGER), 3)), n=-5) == [(-5, -5)]
 
 
+def test_the_pieces_of_a_text_stand_as_rows(run: Run) -> None:
+    texts = select(lit("ab,,c").as_("text"), lit(1).as_("n"))
+    found = select(col("n"), col("value", "m")).from_(texts).each_piece(col("text"), "m").where(col("n").eq(1))
+    assert run(found) == [(1, "ab"), (1, ""), (1, "c")]
+
+
+@pytest.mark.parametrize(("piece", "there"), [("b_", True), ("", True), ("bc", False), ("%", False)])
+def test_a_text_holds_a_piece_character_for_character(run: Run, piece: str, there: bool) -> None:
+    assert run(select(length(lit("ab_c"))).where(holds("ab_c", param("piece", TEXT))), piece=piece) == [(4,)] * there
+
+
 def test_a_select_that_looks_sideways_is_refused_where_the_database_has_none(board: str) -> None:
     with pytest.raises(Inexpressible):
         select(lit(1)).from_(board).join_lateral(select(col("n")).from_(board), "x").compile(SQLITE)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        create_row_reader(),
+        open_cursor("walk", select(lit(1))),
+        close_cursor("walk"),
+        select(col("a")).from_(row_at("walk", lit(1), "a", "b")),
+    ],
+)
+def test_a_place_in_a_result_is_refused_where_the_database_keeps_none(query: Query) -> None:
+    with pytest.raises(Inexpressible):
+        query.compile(SQLITE)
 
 
 def test_a_table_is_emptied(run: Run, board: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from storage import journal_blocks
 from storage.erasing import erasing
+from storage.errors import LostRace
 from storage.hidden import hidden
 from storage.journal import JournalRow, journal
 from storage.journal_blocks import blocks
@@ -306,6 +307,25 @@ async def test_hiding_and_showing_are_told_with_what_the_entry_held(deployment: 
     ]  # fmt: skip
     assert told_by(rows)[1].cells == [3, "005"]
     assert await deployment.stats(board, "ada") == {"shots": 3, "xp": 6}
+
+
+async def test_nobody_gets_a_new_row_while_being_hidden_or_shown(deployment: Deployment) -> None:
+    """Two posts, one of which knows of the hiding and one does not yet, would make one in either table."""
+    board, other = await deployment.create("b", XP), await deployment.create("c", XP)
+    store, statements = deployment.store, hidden(deployment.dialect)
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
+    for hide in (True, False):
+        assert await store.write(lambda: statements.begin("ada", now_us=1, hide=hide))  # noqa: B023 - run at once
+        await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+        with pytest.raises(LostRace):
+            await deployment.apply(deployment.post("ada", part(other, {"xp": 1})))
+        await store.write(lambda: statements.end("ada", now_us=1, hide=hide))  # noqa: B023 - run at once
+    assert await store.write(lambda: statements.begin("ada", now_us=1, hide=True))
+    await store.write(lambda: statements.end("ada", now_us=1, hide=True))
+    assert not await store.write(lambda: statements.begin("ada", now_us=1, hide=True)), "who is hidden stays so"
+    await deployment.apply(deployment.post("ada", part(other, {"xp": 1})))
+    assert await deployment.stats(other, "ada") is None
+    assert await deployment.stats(board, "ada") == {"xp": 7}, "not moved yet"
 
 
 async def test_posts_that_meet_hiding_and_showing_are_neither_lost_nor_counted_twice(processes: Processes) -> None:

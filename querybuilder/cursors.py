@@ -1,0 +1,99 @@
+"""A place kept in a long result: opened once in a transaction, gone on from within its later statements.
+
+What it is for: skipping in steps. A statement that seeks where the one before ended tests its condition on every row it
+skips; a cursor only counts them. It ends with its transaction.
+
+The rule it keeps: one generic function of the database reads from a cursor, and it executes no text, so that tables are
+named by statements of this package only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from querybuilder.dialect import Dialect
+from querybuilder.errors import Inexpressible
+from querybuilder.render import Query, Rendering, Statement
+from querybuilder.select import Select
+from querybuilder.terms import RowSource, Term
+
+_READER = "row_at"
+# It answers no row past the end. Rows are numbered by 32 bits: FETCH takes no more.
+_READER_TEXT = (
+    "(place refcursor, rank bigint) RETURNS TABLE (first_text text, second_text text) LANGUAGE plpgsql AS "
+    "$$BEGIN FETCH ABSOLUTE rank FROM place INTO first_text, second_text; IF FOUND THEN RETURN NEXT; END IF; END$$"
+)
+CURSOR_ROWS_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRowReader(Query):
+    def compile(self, dialect: Dialect) -> Statement:
+        out = Rendering(_with_cursors(dialect), without_arguments="a definition")
+        return out.statement(f"CREATE FUNCTION {out.name(_READER)}{_READER_TEXT}")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCursor(Query):
+    name: str
+    query: Select
+
+    def compile(self, dialect: Dialect) -> Statement:
+        out = Rendering(_with_cursors(dialect))
+        name = out.name(self.name)
+        return out.statement(f"DECLARE {name} NO SCROLL CURSOR FOR {self.query.render(out)}")
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCursor(Query):
+    name: str
+
+    def compile(self, dialect: Dialect) -> Statement:
+        out = Rendering(_with_cursors(dialect))
+        return out.statement(f"CLOSE {out.name(self.name)}")
+
+
+@dataclass(frozen=True, slots=True)
+class RowAt(RowSource):
+    cursor: str
+    rank: Term
+    names: tuple[str, str]
+
+    def render(self, out: Rendering) -> str:
+        _with_cursors(out.dialect)
+        first, second = (out.name(name) for name in self.names)
+        place = f"{out.constant(self.cursor)}::refcursor"
+        return (
+            f"SELECT first_text AS {first}, second_text AS {second} "
+            f"FROM {out.name(_READER)}({place}, {self.rank.render(out)})"
+        )
+
+
+def _with_cursors(dialect: Dialect) -> Dialect:
+    if not dialect.cursors:
+        raise Inexpressible("no statement can go on from where another one ended in this dialect")
+    return dialect
+
+
+def create_row_reader() -> CreateRowReader:
+    """The function behind `row_at`: the database needs it once."""
+    return CreateRowReader()
+
+
+def open_cursor(name: str, query: Select) -> OpenCursor:
+    """Keep a place in the rows of a select, before the first, until the transaction ends. Nothing is read yet."""
+    return OpenCursor(name, query)
+
+
+def close_cursor(name: str) -> CloseCursor:
+    """Give the name free for another cursor of the same transaction."""
+    return CloseCursor(name)
+
+
+def row_at(cursor: str, rank: Term, *names: str) -> RowAt:
+    """The `rank`-th row, from 1 to CURSOR_ROWS_MAX, of a cursor over two texts, under these names; none past the end.
+
+    It costs what lies between it and the row read before, so a statement asks for ranks that grow.
+    """
+    first, second = names
+    return RowAt(cursor, rank, (first, second))
