@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from storage.archiving import ArchiveLimits
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
 from storage.curves import CurveBook
@@ -18,9 +19,12 @@ from storage.live_counts import unread_from
 from storage.post_ids import PostIds
 from storage.store import Store
 
+from .archive import Archiver
 from .audit import AuditJob, Auditor
+from .close_periods import CloseJob, CloseLimits, CloseObserver
 from .demands import DemandJob, DemandLimits
 from .desk import RefreshDesk
+from .fitting import Fitting
 from .fold import FoldJob, FoldObserver
 from .ownership import LeaseLimits, Ownership
 from .prune import PruneJob, PruneLimits
@@ -39,6 +43,8 @@ class JobLimits:
     lease: LeaseLimits
     demands: DemandLimits
     fold: FoldLimits
+    close: CloseLimits
+    archive: ArchiveLimits
     curve_poll_s: float
     live_poll_s: float
 
@@ -58,6 +64,7 @@ class JobParts:
     limits: JobLimits
     observer: RefreshObserver
     folds: FoldObserver
+    closings: CloseObserver
     now_us: Callable[[], int]
     monotonic: Callable[[], float]
     sleep: Sleep
@@ -132,6 +139,7 @@ def start_jobs(parts: JobParts) -> Jobs:
         )
         runner.start("audit", audit.run)
     runner.start("fold", _fold_job(parts, ownership).run)
+    runner.start("close", _close_job(parts, ownership).run)
     if not parts.store.sole_writer:  # front ends without jobs leave their operators' demands in the store
         demands = DemandJob(parts.store, parts.catalog, parts.desk, limits.demands, sleep=parts.sleep)
         runner.start("demands", demands.run)
@@ -146,6 +154,32 @@ def _fold_job(parts: JobParts, ownership: Ownership) -> FoldJob:
         parts.limits.fold,
         parts.folds,
         now_us=parts.now_us,
+        monotonic=parts.monotonic,
+        sleep=parts.sleep,
+    )
+
+
+def _close_job(parts: JobParts, ownership: Ownership) -> CloseJob:
+    # Final curves are of the store itself: a replica may not have the last posts yet.
+    fitting = Fitting(
+        parts.store,
+        parts.store,
+        parts.open_boards,
+        parts.limits.refresh.fitting,
+        parts.observer,
+        now_us=parts.now_us,
+        monotonic=parts.monotonic,
+    )
+    archiver = Archiver(parts.store, parts.catalog, parts.open_boards, parts.limits.archive, parts.closings)
+    return CloseJob(
+        parts.store,
+        parts.book,
+        fitting,
+        archiver,
+        ownership,
+        parts.limits.close,
+        parts.closings,
+        clock=parts.leases.clock,
         monotonic=parts.monotonic,
         sleep=parts.sleep,
     )

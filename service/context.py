@@ -23,9 +23,9 @@ from storage.writers import Writers
 from .cursors import Cursors
 from .key_limits import KeyLimits
 from .keys import KeyRing
+from .locators import Locators
 from .logs import RequestLog
 from .metrics import Metrics
-from .positions import Locators
 
 if TYPE_CHECKING:  # pages work with the context
     from .pages import FirstPage, Pager

@@ -178,7 +178,7 @@ def _wanted(context: Context, family: Family, post: PostIn, now_us: int) -> _Wan
     periods = []
     for kind in family.spec.periods:
         period_id, closes_us = _period(family, kind, now_us if at_us is None else at_us)
-        boards = _boards_in(family.id, period_id, listed, given)
+        boards = _boards_in(family.id, period_id, closes_us, listed, given)
         periods.append(_Shelved(boards, closes_us is not None and now_us >= closes_us))
     if not any(boards for boards, _ in periods):
         return PostRejected("the post has the facets of none of the family's leaderboards", pointer="/facets")
@@ -187,11 +187,17 @@ def _wanted(context: Context, family: Family, post: PostIn, now_us: int) -> _Wan
 
 @lru_cache(maxsize=FACET_SETS_KEPT)
 def _boards_in(
-    family_id: str, period_id: str, listed: tuple[tuple[str, ...], ...], values: tuple[tuple[str, str], ...]
+    family_id: str,
+    period_id: str,
+    closes_us: int | None,
+    listed: tuple[tuple[str, ...], ...],
+    values: tuple[tuple[str, str], ...],
 ) -> list[NewBoard]:
     """What boards a post with these facet values needs in a period: one of each list whose facets all have one."""
     return [
-        NewBoard(board_id(family_id, period_id, facets), _shelf(period_id, tuple([name for name, _ in facets])))
+        NewBoard(
+            board_id(family_id, period_id, facets), _shelf(period_id, tuple([name for name, _ in facets])), closes_us
+        )
         for facets in facets_of(listed, dict(values))
     ]
 

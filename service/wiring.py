@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from config import Settings
 from jobs.audit import Auditor
+from jobs.close_periods import CloseLimits
 from jobs.demands import DemandLimits, StoreDesk
 from jobs.desk import Desk, RefreshDesk
 from jobs.drift import DriftLimits
@@ -27,6 +28,7 @@ from jobs.refresh import RefreshLimits
 from jobs.runner import RunnerLimits
 from jobs.schedule import ScheduleLimits
 from jobs.wiring import JobLimits, JobParts, start_jobs, start_watch
+from storage.archiving import ArchiveLimits
 from storage.auditing import AuditLimits
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
@@ -51,10 +53,11 @@ from .cursors import Cursors
 from .key_limits import KeyLimitBounds, KeyLimits
 from .keys import KeyRing
 from .limits import limits_of
+from .locators import Locators
 from .logs import RequestLog
 from .metrics import CurveFigures, Metrics
 from .pages import first_pages
-from .positions import CountLimits, Locators
+from .positions import CountLimits
 from .stores import open_sampling, open_store
 
 
@@ -178,6 +181,7 @@ def _job_parts(
         limits=job_limits(settings),
         observer=metrics,
         folds=metrics.folds,
+        closings=metrics.closings,
         now_us=clock,
         monotonic=time.monotonic,
         sleep=asyncio.sleep,
@@ -266,6 +270,8 @@ def job_limits(settings: Settings) -> JobLimits:
         lease=limits_of(LeaseLimits, settings),
         demands=limits_of(DemandLimits, settings),
         fold=limits_of(FoldLimits, settings),
+        close=limits_of(CloseLimits, settings),
+        archive=limits_of(ArchiveLimits, settings),
         curve_poll_s=settings.curve_poll_s,
         live_poll_s=settings.live_poll_s,
     )
