@@ -75,7 +75,7 @@ class Group:
         yield from self._read(posts)
         outcomes = [self._apply(post) for post in posts]
         rows_written = yield from self._write()
-        logged = sum(len(state.log.owners) for state in self._boards.values() if state.log is not None)
+        logged = sum(len(state.log.changes) for state in self._boards.values() if state.log is not None)
         return GroupResult(outcomes, rows_written, logged)
 
     def _find_hidden(self, owners: dict[int, dict[str, None]]) -> Program[None]:
