@@ -140,6 +140,7 @@ class Observed:
     refreshes: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
     failures: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     fenced: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
+    log_ages: asyncio.Queue[float] = field(default_factory=asyncio.Queue)  # seconds
     folds: asyncio.Queue[int] = field(default_factory=asyncio.Queue)  # changes of each
     void: int = 0  # curves that went without live counts
     boards_closed: int = 0
@@ -180,6 +181,10 @@ class Observed:
     def close_failed(self) -> None:
         """See `CloseObserver`."""
         self.close_failures += 1
+
+    def log_age(self, seconds: float) -> None:
+        """See `PruneObserver`."""
+        self.log_ages.put_nowait(seconds)
 
     def folded(self, *, changes: int, void: int, seconds: float) -> None:
         """See `FoldObserver`."""
@@ -340,6 +345,7 @@ class World:
                 limits=limits,
                 observer=self.observed,
                 folds=self.observed,
+                prunes=self.observed,
                 closings=self.observed,
                 now_us=self.deployment.clock,
                 monotonic=self.time.monotonic,
