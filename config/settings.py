@@ -278,7 +278,7 @@ class Settings(BaseModel):
     )
     audit_s_max: float = _number(5, 0.01, 3_600, "s", "Time after which an audit counts no further owner")
     change_log_retention_s: float = _number(
-        7 * 86_400, 1, 3_660 * 86_400, "s", "How long the journal is kept; what has yet to be counted stays longer"
+        7 * 86_400, 1, 3_660 * 86_400, "s", "How long the journal is kept; twice as long what is yet to be counted"
     )
     erased_cells_s: float = _number(
         3_600,

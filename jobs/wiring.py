@@ -34,7 +34,7 @@ from .fitting import Fitting
 from .fold import FoldJob, FoldObserver
 from .liberate import LiberateJob, LiberateLimits
 from .ownership import LeaseLimits, Ownership
-from .prune import PruneJob, PruneLimits
+from .prune import PruneJob, PruneLimits, PruneObserver
 from .queue import QueueParts, QueueTools, start_queue
 from .refresh import RefreshJob, RefreshLimits, RefreshObserver
 from .runner import Runner, RunnerLimits, Sleep
@@ -96,6 +96,7 @@ class JobParts:
     limits: JobLimits
     observer: RefreshObserver
     folds: FoldObserver
+    prunes: PruneObserver
     closings: CloseObserver
     now_us: Callable[[], int]
     monotonic: Callable[[], float]
@@ -150,6 +151,7 @@ def start_jobs(parts: JobParts) -> Jobs:
         parts.post_ids,
         ownership,
         limits.prune,
+        parts.prunes,
         now_us=parts.now_us,
         monotonic=parts.monotonic,
         sleep=parts.sleep,

@@ -1,17 +1,17 @@
-"""Figures of folding: whether curves keep up with what is posted, and which were given up.
+"""Figures of the log of changes: whether curves keep up with it, which were given up, and how far back it reaches.
 
-The rule: they are of the process that folds; how old the live curves of any process are says `rankcurve_live_lag_…`.
+The rule: they are of the process that folds or prunes; how old live curves are says `rankcurve_live_lag_…` anywhere.
 """
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _SECONDS_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 
 
 class FoldMetrics:
-    """What folding did."""
+    """What folding did, and what pruning found."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._changes = Counter(
@@ -28,6 +28,16 @@ class FoldMetrics:
             buckets=_SECONDS_BUCKETS,
             registry=registry,
         )
+
+        self._age = Gauge(
+            "rankcurve_change_log_age_seconds",
+            "Age of the oldest change that is kept, when the log was to be pruned last",
+            registry=registry,
+        )
+
+    def log_age(self, seconds: float) -> None:
+        """See `PruneObserver`."""
+        self._age.set(seconds)
 
     def folded(self, *, changes: int, void: int, seconds: float) -> None:
         """See `FoldObserver`."""

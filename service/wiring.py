@@ -235,6 +235,7 @@ def _job_parts(
         limits=job_limits(settings),
         observer=metrics,
         folds=metrics.folds,
+        prunes=metrics.folds,
         closings=metrics.closings,
         now_us=clock,
         monotonic=time.monotonic,

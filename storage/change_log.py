@@ -222,6 +222,11 @@ class ChangeLog:
         rows = yield self._pruned.bind()
         return int(rows[0][0]) if rows else 0
 
+    def oldest_us(self) -> Program[int | None]:
+        """When the oldest bundle was logged; None: there is none."""
+        rows = yield self._ages.bind(rows=1)
+        return int(rows[0][1]) if rows else None
+
     def prune(self, *, before_us: int, keep_from: int | None, rows_max: int) -> Program[int]:
         """Remove the oldest bundles as long as they are older than `before_us`; answers how many.
 

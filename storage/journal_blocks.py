@@ -3,8 +3,8 @@
     changes ──a job, once there are enough──> block: first and last position, Bloom filter of its owners
 
 The rule: a block is made once and covers whole transactions that have ended, so a filter never misses an owner. It
-stands in for an index by owner, whose pages every post would touch at random: on a log of half a million changes that
-costs a post 25 us and 1.6 KB of write-ahead log, a filter 2 us and 2 bytes, later and in order.
+stands in for an index by owner, whose pages every post would touch at random; a filter costs a change some 2 us and
+2 bytes, later and in order.
 """
 
 from __future__ import annotations

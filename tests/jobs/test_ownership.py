@@ -266,6 +266,7 @@ async def test_of_several_processes_one_prunes_once_an_interval(world: World) ->
             deployment.post_ids,
             each.ownership(),
             LIMITS.prune,
+            each.observed,
             now_us=deployment.clock,
             monotonic=each.time.monotonic,
             sleep=each.time.elapse,

@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from jobs.prune import PruneJob
 from storage.bundles import Bundle
 from storage.change_log import Mark, change_log
@@ -24,6 +26,7 @@ def prune_job(world: World, unread_from: Callable[[], Program[int | None]] | Non
         world.deployment.post_ids,
         world.ownership(),
         LIMITS.prune,
+        world.observed,
         now_us=world.deployment.clock,
         monotonic=world.time.monotonic,
         sleep=world.time.elapse,
@@ -107,6 +110,32 @@ async def logged(world: World) -> list[Bundle]:
         return (yield from log.changes_between(Mark(0), (yield from log.mark_now()), limit=1_000))
 
     return await world.store.read(all_of_them)
+
+
+async def test_a_log_that_is_never_counted_has_an_end_and_tells_its_age(world: World) -> None:
+    board = await world.create("b")
+    for number in range(5):
+        await status(world, board, f"p{number}")
+    changes = await logged(world)
+
+    def unread_from() -> Program[int | None]:
+        yield from change_log(world.store.dialect).horizon()
+        return changes[0].position
+
+    kept_s = LIMITS.prune.change_log_retention_s
+    job = prune_job(world, unread_from)
+    world.deployment.clock.now_us += round(2 * kept_s * 1e6)
+    assert await job.prune_changes() == 0
+    world.deployment.clock.now_us += 1
+    pruning = asyncio.create_task(job.prune_changes())
+    await world.time.asleep(0)
+    world.time.advance(0)
+    assert await pruning == 4, "the last change always stays"
+    running = asyncio.create_task(job.run())
+    await world.time.asleep(LIMITS.prune.prune_interval_s)
+    world.time.advance(LIMITS.prune.prune_interval_s)
+    assert await world.observed.log_ages.get() == pytest.approx(2 * kept_s, abs=1)
+    running.cancel()
 
 
 async def test_changes_go_after_their_retention_but_for_what_nobody_has_counted_yet(world: World) -> None:

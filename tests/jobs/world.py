@@ -142,6 +142,7 @@ class Observed:
     refreshes: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
     failures: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     fenced: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
+    log_ages: asyncio.Queue[float] = field(default_factory=asyncio.Queue)  # seconds
     folds: asyncio.Queue[int] = field(default_factory=asyncio.Queue)  # changes of each
     void: int = 0  # curves that went without live counts
     boards_closed: int = 0
@@ -182,6 +183,10 @@ class Observed:
     def close_failed(self) -> None:
         """See `CloseObserver`."""
         self.close_failures += 1
+
+    def log_age(self, seconds: float) -> None:
+        """See `PruneObserver`."""
+        self.log_ages.put_nowait(seconds)
 
     def folded(self, *, changes: int, void: int, seconds: float) -> None:
         """See `FoldObserver`."""
@@ -342,6 +347,7 @@ class World:
                 limits=limits,
                 observer=self.observed,
                 folds=self.observed,
+                prunes=self.observed,
                 closings=self.observed,
                 now_us=self.deployment.clock,
                 monotonic=self.time.monotonic,

@@ -84,10 +84,12 @@ def test_refreshes_failures_and_lost_log_lines_are_counted() -> None:
     metrics.refresh_failed()
     metrics.curve_corrupt()
     metrics.folds.folded(changes=7, void=2, seconds=0.1)
+    metrics.folds.log_age(12)
     metrics.log_line_dropped()
     found = samples(metrics)
     assert found["rankcurve_refresh_seconds_count", ()] == 1
     assert found["rankcurve_fold_seconds_count", ()] == 1
+    assert found["rankcurve_change_log_age_seconds", ()] == 12
     assert (found["rankcurve_changes_folded_total", ()], found["rankcurve_live_counts_void_total", ()]) == (7, 2)
     assert found["rankcurve_refresh_failures_total", ()] == 1
     assert found["rankcurve_curves_corrupt_total", ()] == 1
