@@ -14,11 +14,12 @@ from pathlib import Path
 import prometheus_client.values
 from prometheus_client import ProcessCollector
 from prometheus_client.core import Metric
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.multiprocess import mark_process_dead
 from prometheus_client.registry import Collector
 from prometheus_client.values import MultiProcessValue
 
 from .cells import CellSet, forget_gauges
+from .node_values import NodeValues
 
 # In memory where the system has a place for it: a page of a file on a disk that is just being written back makes
 # whoever changes it wait for that disk.
@@ -39,6 +40,7 @@ class Node(Collector):
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder, self._name = folder, name
+        self._values = NodeValues(folder)
 
     def join(self) -> CellSet:
         """Count in the node's folder from now on; a process that takes the place of another goes on with its counts."""
@@ -49,7 +51,7 @@ class Node(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """What all processes counted, and what the living ones say of themselves."""
-        yield from MultiProcessCollector(None, str(self._folder)).collect()  # type: ignore[no-untyped-call]
+        yield from self._values.collect()
         yield from _processes(self._folder)
 
 
