@@ -72,10 +72,19 @@ def _replica_url(url: str) -> str:
     return url
 
 
+def _operations(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Accept `Type.operation` each; else ValueError."""
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z]+\.[a-z]+", name):
+            raise ValueError(f"should be Type.operation, several with commas between them: {name!r}")
+    return names
+
+
 ReplicaUrl = Annotated[str, AfterValidator(_replica_url)]
 PoolsText = Annotated[str, AfterValidator(_pools)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 Servers = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_servers)]
+Operations = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_operations)]
 
 # The first of each pair should not be greater than the second.
 _ORDERED_PAIRS = (
@@ -296,6 +305,19 @@ class Settings(BaseModel):
     default_samples: int = _number(1_000, 2, 100_000, "samples", "Samples of a curve where the spec does not say")
     default_exact_top: int = _number(500, 0, 1_000_000, "ranks", "Ranks always counted where the spec does not say")
     default_refresh_seconds: float = _number(60, 1, 30 * 86_400, "s", "Refresh interval where the spec does not say")
+
+    # Managed objects: what /jolokia shows and does
+    managed_objects: bool = _choice(True, "Keep managed objects with their rates and answer /jolokia")
+    managed_operations: Operations = _choice(
+        ("Board.refresh", "Predictor.refresh", "Cache.flush", "Job.run", "Job.pause", "Job.resume"),
+        "Operations of managed objects that are allowed, Type.operation with commas between them",
+    )
+    managed_boards_max: int = _number(
+        1_000, 0, 1_000_000, "boards", "Boards that are managed objects; where there are more, none is"
+    )
+    managed_wait_s_max: float = _number(5, 0.01, 600, "s", "Longest wait for each process of the node in an operation")
+    rates_tick_s: float = _number(5, 0.1, 60, "s", "How often figures are noted down, to tell rates and percentiles")
+    jolokia_requests_max: int = _number(1_000, 1, 100_000, "requests", "Jolokia requests in one body")
 
     # Logs
     log_level: Literal["debug", "info", "warning", "error"] = _choice("info", "Least severe line written")

@@ -19,6 +19,7 @@ from storage.post_ids import PostIds
 from storage.store import Store
 
 from .audit import AuditJob, Auditor
+from .controls import JobControls
 from .demands import DemandJob, DemandLimits
 from .desk import RefreshDesk
 from .fold import FoldJob, FoldObserver
@@ -65,6 +66,12 @@ class JobParts:
     auditor: Auditor | None = None  # None: curves are not audited
     audit_interval_s: float = 0  # 0: only where an operator asks
     sampled: Store | None = None  # where curves are sampled from: the store, or a replica of it
+    controls: JobControls | None = None  # operators' hands on the jobs
+
+    @property
+    def rest(self) -> Sleep:
+        """How jobs sleep between their rounds: operators can end it, or let it last."""
+        return self.sleep if self.controls is None else self.controls.sleep
 
 
 class Jobs:
@@ -100,7 +107,7 @@ def start_jobs(parts: JobParts) -> Jobs:
         parts.observer,
         now_us=parts.now_us,
         monotonic=parts.monotonic,
-        sleep=parts.sleep,
+        sleep=parts.rest,
         rng=parts.rng,
         sampled=parts.sampled,
     )
@@ -111,7 +118,7 @@ def start_jobs(parts: JobParts) -> Jobs:
         limits.prune,
         now_us=parts.now_us,
         monotonic=parts.monotonic,
-        sleep=parts.sleep,
+        sleep=parts.rest,
         unread_from=lambda: unread_from(parts.store.dialect),
     )
     runner = start_watch(parts)
@@ -127,13 +134,13 @@ def start_jobs(parts: JobParts) -> Jobs:
             parts.auditor,
             ownership,
             audit_interval_s=parts.audit_interval_s,
-            sleep=parts.sleep,
+            sleep=parts.rest,
             rng=parts.rng,
         )
         runner.start("audit", audit.run)
     runner.start("fold", _fold_job(parts, ownership).run)
     if not parts.store.sole_writer:  # front ends without jobs leave their operators' demands in the store
-        demands = DemandJob(parts.store, parts.catalog, parts.desk, limits.demands, sleep=parts.sleep)
+        demands = DemandJob(parts.store, parts.catalog, parts.desk, limits.demands, sleep=parts.rest)
         runner.start("demands", demands.run)
     return Jobs(runner, refresh, parts.desk)
 
@@ -147,15 +154,15 @@ def _fold_job(parts: JobParts, ownership: Ownership) -> FoldJob:
         parts.folds,
         now_us=parts.now_us,
         monotonic=parts.monotonic,
-        sleep=parts.sleep,
+        sleep=parts.rest,
     )
 
 
 def start_watch(parts: JobParts) -> Runner:
     """Run what every process needs, the ones without jobs too: noticing the curves that others store."""
     limits = parts.limits
-    watch = WatchJob(parts.book, curve_poll_s=limits.curve_poll_s, live_poll_s=limits.live_poll_s, sleep=parts.sleep)
-    runner = Runner(parts.limits.runner, monotonic=parts.monotonic, sleep=parts.sleep, rng=parts.rng)
+    watch = WatchJob(parts.book, curve_poll_s=limits.curve_poll_s, live_poll_s=limits.live_poll_s, sleep=parts.rest)
+    runner = Runner(limits.runner, monotonic=parts.monotonic, sleep=parts.sleep, rng=parts.rng, controls=parts.controls)
     runner.start("watch", watch.run)
     runner.start("live watch", watch.run_live)
     return runner

@@ -383,6 +383,17 @@ class AuditAnswer(msgspec.Struct, kw_only=True):
     seconds: float
 
 
+class JolokiaAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What came of one Jolokia request: its value, or an error with a status as HTTP has them."""
+
+    status: int
+    timestamp: int  # seconds since 1970
+    request: Any = None
+    value: Any = None
+    error: str | None = None
+    error_type: str | None = None
+
+
 class Health(msgspec.Struct):
     """`ok`, or what is missing."""
 

@@ -21,6 +21,7 @@ from storage.store import Program, Store
 from storage.writers import Writers
 
 from .cursors import Cursors
+from .jolokia.answering import Agent
 from .key_limits import KeyLimits
 from .keys import KeyRing
 from .logs import RequestLog
@@ -53,6 +54,7 @@ class Context:
     locators: Locators
     first_pages: Coalescers[tuple[Pager, int], FirstPage]
     now_us: Callable[[], int]
+    agent: Agent | None  # None: managed objects are off
 
     def store_of(self, board: Board) -> Store:
         """The store by the connections of a board's pool."""

@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from .audit_metrics import AuditMetrics
 from .cells import CellSet
 from .fold_metrics import FoldMetrics
+from .job_metrics import JobMetrics
 from .loop_metrics import LoopCounter, LoopGauge, RequestFigures
 from .node_metrics import Node
 from .sharing_metrics import SharingMetrics
@@ -26,12 +27,13 @@ METRICS_TYPE = CONTENT_TYPE_LATEST
 OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
 RATE_KINDS = ("reads", "posts")
 REFUSALS = ("queue_full", "overloaded", "stopping", "expired")
-_WRITE_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+# Few buckets: a node has at most 500 series, and what they tell of is told to a factor of three.
+_WRITE_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.2, 1, 5)
 _WAIT_BUCKETS_S = (0, 0.001, 0.01, 0.1, 1, 10)
-_REFRESH_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
-_BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
-_AGE_BUCKETS_S = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 21600, 86400)
-_KNOT_BUCKETS = (2, 10, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
+_REFRESH_BUCKETS_S = (0.01, 0.05, 0.2, 1, 5, 30, 300)
+_BATCH_BUCKETS = (1, 5, 20, 100, 500, 2000, 10000)
+_AGE_BUCKETS_S = (1, 10, 60, 300, 1800, 3600, 86400)
+_KNOT_BUCKETS = (2, 10, 100, 500, 1000, 2000, 10000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Metrics:
             cells = node.join()  # before the library's first value: it writes to the node's folder as well
             self._shown.register(node)
         self._shown.register(self.views)
+        self.node = node
         self._count_loop(cells)
         self.write_seconds = Histogram(
             "rankcurve_write_seconds",
@@ -92,6 +95,7 @@ class Metrics:
         self.sharing = SharingMetrics(self.registry, self.views)
         self.audits = AuditMetrics(self.registry)
         self.folds = FoldMetrics(self.registry)
+        self.jobs = JobMetrics(self.registry)
         self._log_lines_dropped = Counter(
             "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
         )
@@ -241,6 +245,15 @@ class Metrics:
     def families(self) -> Iterable[Metric]:
         """Every figure as it is now, of the node where the process is a part of one."""
         return self._shown.collect()
+
+    def counted(self) -> Iterable[Metric]:
+        """`families` without those that look at every curve."""
+        return self.registry.collect() if self.node is None else self.node.collect()
+
+    def viewed(self, family: str) -> float:
+        """The number that a callback answers for a family without labels; 0 where there is none."""
+        found = [metric.samples[0].value for metric in self.views.collect() if metric.name == family]
+        return found[0] if found else 0.0
 
     def text(self) -> bytes:
         """The exposition of `families`, of media type METRICS_TYPE."""

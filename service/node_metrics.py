@@ -39,20 +39,20 @@ class Node(Collector):
     """A process' place in a node: what it counts is added to the node's, and it can tell the whole."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._folder, self._name = folder, name
+        self.folder, self.name = folder, name
         self._values = NodeValues(folder)
 
     def join(self) -> CellSet:
         """Count in the node's folder from now on; a process that takes the place of another goes on with its counts."""
-        os.environ[_FOLDER_VARIABLE] = str(self._folder)
-        prometheus_client.values.ValueClass = MultiProcessValue(lambda: self._name)  # type: ignore[no-untyped-call]
-        write_pid(self._folder, self._name)
-        return CellSet(self._folder, self._name)
+        os.environ[_FOLDER_VARIABLE] = str(self.folder)
+        prometheus_client.values.ValueClass = MultiProcessValue(lambda: self.name)  # type: ignore[no-untyped-call]
+        write_pid(self.folder, self.name)
+        return CellSet(self.folder, self.name)
 
     def collect(self) -> Iterator[Metric]:
         """What all processes counted, and what the living ones say of themselves."""
         yield from self._values.collect()
-        yield from _processes(self._folder)
+        yield from _processes(self.folder)
 
 
 def write_pid(folder: Path, name: str) -> None:

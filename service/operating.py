@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .answers import Health
+from .jolokia.views import JOLOKIA
 from .keys import Role
 from .metrics import METRICS_TYPE
 from .openapi import document_bytes
@@ -70,4 +71,5 @@ def with_operating(routes: Sequence[Route]) -> list[Route]:
             summary="This document", tag=_TAG,
         ),
     ]  # fmt: skip
+    everything += JOLOKIA
     return everything

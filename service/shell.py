@@ -45,6 +45,7 @@ PATH_PARSERS: dict[str, Callable[[str], str]] = {
     "column": lru_cache(maxsize=1024)(parse_column),
     "owner": parse_owner,
     "family": lru_cache(maxsize=1024)(parse_family_id),
+    "operation": str,
 }
 
 
@@ -107,6 +108,7 @@ class Endpoint:
     def __init__(self, route: Route, context: ShellContext, ids: RequestIds, bodies: Bodies) -> None:
         self.route = route
         self._bodies = bodies
+        self._has_body = route.takes_body
         self._context = context
         self._handler = route.handler
         self._ids = ids
@@ -140,7 +142,7 @@ class Endpoint:
                     self._admit_read(identity)
                 if self._changes:
                     refuse_foreign_page(identity, headers.get(hdrs.ORIGIN))
-            body, media_type = (None, "") if self.route.body is None else await self._body(request)
+            body, media_type = (None, "") if not self._has_body else await self._body(request)
             call = self._call(request, body, media_type, identity, request_id)
             response = _response(await self._handler(self._context, call), request_id)
         except Exception as error:
@@ -163,7 +165,7 @@ class Endpoint:
         return response
 
     async def _body(self, request: web.Request) -> tuple[Any, str]:
-        media_type = self._media_type(request)
+        media_type = "" if self.route.foreign else self._media_type(request)
         body = await self._bodies.read(request)
         return (body if self._decoder is None else decode(body, self._decoder)), media_type
 
@@ -177,7 +179,7 @@ class Endpoint:
         query = None
         if self._query is not None:
             query = self._query(query_text)
-        elif query_text:
+        elif query_text and not self.route.foreign:
             raise Problem("unknown_field", "this path takes no query parameters")
         return Call(path, query, body, media_type, identity, request, request_id)
 

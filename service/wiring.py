@@ -15,8 +15,11 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
+import structlog
+
 from config import Settings
 from jobs.audit import Auditor
+from jobs.controls import JobControls
 from jobs.demands import DemandLimits, StoreDesk
 from jobs.desk import Desk, RefreshDesk
 from jobs.drift import DriftLimits
@@ -48,14 +51,19 @@ from storage.writers import Writers
 
 from .context import Context
 from .cursors import Cursors
+from .jolokia.answering import Agent
 from .key_limits import KeyLimitBounds, KeyLimits
 from .keys import KeyRing
 from .limits import limits_of
 from .logs import RequestLog
+from .managed.wiring import ManagedParts, managing
 from .metrics import CurveFigures, Metrics
+from .openapi import service_version
 from .pages import first_pages
 from .positions import CountLimits, Locators
 from .stores import open_sampling, open_store
+
+log = structlog.get_logger(__name__)
 
 
 def now_us() -> int:
@@ -90,7 +98,8 @@ async def context_of(settings: Settings, metrics: Metrics) -> AsyncIterator[Cont
         desk = RefreshDesk(demands_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
         # Without jobs too: other processes store the curves then, and this one has to notice.
         start = start_jobs if settings.jobs == "embedded" else start_watch
-        parts = _job_parts(settings, metrics, stored, desk)
+        controls = JobControls(asyncio.sleep, metrics.jobs, monotonic=time.monotonic)
+        parts = replace(_job_parts(settings, metrics, stored, desk), controls=controls)
         if settings.jobs == "embedded":
             sampled = await open_sampling(settings, stored.store, waited=metrics.connection_waited)
             if sampled is not stored.store:
@@ -99,7 +108,13 @@ async def context_of(settings: Settings, metrics: Metrics) -> AsyncIterator[Cont
         stack.push_async_callback(start(parts).stop)
         # On a store of its own nobody else could meet a demand: the desk that no job attends refuses it.
         far = settings.jobs == "none" and not stored.store.sole_writer
-        yield _context(settings, metrics, stored, _store_desk(settings, stored) if far else desk)
+        desk_there: Desk = _store_desk(settings, stored) if far else desk
+        agent = None
+        if settings.managed_objects:
+            managed = ManagedParts(stored.store, stored.catalog, stored.book, desk_there, controls, now_us)
+            tree = await stack.enter_async_context(managing(settings, metrics, managed, service_version()))
+            agent = Agent(tree, service_version(), failed=_managed_failed)
+        yield _context(settings, metrics, stored, desk_there, agent)
 
 
 async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> _Stored:
@@ -181,7 +196,7 @@ def _job_parts(settings: Settings, metrics: Metrics, stored: _Stored, desk: Refr
     )
 
 
-def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) -> Context:
+def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk, agent: Agent | None) -> Context:
     store, boards = stored.store, stored.boards
     return Context(
         settings=settings,
@@ -220,7 +235,12 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk) 
             open_boards_max=settings.open_boards_max,
         ),
         now_us=now_us,
+        agent=agent,
     )
+
+
+def _managed_failed(error: Exception) -> None:
+    log.error("managed_request_failed", exc_info=error)
 
 
 def leases_of(settings: Settings, store: Store) -> Leases:

@@ -27,7 +27,10 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "null": (type(None),),
 }
 _PATHS = [
-    (re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(path))), methods)
+    (
+        re.compile(re.sub(r"\\\{operation\\\}", ".*", re.sub(r"\\\{(?!operation)\w+\\\}", "[^/]+", re.escape(path)))),
+        methods,
+    )
     for path, methods in DOCUMENT["paths"].items()
 ]
 
