@@ -34,6 +34,7 @@ _ALL = (
     "change_log_cost",
     "exact_anywhere",
     "family_posts",
+    "simulated_year",
     "shared_tables",
     "pools",
     "halved_capacity",

@@ -139,6 +139,7 @@ class Settings(BaseModel):
     around_rows_max: int = _number(500, 1, 100_000, "rows", "Rows on each side in a view around an owner or a value")
     lookup_owners_max: int = _number(1_000, 1, 100_000, "owners", "Owners in one lookup")
     query_values_max: int = _number(1_000, 1, 100_000, "values", "Values, ranks or percentiles in one query")
+    history_periods_max: int = _number(100, 1, 10_000, "periods", "Closed periods in one answer of an owner's history")
     buckets_max: int = _number(1_000, 1, 100_000, "buckets", "Buckets in one distribution")
     at_ahead_s_max: float = _number(300, 0, 86_400, "s", "How far a post's `at` may lie ahead of the service's clock")
 

@@ -5,31 +5,21 @@ The rule: they hold what goes on the wire and nothing else; times are text alrea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
+from .alternatives import one_of
 from .curve_states import CurveState, Time
+from .position_answers import Position
 from .problems import ProblemDocument
 from .values import Number
 from .wire import BestName, KindName, MergeName, MethodName, TiesName
 
 StatusName = Literal["applied", "unchanged", "duplicate", "rejected"]
-PositionMethod = Literal["count", "knot", "gap", "curve"]
 CurveMethod = Literal["skip", "scan"]
-REF_TEMPLATE = "#/components/schemas/{name}"
 Stats = dict[str, Number | str | None]
-
-
-ALTERNATIVES: list[type[msgspec.Struct]] = []  # what `_one_of` refers to; the OpenAPI document adds them
-
-
-def _one_of(*kinds: type[msgspec.Struct]) -> Any:
-    """msgspec describes no union of untagged structs, as it could not decode one; answers are only encoded."""
-    ALTERNATIVES.extend(kinds)
-    refs = [{"$ref": REF_TEMPLATE.format(name=kind.__name__)} for kind in kinds]
-    return Annotated[Any, Meta(extra_json_schema={"anyOf": refs})]
 
 
 class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,92 +99,6 @@ class EntryAnswer(msgspec.Struct):
     stats: Stats
 
 
-class NextPlace(msgspec.Struct, kw_only=True, gc=False):
-    """The next better place: its rank with the bracket, the value that holds it, and how much is missing to take it.
-
-    Where the earliest of equal values is better, `points` is one unit more than the difference of the values, and null
-    where the column's range ends before that.
-    """
-
-    rank: int
-    low: int
-    high: int
-    exact: bool
-    value: Number
-    points: Number | None
-
-
-class Position(msgspec.Struct, kw_only=True, gc=False):
-    """A rank and the bracket [low, high] that the true one lies in as of `as_of`; `exact` where they are equal.
-
-    `next` is there when it was asked for, null where nobody is better.
-    """
-
-    column: str
-    value: Number
-    rank: int
-    low: int
-    high: int
-    exact: bool
-    method: PositionMethod
-    total: int
-    percentile: float
-    as_of: Time
-    next: NextPlace | UnsetType | None = UNSET
-
-
-class NoPosition(msgspec.Struct, kw_only=True):
-    """A column in which the owner has no value."""
-
-    column: str
-    value: None = None
-    rank: None = None
-
-
-if TYPE_CHECKING:
-    OwnerPosition: TypeAlias = Position | NoPosition
-else:
-    OwnerPosition = _one_of(Position, NoPosition)
-
-
-class Positions(msgspec.Struct, gc=False):
-    """Positions of values, in the order asked for."""
-
-    positions: list[Position]
-
-
-class OwnerPositions(msgspec.Struct, gc=False):
-    """An owner's positions, in the order asked for."""
-
-    owner: str
-    positions: list[OwnerPosition]
-
-
-class BoardPosition(Position, kw_only=True, gc=False):
-    """A position that names its leaderboard."""
-
-    board: str
-
-
-class NoBoardPosition(NoPosition, kw_only=True):
-    """A leaderboard on which the owner has no value in the column."""
-
-    board: str
-
-
-if TYPE_CHECKING:
-    AnyBoardPosition: TypeAlias = BoardPosition | NoBoardPosition
-else:
-    AnyBoardPosition = _one_of(BoardPosition, NoBoardPosition)
-
-
-class BoardPositions(msgspec.Struct):
-    """One owner's positions on many leaderboards, in the order asked for."""
-
-    owner: str
-    positions: list[AnyBoardPosition]
-
-
 class LookupEntry(msgspec.Struct):
     """An entry of a lookup; `position` is there when a column was asked for, null where the owner has no value."""
 
@@ -255,7 +159,7 @@ class PercentileValue(msgspec.Struct):
 if TYPE_CHECKING:
     ValueFor: TypeAlias = RankValue | PercentileValue
 else:
-    ValueFor = _one_of(RankValue, PercentileValue)
+    ValueFor = one_of(RankValue, PercentileValue)
 
 
 class Values(msgspec.Struct):
@@ -381,17 +285,6 @@ class AuditAnswer(msgspec.Struct, kw_only=True):
     certificates_broken: int
     broken: list[AuditedRank]
     seconds: float
-
-
-class JolokiaAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What came of one Jolokia request: its value, or an error with a status as HTTP has them."""
-
-    status: int
-    timestamp: int  # seconds since 1970
-    request: Any = None
-    value: Any = None
-    error: str | None = None
-    error_type: str | None = None
 
 
 class Health(msgspec.Struct):

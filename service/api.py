@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from . import around_views, audit_views, boards, families, family_posts, owner_views, posts, ranking_views
+from . import around_views, audit_views, boards, families, family_posts, histories, owner_views, posts, ranking_views
 from .answers import (
     AuditAnswer,
     BoardAnswer,
     BoardList,
-    BoardPositions,
     Buckets,
     CurveAnswer,
     EntryAnswer,
     LookupAnswer,
-    OwnerPositions,
     Page,
-    Positions,
     PostResults,
     RefreshAnswer,
     Values,
 )
-from .family_answers import FacetList, FamilyAnswer, FamilyBoardAnswer
+from .family_answers import FacetList, FamilyAnswer, FamilyBoardAnswer, HistoryAnswer
 from .keys import Role
+from .position_answers import BoardPositions, OwnerPositions, Positions
 from .queries import (
     AroundOwnerQuery,
     AroundValueQuery,
@@ -29,6 +27,7 @@ from .queries import (
     BucketsQuery,
     FacetsQuery,
     FamilyBoardsQuery,
+    HistoryQuery,
     PageQuery,
     PositionsQuery,
     ValuePositionsQuery,
@@ -63,7 +62,10 @@ _READS = [
         method="GET", path=_OWNER + "/positions", handler=owner_views.positions, role=Role.READER, view="positions",
         summary="An owner's positions", tag="Owners", query=PositionsQuery, response=OwnerPositions,
         description="Without `columns`: every ranked column. `rank=auto` counts near the top and wherever no curve is. "
-        "`next=true` adds to each position the next better place and the points that are missing to take it.",
+        "`next=true` adds to each position the next better place and the points that are missing to take it. "
+        "`compare=previous` adds the leaderboard of the period before: the position there, the one that today's value "
+        "would have there (as a new arrival), and how many places the owner and the others have moved since; null for "
+        "all time. A leaderboard that is not a family's has no period before: 400.",
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked"),
     ),
     Route(
@@ -85,7 +87,8 @@ _READS = [
         method="GET", path=_RANKING + "/positions", handler=ranking_views.value_positions, role=Role.READER,
         view="value_positions", summary="Positions of values", tag="Rankings", query=ValuePositionsQuery,
         response=Positions, description="A value that no one has takes the rank that a new arrival with it would get."
-        " `with`: among the entries of these leaderboards too, shards of one game for instance; `as_of` is the oldest.",
+        " `with`: among the entries of these leaderboards too, shards of one game for instance; `as_of` is the oldest."
+        " Those whose id has a comma are named by repeating the parameter, one leaderboard each time.",
         problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_values", "too_many_boards"),
     ),
     Route(
@@ -161,6 +164,13 @@ _FAMILIES = [
         summary="The values of a facet", tag="Families", query=FacetsQuery, response=FacetList,
         problems=("unknown_board", "bad_cursor", "too_many_entries"),
         description="Facets as further parameters: only values within them. A page may have fewer than `limit`.",
+    ),
+    Route(
+        method="GET", path=_FAMILY + "/owners/{owner}/history", handler=histories.history, role=Role.READER,
+        view="family_history", summary="An owner's final positions by period", tag="Families", query=HistoryQuery,
+        response=HistoryAnswer, problems=("unknown_board", "unknown_column", "bad_cursor", "too_many_entries"),
+        description="The closed periods of a kind, newest first, within facets as further parameters. None since the "
+        "family was made is left out: `position` is null where the owner had no value in the column.",
     ),
     Route(
         method="PUT", path=_FAMILY, handler=families.put, role=Role.OPS, view="put_family",

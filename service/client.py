@@ -281,15 +281,24 @@ class ServiceClient:
             cursor = page.next
 
     async def owner_positions(
-        self, board: str, owner: str, columns: Sequence[str], *, mode: str, with_next: bool = False
+        self,
+        board: str,
+        owner: str,
+        columns: Sequence[str],
+        *,
+        mode: str,
+        with_next: bool = False,
+        with_previous: bool = False,
     ) -> list[Position]:
-        """An owner's positions in `columns` (none: every ranked one), the next better place of each where asked.
+        """An owner's positions in `columns` (none: every ranked one).
+
+        Each with the next better place and with that of the period before, where asked.
 
         Raises Refused `unknown_owner`, `not_ranked`.
         """
         path = f"{board_path(board)}/entries/{segment(owner)}/positions"
         query = {"rank": mode} | ({"columns": ",".join(columns)} if columns else {})
-        query |= {"next": "true"} if with_next else {}
+        query |= ({"next": "true"} if with_next else {}) | ({"compare": "previous"} if with_previous else {})
         return (await self.call("GET", path, Positions, query=query)).positions
 
     async def value_positions(self, board: str, column: str, values: Sequence[str], *, mode: str) -> list[Position]:

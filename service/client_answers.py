@@ -110,6 +110,16 @@ class NextPlace(msgspec.Struct, frozen=True):
     points: Any = None
 
 
+class Previous(msgspec.Struct, frozen=True):
+    """The period before; positions and moves are None where there was no value."""
+
+    board: str
+    position: Position | None = None
+    value_position: Position | None = None
+    moved: int | None = None
+    field_moved: int | None = None
+
+
 class Position(msgspec.Struct, frozen=True):
     """A rank with its bracket; `rank` is None where the owner has no value in the column."""
 
@@ -124,10 +134,23 @@ class Position(msgspec.Struct, frozen=True):
     percentile: Any = None
     as_of: str | None = None
     next: NextPlace | None = None
+    previous: Previous | None = None
 
 
 class Positions(msgspec.Struct, frozen=True):
     positions: list[Position]
+
+
+class PastPosition(msgspec.Struct, frozen=True):
+    """Where an owner ended in a period; `position` is None where it had no value."""
+
+    board: str
+    position: Position | None = None
+
+
+class History(msgspec.Struct, frozen=True):
+    history: list[PastPosition]
+    next: str | None = None
 
 
 class RefreshDone(msgspec.Struct, frozen=True):

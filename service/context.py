@@ -54,7 +54,7 @@ class Context:
     locators: Locators
     first_pages: Coalescers[tuple[Pager, int], FirstPage]
     now_us: Callable[[], int]
-    agent: Agent | None  # None: managed objects are off
+    agent: Agent | None = None  # None: managed objects are off
 
     def store_of(self, board: Board) -> Store:
         """The store by the connections of a board's pool."""

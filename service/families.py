@@ -114,12 +114,12 @@ async def boards(context: Context, call: Call) -> FamilyBoardAnswer:
     """`GET /v1/families/{family}/boards`."""
     query: FamilyBoardsQuery = call.query
     family = await context.catalog.families.find(call.path["family"])
-    facets = _listed(family, query.facets)
+    facets = listed(family, query.facets)
     period = _period(context, family, query.period, query)
     before = period.previous
     return FamilyBoardAnswer(
         board=board_id(family.id, period.id, facets),
-        period=_period_answer(context, family, period),
+        period=period_answer(context, family, period),
         previous=None if before is None else board_id(family.id, before.id, facets),
     )
 
@@ -158,7 +158,7 @@ async def facets(context: Context, call: Call) -> FacetList:
     more = BoardsPlace(found[limit - 1].id, of_period + query.facet) if len(found) > limit else None
     return FacetList(
         facet=query.facet,
-        period=_period_answer(context, family, period),
+        period=period_answer(context, family, period),
         values=values,
         next=None if more is None else context.cursors.write(more),
     )
@@ -170,7 +170,8 @@ def _facet_values(family_board_id: str) -> tuple[tuple[str, str], ...]:
     return named.facets
 
 
-def _listed(family: Family, values: Mapping[str, str]) -> list[tuple[str, str]]:
+def listed(family: Family, values: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The facet values of a request by name. Raises Problem: the family has no boards by these facets together."""
     for name, value in values.items():
         if not is_facet_value(value):
             raise Problem("bad_request", f"{shown(value)!r} is no value of a facet", pointer=shown(name))
@@ -192,7 +193,8 @@ def _period(context: Context, family: Family, name: str, query: FamilyBoardsQuer
     return calendar_of(family.spec.time_zone).period_at(kind, at_us)
 
 
-def _period_answer(context: Context, family: Family, period: Period) -> PeriodAnswer:
+def period_answer(context: Context, family: Family, period: Period) -> PeriodAnswer:
+    """A period of the family's calendar, as of now."""
     bounds = calendar_of(family.spec.time_zone).bounds_us(period)
     if bounds is None:
         return PeriodAnswer(period.id, None, None, None)

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from .answers import ColumnAnswer, PredictorAnswer
 from .curve_states import Time
+from .position_answers import Position
 from .wire import TiesName
 
 
@@ -66,4 +67,21 @@ class FacetList(msgspec.Struct, frozen=True):
     facet: str
     period: PeriodAnswer
     values: list[FacetValue]
+    next: str | None
+
+
+class PastPosition(msgspec.Struct, frozen=True):
+    """A period that is closed, its leaderboard, and where the owner ended there; null where it had no value."""
+
+    board: str
+    period: PeriodAnswer
+    position: Position | None
+
+
+class HistoryAnswer(msgspec.Struct, frozen=True):
+    """An owner's positions by closed period, newest first, none left out; `next` is the cursor of the ones before."""
+
+    owner: str
+    column: str
+    history: list[PastPosition]
     next: str | None

@@ -11,7 +11,7 @@ from storage.rankings import Ranking
 from storage.records import Entry
 from storage.store import Program
 
-from .answers import NextPlace, Position
+from .position_answers import NextPlace, Position
 from .positions import Locator, Wanted, board_totals
 from .queries import RankMode
 from .values import number

@@ -14,7 +14,7 @@ import msgspec
 
 from storage.family_ids import FAMILY_PATTERN
 
-from .answers import ALTERNATIVES, REF_TEMPLATE
+from .alternatives import ALTERNATIVES, REF_TEMPLATE
 from .keys import Role
 from .post_bodies import NDJSON_TYPE
 from .problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_TYPE, ProblemDocument

@@ -12,23 +12,16 @@ from storage.errors import NotRanked, UnknownColumn, UnknownOwner
 from storage.records import Board, Entry
 from storage.store import Program
 
-from .answers import (
-    BoardPosition,
-    BoardPositions,
-    EntryAnswer,
-    LookupAnswer,
-    LookupEntry,
-    NoBoardPosition,
-    NoPosition,
-    OwnerPositions,
-    Position,
-)
+from .answers import EntryAnswer, LookupAnswer, LookupEntry
+from .comparisons import add_previous, board_before
 from .context import Context
 from .next_places import NextPlaces
+from .position_answers import BoardPosition, BoardPositions, NoBoardPosition, NoPosition, OwnerPositions, Position
 from .positions import Locator, Wanted, board_totals
 from .problems import Problem
 from .queries import PositionsQuery, RankMode
 from .routes import Call
+from .standings import Asked, standings
 from .values import format_us, parse_owner
 from .wire import Lookup, ManyBoards
 
@@ -71,6 +64,15 @@ async def _existing(context: Context, board: Board, owner: str) -> EntryRead:
 async def positions(context: Context, call: Call) -> OwnerPositions:
     """`GET …/entries/{owner}/positions`."""
     query: PositionsQuery = call.query
+    if query.compare is None:
+        return await _positions_now(context, call, query)
+    board = await context.catalog.find(call.path["board"])
+    before_id = board_before(board)
+    answer = await _positions_now(context, call, query)
+    return await add_previous(context, await context.catalog.find(board.id), before_id, answer, query.rank)
+
+
+async def _positions_now(context: Context, call: Call, query: PositionsQuery) -> OwnerPositions:
     owner = call.path["owner"]
     board = context.catalog.known(call.path["board"]) or await context.catalog.find(call.path["board"])
     indexes: Sequence[int] = board.sorted_indexes
@@ -196,18 +198,14 @@ async def many_boards(context: Context, call: Call) -> BoardPositions:
     body: ManyBoards = call.body
     _bound(len(body.boards), context.settings.query_values_max, "too_many_boards", "/boards")
     owner = call.path["owner"]
+    await context.catalog.find_made(body.boards)
+    asked = [Asked(*(await find_column(context, board_id, body.column))) for board_id in body.boards]
     answers: list[BoardPosition | NoBoardPosition] = []
-    for board_id in body.boards:
-        board, index = await find_column(context, board_id, body.column)
-        read = await context.reads.read(board, owner)
-        wanted = _wanted(read.entry, [index]) if read.entry is not None else []
-        if not wanted:
+    for board_id, position in zip(body.boards, await standings(context, asked, owner), strict=True):
+        if position is None:
             context.metrics.read("many_boards", "row")
             answers.append(NoBoardPosition(board=board_id, column=body.column))
             continue
-        locator = context.locators.of(board)
-        (located,), totals = await locator.locate(wanted, "auto", read.totals)
-        context.metrics.read("many_boards", located.method)
-        position = locator.position(wanted[0], located, totals)
+        context.metrics.read("many_boards", position.method)
         answers.append(BoardPosition(board=board_id, **msgspec.structs.asdict(position)))
     return BoardPositions(owner, answers)

@@ -25,7 +25,8 @@ from storage.rankings import Ranking
 from storage.records import Board, Kind
 from storage.store import Program, Store
 
-from .answers import Position, Stats
+from .answers import Stats
+from .position_answers import Position
 from .queries import RankMode
 from .values import format_us, number
 
@@ -72,10 +73,11 @@ class Located(NamedTuple):
 def located_by_curve(curve: RankCurve, ranking: Ranking, wanted: Wanted) -> Located:
     """The rank that the curve gives."""
     key = ranking.padding.key(wanted.cell)
-    rank, low, high, method = curve.locate(key)
-    if ranking.timed and wanted.owner is not None and method == "knot":
+    rank, low, high, _ = curve.locate(key)
+    if ranking.timed and wanted.owner is not None:
         # Of equal values reached in the same microsecond the owner's code points decide: a curve doesn't know them.
-        high += max(0, curve.ties_at(key) - 1)
+        ties = curve.ties_at(key)
+        high = high + ties - 1 if ties else max(high, curve.locate(key + 1).high - 1)
     return Located(rank, low, high, "knot" if low == high else "curve", curve.as_of_us)
 
 

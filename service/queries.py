@@ -1,6 +1,7 @@
 """The query strings that callers send, as types, and their bounds.
 
-The rule: an unknown, repeated or misshapen parameter fails the request; a list is one parameter with commas.
+The rule: an unknown, repeated or misshapen parameter fails the request; a list is one parameter with commas. Only
+leaderboards may be several parameters, for their ids may have commas.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from storage.family_ids import is_facet
+from storage.family_ids import parse_board_id as parse_family_board
 
 from .problems import FieldError, Problem, shown
 from .values import INT64_MAX, parse_board_id, parse_column
@@ -27,6 +29,7 @@ RankMode = Literal["auto", "exact", "estimate"]
 _Count = Annotated[int, Meta(ge=0)]
 _Time = Annotated[datetime, Meta(tz=True)]
 _REST = "facets"  # the field that takes the parameters of other names, as facets are called as their family wants
+_BOARDS = "with"  # the list that may be given as several parameters too
 PARAMETERS_MAX = 32
 CACHED_CHARS_MAX = 256  # a longer query is seldom asked twice; the cache of a route stays below 512 KiB
 CACHED_QUERIES_MAX = 1024
@@ -65,11 +68,15 @@ class BoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An owner's positions; without `columns`, in every ranked column; with `next`, the next better place of each."""
+    """An owner's positions; without `columns`, in every ranked column.
+
+    With `next`, the next better place of each; with `compare`, where the owner was in the period before.
+    """
 
     columns: tuple[str, ...] = ()
     rank: RankMode = "auto"
     next: bool = False
+    compare: Literal["previous"] | None = None
 
     def __post_init__(self) -> None:
         for column in self.columns:
@@ -169,6 +176,20 @@ class FacetsQuery(FamilyBoardsQuery, frozen=True, forbid_unknown_fields=True, kw
     cursor: str | None = None
 
 
+class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An owner's final positions in the last closed periods of a kind, within facets as parameters of their names."""
+
+    period: PeriodName
+    column: str
+    limit: Annotated[int, Meta(ge=1)] = 30
+    cursor: str | None = None
+    rank: RankMode = "exact"
+    facets: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        parse_column(self.column)
+
+
 # parameter -> (the setting that bounds it, the code when it is passed)
 _BOUNDS: dict[str, tuple[str, str]] = {
     "limit": ("page_entries_max", "too_many_entries"),
@@ -221,11 +242,23 @@ def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
     except ValueError as error:  # the errors of Unicode are ValueErrors too
         raise Problem("bad_request", "the query string is not name=value pairs in UTF-8") from error
     found: dict[str, Any] = {}
+    boards: list[str] = []
     for name, value in pairs:
+        if name == _BOARDS and name in lists:
+            boards.append(value)
+            found[name] = _boards(boards)
+            continue
         if name in found:
             raise Problem("duplicate_field", "a parameter is given twice; a list takes commas", pointer=shown(name))
         found[name] = tuple(value.split(",")) if name in lists else value
     return found
+
+
+def _boards(texts: list[str]) -> tuple[str, ...]:
+    """Leaderboards, whose ids may have commas: one each time that the parameter is given, a list where it is once."""
+    if len(texts) > 1 or parse_family_board(texts[0]) is not None:
+        return tuple(texts)
+    return tuple(texts[0].split(","))
 
 
 def _with_rest(found: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:

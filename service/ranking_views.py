@@ -13,22 +13,13 @@ from storage.rankings import Ranking
 from storage.records import Board
 from storage.store import Program
 
-from .answers import (
-    Bucket,
-    Buckets,
-    Page,
-    PercentileValue,
-    Position,
-    Positions,
-    RankValue,
-    RefreshAnswer,
-    Values,
-)
+from .answers import Bucket, Buckets, Page, PercentileValue, RankValue, RefreshAnswer, Values
 from .context import Context
 from .curve_buckets import Part, edges_between, estimated_parts
 from .curve_documents import curve_document, curve_etag
 from .owner_views import find_column
 from .pages import Pager
+from .position_answers import Position, Positions
 from .positions import Locator, Wanted, board_totals
 from .problems import Problem
 from .queries import BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery

@@ -5,9 +5,11 @@ The rule: a request is handled again only after the store was asked what its boa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
+from typing import TypeVar
 
 from storage.catalog import Catalog
 from storage.errors import BoardChanged, UnknownBoard
@@ -15,6 +17,8 @@ from storage.records import Board, PartOutcome, Post
 
 from .context import Context
 from .routes import Answer, Call, Route
+
+T = TypeVar("T")
 
 _RENEWALS_MAX = 3  # a board that changes as often while one request is answered
 
@@ -44,6 +48,25 @@ async def _reread(catalog: Catalog, call: Call) -> None:
         if catalog.known(each) is None:
             raise UnknownBoard(f"no leaderboard {each!r}")  # the handler has just asked the store
         await catalog.reread(each)
+
+
+async def with_made(
+    catalog: Catalog, board_ids: Sequence[str], answer: Callable[[Mapping[str, Board]], Awaitable[T]]
+) -> T:
+    """What `answer` makes of those boards that the store has a row of, by id.
+
+    Raises:
+        UnknownBoard, BoardChanged: they changed as often as that.
+    """
+    for _ in range(_RENEWALS_MAX):
+        found = await catalog.find_made(board_ids)
+        try:
+            return await answer(found)
+        except (UnknownBoard, BoardChanged):
+            for each in found:
+                with suppress(UnknownBoard):
+                    await catalog.reread(each)
+    return await answer(await catalog.find_made(board_ids))
 
 
 async def renewed_posts(catalog: Catalog, posts: Sequence[Post], outcomes: Sequence[list[PartOutcome]]) -> list[int]:

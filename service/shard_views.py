@@ -9,9 +9,9 @@ from predictor import Bounded, added_up
 from storage.errors import UnknownColumn
 from storage.records import Board
 
-from .answers import Position, PositionMethod
 from .context import Context
 from .owner_views import find_column
+from .position_answers import Position, PositionMethod
 from .positions import percentile
 from .problems import Problem
 from .queries import ValuePositionsQuery

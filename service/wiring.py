@@ -11,7 +11,7 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -87,19 +87,23 @@ class _Stored:
 
 
 @asynccontextmanager
-async def context_of(settings: Settings, metrics: Metrics) -> AsyncIterator[Context]:
+async def context_of(
+    settings: Settings, metrics: Metrics, *, clock: Callable[[], int] = now_us
+) -> AsyncIterator[Context]:
     """Everything that handlers and jobs work with, started; stopped at the end, what was accepted first.
+
+    `clock` tells the microseconds since 1970; only leases go by the store's own.
 
     Raises:
         StoreLocked, StoreUnsupported, StoreAway, SchemaTooNew: the store can't be opened.
     """
     async with AsyncExitStack() as stack:
-        stored = await _open_store(settings, metrics, stack)
+        stored = await _open_store(settings, metrics, clock, stack)
         desk = RefreshDesk(demands_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
         # Without jobs too: other processes store the curves then, and this one has to notice.
         start = start_jobs if settings.jobs == "embedded" else start_watch
         controls = JobControls(asyncio.sleep, metrics.jobs, monotonic=time.monotonic)
-        parts = replace(_job_parts(settings, metrics, stored, desk), controls=controls)
+        parts = replace(_job_parts(settings, metrics, stored, clock, desk), controls=controls)
         if settings.jobs == "embedded":
             sampled = await open_sampling(settings, stored.store, waited=metrics.connection_waited)
             if sampled is not stored.store:
@@ -108,16 +112,15 @@ async def context_of(settings: Settings, metrics: Metrics) -> AsyncIterator[Cont
         stack.push_async_callback(start(parts).stop)
         # On a store of its own nobody else could meet a demand: the desk that no job attends refuses it.
         far = settings.jobs == "none" and not stored.store.sole_writer
-        desk_there: Desk = _store_desk(settings, stored) if far else desk
-        agent = None
+        context = _context(settings, metrics, stored, clock, _store_desk(settings, stored) if far else desk)
         if settings.managed_objects:
-            managed = ManagedParts(stored.store, stored.catalog, stored.book, desk_there, controls, now_us)
+            managed = ManagedParts(stored.store, stored.catalog, stored.book, context.desk, controls, clock)
             tree = await stack.enter_async_context(managing(settings, metrics, managed, service_version()))
-            agent = Agent(tree, service_version(), failed=_managed_failed)
-        yield _context(settings, metrics, stored, desk_there, agent)
+            context = replace(context, agent=Agent(tree, service_version(), failed=_managed_failed))
+        yield context
 
 
-async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> _Stored:
+async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], int], stack: AsyncExitStack) -> _Stored:
     store = await open_store(settings, waited=metrics.connection_waited)
     stack.push_async_callback(store.close)
     salt = await store.write(lambda: migrate(store.dialect))
@@ -149,7 +152,7 @@ async def _open_store(settings: Settings, metrics: Metrics, stack: AsyncExitStac
             post_ids,
             limits_of(WriterLimits, settings),
             observer,
-            now_us=now_us,
+            now_us=clock,
             monotonic=time.monotonic,
             rng=random.Random(),
         )
@@ -174,7 +177,9 @@ def _store_desk(settings: Settings, stored: _Stored) -> StoreDesk:
     return StoreDesk(stored.store, stored.book, limits_of(DemandLimits, settings), sleep=asyncio.sleep)
 
 
-def _job_parts(settings: Settings, metrics: Metrics, stored: _Stored, desk: RefreshDesk) -> JobParts:
+def _job_parts(
+    settings: Settings, metrics: Metrics, stored: _Stored, clock: Callable[[], int], desk: RefreshDesk
+) -> JobParts:
     return JobParts(
         store=stored.store,
         catalog=stored.catalog,
@@ -187,7 +192,7 @@ def _job_parts(settings: Settings, metrics: Metrics, stored: _Stored, desk: Refr
         limits=job_limits(settings),
         observer=metrics,
         folds=metrics.folds,
-        now_us=now_us,
+        now_us=clock,
         monotonic=time.monotonic,
         sleep=asyncio.sleep,
         rng=random.Random(),
@@ -196,7 +201,7 @@ def _job_parts(settings: Settings, metrics: Metrics, stored: _Stored, desk: Refr
     )
 
 
-def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk, agent: Agent | None) -> Context:
+def _context(settings: Settings, metrics: Metrics, stored: _Stored, clock: Callable[[], int], desk: Desk) -> Context:
     store, boards = stored.store, stored.boards
     return Context(
         settings=settings,
@@ -231,11 +236,10 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, desk: Desk, 
             boards,
             stored.book,
             limits_of(CountLimits, settings),
-            now_us=now_us,
+            now_us=clock,
             open_boards_max=settings.open_boards_max,
         ),
-        now_us=now_us,
-        agent=agent,
+        now_us=clock,
     )
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from .errors import UnknownBoard
 from .family_catalog import FamilyCatalog
-from .leaderboards import existing, list_boards
+from .leaderboards import boards_by_id, existing, list_boards
 from .records import Board
 from .store import Store
 
@@ -90,6 +90,17 @@ class Catalog:
                     raise
                 return unreached
             return board if board_id in self._written_meanwhile else self._keep(board)
+
+    async def find_made(self, board_ids: Iterable[str]) -> dict[str, Board]:
+        """Those of these boards that the store has a row of, by id; it is asked once for all that are not known."""
+        asked = list(dict.fromkeys(board_ids))
+        found = {each: board for each in asked if (board := self._by_id.get(each)) is not None}
+        unknown = [each for each in asked if each not in found]
+        if unknown:
+            with self._reading():
+                for board in await self._store.read(lambda: boards_by_id(self._store.dialect, unknown)):
+                    found[board.id] = board if board.id in self._written_meanwhile else self._keep(board)
+        return found
 
     def put(self, board: Board) -> Board:
         """Take over a board that this process has just written."""

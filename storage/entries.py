@@ -63,6 +63,18 @@ class EntryStatements:
             .compile(dialect)
         )
         self.erase = delete(table).where(*scope, col("owner").eq(param("owner"))).compile(dialect)
+        self._dialect, self._layout = dialect, layout
+
+    @cached_property
+    def _of_owner(self) -> Statement:
+        found = select(col(ROWS_KEY), *self._layout.row()).from_(self._layout.table)
+        mine = found.where(col(ROWS_KEY).in_(param("keys")), col("owner").eq(param("owner")))
+        return mine.packed().compile(self._dialect)
+
+    def of_owner(self, owner: str, rows_keys: Sequence[int]) -> Program[dict[int, Entry]]:
+        """The owner's entries on boards that share this table, by the boards' keys in it."""
+        rows = yield self._of_owner.bind(keys=rows_keys, owner=owner)
+        return {row[0]: entry_of(row[1:]) for row in rows}
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)

@@ -38,6 +38,7 @@ from .leaderboards import (
     STATE,
     added_columns,
     board_of,
+    boards_by_id,
     list_boards,
     refresh_resource,
     spec_text,
@@ -289,6 +290,4 @@ def _boards(dialect: Dialect, family: Family) -> Program[list[Board]]:
 
 
 def _boards_named(dialect: Dialect, wanted: Sequence[NewBoard]) -> Program[list[Board]]:
-    ids = [new.id for new in wanted]
-    rows = yield select(*COLUMNS).from_(BOARDS).where(col("id").in_(param("ids"))).build(dialect, ids=ids)
-    return [board_of(row) for row in rows]
+    return (yield from boards_by_id(dialect, [new.id for new in wanted]))

@@ -289,6 +289,17 @@ def list_boards(dialect: Dialect, *, prefix: str, after: str, limit: int) -> Pro
     return [board_of(row) for row in rows]
 
 
+def boards_by_id(dialect: Dialect, board_ids: list[str]) -> Program[list[Board]]:
+    """Those of these boards that exist, as they are now."""
+    rows = yield _boards_by_id(dialect).bind(ids=board_ids)
+    return [board_of(row) for row in rows]
+
+
+@lru_cache
+def _boards_by_id(dialect: Dialect) -> Statement:
+    return select(*COLUMNS).from_(BOARDS).where(col("id").in_(param("ids"))).packed().compile(dialect)
+
+
 def boards_by_key(dialect: Dialect, board_keys: list[int]) -> Program[dict[int, Board]]:
     """Those of these boards that exist, as they are now."""
     rows = yield _boards_by_key(dialect).bind(keys=board_keys)

@@ -1,4 +1,5 @@
-"""`rankcurve family …`: create, show and delete families, find the board of a time, list the values of a facet.
+"""`rankcurve family …`: create, show and delete families, find the board of a time, list the values of a facet, show an
+owner's past.
 
 The rule: as for boards, the service judges; this module only turns words into requests.
 """
@@ -10,10 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from service.client import ServiceClient, segment
+from service.client_answers import History, PastPosition, Position
 from service.commands.boards import ColumnsOption, SpecOption, TiesOption, columns_from, parse_number, read_spec
+from service.commands.ranks import bracket_text
 from service.commands.tables import show_json, show_table
 from service.commands.target import DEFAULT_URL, JsonOption, KeyOption, Target, UrlOption, talk
 
+HISTORY_PAGE = 30  # periods a request; the service may be told to allow few
 READ_ONLY_MEMBERS = ("id", "boards", "created_at")
 FamilyArgument = Annotated[str, typer.Argument(metavar="FAMILY", help="Id of the family.", show_default=False)]
 PeriodOption = Annotated[str, typer.Option(help="all, year, month, week or day.")]
@@ -177,6 +181,48 @@ def list_values(
         show_table((facet, "entries", "board"), rows, numeric=("entries",))
 
     talk(Target(url, key), action)
+
+
+@family_app.command("history")
+def history(
+    family: FamilyArgument,
+    owner: Annotated[str, typer.Argument(metavar="OWNER", help="Whose positions.", show_default=False)],
+    column: Annotated[str, typer.Argument(metavar="COLUMN", help="Ranked column.", show_default=False)],
+    within: WithinArgument = None,
+    period: Annotated[str, typer.Option(help="year, month, week or day.")] = "day",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many periods.")] = 30,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Show where an owner ended in the closed periods, newest first."""
+    query = pairs(within, "FACET=VALUE") | {"period": period, "column": column}
+
+    async def action(client: ServiceClient) -> None:
+        path = f"{family_path(family)}/owners/{segment(owner)}/history"
+        found: list[PastPosition] = []
+        cursor: str | None = None
+        while len(found) < limit:
+            asked = query | {"limit": str(min(limit - len(found), HISTORY_PAGE))}
+            page = await client.call("GET", path, History, query=asked | ({"cursor": cursor} if cursor else {}))
+            found += page.history
+            if page.next is None or page.next == cursor:
+                break
+            cursor = page.next
+        if as_json:
+            show_json(found)
+            return
+        rows = [(each.board, *position_cells(each.position)) for each in found]
+        show_table(("board", "value", "rank", "between", "of"), rows, numeric=("value", "rank", "of"))
+
+    talk(Target(url, key), action)
+
+
+def position_cells(position: Position | None) -> tuple[object, ...]:
+    """Value, rank, bracket and total of a position; blanks where there is none."""
+    if position is None:
+        return None, None, "no value", None
+    return position.value, position.rank, bracket_text(position), position.total
 
 
 def family_path(family: str) -> str:

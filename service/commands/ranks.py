@@ -82,6 +82,9 @@ def rank(
     column: ColumnsOption = None,
     value: ValuesOption = None,
     with_next: Annotated[bool, typer.Option("--next", help="And what is missing to the next better place.")] = False,
+    with_previous: Annotated[
+        bool, typer.Option("--previous", help="And the period before: who moved, on a family's board.")
+    ] = False,
     mode: Annotated[Mode, typer.Option(help="auto: counted near the top, from the curve elsewhere.")] = Mode.auto,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
@@ -92,14 +95,16 @@ def rank(
         raise typer.BadParameter("give either an OWNER or --value")
     if value and column and len(column) > 1:
         raise typer.BadParameter("--value goes with one --column")
-    if with_next and owner is None:
-        raise typer.BadParameter("--next goes with an OWNER")
+    if (with_next or with_previous) and owner is None:
+        raise typer.BadParameter("--next and --previous go with an OWNER")
     if any("," in text for text in [*(value or []), *(column or [])]):
         raise typer.BadParameter("repeat the option instead of separating by commas")
 
     async def action(client: ServiceClient) -> None:
         if owner is not None:
-            positions = await client.owner_positions(board, owner, column or [], mode=mode.value, with_next=with_next)
+            positions = await client.owner_positions(
+                board, owner, column or [], mode=mode.value, with_next=with_next, with_previous=with_previous
+            )
         else:
             name = await ranked_column(client, board, column[0] if column else None)
             positions = await client.value_positions(board, name, value or [], mode=mode.value)
@@ -109,6 +114,8 @@ def rank(
             show_positions(positions)
             if with_next:
                 show_next(positions)
+            if with_previous:
+                show_previous(positions)
 
     talk(Target(url, key), action)
 
@@ -128,6 +135,25 @@ def show_next(positions: list[Position]) -> None:
     rows = [(each.column, each.next.rank, each.next.value, each.next.points) for each in positions if each.next]
     typer.echo()
     show_table(("column", "next rank", "held with", "points missing"), rows, numeric=("next rank", "points missing"))
+
+
+def show_previous(positions: list[Position]) -> None:
+    """One line a position that a period is before: places gained by the owner's own value and by the others'."""
+    rows = [
+        (
+            each.column,
+            each.previous.board,
+            each.previous.position and each.previous.position.rank,
+            each.previous.value_position and each.previous.value_position.rank,
+            each.previous.moved,
+            each.previous.field_moved,
+        )
+        for each in positions
+        if each.previous
+    ]
+    headings = ("column", "before", "rank then", "today's value then", "moved", "field moved")
+    typer.echo()
+    show_table(headings, rows, numeric=headings[2:])
 
 
 def bracket_text(position: Position) -> str:

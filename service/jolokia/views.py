@@ -13,10 +13,10 @@ from urllib.parse import unquote
 
 from aiohttp import hdrs
 
-from ..answers import JolokiaAnswer
 from ..keys import ANYONE, Role, refuse_foreign_page
 from ..problems import Problem
 from ..routes import Call, Reply, Route
+from .answer import JolokiaAnswer
 from .answering import Agent
 from .errors import BadRequest
 from .requests import Request, echo_of, from_json, from_path, parameters_of

@@ -22,9 +22,12 @@ class Told:
         self.rounds: list[tuple[str, float]] = []
         self.failures: list[str] = []
         self.paused: dict[str, bool] = {}
+        self.told_twice = asyncio.Event()
 
     def job_round_ended(self, job: str, seconds: float) -> None:
         self.rounds.append((job, seconds))
+        if len(self.rounds) == 2:
+            self.told_twice.set()
 
     def job_failed(self, job: str) -> None:
         self.failures.append(job)
@@ -42,6 +45,7 @@ class World:
         self.runner = Runner(
             LIMITS, monotonic=time.monotonic, sleep=time.elapse, rng=random.Random(1), controls=self.controls
         )
+        self.rest = self.controls.sleep
         self.rounds: asyncio.Queue[str] = asyncio.Queue()
 
     def start(self, name: str, work: Callable[[], Awaitable[None]] | None = None) -> None:
@@ -50,7 +54,7 @@ class World:
                 self.rounds.put_nowait(name)
                 if work is not None:
                     await work()
-                await self.controls.sleep(60)
+                await self.rest(60)
 
         self.runner.start(name, job)
 
@@ -120,7 +124,7 @@ async def test_work_is_timed_without_the_rest_also_in_a_task_of_the_jobs_own(wor
     async def work() -> None:
         async def inner() -> None:
             await world.time.elapse(3)
-            await world.controls.sleep(60)
+            await world.rest(60)
 
         await asyncio.ensure_future(inner())
 
@@ -130,9 +134,7 @@ async def test_work_is_timed_without_the_rest_also_in_a_task_of_the_jobs_own(wor
     await world.time.asleep(60)
     assert world.told.rounds == [("fold", 3)]
     world.controls.run("fold")
-    async with asyncio.timeout(10):
-        while len(world.told.rounds) < 2:
-            await asyncio.sleep(0)
+    await within(world.told.told_twice.wait())
     assert world.told.rounds == [("fold", 3), ("fold", 0)]
     await world.runner.stop()
 
@@ -144,7 +146,7 @@ async def test_a_failure_is_told_of_and_who_is_no_job_just_sleeps(world: World) 
     world.start("audit", work)
     await world.time.asleep()
     assert world.told.failures == ["audit"]
-    other = asyncio.ensure_future(world.controls.sleep(7))
+    other = asyncio.ensure_future(world.rest(7))
     await world.time.asleep(7)
     world.time.advance(7)
     await within(other)

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from decimal import Decimal
@@ -29,7 +29,7 @@ from service.app import make_app
 from service.connections import ProblemRunner
 from service.context import Context
 from service.metrics import Metrics
-from service.wiring import context_of
+from service.wiring import context_of, now_us
 from tests.service.described import check_answer
 
 ROOT = Path(__file__).parents[2]
@@ -124,7 +124,12 @@ def escaped(text: str) -> str:
 
 
 class Service(Caller):
-    """The service in this process, on a file below a folder; it can be stopped and started again on the same file."""
+    """The service in this process, on a file below a folder; it can be stopped and started again on the same file.
+
+    A test may give it another `clock` before the start.
+    """
+
+    clock: Callable[[], int] = staticmethod(now_us)
 
     def __init__(self, folder: Path, **settings: object) -> None:
         super().__init__("")
@@ -137,7 +142,7 @@ class Service(Caller):
     async def start(self) -> None:
         """Serve on a free port."""
         settings = load(self.settings, {}, None)
-        self.context = await self._stack.enter_async_context(context_of(settings, Metrics()))
+        self.context = await self._stack.enter_async_context(context_of(settings, Metrics(), clock=self.clock))
         # Not aiohttp's own test server: that cancels handlers, `serve` does not.
         runner = ProblemRunner(make_app(ROUTES, self.context), access_log=None)
         await runner.setup()

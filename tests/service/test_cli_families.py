@@ -59,6 +59,17 @@ def test_the_board_of_a_time_is_one_line_and_values_are_a_table(fake: FakeServic
     assert "game:all:org=2" in table.stdout
 
 
+def test_a_history_is_a_line_a_period_from_as_many_pages_as_it_takes(fake: FakeService) -> None:
+    run(*CREATE, fake=fake)
+    words = ("family", "history", "game", "ada", "xp", "org=7", "--period", "week")
+    table = run(*words, fake=fake)
+    assert [line.split()[0] for line in table.stdout.splitlines()[1:]] == [f"game:2026-03-0{day}" for day in (9, 8, 7)]
+    assert "12301..12390" in table.stdout and "no value" in table.stdout
+    assert "period=week" in fake.requests[-1][1] and "org=7" in fake.requests[-1][1]
+    found = json.loads(run(*words, "--limit", "2", "--json", fake=fake).stdout)
+    assert [each["position"] and each["position"]["value"] for each in found] == [0, None]
+
+
 @pytest.mark.parametrize(
     "words",
     [("create", "game"), ("create", "game", "-c", "xp:sum", "--keep", "week"), ("board", "game", "org"),

@@ -56,6 +56,12 @@ def test_rank_shows_the_bracket_of_an_estimate(fake: FakeService) -> None:
     assert "12345" in result.stdout and "12301..12390" in result.stdout and "96.401" in result.stdout
 
 
+def test_rank_shows_who_moved_since_the_period_before(fake: FakeService) -> None:
+    result = run("rank", "b", "p1", "-c", "xp", "--previous", fake=fake)
+    assert fake.requests[-1][1].endswith("compare=previous")
+    assert result.stdout.splitlines()[-1].split() == ["xp", "before", "12345", "7", "-3"]
+
+
 def test_rank_of_a_value_asks_for_no_owner(fake: FakeService) -> None:
     positions = json.loads(run("rank", "b", "--value", "600", "--value", "700", "--json", fake=fake).stdout)
     assert [each["value"] for each in positions] == [600, 700]
@@ -63,7 +69,14 @@ def test_rank_of_a_value_asks_for_no_owner(fake: FakeService) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["p1", "--value", "6"], ["p1", "-c", "xp,tag"], ["--value", "1", "-c", "a", "-c", "b"]]
+    "arguments",
+    [
+        [],
+        ["p1", "--value", "6"],
+        ["p1", "-c", "xp,tag"],
+        ["--value", "1", "-c", "a", "-c", "b"],
+        ["--value", "1", "--previous"],
+    ],
 )
 def test_rank_asked_wrongly_exits_2(fake: FakeService, arguments: list[str]) -> None:
     assert run("rank", "b", *arguments, fake=fake).exit_code == 2

@@ -84,7 +84,7 @@ def test_operations_have_what_openapi_asks_of_them() -> None:
 
 def test_query_parameters_tell_their_defaults_and_bounds() -> None:
     operation = DOCUMENT["paths"]["/v1/leaderboards/{board}/entries/{owner}/positions"]["get"]
-    columns, rank, _ = operation["parameters"][2:]
+    columns, rank, *_ = operation["parameters"][2:]
     assert (columns["schema"]["type"], columns["explode"]) == ("array", False)
     assert rank["schema"] == {"enum": ["auto", "estimate", "exact"], "default": "auto"}
     limit = DOCUMENT["paths"]["/v1/leaderboards/{board}/rankings/{column}"]["get"]["parameters"][2]

@@ -42,6 +42,22 @@ def test_a_list_is_one_parameter_with_commas() -> None:
 
 
 @pytest.mark.parametrize(
+    ("raw", "boards"),
+    [
+        ("with=eu,us", ("eu", "us")),
+        ("with=eu&with=us", ("eu", "us")),
+        ("with=a,b&with=c", ("a,b", "c")),
+        ("with=game:all:location=x,org=1", ("game:all:location=x,org=1",)),
+        ("with=game:all:location=x%2Corg=1&with=game:all", ("game:all:location=x,org=1", "game:all")),
+        ("with=game:all,eu", ("game:all", "eu")),
+    ],
+)
+def test_leaderboards_are_a_list_with_commas_or_a_parameter_each(raw: str, boards: tuple[str, ...]) -> None:
+    found = parse(ValuePositionsQuery, f"values=1&{raw}")
+    assert (found.with_, found.values) == (boards, ("1",))
+
+
+@pytest.mark.parametrize(
     ("kind", "raw", "code", "pointer"),
     [
         (PageQuery, "limit=0", "bad_request", "limit"),

@@ -1,0 +1,75 @@
+"""A year of a family at 1-day steps, in time zones that change clocks, on SQLite and on PostgreSQL.
+
+Rule kept: posts arrive in the last microsecond of every day, the first of the next, within the time of grace, in its
+last microsecond and after it, some of them twice; every answer and in the end every board is held against a model in
+plain Python that shares no code with the service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from datetime import date
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.batch_posts_postgres import SERVER
+from benchmarks.options import Options, parse
+from tests.schemas import fresh_schema
+from tests.servers import postgres
+from tests.service.played_days import Days
+from tests.service.real_service import Service
+
+ZONES = ("Europe/Berlin", "America/Santiago")  # in the second one clocks change at midnight
+FIRST = date(2037, 3, 1)
+_YEAR_DAYS = 366
+_ROWS_A_DAY = 600  # written, about: 48 posts to up to 15 boards each
+
+
+async def _year(service: Service, zone: str, days: int) -> list[float]:
+    """Days, seconds, posts, boards, boards that differ, and kinds whose posts were not each counted once."""
+    played = Days(service, zone, FIRST, seed=days)
+    await service.start()
+    try:
+        begun = time.perf_counter()
+        await played.create(table="shared")
+        await played.play(days)
+        played_s = time.perf_counter() - begun
+        counted, expected = await played.counted(), played.plain.counted
+        off = sum(counted[kind] != expected[kind] for kind in counted | expected)
+        differing = await played.differences()
+        return [days, played_s, played.accepted, len(played.plain.boards), len(differing), off]
+    finally:
+        await service.stop()
+
+
+async def _run(days: int, folder: Path, url: str) -> dict[str, list[float]]:
+    found = {}
+    for number, zone in enumerate(ZONES):
+        async with fresh_schema(url) as place:
+            for name, store in (("SQLite", f"sqlite:///{folder}/year-{number}.db"), ("PostgreSQL", place)):
+                service = Service(folder, store=store, log_sample_ratio=0)
+                found[f"{name}, {zone}"] = await _year(service, zone, days)
+    return found
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    days = min(_YEAR_DAYS, max(2, options.rows // _ROWS_A_DAY))
+    with postgres(SERVER) as cluster:
+        found = asyncio.run(_run(days, folder, cluster.url()))
+    columns = ("", "days", "seconds", "posts", "boards", "boards that differ", "kinds miscounted")
+    report.table(columns, [[name, *figures] for name, figures in found.items()])
+    return [
+        report.Bar("boards that differ from the model", sum(each[4] for each in found.values()), 0, at_most=True),
+        report.Bar("kinds of periods miscounted", sum(each[5] for each in found.values()), 0, at_most=True),
+    ]
+
+
+def main() -> int:
+    options = parse(__doc__, rows=_YEAR_DAYS * _ROWS_A_DAY)
+    return report.run(options, "a simulated year, its days' edges and its clock changes", measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

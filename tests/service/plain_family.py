@@ -1,0 +1,90 @@
+"""A family in plain Python, as API.md describes it: what a real service holds is compared with this.
+
+The rule: it shares no code with the service, its calendar included: a period is what the zone's clocks show.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from tests.service.plain_board import PlainBoard, PlainColumn
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+def instant(at_us: int) -> datetime:
+    """The time as UTC has it."""
+    return EPOCH + timedelta(microseconds=at_us)
+
+
+def micros(at: datetime) -> int:
+    """Microseconds since 1970."""
+    return (at - EPOCH) // timedelta(microseconds=1)
+
+
+def midnight_us(zone: ZoneInfo, day: date) -> int:
+    """When a day begins; where the clocks skip midnight, when they do."""
+    return micros(datetime.combine(day, time(), zone).astimezone(UTC))
+
+
+def period_of(kind: str, day: date) -> tuple[str, date | None]:
+    """The name of the period that has a day, and the day after its last."""
+    if kind == "all":
+        return "all", None
+    if kind == "day":
+        return day.isoformat(), day + DAY
+    if kind == "week":
+        year, week, weekday = day.isocalendar()
+        return f"{year}-W{week:02d}", day + (8 - weekday) * DAY
+    if kind == "month":
+        return f"{day:%Y-%m}", (day.replace(day=28) + 4 * DAY).replace(day=1)
+    return f"{day:%Y}", day.replace(year=day.year + 1, month=1, day=1)
+
+
+@dataclass
+class PlainFamily:
+    """The boards that posts have reached, by id."""
+
+    zone: ZoneInfo
+    kinds: list[str]
+    facets: list[list[str]]
+    grace_us: int
+    columns: list[PlainColumn]
+    ties: str
+    boards: dict[str, PlainBoard] = field(default_factory=dict)
+    closes_us: dict[str, int | None] = field(default_factory=dict)
+    counted: Counter[str] = field(default_factory=Counter)  # posts that counted in some period, by kind and facets
+
+    def post(
+        self, owner: str, stats: dict[str, int], facets: Mapping[str, str], *, at_us: int, now_us: int
+    ) -> dict[str, str]:
+        """Apply one post; answers its status by board."""
+        statuses = {}
+        for kind, names, board_id, closes_us in self._reached(facets, at_us):
+            if closes_us is not None and now_us >= closes_us:
+                statuses[board_id] = "rejected"
+                continue
+            board = self.boards.setdefault(board_id, PlainBoard(self.columns, self.ties))
+            self.closes_us[board_id] = closes_us
+            statuses[board_id] = board.post(owner, stats, at_us)
+            self.counted[f"{kind}:{names}"] += 1
+        return statuses
+
+    def _reached(self, facets: Mapping[str, str], at_us: int) -> Iterator[tuple[str, str, str, int | None]]:
+        day = instant(at_us).astimezone(self.zone).date()
+        for kind in self.kinds:
+            name, end = period_of(kind, day)
+            closes_us = None if end is None else midnight_us(self.zone, end) + self.grace_us
+            for names in self.facets:
+                if all(each in facets for each in names):
+                    split = ",".join(f"{each}={facets[each]}" for each in sorted(names))
+                    yield kind, ",".join(names), f"game:{name}" + (f":{split}" if split else ""), closes_us
+
+    def closed(self, now_us: int) -> list[str]:
+        """The boards that take no posts any more."""
+        return [board for board, closes_us in self.closes_us.items() if closes_us is not None and now_us >= closes_us]

@@ -1,0 +1,293 @@
+"""Where of equal values the one reached first ranks better, through every view, on every store and in families.
+
+The rule: values are few and times are few, so that nearly every rank hangs on when a value was reached: by the same
+post as others, lost and reached again, or left as it was by an equal one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.schemas import fresh_schema
+from tests.service.plain_board import PlainBoard, PlainColumn
+from tests.service.real_service import RARELY, Service, escaped
+from tests.storage.deployment import Clock
+
+F = "/v1/families/game"
+NOON = datetime(2037, 3, 27, 12, tzinfo=UTC)  # far from the store's own clock, by which jobs close
+NOON_US = round(NOON.timestamp() * 1e6)
+BOARDS = ("game:all", "game:2037-03-27", "game:2037-W13:org=7")
+COLUMNS = [
+    PlainColumn("mood", "last", "high", 0, -2, 2),
+    PlainColumn("place", "last", "low", 2, 0, 300),
+    PlainColumn("best", "max", "high", 0, 0, 4),
+    PlainColumn("lap", "min", "low", 0, 0, 4),
+    PlainColumn("xp", "sum", "high", 0, -1000, 1000),
+]
+SPEC: dict[str, Any] = {
+    "columns": [column.body() for column in COLUMNS],
+    "ties": "earliest",
+    "periods": ["all", "week", "day"],
+    "facets": [[], ["org"]],
+    "predictor": {**RARELY, "samples": 7, "exact_top": 3},
+}
+MODES = ("auto", "exact", "estimate")
+FOLDED_S_MAX = 20
+
+
+class Game:
+    """A family and the same in plain Python: every post reaches every board, so one model stands for all."""
+
+    def __init__(self, service: Service, seed: int) -> None:
+        self.service, self.rng = service, random.Random(seed)
+        self.clock = Clock(NOON_US)
+        service.clock = self.clock
+        self.plain = PlainBoard(COLUMNS, "earliest")
+        self.owners = [f"p{number:02d}" for number in range(29)] + ["é", "日本", "\U0001f600"]
+
+    async def play(self, posts: int) -> None:
+        """Posts whose times go back and forth over a few microseconds; one in ten overwrites instead of merging."""
+        wire = []
+        for _ in range(posts):
+            owner, at_us = self.rng.choice(self.owners), NOON_US - self.rng.randrange(12)
+            chosen = self.rng.sample(COLUMNS, self.rng.randint(1, 3))
+            stats = {column.name: self.value(column) for column in chosen}
+            overwrites = self.rng.random() < 0.1
+            self.plain.post(owner, stats, at_us, overwrite=overwrites)
+            texts = {name: self.plain.column(name).text(value) for name, value in stats.items()}
+            body = {"owner": owner, "at": at_text(at_us), "facets": {"org": "7"}}
+            wire.append(body | {"set" if overwrites else "stats": texts})
+        results = (await self.service.must("POST", f"{F}/posts", {"posts": wire}))["results"]
+        assert {each["status"] for each in results} <= {"applied", "unchanged"}
+
+    def value(self, column: PlainColumn) -> int:
+        """One of few."""
+        return self.rng.randint(-1, 1) if column.merge == "sum" else self.rng.choice((column.least, 1, column.most))
+
+    async def refresh(self, boards: tuple[str, ...] = BOARDS) -> None:
+        """New curves for every column."""
+        for board in boards:
+            await self.service.refresh(escaped(board), *(column.name for column in COLUMNS))
+
+    async def folded(self, board: str) -> None:
+        """Wait until the curves of a board count what is acknowledged by now."""
+        self.clock.now_us += 10_000_000  # of an idle store the time moves seldom
+        async with asyncio.timeout(FOLDED_S_MAX):
+            while True:
+                curves = (await self.service.get(path(board)))["curves"].values()
+                if all(each["live"] and datetime.fromisoformat(each["as_of"]) >= self.now for each in curves):
+                    return
+
+    @property
+    def now(self) -> datetime:
+        """The service's time."""
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.clock.now_us)
+
+
+def at_text(at_us: int) -> str:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at_us)).isoformat()
+
+
+def path(board: str) -> str:
+    return f"/v1/leaderboards/{escaped(board)}"
+
+
+@pytest.fixture(params=["sqlite-shared", "sqlite-own", "postgres-shared", "postgres-own"])
+async def game(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Game]:
+    """The family on every store in both layouts; only the shortest gaps are short."""
+    store, table = request.param.split("-")
+    if store == "postgres":
+        async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
+            async for made in _served(Service(tmp_path, exact_gap_rows_max=3, store=url), table):
+                yield made
+        return
+    async for made in _served(Service(tmp_path, exact_gap_rows_max=3), table):
+        yield made
+
+
+async def _served(service: Service, table: str) -> AsyncIterator[Game]:
+    made = Game(service, seed=5)
+    await service.start()
+    await service.must("PUT", F, {**SPEC, "table": table})
+    yield made
+    await service.stop()
+
+
+async def test_every_view_counts_the_time_reached(game: Game) -> None:
+    await game.play(200)
+    for board in BOARDS:
+        await check_rows(game, board)
+        await check_positions(game, board, counted=True)
+        await check_values(game, board, counted=True)
+
+
+async def test_curves_hold_it_too_when_fitted_and_when_kept_live(game: Game) -> None:
+    await game.play(180)
+    board = BOARDS[1]
+    await game.refresh((board,))
+    await check_rows(game, board)
+    await check_positions(game, board, counted=False)
+    await check_values(game, board, counted=False)
+    for _ in range(2):
+        await game.play(80)
+        await check_exact(game, board)
+        await game.folded(board)
+        await check_rows(game, board)
+        await check_positions(game, board, counted=False)
+        await check_values(game, board, counted=False)
+
+
+async def test_certified_curves_hold_it_too(game: Game) -> None:
+    spec = {**SPEC, "predictor": {**SPEC["predictor"], "method": "scan"}}
+    table = (await game.service.get(F))["table"]
+    await game.service.must("PUT", F, {**spec, "table": table})
+    await game.play(180)
+    board = BOARDS[0]
+    await game.refresh((board,))
+    for column in COLUMNS:
+        assert (await game.service.get(f"{path(board)}/rankings/{column.name}/curve"))["certificate"] is not None
+    await check_positions(game, board, counted=False)
+    await game.play(60)
+    await game.folded(board)
+    await check_positions(game, board, counted=False)
+    await check_rows(game, board)
+
+
+@pytest.mark.parametrize("best", ["high", "low"])
+async def test_a_value_lost_and_reached_again_is_reached_then(game: Game, best: str) -> None:
+    column = next(each for each in COLUMNS if each.merge == "last" and each.best == best)
+    good, bad = (2, 1) if best == "high" else (1, 2)
+
+    async def post(owner: str, value: int, at_us: int) -> None:
+        stats = {column.name: column.text(value)}
+        body = {"owner": owner, "stats": stats, "at": at_text(NOON_US + at_us), "facets": {"org": "7"}}
+        await game.service.must("POST", f"{F}/posts", body)
+
+    async def order() -> list[str]:
+        page = await game.service.get(f"{path(BOARDS[0])}/rankings/{column.name}")
+        assert [row["rank"] for row in page["entries"]] == list(range(1, len(page["entries"]) + 1))
+        return [row["owner"] for row in page["entries"]]
+
+    await post("ada", good, -50)
+    await post("bob", good, -40)
+    await post("cleo", good, -30)
+    assert await order() == ["ada", "bob", "cleo"]
+    await post("ada", good, -20)
+    assert await order() == ["ada", "bob", "cleo"], "an equal value changes nothing"
+    await post("ada", bad, -10)
+    assert await order() == ["bob", "cleo", "ada"]
+    await post("ada", good, -9)
+    assert await order() == ["bob", "cleo", "ada"], "reached again, later than the others"
+    await post("cleo", bad, -8)
+    await post("cleo", good, -45)
+    assert await order() == ["cleo", "bob", "ada"], "a post that arrives late has the time that it says"
+
+
+async def check_positions(game: Game, board: str, *, counted: bool) -> None:
+    """Every owner's, beside the next better place, in every mode."""
+    truths = {column.name: game.plain.ranks(column.name) for column in COLUMNS}
+    for owner in game.plain.rows:
+        for mode in MODES:
+            answer = await game.service.get(f"{path(board)}/entries/{escaped(owner)}/positions?rank={mode}")
+            for each in answer["positions"]:
+                name = each["column"]
+                if each["rank"] is None:
+                    assert owner not in truths[name]
+                    continue
+                check(each, truths[name][owner], len(truths[name]), exact=counted or mode == "exact")
+    page = await game.service.must(
+        "POST", f"{path(board)}/entries/lookup", {"owners": list(game.plain.rows), "column": "mood"}
+    )
+    for entry in page["entries"]:
+        truth = truths["mood"].get(entry["owner"])
+        assert (entry["position"] is None) == (truth is None)
+        if truth is not None:
+            check(entry["position"], truth, len(truths["mood"]), exact=counted)
+
+
+def check(found: dict[str, Any], truth: int, total: int, *, exact: bool) -> None:
+    """A position holds the truth; an exact one says it."""
+    assert found["low"] <= truth <= found["high"] and found["low"] <= found["rank"] <= found["high"]
+    assert found["total"] == total
+    assert not exact or found["rank"] == found["low"] == found["high"] == truth
+
+
+async def check_exact(game: Game, board: str) -> None:
+    """Exact anywhere and the next place, while the curve is behind."""
+    for column in COLUMNS:
+        ranks, order = game.plain.ranks(column.name), game.plain.order(column.name)
+        for owner, better in zip(order, [None, *order], strict=False):
+            query = f"columns={column.name}&rank=exact&next=true"
+            [found] = (await game.service.get(f"{path(board)}/entries/{escaped(owner)}/positions?{query}"))["positions"]
+            check(found, ranks[owner], len(ranks), exact=True)
+            if better is None:
+                assert found["next"] is None
+            else:
+                assert found["next"]["rank"] == ranks[better]
+                assert column.scaled(found["next"]["value"]) == game.plain.value(column.name, better)
+
+
+async def check_values(game: Game, board: str, *, counted: bool) -> None:
+    """Positions of values, the rows around them, and values of ranks."""
+    for column in COLUMNS:
+        order = game.plain.order(column.name)
+        held = sorted({game.plain.value(column.name, owner) for owner in order} | {column.least, column.most})
+        texts = ",".join(map(column.text, held))
+        ranking = f"{path(board)}/rankings/{column.name}"
+        for mode in MODES:
+            found = (await game.service.get(f"{ranking}/positions?values={texts}&rank={mode}"))["positions"]
+            for each, value in zip(found, held, strict=True):
+                truth = game.plain.arrival_rank(column.name, value)
+                check(each, truth, len(order), exact=counted or mode == "exact")
+        for value in held:
+            page = await game.service.get(f"{ranking}/around?value={column.text(value)}&better=4&worse=4")
+            at = game.plain.arrival_rank(column.name, value) - 1
+            assert [row["owner"] for row in page["entries"]] == order[max(0, at - 4) : at + 4]
+        ranks = [1, 2, 3, 7, len(order) // 2, len(order), len(order) + 9]
+        found = (await game.service.get(f"{ranking}/values?ranks={','.join(map(str, ranks))}"))["values"]
+        for each, rank in zip(found, ranks, strict=True):
+            truth = game.plain.value(column.name, order[min(rank, len(order)) - 1])
+            assert column.scaled(each["low"]) <= truth <= column.scaled(each["high"])
+            assert not counted or column.scaled(each["value"]) == truth
+
+
+async def check_rows(game: Game, board: str) -> None:
+    """Pages forth and back, from any row, and the rows around owners."""
+    for column in COLUMNS:
+        order, ranks = game.plain.order(column.name), game.plain.ranks(column.name)
+        ranking = f"{path(board)}/rankings/{column.name}"
+        page = await game.service.get(f"{ranking}?limit=7")
+        walked = check_page(game, column, page, ranks)
+        while page["next"] is not None:
+            page = await game.service.get(f"{ranking}?limit=7&cursor={page['next']}")
+            walked += check_page(game, column, page, ranks)
+        assert walked == order
+        page = await game.service.get(f"{ranking}?limit=5&cursor={page['prev']}")
+        assert check_page(game, column, page, ranks) == order[: -(len(order) % 7 or 7)][-5:]
+        for start in (2, len(order) // 2, len(order)):
+            page = await game.service.get(f"{ranking}?limit=6&from_rank={start}")
+            assert check_page(game, column, page, ranks) == order[start - 1 : start + 5]
+        for at in (0, 1, len(order) // 2, len(order) - 1):
+            query = f"column={column.name}&better=3&worse=3"
+            page = await game.service.get(f"{path(board)}/entries/{escaped(order[at])}/around?{query}")
+            rows = page["entries"]
+            assert [row["owner"] for row in rows] == order[max(0, at - 3) : at + 4]
+            assert all(row["rank"] == ranks[row["owner"]] for row in rows if row["exact"])
+            assert all(row["rank"] < after["rank"] for row, after in pairwise(rows)), "ranks are unique"
+
+
+def check_page(game: Game, column: PlainColumn, page: dict[str, Any], ranks: dict[str, int]) -> list[str]:
+    """Every row of a page is counted."""
+    assert page["total"] == len(ranks)
+    for row in page["entries"]:
+        assert (row["rank"], row["exact"]) == (ranks[row["owner"]], True)
+        assert column.scaled(row["value"]) == game.plain.value(column.name, row["owner"])
+    return [row["owner"] for row in page["entries"]]
