@@ -59,6 +59,30 @@ class LoopGauge(Collector):
         yield GaugeMetricFamily(self._name, self._documentation, value=self._values[self._index])
 
 
+class LoopGauges(Collector):
+    """Numbers that rise and fall, told apart by labels; over several processes the sums of those that live."""
+
+    def __init__(self, cells: Cells, name: str, documentation: str, labels: tuple[str, ...]) -> None:
+        self._cells, self._name, self._documentation, self._labels = cells, name, documentation, labels
+        self._values = cells.values
+        self._indexes: dict[tuple[str, ...], int] = {}
+
+    def set(self, labels: tuple[str, ...], value: float) -> None:
+        """What the number under these values of the labels is from now on."""
+        index = self._indexes.get(labels)
+        if index is None:
+            named = dict(zip(self._labels, labels, strict=True))
+            index = self._indexes[labels] = self._cells.index_of(self._name, self._name, named, self._documentation)
+        self._values[index] = value
+
+    def collect(self) -> Iterator[Metric]:
+        """The numbers of this process."""
+        family = GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
+        for labels, index in self._indexes.items():
+            family.add_metric(labels, self._values[index])
+        yield family
+
+
 class WatchedGauge(Collector):
     """A number that is asked for at every scrape, of the process that answers it."""
 

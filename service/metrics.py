@@ -22,6 +22,7 @@ from .job_metrics import JobMetrics
 from .loop_metrics import LoopCounter, LoopGauge, RequestFigures
 from .node_metrics import Node
 from .sharing_metrics import SharingMetrics
+from .store_metrics import StoreMetrics
 
 METRICS_TYPE = CONTENT_TYPE_LATEST
 OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
@@ -29,7 +30,6 @@ RATE_KINDS = ("reads", "posts")
 REFUSALS = ("queue_full", "overloaded", "stopping", "expired")
 # Few buckets: a node has at most 500 series, and what they tell of is told to a factor of three.
 _WRITE_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.2, 1, 5)
-_WAIT_BUCKETS_S = (0, 0.001, 0.01, 0.1, 1, 10)
 _REFRESH_BUCKETS_S = (0.01, 0.05, 0.2, 1, 5, 30, 300)
 _BATCH_BUCKETS = (1, 5, 20, 100, 500, 2000, 10000)
 _AGE_BUCKETS_S = (1, 10, 60, 300, 1800, 3600, 86400)
@@ -81,13 +81,7 @@ class Metrics:
         self._races = Counter(
             "rankcurve_write_conflicts", "Conditional writes that found another version", registry=self.registry
         )
-        self._connection_waits = Histogram(
-            "rankcurve_store_connection_wait_seconds",
-            "Time that programs waited for a connection to the shared store, by pool and kind of connection",
-            ["pool", "kind"],
-            buckets=_WAIT_BUCKETS_S,
-            registry=self.registry,
-        )
+        self.store = StoreMetrics(self.registry, cells)
         self._count_fits()
         self._curves_corrupt = Counter(
             "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
@@ -177,10 +171,6 @@ class Metrics:
         self.batch_posts.observe(posts)
         self.write_seconds.observe(seconds)
         self._rows.inc(rows)
-
-    def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
-        """A connection was lent; pools have the names that the settings give them."""
-        self._connection_waits.labels(pool, kind).observe(seconds)
 
     def race_lost(self) -> None:
         """A conditional write found another version."""

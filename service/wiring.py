@@ -105,7 +105,7 @@ async def context_of(
         controls = JobControls(asyncio.sleep, metrics.jobs, monotonic=time.monotonic)
         parts = replace(_job_parts(settings, metrics, stored, clock, desk), controls=controls)
         if settings.jobs == "embedded":
-            sampled = await open_sampling(settings, stored.store, waited=metrics.connection_waited)
+            sampled = await open_sampling(settings, stored.store, metrics.store)
             if sampled is not stored.store:
                 stack.push_async_callback(sampled.close)
             parts = replace(parts, sampled=sampled)
@@ -121,7 +121,7 @@ async def context_of(
 
 
 async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], int], stack: AsyncExitStack) -> _Stored:
-    store = await open_store(settings, waited=metrics.connection_waited)
+    store = await open_store(settings, metrics.store)
     stack.push_async_callback(store.close)
     salt = await store.write(lambda: migrate(store.dialect))
     catalog = Catalog(store)

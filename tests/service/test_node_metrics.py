@@ -56,7 +56,8 @@ def test_a_node_tells_the_same_families_as_a_process_alone(folder: Path) -> None
     for metrics in (alone, node):
         metrics.request_timer("page")(200, 0.1)
         metrics.read("page", "count")
-        metrics.connection_waited("default", "read", 0.1)
+        metrics.store.connection_waited("default", "read", 0.1)
+        metrics.store.connections_lent("default", "read", 1, 0)
         metrics.jobs.job_paused("fold", paused=False)
         metrics.jobs.job_round_ended("fold", 0.1)
     described = [
@@ -123,7 +124,7 @@ def test_the_sums_are_those_that_the_library_finds(folder: Path) -> None:
     for number, metrics in enumerate(processes):
         for route in ("page", "post"):
             metrics.request_timer(route)(200 + number, 0.001 * 10**number)
-        metrics.connection_waited("default", "read", 0.1 * number)
+        metrics.store.connection_waited("default", "read", 0.1 * number)
         metrics.refreshed(0.1)
         metrics.queue_depth(number)
     leave(folder, "worker1")

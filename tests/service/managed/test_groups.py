@@ -49,7 +49,7 @@ def test_every_metric_of_the_service_has_an_attribute_with_a_unit() -> None:
     metrics = Metrics()
     metrics.request_timer("page")(200, 0.1)
     metrics.read("page", "count")
-    metrics.connection_waited("default", "read", 0.1)
+    metrics.store.connection_waited("default", "read", 0.1)
     metrics.jobs.job_paused("fold", paused=False)
     metrics.jobs.job_round_ended("fold", 0.1)
     objects = objects_of(metrics.registry)
