@@ -1,6 +1,7 @@
 """Figures of background jobs: how often each worked, for how long, and how often it failed.
 
-The rule: a job's name is a name of the code; several workers of one job are one job.
+The rule: a job's name is a name of the code; several workers of one job are one job. The label is not `job`, which is
+Prometheus' own for what it scrapes.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ class JobMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._rounds = Counter(
-            "rankcurve_job_rounds", "Times that a job had work done and rested", ["job"], registry=registry
+            "rankcurve_job_rounds", "Times that a job had work done and rested", ["job_name"], registry=registry
         )
-        self._seconds = Counter("rankcurve_job_busy_seconds", "Time that a job worked", ["job"], registry=registry)
+        self._seconds = Counter("rankcurve_job_busy_seconds", "Time that a job worked", ["job_name"], registry=registry)
         self._failures = Counter(
-            "rankcurve_job_failures", "Times that a job raised and began again", ["job"], registry=registry
+            "rankcurve_job_failures", "Times that a job raised and began again", ["job_name"], registry=registry
         )
         self._ended = Gauge(
             "rankcurve_job_last_round_timestamp_seconds",
             "When a job last ended a round, in seconds since 1970",
-            ["job"],
+            ["job_name"],
             registry=registry,
             multiprocess_mode="livemostrecent",
         )
         self._paused = Gauge(
             "rankcurve_job_paused",
             "Processes in which a job is paused",
-            ["job"],
+            ["job_name"],
             registry=registry,
             multiprocess_mode="livesum",
         )

@@ -42,7 +42,7 @@ GROUPS: Sequence[Group] = (
     Group(
         "Cache", ("shared_curve", "memcached", "curve", "live_lag"), "The curves that ranks are read off, and memcached"
     ),
-    Group("Job", ("job_",), "A background job", label="job"),
+    Group("Job", ("job_",), "A background job", label="job_name"),
     Group("Job", ("refresh", "scan"), "A background job", name="refresh"),
     Group("Job", ("fold", "changes_folded", "live_counts"), "A background job", name="fold"),
     Group("Job", ("audit",), "A background job", name="audit"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -271,3 +272,11 @@ async def test_several_workers_answer_for_the_node_and_operations_reach_all(
                 assert (await asked(caller, "/exec/rankcurve:type=Predictor,board=b,column=xp/refresh"))["value"] > 0
         async with Caller(node.url) as caller:
             assert (await asked(caller, pause.replace(" ", "%20").replace("pause", "resume")))["value"] == 3
+
+
+async def test_every_request_that_the_guide_shows_is_answered(service: Service) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^curl 'http://127\.0\.0\.1:8080/jolokia(/[^']+)'$", guide, re.MULTILINE)
+    assert len(shown) >= 5
+    for path in shown:
+        assert (await asked(service, path))["status"] == 200, path
