@@ -35,6 +35,7 @@ _ALL = (
     "exact_anywhere",
     "family_posts",
     "simulated_year",
+    "archives",
     "shared_tables",
     "pools",
     "halved_capacity",

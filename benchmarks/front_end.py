@@ -55,6 +55,7 @@ async def start_job_side(context: Context, settings: Settings, stack: AsyncExitS
         limits=job_limits(settings),
         observer=metrics,
         folds=metrics.folds,
+        closings=metrics.closings,
         now_us=now_us,
         monotonic=time.monotonic,
         sleep=asyncio.sleep,

@@ -1,13 +1,15 @@
 """A year of a family at 1-day steps, in time zones that change clocks, on SQLite and on PostgreSQL.
 
 Rule kept: posts arrive in the last microsecond of every day, the first of the next, within the time of grace, in its
-last microsecond and after it, some of them twice; every answer and in the end every board is held against a model in
-plain Python that shares no code with the service.
+last microsecond and after it, some of them twice; boards close and give up their rows by a job that dies at random
+steps and is late at random; every answer and in the end every board is held against a model in plain Python that
+shares no code with the service.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
 import time
 from datetime import date
@@ -18,28 +20,42 @@ from benchmarks.batch_posts_postgres import SERVER
 from benchmarks.options import Options, parse
 from tests.schemas import fresh_schema
 from tests.servers import postgres
+from tests.service.killed_closing import KilledClosing
 from tests.service.played_days import Days
 from tests.service.real_service import Service
 
 ZONES = ("Europe/Berlin", "America/Santiago")  # in the second one clocks change at midnight
 FIRST = date(2037, 3, 1)
+KEEP = {"day": 30, "week": 8, "month": 3}
+_CLOSING_RATIO = 0.7  # of days: else the job is late
 _YEAR_DAYS = 366
 _ROWS_A_DAY = 600  # written, about: 48 posts to up to 15 boards each
 
 
 async def _year(service: Service, zone: str, days: int) -> list[float]:
-    """Days, seconds, posts, boards, boards that differ, and kinds whose posts were not each counted once."""
-    played = Days(service, zone, FIRST, seed=days)
+    """The figures of one row of the table."""
+    played, rng = Days(service, zone, FIRST, seed=days), random.Random(days)
     await service.start()
     try:
         begun = time.perf_counter()
-        await played.create(table="shared")
-        await played.play(days)
+        closing = KilledClosing(service.context, played.clock, rng)
+
+        async def close() -> None:
+            if rng.random() < _CLOSING_RATIO:
+                await closing.close_all()
+
+        await played.create(table="shared", keep=KEEP, predictor={"refresh_seconds": 86_400, "exact_top": 8})
+        await played.play(days, after_day=close)
+        await closing.close_all()
         played_s = time.perf_counter() - begun
         counted, expected = await played.counted(), played.plain.counted
         off = sum(counted[kind] != expected[kind] for kind in counted | expected)
-        differing = await played.differences()
-        return [days, played_s, played.accepted, len(played.plain.boards), len(differing), off]
+        boards = await played.boards()
+        still_open = {each["id"] for each in boards if not each["closed"]}
+        late = len(still_open.intersection(played.plain.closed(played.clock.now_us)))
+        archived = sum(each["archived"] for each in boards)
+        differing = len(await played.differences())
+        return [days, played_s, played.accepted, len(boards), archived, closing.deaths, differing, off, late]
     finally:
         await service.stop()
 
@@ -49,7 +65,7 @@ async def _run(days: int, folder: Path, url: str) -> dict[str, list[float]]:
     for number, zone in enumerate(ZONES):
         async with fresh_schema(url) as place:
             for name, store in (("SQLite", f"sqlite:///{folder}/year-{number}.db"), ("PostgreSQL", place)):
-                service = Service(folder, store=store, log_sample_ratio=0)
+                service = Service(folder, store=store, jobs="none", log_sample_ratio=0)
                 found[f"{name}, {zone}"] = await _year(service, zone, days)
     return found
 
@@ -58,11 +74,12 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     days = min(_YEAR_DAYS, max(2, options.rows // _ROWS_A_DAY))
     with postgres(SERVER) as cluster:
         found = asyncio.run(_run(days, folder, cluster.url()))
-    columns = ("", "days", "seconds", "posts", "boards", "boards that differ", "kinds miscounted")
+    columns = ("", "days", "seconds", "posts", "boards", "archived", "deaths", "differ", "miscounted", "open")
     report.table(columns, [[name, *figures] for name, figures in found.items()])
     return [
-        report.Bar("boards that differ from the model", sum(each[4] for each in found.values()), 0, at_most=True),
-        report.Bar("kinds of periods miscounted", sum(each[5] for each in found.values()), 0, at_most=True),
+        report.Bar("boards that differ from the model", sum(each[6] for each in found.values()), 0, at_most=True),
+        report.Bar("kinds of periods miscounted", sum(each[7] for each in found.values()), 0, at_most=True),
+        report.Bar("boards open past their time", sum(each[8] for each in found.values()), 0, at_most=True),
     ]
 
 

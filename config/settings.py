@@ -281,6 +281,13 @@ class Settings(BaseModel):
     job_backoff_base_s: float = _number(0.5, 0.001, 60, "s", "First pause of a job that failed; doubles, with jitter")
     job_backoff_s_max: float = _number(30, 0.001, 3_600, "s", "Longest pause of a job that failed")
     job_stop_s_max: float = _number(5, 0.1, 600, "s", "Longest wait for jobs to end at the stop")
+    close_interval_s: float = _number(1, 0.05, 3_600, "s", "How often boards to be closed or archived are looked for")
+    close_load_ratio: float = _number(0.5, 0.01, 1, "ratio", "Part of the time that closing and archiving may take")
+    close_boards_max: int = _number(200, 1, 100_000, "boards", "Boards closed in one transaction")
+    archive_top_rows: int = _number(1_000, 1, 100_000, "rows", "Best rows by each column that an archive can show")
+    archive_block_rows: int = _number(256, 1, 100_000, "rows", "Rows of a block of an archive: who needs one reads all")
+    archive_step_rows: int = _number(5_000, 1, 1_000_000, "rows", "Rows archived in one transaction, about")
+    close_retry_s: float = _number(30, 1, 3_600, "s", "After which a board whose closing failed is tried again")
     audit_interval_s: float = _number(
         60, 0, 86_400, "s", "How often the curve of a random column is held against counted rows; 0: never"
     )

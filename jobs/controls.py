@@ -59,7 +59,7 @@ class JobControls:
     """The jobs of this process, by name."""
 
     def __init__(self, sleep: Sleep, observer: JobObserver, *, monotonic: Callable[[], float]) -> None:
-        self._sleep, self._observer, self._monotonic = sleep, observer, monotonic
+        self.steady_sleep, self._observer, self._monotonic = sleep, observer, monotonic
         self._controls: dict[str, _Control] = {}
 
     @property
@@ -84,7 +84,7 @@ class JobControls:
         """Rest as the job that calls; anybody else just sleeps."""
         task = _CURRENT.get()
         if task is None:
-            await self._sleep(seconds)
+            await self.steady_sleep(seconds)
             return
         self._observer.job_round_ended(task.name, self._monotonic() - task.began_s)
         try:
@@ -95,7 +95,7 @@ class JobControls:
     async def _rest(self, control: _Control, seconds: float) -> None:
         over = asyncio.Event()
         control.rests.add(over)
-        sleeping = asyncio.ensure_future(self._sleep(seconds))
+        sleeping = asyncio.ensure_future(self.steady_sleep(seconds))
         ending = asyncio.ensure_future(over.wait())
         try:
             await asyncio.wait((sleeping, ending), return_when=asyncio.FIRST_COMPLETED)

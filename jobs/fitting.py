@@ -100,6 +100,11 @@ class Fitting:
                 return await self._scan(board, column_index, look)
         return await self._sample(board, column_index)
 
+    async def scan(self, board: Board, column_index: int) -> tuple[Curve, Seen]:
+        """The column's certified curve, whatever its board's method."""
+        look = await self._store.read(lambda: self._look(board, column_index))
+        return await self._scan(board, column_index, look)
+
     def certifies(self, board: Board, present: RankCurve | None, look: Look) -> bool:
         """Whether the sampled curve of a board that leaves the choice to the service is to be replaced by a scan."""
         if board.spec.predictor.method is not Method.AUTO or present is None or present.method == "scan":

@@ -245,22 +245,31 @@ class RefreshJob:
         curve, seen = await self._fitting.fit(board, column_index, present)
         if not demanded and curve.total == 0 and present is None:
             return None
-        served = await self._store_curve(held, board, column_index, curve, seen)
+        served = await store_and_serve(self._store, self._book, held, (board, column_index), curve, seen)
         refreshed = Refreshed(curve, self._monotonic() - started, served.version)
         self._observer.refreshed(refreshed.seconds)
         await self._book.share(served)
         return refreshed
 
-    async def _store_curve(self, held: Held, board: Board, column_index: int, curve: Curve, seen: Seen) -> Served:
-        def stored() -> Program[int]:
-            owned = held.release()
-            return store_curve(
-                self._store.dialect, board, column_index, curve, changes=seen.changes, mark=seen.mark, owned=owned
-            )
 
-        with self._book.expecting():
-            version = await self._store.of(board.id).write(stored)
-            held.stored = True
-            served = Served(board.key, column_index, board.epoch, version, curve, seen.mark)
-            self._book.serve(served)
-        return served
+async def store_and_serve(
+    store: Store, book: CurveBook, held: Held, column: tuple[Board, int], curve: Curve, seen: Seen
+) -> Served:
+    """Store a fitted curve, release the lease on its column in the same transaction, and serve it.
+
+    Raises:
+        LeaseLost: nothing was stored.
+        UnknownBoard: the board is gone, or what the curve describes is.
+    """
+    board, column_index = column
+
+    def stored() -> Program[int]:
+        owned = held.release()
+        return store_curve(store.dialect, board, column_index, curve, changes=seen.changes, mark=seen.mark, owned=owned)
+
+    with book.expecting():
+        version = await store.of(board.id).write(stored)
+        held.stored = True
+        served = Served(board.key, column_index, board.epoch, version, curve, seen.mark)
+        book.serve(served)
+    return served

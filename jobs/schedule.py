@@ -171,7 +171,7 @@ class Schedule:
         """What is due of a board, which gets its next turn."""
         if board is None or board != turn.board:
             self._follow(turn.board, board)
-            if board is None or board.epoch != turn.board.epoch:
+            if board is None or board.archived_us is not None or board.epoch != turn.board.epoch:
                 return []
             turn.board = board
         board = turn.board

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from storage.archiving import ArchiveLimits
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
 from storage.curves import CurveBook
@@ -18,10 +19,13 @@ from storage.live_counts import unread_from
 from storage.post_ids import PostIds
 from storage.store import Store
 
+from .archive import Archiver
 from .audit import AuditJob, Auditor
+from .close_periods import CloseJob, CloseLimits, CloseObserver
 from .controls import JobControls
 from .demands import DemandJob, DemandLimits
 from .desk import RefreshDesk
+from .fitting import Fitting
 from .fold import FoldJob, FoldObserver
 from .ownership import LeaseLimits, Ownership
 from .prune import PruneJob, PruneLimits
@@ -40,6 +44,8 @@ class JobLimits:
     lease: LeaseLimits
     demands: DemandLimits
     fold: FoldLimits
+    close: CloseLimits
+    archive: ArchiveLimits
     curve_poll_s: float
     live_poll_s: float
 
@@ -59,6 +65,7 @@ class JobParts:
     limits: JobLimits
     observer: RefreshObserver
     folds: FoldObserver
+    closings: CloseObserver
     now_us: Callable[[], int]
     monotonic: Callable[[], float]
     sleep: Sleep
@@ -66,12 +73,12 @@ class JobParts:
     auditor: Auditor | None = None  # None: curves are not audited
     audit_interval_s: float = 0  # 0: only where an operator asks
     sampled: Store | None = None  # where curves are sampled from: the store, or a replica of it
-    controls: JobControls | None = None  # operators' hands on the jobs
+    controls: JobControls | None = None  # operators' hands on the jobs; `sleep` is theirs then
 
     @property
-    def rest(self) -> Sleep:
-        """How jobs sleep between their rounds: operators can end it, or let it last."""
-        return self.sleep if self.controls is None else self.controls.sleep
+    def steady_sleep(self) -> Sleep:
+        """A sleep that operators don't reach: leases are renewed, whatever job is paused."""
+        return self.sleep if self.controls is None else self.controls.steady_sleep
 
 
 class Jobs:
@@ -95,7 +102,7 @@ class Jobs:
 def start_jobs(parts: JobParts) -> Jobs:
     """Run every job. The desk takes demands from now on."""
     limits = parts.limits
-    ownership = Ownership(parts.store, parts.leases, limits.lease, holder=parts.holder, sleep=parts.sleep)
+    ownership = Ownership(parts.store, parts.leases, limits.lease, holder=parts.holder, sleep=parts.steady_sleep)
     refresh = RefreshJob(
         parts.store,
         parts.catalog,
@@ -107,7 +114,7 @@ def start_jobs(parts: JobParts) -> Jobs:
         parts.observer,
         now_us=parts.now_us,
         monotonic=parts.monotonic,
-        sleep=parts.rest,
+        sleep=parts.sleep,
         rng=parts.rng,
         sampled=parts.sampled,
     )
@@ -118,7 +125,7 @@ def start_jobs(parts: JobParts) -> Jobs:
         limits.prune,
         now_us=parts.now_us,
         monotonic=parts.monotonic,
-        sleep=parts.rest,
+        sleep=parts.sleep,
         unread_from=lambda: unread_from(parts.store.dialect),
     )
     runner = start_watch(parts)
@@ -134,13 +141,14 @@ def start_jobs(parts: JobParts) -> Jobs:
             parts.auditor,
             ownership,
             audit_interval_s=parts.audit_interval_s,
-            sleep=parts.rest,
+            sleep=parts.sleep,
             rng=parts.rng,
         )
         runner.start("audit", audit.run)
     runner.start("fold", _fold_job(parts, ownership).run)
+    runner.start("close", _close_job(parts, ownership).run)
     if not parts.store.sole_writer:  # front ends without jobs leave their operators' demands in the store
-        demands = DemandJob(parts.store, parts.catalog, parts.desk, limits.demands, sleep=parts.rest)
+        demands = DemandJob(parts.store, parts.catalog, parts.desk, limits.demands, sleep=parts.sleep)
         runner.start("demands", demands.run)
     return Jobs(runner, refresh, parts.desk)
 
@@ -154,15 +162,43 @@ def _fold_job(parts: JobParts, ownership: Ownership) -> FoldJob:
         parts.folds,
         now_us=parts.now_us,
         monotonic=parts.monotonic,
-        sleep=parts.rest,
+        sleep=parts.sleep,
+    )
+
+
+def _close_job(parts: JobParts, ownership: Ownership) -> CloseJob:
+    # Final curves are of the store itself: a replica may not have the last posts yet.
+    fitting = Fitting(
+        parts.store,
+        parts.store,
+        parts.open_boards,
+        parts.limits.refresh.fitting,
+        parts.observer,
+        now_us=parts.now_us,
+        monotonic=parts.monotonic,
+    )
+    archiver = Archiver(parts.store, parts.catalog, parts.open_boards, parts.limits.archive, parts.closings)
+    return CloseJob(
+        parts.store,
+        parts.book,
+        fitting,
+        archiver,
+        ownership,
+        parts.limits.close,
+        parts.closings,
+        clock=parts.leases.clock,
+        monotonic=parts.monotonic,
+        sleep=parts.sleep,
     )
 
 
 def start_watch(parts: JobParts) -> Runner:
     """Run what every process needs, the ones without jobs too: noticing the curves that others store."""
     limits = parts.limits
-    watch = WatchJob(parts.book, curve_poll_s=limits.curve_poll_s, live_poll_s=limits.live_poll_s, sleep=parts.rest)
-    runner = Runner(limits.runner, monotonic=parts.monotonic, sleep=parts.sleep, rng=parts.rng, controls=parts.controls)
+    watch = WatchJob(parts.book, curve_poll_s=limits.curve_poll_s, live_poll_s=limits.live_poll_s, sleep=parts.sleep)
+    runner = Runner(
+        limits.runner, monotonic=parts.monotonic, sleep=parts.steady_sleep, rng=parts.rng, controls=parts.controls
+    )
     runner.start("watch", watch.run)
     runner.start("live watch", watch.run_live)
     return runner

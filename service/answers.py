@@ -45,13 +45,23 @@ class PredictorAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A leaderboard: its full specification and, where one board is asked for, its curves by ranked column."""
+    """A leaderboard: its full specification and, where one board is asked for, its curves by ranked column.
+
+    The four about its times are there where it opens or closes. One that is `closed` takes no posts; one that is
+    `archived` has no rows any more: its archive answers the top, owners, values, the curve, and 410 the rest.
+    """
 
     id: str
     columns: list[ColumnAnswer]
     ties: TiesName
     table: Literal["own", "shared"]
     predictor: PredictorAnswer
+    opens_at: Time | UnsetType | None = UNSET
+    closes_at: Time | UnsetType | None = UNSET
+    grace_seconds: int | UnsetType = UNSET
+    keep_seconds: int | UnsetType | None = UNSET
+    closed: bool
+    archived: bool
     entries: int
     created_at: Time
     curves: dict[str, CurveState | None] | UnsetType = UNSET

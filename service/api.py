@@ -53,7 +53,8 @@ _OWNER = _BOARD + "/entries/{owner}"
 _RANKING = _BOARD + "/rankings/{column}"
 _POST_CODES = (
     "unknown_board", "unknown_column", "bad_value", "value_out_of_range", "at_in_future", "post_id_conflict",
-    "too_many_posts", "too_many_boards", "family_board", "queue_full", "rate_limited", "store_busy", "timeout",
+    "too_many_posts", "too_many_boards", "family_board", "period_closed", "not_open_yet", "queue_full",
+    "rate_limited", "store_busy", "timeout",
 )  # fmt: skip
 _COLUMN_CODES = ("unknown_board", "unknown_column")
 
@@ -72,7 +73,7 @@ _READS = [
         method="GET", path=_OWNER + "/around", handler=around_views.around_owner, role=Role.READER, view="around",
         summary="The rows around an owner", tag="Owners", query=AroundOwnerQuery, response=Page,
         description="Ranks agree with each other: all follow from the owner's by counting along the rows.",
-        problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries"),
+        problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries", "archived"),
     ),
     Route(
         method="GET", path=_OWNER, handler=owner_views.entry, role=Role.READER, view="entry",
@@ -81,7 +82,8 @@ _READS = [
     Route(
         method="GET", path=_RANKING, handler=ranking_views.page, role=Role.READER, view="page",
         summary="A page of a ranking", tag="Rankings", query=PageQuery, response=Page,
-        problems=(*_COLUMN_CODES, "bad_cursor", "bad_rank", "too_many_entries"),
+        description="Of an archived leaderboard the top that its archive holds; 410 past it.",
+        problems=(*_COLUMN_CODES, "bad_cursor", "bad_rank", "too_many_entries", "archived"),
     ),
     Route(
         method="GET", path=_RANKING + "/positions", handler=ranking_views.value_positions, role=Role.READER,
@@ -94,7 +96,7 @@ _READS = [
     Route(
         method="GET", path=_RANKING + "/around", handler=around_views.around_value, role=Role.READER,
         view="value_around", summary="The rows around a value", tag="Rankings", query=AroundValueQuery, response=Page,
-        problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_entries"),
+        problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_entries", "archived"),
     ),
     Route(
         method="GET", path=_RANKING + "/values", handler=ranking_views.values, role=Role.READER, view="values",
@@ -148,7 +150,7 @@ _FAMILIES = [
         method="POST", path=_FAMILY + "/posts", handler=family_posts.post_to_family, role=Role.WRITER,
         view="post_family", summary="Post stats to a family", tag="Families",
         body=(FacetedPostBody, FacetedPostList), raw_body=True, response=PostResults,
-        problems=(*_POST_CODES, "period_closed", "unknown_facet", "post_rejected", "catalog_full"),
+        problems=(*_POST_CODES, "unknown_facet", "post_rejected", "catalog_full"),
         description="One post, a list, or NDJSON. A post reaches the leaderboards of its time (`at`) in every period,"
         " for every list of facets that it has values for: all of them or none, but for those whose period is closed."
         " Its id is remembered once for all of them; sent again it is a duplicate, also after a period's end.",
@@ -216,7 +218,8 @@ _OPERATORS = [
     Route(
         method="POST", path=_BOARD + "/reset", handler=boards.reset, role=Role.OPS, view="reset",
         summary="Empty a leaderboard and keep its specification", tag="Leaderboards", response=BoardAnswer,
-        problems=("unknown_board", "family_board"), description="Remembered post ids are forgotten too.",
+        problems=("unknown_board", "family_board", "period_closed"),
+        description="Remembered post ids are forgotten too. What a closed one held is final.",
     ),
     Route(
         method="DELETE", path=_OWNER, handler=boards.erase_entry, role=Role.OPS, view="erase_entry",
@@ -229,7 +232,7 @@ _OPERATORS = [
     Route(
         method="POST", path=_RANKING + "/refresh", handler=ranking_views.refresh, role=Role.OPS, view="refresh",
         summary="Refresh a curve now", tag="Rankings", response=RefreshAnswer,
-        problems=(*_COLUMN_CODES, "no_job_process", "timeout"),
+        problems=(*_COLUMN_CODES, "no_job_process", "timeout", "archived"),
         description="A job process does it; answers when the new curve serves.",
     ),
     Route(

@@ -5,9 +5,13 @@ The rule: a specification is checked here once; what the store holds always fits
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from msgspec import UNSET, Raw
 
-from storage.entries import Entries, live_epochs, with_owner
+from storage.closures import boards_with_rows
+from storage.entries import Entries, with_owner
 from storage.errors import SpecInvalid, UnknownOwner
 from storage.leaderboards import (
     ALL_ENTRIES,
@@ -28,20 +32,22 @@ from storage.records import (
     Merge,
     Method,
     PredictorSpec,
+    Season,
     Table,
     Ties,
 )
 from storage.store import Program
 
 from .answers import BoardAnswer, BoardList, ColumnAnswer, PredictorAnswer
+from .archives import erase_from_archives
 from .context import Context
 from .cursors import BoardsPlace
 from .curve_states import CurveState, curve_state
 from .problems import Problem
 from .queries import BoardsQuery
 from .routes import Call, Reply
-from .values import format_us, number, parse_decimal
-from .wire import ColumnBody, PutBoard
+from .values import format_us, micros, number, parse_decimal
+from .wire import BoardBody, ColumnBody, PutBoard
 
 DEFAULT_LIMIT_UNITS = 10**15  # default min and max of a column, shrunk where 64 bits hold less
 ERASE_FAMILY_BOARDS_A_STEP = 2_000  # asked for together, and opened in microseconds
@@ -51,7 +57,7 @@ ERASE_BOARDS_A_STEP = 20  # compiling the statements of boards that nobody used 
 async def put_board(context: Context, call: Call) -> Reply:
     """`PUT /v1/leaderboards/{board}`."""
     board_id = call.path["board"]
-    spec = spec_of(call.body, context)
+    spec = replace(spec_of(call.body, context), season=season_of(call.body))
     dialect = context.store.dialect
     boards_max = context.settings.catalog_boards_max
     created = False
@@ -61,14 +67,31 @@ async def put_board(context: Context, call: Call) -> Reply:
         now_us = context.now_us()
         board = yield from create_board(dialect, board_id=board_id, spec=spec, now_us=now_us, boards_max=boards_max)
         created = board.spec is spec
-        return board if created else (yield from change_board(dialect, board_id=board_id, wanted=spec))
+        return board if created else (yield from change_board(dialect, board_id=board_id, wanted=spec, now_us=now_us))
 
     board = await context.store.write(program)
     context.catalog.put(board)
     return Reply(await _answer(context, board), status=201 if created else 200)
 
 
-def spec_of(body: PutBoard, context: Context) -> BoardSpec:
+def season_of(body: PutBoard) -> Season | None:
+    """The times of a board, None where it has none.
+
+    Raises:
+        SpecInvalid: they contradict each other.
+    """
+    opens_us = None if body.opens_at is None else micros(body.opens_at)
+    ends_us = None if body.closes_at is None else micros(body.closes_at)
+    if opens_us is None and ends_us is None:
+        if body.keep_seconds is not None:
+            raise SpecInvalid("a leaderboard that never closes keeps its rows", pointer="/keep_seconds")
+        return None
+    if opens_us is not None and ends_us is not None and not opens_us < ends_us:
+        raise SpecInvalid("a leaderboard opens before it closes", pointer="/closes_at")
+    return Season(opens_us, ends_us, body.grace_seconds, body.keep_seconds)
+
+
+def spec_of(body: BoardBody, context: Context) -> BoardSpec:
     """The specification with every default filled in.
 
     Raises:
@@ -192,16 +215,17 @@ async def erase_owner(context: Context, call: Call) -> Reply:
         for start in range(0, len(boards), step_boards):
             step = [context.boards.open(board)[0] for board in boards[start : start + step_boards]]
             await context.store.write(lambda step=step: _erase_all(step, owner, context.now_us()))  # type: ignore[misc]
+    await erase_from_archives(context, owner)
     return Reply(None, status=204)
 
 
 def _erase_all(boards: list[Entries], owner: str, now_us: int) -> Program[None]:
-    alive = yield from live_epochs(boards[0].dialect, [entries.board.key for entries in boards])
+    alive = yield from boards_with_rows(boards[0].dialect, [entries.board.key for entries in boards])
     if boards[0].layout.shared and not boards[0].board.is_guest:
         there = [entries for entries in boards if entries.board.key in alive]
         boards = yield from with_owner(there, owner)  # few of thousands
     for entries in boards:
-        # A board may have been deleted since the catalog was read: there is nothing left to erase then.
+        # A board may have been deleted or archived since the catalog was read: there are no rows of it then.
         if entries.board.key in alive:
             yield from entries.erase(owner, now_us=now_us)
 
@@ -229,10 +253,24 @@ def board_answer(board: Board, entries: int, curves: dict[str, CurveState | None
             refresh_seconds=predictor.refresh_seconds,
             method=predictor.method.value,
         ),
+        **_times(board.spec.season),
+        closed=board.closed_us is not None,
+        archived=board.archived_us is not None,
         entries=entries,
         created_at=format_us(board.created_at_us),
         curves=UNSET if curves is None else curves,
     )
+
+
+def _times(season: Season | None) -> dict[str, Any]:
+    if season is None:
+        return {}
+    return {
+        "opens_at": None if season.opens_us is None else format_us(season.opens_us),
+        "closes_at": None if season.ends_us is None else format_us(season.ends_us),
+        "grace_seconds": season.grace_seconds,
+        "keep_seconds": season.keep_seconds,
+    }
 
 
 def _column_answer(column: ColumnSpec) -> ColumnAnswer:

@@ -24,9 +24,9 @@ from .cursors import Cursors
 from .jolokia.answering import Agent
 from .key_limits import KeyLimits
 from .keys import KeyRing
+from .locators import Locators
 from .logs import RequestLog
 from .metrics import Metrics
-from .positions import Locators
 
 if TYPE_CHECKING:  # pages work with the context
     from .pages import FirstPage, Pager

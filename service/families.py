@@ -116,11 +116,14 @@ async def boards(context: Context, call: Call) -> FamilyBoardAnswer:
     family = await context.catalog.families.find(call.path["family"])
     facets = listed(family, query.facets)
     period = _period(context, family, query.period, query)
-    before = period.previous
+    before, named = period.previous, board_id(family.id, period.id, facets)
+    answer = period_answer(context, family, period)
+    archived = bool(answer.closed) and (await context.catalog.reread(named)).archived_us is not None
     return FamilyBoardAnswer(
-        board=board_id(family.id, period.id, facets),
-        period=period_answer(context, family, period),
+        board=named,
+        period=answer,
         previous=None if before is None else board_id(family.id, before.id, facets),
+        archived=archived,
     )
 
 

@@ -46,11 +46,15 @@ class PeriodAnswer(msgspec.Struct, frozen=True):
 
 
 class FamilyBoardAnswer(msgspec.Struct, frozen=True):
-    """The leaderboard of a time and of facet values, and the one of the period before."""
+    """The leaderboard of a time and of facet values, and the one of the period before.
+
+    One that is `archived` answers what its archive holds, 410 the rest.
+    """
 
     board: str
     period: PeriodAnswer
     previous: str | None
+    archived: bool
 
 
 class FacetValue(msgspec.Struct, frozen=True):

@@ -165,7 +165,7 @@ def _wanted(context: Context, family: Family, post: PostIn) -> _Wanted | Excepti
         period_id, closes_us = _period(family, kind, now_us if post.at_us is None else post.at_us)
         closed = closes_us is not None and now_us >= closes_us
         targets += [
-            _Target(NewBoard(f"{family.id}:{period_id}{split}", shelf(period_id, names)), closed)
+            _Target(NewBoard(f"{family.id}:{period_id}{split}", shelf(period_id, names), closes_us), closed)
             for split, names in splits
         ]
     return _Wanted(targets, changes)

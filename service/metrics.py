@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from .audit_metrics import AuditMetrics
 from .cells import CellSet
+from .close_metrics import CloseMetrics
 from .fold_metrics import FoldMetrics
 from .job_metrics import JobMetrics
 from .loop_metrics import LoopCounter, LoopGauge, RequestFigures
@@ -90,6 +91,7 @@ class Metrics:
         self.audits = AuditMetrics(self.registry)
         self.folds = FoldMetrics(self.registry)
         self.jobs = JobMetrics(self.registry)
+        self.closings = CloseMetrics(self.registry, cells)
         self._log_lines_dropped = Counter(
             "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
         )

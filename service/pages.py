@@ -93,7 +93,12 @@ class Pager:
         """The best rows."""
         totals = yield from board_totals(self._dialect, self._board)
         rows = yield from self.ranking.first_rows(limit + 1)
-        return Window(rows[:limit], 1, 1, True, totals, False, len(rows) > limit)
+        return Window(rows[:limit], 1, 1, True, totals, False, self._more_after(rows, limit, 1, totals))
+
+    def _more_after(self, rows: list[Entry], limit: int, row_number: int, totals: dict[int, int]) -> bool:
+        if self._board.archived_us is None:
+            return len(rows) > limit
+        return row_number + len(rows[:limit]) <= totals.get(self._index, 0)  # an archive ends before its ranking does
 
     def footing(self) -> Footing | None:
         """What deep pages start from; see `Locator.footing`."""
@@ -156,7 +161,8 @@ class Pager:
         if rows and not self.ranking.timed:
             _, before = yield from self.ranking.count_tied(cell_of(self.ranking, rows[0]), rows[0].owner)
             rank -= before
-        return Window(rows[:limit], row_number, rank, True, totals, more_before, len(rows) > limit)
+        more_after = self._more_after(rows, limit, row_number, totals)
+        return Window(rows[:limit], row_number, rank, True, totals, more_before, more_after)
 
     def page(self, window: Window, exact: list[bool] | None = None) -> Page:
         """The answer for a window; `exact` says of each row whether its rank is known, where they differ."""
@@ -177,6 +183,8 @@ class Pager:
         name = self._board.spec.columns[self._index].name
         ranked = []
         for entry, rank, is_exact in zip(window.rows, ranks_of(self.ranking, window), exact, strict=True):
+            if not entry.owner:  # erased from an archive: the others keep their places
+                continue
             stats = stats_of(entry.cells)
             ranked.append(
                 RankedEntry(

@@ -7,7 +7,6 @@ count starts there and is as short at any depth; in `auto` it costs a bounded nu
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +14,6 @@ from typing import Literal, NamedTuple
 
 from predictor import RankCurve
 from querybuilder import Dialect
-from storage.boards import OpenBoards
 from storage.curves import CurveBook
 from storage.entries import Entries, live_epochs
 from storage.errors import UnknownBoard
@@ -319,37 +317,6 @@ class Locator:
             percentile=percentile(located.rank, total),
             as_of=_as_of(located.as_of_us),
         )
-
-
-class Locators:
-    """A `Locator` for each of the boards used last."""
-
-    def __init__(
-        self,
-        store: Store,
-        boards: OpenBoards,
-        book: CurveBook,
-        limits: CountLimits,
-        *,
-        now_us: Callable[[], int],
-        open_boards_max: int,
-    ) -> None:
-        self._store, self._boards, self._book, self._limits = store, boards, book, limits
-        self._now_us, self._open_boards_max = now_us, open_boards_max
-        self._kept: OrderedDict[int, Locator] = OrderedDict()
-
-    def of(self, board: Board) -> Locator:
-        """The locator of a board as it is now."""
-        found = self._kept.get(board.key)
-        if found is not None and found.board is board:
-            return found
-        entries, _ = self._boards.open(board)
-        found = Locator(self._store.of(board.id), entries, self._book, self._limits, self._now_us)
-        self._kept[board.key] = found
-        self._kept.move_to_end(board.key)
-        if len(self._kept) > self._open_boards_max:
-            self._kept.popitem(last=False)
-        return found
 
 
 _as_of = lru_cache(maxsize=1024)(format_us)  # a curve's time is shown with every rank read off it

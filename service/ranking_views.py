@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from math import floor
 
 from predictor import RankCurve
-from storage.errors import NoCurve
+from storage.archives import ArchivedEntries
+from storage.archiving import curve_of_all
+from storage.errors import Archived, NoCurve
 from storage.rankings import Ranking
 from storage.records import Board
 from storage.store import Program
 
-from .answers import Bucket, Buckets, Page, PercentileValue, RankValue, RefreshAnswer, Values
+from .answers import Bucket, Buckets, CurveAnswer, Page, PercentileValue, RankValue, RefreshAnswer, Values
 from .context import Context
 from .curve_buckets import Part, edges_between, estimated_parts
 from .curve_documents import curve_document, curve_etag
@@ -169,14 +171,32 @@ async def curve(context: Context, call: Call) -> Answer:
     # Another process may have emptied the board: then the curve that serves here is of what it held before.
     await context.store_of(board).read(lambda: board_totals(context.store.dialect, board))
     served = context.book.served(board, index)
+    if served is None and board.closed_us is not None:
+        return await _final_curve(context, call, board, index)
     if served is None:
         raise NoCurve(f"{call.path['column']!r} of {board.id!r} has no curve yet")
-    headers = {"ETag": curve_etag(served), "Cache-Control": "no-cache"}
-    if _holds(call.request.headers.get("If-None-Match", ""), headers["ETag"]):
+    return _curve_reply(context, call, curve_etag(served), lambda: curve_document(board, index, served.curve))
+
+
+async def _final_curve(context: Context, call: Call, board: Board, index: int) -> Answer:
+    """The curve of a closed board that none serves of: an archive's, or one of few entries, which are all knots."""
+    entries, _ = context.boards.open(board)
+    archived = isinstance(entries, ArchivedEntries)
+    found = await context.store_of(board).read(
+        lambda: entries.curve(index) if isinstance(entries, ArchivedEntries) else curve_of_all(entries, index)
+    )
+    if found is None or not (archived or found.total <= board.spec.predictor.exact_top):
+        raise NoCurve(f"{call.path['column']!r} of {board.id!r} has no curve yet")
+    etag = f'W/"{board.key}-{index}-final-{found.total}"'
+    return _curve_reply(context, call, etag, lambda: curve_document(board, index, found))
+
+
+def _curve_reply(context: Context, call: Call, etag: str, document: Callable[[], CurveAnswer]) -> Reply:
+    headers = {"ETag": etag, "Cache-Control": "no-cache"}
+    if _holds(call.request.headers.get("If-None-Match", ""), etag):
         return Reply(None, status=304, headers=headers)
-    answer = curve_document(board, index, served.curve)
     context.metrics.read("curve", "curve")
-    return Reply(answer, headers=headers)
+    return Reply(document(), headers=headers)
 
 
 def _holds(if_none_match: str, etag: str) -> bool:
@@ -188,6 +208,8 @@ def _holds(if_none_match: str, etag: str) -> bool:
 async def refresh(context: Context, call: Call) -> RefreshAnswer:
     """`POST …/rankings/{column}/refresh`."""
     board, index = await find_column(context, call.path["board"], call.path["column"])
+    if board.archived_us is not None:
+        raise Archived(f"{board.id!r} was archived, and its curves are final")
     done = await context.desk.refresh_now(board, index)
     return RefreshAnswer(
         column=board.spec.columns[index].name,

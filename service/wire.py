@@ -20,6 +20,7 @@ SAMPLES_MAX = 100_000
 EXACT_TOP_MAX = 1_000_000
 REFRESH_SECONDS_MAX = 86_400
 GRACE_SECONDS_MAX = 366 * 86_400
+KEEP_SECONDS_MAX = 100 * 366 * 86_400
 
 MergeName = Literal["sum", "max", "min", "last"]
 BestName = Literal["high", "low"]
@@ -71,8 +72,8 @@ class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     method: MethodName | UnsetType = UNSET
 
 
-class PutBoard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The specification of a leaderboard."""
+class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What leaderboards that stand alone and those of a family have in common."""
 
     columns: Annotated[list[ColumnBody], Meta(min_length=1, max_length=COLUMNS_MAX)]
     ties: TiesName = "shared"
@@ -80,7 +81,35 @@ class PutBoard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     predictor: PredictorBody = PredictorBody()
 
 
-class PutFamily(PutBoard, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The specification of a leaderboard. One that opens or closes says so from its beginning."""
+
+    opens_at: (
+        Annotated[datetime, Meta(tz=True, description="Posts of before are rejected. Can be moved until it is over.")]
+        | None
+    ) = None
+    closes_at: (
+        Annotated[
+            datetime,
+            Meta(
+                tz=True, description="Posts of then and later are rejected. Can be moved as long as posts still count."
+            ),
+        ]
+        | None
+    ) = None
+    grace_seconds: Annotated[
+        int, Meta(ge=0, le=GRACE_SECONDS_MAX, description="How long after `closes_at` earlier posts still count.")
+    ] = 3600
+    keep_seconds: (
+        Annotated[
+            int,
+            Meta(ge=0, le=KEEP_SECONDS_MAX, description="For how long it keeps its rows once closed; null: for good."),
+        ]
+        | None
+    ) = None
+
+
+class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The specification of a family: that of its boards, and which boards there are."""
 
     table: Literal["own", "shared"] = "shared"

@@ -19,6 +19,7 @@ import structlog
 
 from config import Settings
 from jobs.audit import Auditor
+from jobs.close_periods import CloseLimits
 from jobs.controls import JobControls
 from jobs.demands import DemandLimits, StoreDesk
 from jobs.desk import Desk, RefreshDesk
@@ -30,6 +31,7 @@ from jobs.refresh import RefreshLimits
 from jobs.runner import RunnerLimits
 from jobs.schedule import ScheduleLimits
 from jobs.wiring import JobLimits, JobParts, start_jobs, start_watch
+from storage.archiving import ArchiveLimits
 from storage.auditing import AuditLimits
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
@@ -55,12 +57,13 @@ from .jolokia.answering import Agent
 from .key_limits import KeyLimitBounds, KeyLimits
 from .keys import KeyRing
 from .limits import limits_of
+from .locators import Locators
 from .logs import RequestLog
 from .managed.wiring import ManagedParts, managing
 from .metrics import CurveFigures, Metrics
 from .openapi import service_version
 from .pages import first_pages
-from .positions import CountLimits, Locators
+from .positions import CountLimits
 from .stores import open_sampling, open_store
 
 log = structlog.get_logger(__name__)
@@ -103,7 +106,7 @@ async def context_of(
         # Without jobs too: other processes store the curves then, and this one has to notice.
         start = start_jobs if settings.jobs == "embedded" else start_watch
         controls = JobControls(asyncio.sleep, metrics.jobs, monotonic=time.monotonic)
-        parts = replace(_job_parts(settings, metrics, stored, clock, desk), controls=controls)
+        parts = replace(_job_parts(settings, metrics, stored, clock, desk), controls=controls, sleep=controls.sleep)
         if settings.jobs == "embedded":
             sampled = await open_sampling(settings, stored.store, metrics.store)
             if sampled is not stored.store:
@@ -192,6 +195,7 @@ def _job_parts(
         limits=job_limits(settings),
         observer=metrics,
         folds=metrics.folds,
+        closings=metrics.closings,
         now_us=clock,
         monotonic=time.monotonic,
         sleep=asyncio.sleep,
@@ -284,6 +288,8 @@ def job_limits(settings: Settings) -> JobLimits:
         lease=limits_of(LeaseLimits, settings),
         demands=limits_of(DemandLimits, settings),
         fold=limits_of(FoldLimits, settings),
+        close=limits_of(CloseLimits, settings),
+        archive=limits_of(ArchiveLimits, settings),
         curve_poll_s=settings.curve_poll_s,
         live_poll_s=settings.live_poll_s,
     )

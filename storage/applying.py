@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from querybuilder import Built, Dialect
 
 from .change_log import Appended, change_log
+from .closures import Closure, held_closures
 from .entries import Entries, add_totals, held_rows_keys, live_epochs
-from .errors import LostRace, PostError, PostIdConflict, PostRejected, UnknownBoard
+from .errors import LostRace, PeriodClosed, PostError, PostIdConflict, PostRejected, UnknownBoard
 from .leaderboards import ALL_ENTRIES, CHANGES
 from .merging import Cell, Merger
 from .post_ids import PostIds, Remembered, RememberedParts
@@ -42,6 +43,7 @@ class _BoardState:
     merger: Merger
     rows_key: int  # in its table, as the store has it
     alive: bool = True
+    closure: Closure | None = None  # of a board that may close
     epoch: int = 0  # as the store has it; known where post ids are looked for
     rows: dict[str, _Row] = field(default_factory=dict)
     seen: dict[str, Remembered] = field(default_factory=dict)
@@ -117,6 +119,7 @@ class Group:
             for key in named:
                 self._boards[key].alive = key in alive
         yield from self._find_moved()
+        yield from self._find_shut()
         for writes, states in self._tables():
             yield from _hold_rows(writes, states, owners)
         # After the rows are held: who writes the same post at this moment has ended by then.
@@ -136,11 +139,21 @@ class Group:
                 self._boards[key].alive = key in found
                 self._boards[key].rows_key = found.get(key, 0)
 
+    def _find_shut(self) -> Program[None]:
+        """Which boards take posts, and of what time."""
+        may_close = [state.entries.board for state in self._boards.values() if state.entries.board.may_close]
+        if may_close:
+            found = yield from held_closures(self._dialect, may_close, now_us=self._now_us)
+            for board in may_close:
+                state = self._boards[board.key]
+                state.closure = found.get(board.key)
+                state.alive = state.alive and state.closure is not None
+
     def _tables(self) -> list[tuple[RowWrites, list[_BoardState]]]:
-        """The boards that are alive, by table, in one order for all who write."""
+        """The boards that may take posts, by table, in one order for all who write."""
         tables: dict[RowWrites, list[_BoardState]] = defaultdict(list)
         for state in self._boards.values():
-            if state.alive:
+            if state.alive and not (state.closure is not None and state.closure.shut):
                 tables[state.entries.writes].append(state)
         return sorted(tables.items(), key=lambda table: table[1][0].table_key)
 
@@ -163,9 +176,10 @@ class Group:
         outcomes = self._apply_to_all(post, at_us)
         for part, outcome in zip(post.parts, outcomes, strict=True):
             outcome.board_key = part.board.key
-        if post.post_hash is not None and outcomes and outcomes[0].status is not Status.REJECTED:
-            seen[post.post_hash] = RememberedParts(post.fingerprint, outcomes)
-            self._fresh_in_families.append((family.key, post.post_hash, post.fingerprint, outcomes))
+        taken = [outcome for outcome in outcomes if outcome.status is not Status.REJECTED]
+        if post.post_hash is not None and taken:
+            seen[post.post_hash] = RememberedParts(post.fingerprint, taken)
+            self._fresh_in_families.append((family.key, post.post_hash, post.fingerprint, taken))
         return outcomes
 
     def _apply_to_all(self, post: Post, at_us: int) -> list[PartOutcome]:
@@ -175,6 +189,8 @@ class Group:
             state = self._boards[part.board.key]
             try:
                 known, changed = self._plan(state, post, part, at_us)
+            except PeriodClosed as error:  # of this board alone
+                known, changed = PartOutcome(Status.REJECTED, error=error), {}
             except PostError as error:
                 errors[index] = error
                 known, changed = None, {}
@@ -203,6 +219,8 @@ class Group:
         known = self._known(state, post)
         if known is not None:
             return known, {}
+        if state.closure is not None:
+            state.closure.check(state.entries.board, at_us)
         row = state.rows.get(post.owner)
         return None, state.merger.merge(row.entry.cells if row else None, part.changes, at_us)
 

@@ -9,6 +9,7 @@ from collections import OrderedDict
 
 from querybuilder import Dialect
 
+from .archives import ArchivedEntries
 from .entries import Entries, Pattern
 from .merging import Merger
 from .records import Board
@@ -28,7 +29,8 @@ class OpenBoards:
         found = self._open.get(board.key)
         if found is None or found[0].board is not board:
             pattern = self._pattern(board)
-            found = self._open[board.key] = (Entries(self._dialect, board, pattern), pattern.merger)
+            opened = Entries if board.archived_us is None else ArchivedEntries
+            found = self._open[board.key] = (opened(self._dialect, board, pattern), pattern.merger)
             if len(self._open) > self._open_boards_max:
                 self._open.popitem(last=False)
         self._open.move_to_end(board.key)

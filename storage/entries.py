@@ -29,7 +29,7 @@ from querybuilder import (
 )
 
 from .change_log import Appended, change_log
-from .errors import UnknownBoard
+from .closures import hold_rows
 from .layouts import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from .leaderboards import ALL_ENTRIES, CHANGES
 from .merging import Merger
@@ -125,13 +125,11 @@ class Entries:
 
         Raises:
             UnknownBoard: it was deleted.
+            BoardChanged: it was archived.
         """
-        rows_key = self.board.rows_key
-        if self.board.is_guest:
-            held = yield from held_rows_keys(self.dialect, [self.board.key])
-            if self.board.key not in held:
-                raise UnknownBoard(f"no leaderboard {self.board.id!r}")
-            rows_key = held[self.board.key]
+        if self.board.is_unreached:
+            return False
+        rows_key = yield from hold_rows(self.dialect, self.board)
         found = yield from self.writes.hold([(rows_key, owner)])
         if not found:
             return False

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from .boards import OpenBoards
 from .coalesce import Coalescers
-from .entries import read_with_totals
-from .leaderboards import check_copy, check_there, state_of
+from .entries import Entries, read_with_totals
+from .leaderboards import check_copy, check_there, count_entries, state_of
 from .neighbours import OwnersNeighbours
 from .records import Board, Entry
-from .store import Store
+from .store import Program, Store
 
 
 class EntryRead(NamedTuple):
@@ -51,7 +52,7 @@ class EntryReads:
     def around_owner(
         self, board: Board, column_index: int, owner: str, *, better_rows: int, worse_rows: int
     ) -> asyncio.Future[OwnersNeighbours | None]:
-        """The rows on both sides of an owner's; None where the owner has no value in the column.
+        """The rows on both sides of an owner's; None where the owner has no value in the column, or is in an archive.
 
         Raises:
             StoreBusy: too many reads are waiting.
@@ -63,12 +64,18 @@ class EntryReads:
     async def _read_entries(self, asked: list[tuple[Board, str]]) -> list[EntryRead]:
         entries, _ = self._boards.open(asked[0][0])
         owners = list({owner for _, owner in asked})
+        if entries.board.archived_us is not None:
+            store = self._store.of(entries.board.id)
+            found, totals = await store.read(lambda: _of_archive(entries, owners))
+            return [EntryRead(found.get(owner), totals) for _, owner in asked]
         found, totals = read_with_totals(await self._store.of(asked[0][0].id).read_one(entries.with_totals(owners)))
         await self._check(asked[0][0], totals)
         return [EntryRead(found.get(owner), totals) for _, owner in asked]
 
     async def _read_owners(self, asked: list[_Around]) -> list[OwnersNeighbours | None]:
         first = asked[0]
+        if first.board.archived_us is not None:
+            return [None] * len(asked)
         entries, _ = self._boards.open(first.board)
         neighbours = entries.rankings[first.column_index].neighbours
         owners = [each.owner for each in asked]
@@ -93,3 +100,12 @@ class EntryReads:
 def _shape(board: Board) -> tuple[int, int]:
     # One that was found before a column was added is another kind: its rows are shorter.
     return board.key, state_of(board)
+
+
+def _of_archive(entries: Entries, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
+    found = yield from entries.by_owners(owners)
+    totals = (yield from count_entries(entries.dialect, [entries.board.key]))[entries.board.key]
+    if not totals:
+        yield from check_there(entries.dialect, entries.board)
+    check_copy(entries.board, totals)
+    return found, totals

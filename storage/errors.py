@@ -3,10 +3,11 @@
 StorageError
 ├── PostError (one post, nothing of it applied)
 │   ├── UnknownBoard · UnknownColumn · NotASortedColumn · ValueOutOfRange
-│   └── PostIdConflict · AtInFuture · PostRejected · PeriodClosed · FamilyBoard · UnknownFacet
+│   ├── PostIdConflict · AtInFuture · PostRejected · FamilyBoard · UnknownFacet
+│   └── PeriodClosed (NotOpenYet)               (one board of the post, whatever becomes of the others)
 ├── SpecConflict · SpecInvalid · TooManyBoards · TooManyKeys · UnknownKey
 ├── UnknownFamily · TooManyFamilies
-├── UnknownOwner · NotRanked · NoCurve · BadCursor
+├── UnknownOwner · NotRanked · NoCurve · BadCursor · Archived
 ├── QueueFull · StoreBusy (Overloaded · RacesLost · StoreAway · BoardChanged
 │                LeaseTaken · LeaseLost)                   (try again later)
 ├── WaitTooLong (OutcomeUnknown)                          (send the same post_id again)
@@ -69,6 +70,10 @@ class PeriodClosed(PostError):
     """the period of this leaderboard is closed"""
 
 
+class NotOpenYet(PeriodClosed):
+    """the leaderboard has not opened yet"""
+
+
 class UnknownFacet(PostError):
     """the family has no such facet"""
 
@@ -107,6 +112,10 @@ class NotRanked(StorageError):
 
 class NoCurve(StorageError):
     """no curve has been fitted for this column yet"""
+
+
+class Archived(StorageError):
+    """the leaderboard was archived, and its archive does not hold this"""
 
 
 class BadCursor(StorageError):

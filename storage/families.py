@@ -39,12 +39,25 @@ from .leaderboards import (
     added_columns,
     board_of,
     boards_by_id,
+    count_boards_with_rows,
     list_boards,
     refresh_resource,
     spec_text,
     state_of,
 )
-from .migrate import BOARDS, CURVES, DEMANDS, FAMILIES, LEASES, LIVE_COUNTS, TOTALS, next_in, next_many
+from .migrate import (
+    ARCHIVE_BLOCKS,
+    BOARDS,
+    CURVES,
+    DEMANDS,
+    DROPPED_ROWS,
+    FAMILIES,
+    LEASES,
+    LIVE_COUNTS,
+    TOTALS,
+    next_in,
+    next_many,
+)
 from .records import Board, BoardSpec, Family, FamilySpec
 from .store import Program, Row
 
@@ -56,6 +69,7 @@ class NewBoard(NamedTuple):
 
     id: str
     shelf: str  # see `family_ids.shelf`
+    closes_us: int | None = None  # when its period does, late posts and all
 
 
 @lru_cache(maxsize=1_024)
@@ -128,6 +142,10 @@ def _change(dialect: Dialect, family: Family, wanted: FamilySpec) -> Program[Fam
     changed = replace(family, spec=spec)
     if board != stored.board:
         yield from _change_boards(dialect, family, board)
+    if spec.keep != stored.keep:  # closed boards are looked at again, whatever was found before
+        closed = col("closed_at").not_null(), col("archived_at").is_null()
+        looked_at = update(BOARDS).set(due_at=0).where(col("family_key").eq(param("key")), *closed)
+        yield looked_at.build(dialect, key=family.key)
     yield (
         update(FAMILIES)
         .set(spec=_spec_text(spec))
@@ -139,7 +157,8 @@ def _change(dialect: Dialect, family: Family, wanted: FamilySpec) -> Program[Fam
 
 def _change_boards(dialect: Dialect, family: Family, spec: BoardSpec) -> Program[None]:
     """Give every board of a family this spec, and have other processes see that their copies are old ones."""
-    changed = [replace(board, spec=spec) for board in (yield from _boards(dialect, family))]
+    stored = yield from _boards(dialect, family)
+    changed = [replace(board, spec=spec) for board in stored if board.archived_us is None]
     width = len(family.spec.board.columns)
     layouts = [family_table(replace(family, spec=replace(family.spec, board=spec)))]
     if not family.shares_table:
@@ -150,7 +169,7 @@ def _change_boards(dialect: Dialect, family: Family, spec: BoardSpec) -> Program
     yield (
         update(BOARDS)
         .set(spec=spec_text(spec))
-        .where(col("family_key").eq(param("key")))
+        .where(col("family_key").eq(param("key")), col("archived_at").is_null())
         .build(dialect, key=family.key)
     )
     states = [(board.key, STATE, state_of(board)) for board in changed]
@@ -171,8 +190,10 @@ def delete_family(dialect: Dialect, *, family_id: str) -> Program[list[Board]]:
     """
     family = yield from existing_family(dialect, family_id, lock=Lock.UPDATE)
     boards = yield from _boards(dialect, family)
-    for layout in [family_table(family)] + ([] if family.shares_table else [layout_of(board) for board in boards]):
+    own = [] if family.shares_table else [layout_of(board) for board in boards if board.archived_us is None]
+    for layout in [family_table(family), *own]:
         yield drop_table(layout.table).build(dialect)
+    yield delete(DROPPED_ROWS).where(col("table_key").eq(param("key"))).build(dialect, key=family.key)
     leased = [refresh_resource(board.key, index) for board in boards for index in board.sorted_indexes]
     yield (
         delete(LEASES)
@@ -180,7 +201,7 @@ def delete_family(dialect: Dialect, *, family_id: str) -> Program[list[Board]]:
         .build(dialect, leased=leased)
     )
     theirs = select(col("board_key")).from_(BOARDS).where(col("family_key").eq(param("key")))
-    for table in (TOTALS, CURVES, LIVE_COUNTS, DEMANDS):
+    for table in (TOTALS, CURVES, LIVE_COUNTS, DEMANDS, ARCHIVE_BLOCKS):
         yield delete(table).where(col("board_key").in_(theirs)).build(dialect, key=family.key)
     for table in (BOARDS, FAMILIES):
         yield delete(table).where(col("family_key").eq(param("key"))).build(dialect, key=family.key)
@@ -197,6 +218,13 @@ def existing_family(dialect: Dialect, family_id: str, *, lock: Lock | None = Non
     if not rows:
         raise UnknownFamily(f"no family {family_id!r}")
     return _family(rows[0])
+
+
+def family_by_key(dialect: Dialect, family_key: int, *, lock: Lock) -> Program[Family | None]:
+    """The family of that key, held; None where it was deleted."""
+    found = select(*_COLUMNS).from_(FAMILIES).where(col("family_key").eq(param("key"))).locked(lock)
+    rows = yield found.build(dialect, key=family_key)
+    return _family(rows[0]) if rows else None
 
 
 def list_families(dialect: Dialect, *, after: str, limit: int) -> Program[list[Family]]:
@@ -227,7 +255,7 @@ def make_boards(
     there = {board.id for board in (yield from _boards_named(dialect, asked))}
     missing = [new for new in asked if new.id not in there]
     if missing:
-        [[boards]] = yield select(count()).from_(BOARDS).build(dialect)
+        boards = yield from count_boards_with_rows(dialect)
         if boards + len(missing) > boards_max:
             raise TooManyBoards(f"this store holds {boards} leaderboards; catalog_boards_max is {boards_max}")
         yield from _make(dialect, family, missing, now_us)
@@ -239,7 +267,10 @@ def _make(dialect: Dialect, family: Family, missing: Sequence[NewBoard], now_us:
     text, shared = spec_text(family.spec.board), family.shares_table
     table_key = family.key if shared else None
     rows = [
-        (last - index, new.id, text, now_us, 1, table_key, last - index if shared else 0, family.key, new.shelf)
+        (
+            *(last - index, new.id, text, now_us, 1, table_key, last - index if shared else 0, family.key, new.shelf),
+            *(new.closes_us, new.closes_us),
+        )
         for index, new in enumerate(missing)
     ]
     made = yield (
@@ -255,6 +286,8 @@ def _make(dialect: Dialect, family: Family, missing: Sequence[NewBoard], now_us:
             rows_key=INTEGER,
             family_key=INTEGER,
             shelf=TEXT,
+            closes_at=INTEGER,
+            due_at=INTEGER,
         )
         .on_conflict("id")
         .do_nothing()

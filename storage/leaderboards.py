@@ -29,10 +29,11 @@ from querybuilder import (
     update,
 )
 
-from .errors import BoardChanged, FamilyBoard, SpecConflict, TooManyBoards, UnknownBoard
+from .errors import BoardChanged, FamilyBoard, PeriodClosed, SpecConflict, TooManyBoards, UnknownBoard
 from .layouts import columns_of, create_rows, layout_of, widen_rows
-from .migrate import BOARDS, CURVES, DEMANDS, FAMILIES, LEASES, LIVE_COUNTS, TOTALS, next_in
+from .migrate import ARCHIVE_BLOCKS, BOARDS, CURVES, DEMANDS, FAMILIES, LEASES, LIVE_COUNTS, TOTALS, next_in
 from .records import Board, BoardSpec, ColumnSpec, Table
+from .season_times import check_times, store_times, times_of
 from .shared_tables import leave_rows, table_for, widen_table
 from .store import Program, Row
 from .total_shares import summed
@@ -44,6 +45,7 @@ REFRESH_POOL = "refresh"  # the leases on refreshing a column
 
 SPECS_KEPT_MAX = 4_096  # texts whose spec is remembered: boards that were described alike share one
 COLUMNS_LIMIT = 1 << 20  # far more than a table can have
+ARCHIVED = COLUMNS_LIMIT >> 1  # in `state_of`
 
 
 def refresh_resource(board_key: int, column_index: int) -> str:
@@ -63,12 +65,16 @@ def _spec(text: str) -> BoardSpec:
 
 def board_of(row: Row) -> Board:
     """A board from `COLUMNS` of it."""
-    key, board_id, spec, created_at, epoch, table_key, rows_key, family_key = row
-    return Board(key, board_id, _spec(spec), created_at, epoch, table_key, rows_key or 0, family_key)
+    key, board_id, spec, created_at, epoch, table_key, rows_key, *times = row
+    return Board(key, board_id, _spec(spec), created_at, epoch, table_key, rows_key or 0, *times)
 
 
 COLUMNS = tuple(
-    col(name) for name in ("board_key", "id", "spec", "created_at", "epoch", "table_key", "rows_key", "family_key")
+    col(name)
+    for name in (
+        *("board_key", "id", "spec", "created_at", "epoch", "table_key", "rows_key"),
+        *("family_key", "closes_at", "closed_at", "archived_at"),
+    )
 )
 
 
@@ -89,13 +95,15 @@ def create_board(dialect: Dialect, *, board_id: str, spec: BoardSpec, now_us: in
         named = select(lit(1)).from_(FAMILIES).where(col("id").eq(param("family_id")))
         if (yield named.build(dialect, family_id=family_id)):
             raise FamilyBoard(f"{board_id!r} would be of the family {family_id!r}, whose boards come with its posts")
-    [[boards]] = yield select(count()).from_(BOARDS).build(dialect)
+    boards = yield from count_boards_with_rows(dialect)
     if boards >= boards_max:
         raise TooManyBoards(f"this store holds {boards_max} leaderboards, as many as catalog_boards_max allows")
     shared = spec.table is Table.SHARED
     table_key = (yield from table_for(dialect, columns_of(spec.columns, shared=True))) if shared else None
     board_key = yield from next_in(dialect, "board_key")
     board = Board(board_key, board_id, spec, now_us, epoch=1, table_key=table_key, rows_key=board_key if shared else 0)
+    season = times_of(spec.season)
+    board = replace(board, closes_us=season["closes_at"])
     yield (
         insert(BOARDS)
         .values(
@@ -106,8 +114,10 @@ def create_board(dialect: Dialect, *, board_id: str, spec: BoardSpec, now_us: in
             epoch=1,
             table_key=table_key,
             rows_key=board.rows_key,
+            due_at=param("due_at"),
+            **{name: param(name) for name in season},
         )
-        .build(dialect)
+        .build(dialect, due_at=board.closes_us, **season)
     )
     if not shared:
         for query in create_rows(layout_of(board)):
@@ -115,8 +125,14 @@ def create_board(dialect: Dialect, *, board_id: str, spec: BoardSpec, now_us: in
     return board
 
 
-def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec) -> Program[Board]:
-    """Add the wanted columns that are new and take over the predictor; the stored columns must be as wanted.
+def count_boards_with_rows(dialect: Dialect) -> Program[int]:
+    """How many boards there are, without those that were archived: they cost what is read of them."""
+    [[boards]] = yield select(count()).from_(BOARDS).where(col("archived_at").is_null()).build(dialect)
+    return int(boards)
+
+
+def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Program[Board]:
+    """Add the wanted columns that are new and take over the predictor and the times; the rest must be as stored.
 
     Raises:
         UnknownBoard: deleted meanwhile.
@@ -124,10 +140,15 @@ def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec) -> Progr
     """
     board = yield from standing_alone(dialect, board_id, lock=Lock.UPDATE)
     added = added_columns(board.spec, wanted)
-    spec = replace(board.spec, columns=board.spec.columns + added, predictor=wanted.predictor)
+    check_times(board, wanted.season, now_us=now_us)
+    columns = board.spec.columns + added
+    spec = replace(board.spec, columns=columns, predictor=wanted.predictor, season=wanted.season)
     if spec == board.spec:
         return board
-    changed = replace(board, spec=spec)
+    if added and board.closed_us is not None:
+        raise SpecConflict("the leaderboard is closed, and gets no more columns", pointer="/columns")
+    changed = replace(board, spec=spec, closes_us=times_of(spec.season)["closes_at"])
+    yield from store_times(dialect, changed)
     layout = layout_of(changed)
     new = layout.columns[len(board.spec.columns) :]
     if board.table_key is not None:
@@ -138,7 +159,7 @@ def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec) -> Progr
     yield (
         update(BOARDS).set(spec=spec_text(spec)).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
     )
-    return (yield from _with_state(dialect, changed))
+    return (yield from with_state(dialect, changed))
 
 
 def added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec, ...]:
@@ -174,11 +195,20 @@ def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
         UnknownBoard: there is none.
     """
     board = yield from standing_alone(dialect, board_id, lock=Lock.UPDATE)
+    if board.archived_us is None:
+        yield from leave_table(dialect, board)
+    for table in (BOARDS, TOTALS, ARCHIVE_BLOCKS):
+        yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+    return board
+
+
+def leave_table(dialect: Dialect, board: Board) -> Program[None]:
+    """Take away a board's rows, and what was fitted to them."""
     if board.table_key is not None:
         yield from leave_rows(dialect, board.table_key, board.rows_key)
     else:
         yield drop_table(layout_of(board).table).build(dialect)
-    for table in (BOARDS, TOTALS, CURVES, LIVE_COUNTS, DEMANDS):
+    for table in (CURVES, LIVE_COUNTS, DEMANDS):
         yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
     leased = [refresh_resource(board.key, index) for index in board.sorted_indexes]
     yield (
@@ -186,7 +216,6 @@ def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
         .where(col("pool").eq(REFRESH_POOL), col("resource").in_(param("leased")))
         .build(dialect, leased=leased)
     )
-    return board
 
 
 def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
@@ -194,8 +223,11 @@ def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
 
     Raises:
         UnknownBoard: there is none.
+        PeriodClosed: it is closed: what it held is final.
     """
     board = yield from standing_alone(dialect, board_id, lock=Lock.UPDATE)
+    if board.closed_us is not None:
+        raise PeriodClosed(f"the leaderboard {board_id!r} is closed")
     emptied = replace(board, epoch=board.epoch + 1)
     if board.table_key is not None:
         yield from leave_rows(dialect, board.table_key, board.rows_key)
@@ -210,15 +242,15 @@ def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
         .where(col("board_key").eq(param("key")))
         .build(dialect, key=board.key)
     )
-    return (yield from _with_state(dialect, emptied))
+    return (yield from with_state(dialect, emptied))
 
 
 def state_of(board: Board) -> int:
-    """A number that is another one after every reset and every column that was added."""
-    return board.epoch * COLUMNS_LIMIT + len(board.spec.columns)
+    """A number that is another one after every reset, every column that was added, and once the rows are archived."""
+    return board.epoch * COLUMNS_LIMIT + len(board.spec.columns) + ARCHIVED * (board.archived_us is not None)
 
 
-def _with_state(dialect: Dialect, board: Board) -> Program[Board]:
+def with_state(dialect: Dialect, board: Board) -> Program[Board]:
     """Have other processes see, in the totals that they read anyway, that their copy of the board is an old one."""
     yield (
         insert(TOTALS)
@@ -280,9 +312,13 @@ def existing(dialect: Dialect, board_id: str, *, lock: Lock | None = None) -> Pr
     return board_of(rows[0])
 
 
-def list_boards(dialect: Dialect, *, prefix: str, after: str, limit: int) -> Program[list[Board]]:
-    """Boards whose id starts with `prefix`, past `after`, by id."""
+def list_boards(
+    dialect: Dialect, *, prefix: str, after: str, limit: int, archived: bool = True
+) -> Program[list[Board]]:
+    """Boards whose id starts with `prefix`, past `after`, by id; without the archived ones where it says so."""
     conditions = [col("id").ge(prefix), col("id").gt(after)]
+    if not archived:
+        conditions.append(col("archived_at").is_null())
     if prefix:
         conditions.append(col("id").lt(prefix + "\x7f"))  # ids are printable ASCII
     rows = yield select(*COLUMNS).from_(BOARDS).where(*conditions).order_by(asc(col("id"))).limit(limit).build(dialect)

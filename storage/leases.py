@@ -55,7 +55,8 @@ class Leases:
 
     def __init__(self, dialect: Dialect, clock: StoreClock, *, margin_us: int) -> None:
         """`margin_us`: how long an expired lease stays untouched, for a store whose clock may be set, or fail over."""
-        self._clock, self._margin_us = clock, margin_us
+        self.clock = self._clock = clock
+        self._margin_us = margin_us
         one = (col("pool").eq(param("pool")), col("resource").eq(param("resource")))
         held = (*one, col("version").eq(param("version")), col("expires_at").ne(GIVEN_BACK))
         self._find = select(col("holder"), col("version"), col("expires_at")).from_(LEASES).where(*one).compile(dialect)

@@ -44,6 +44,7 @@ LIVE_MARK = "live_mark"
 SHARED_TABLES = "shared_tables"
 DROPPED_ROWS = "dropped_rows"
 FAMILIES = "families"
+ARCHIVE_BLOCKS = "archive_blocks"
 
 
 def _first(_dialect: Dialect) -> list[Query]:
@@ -214,7 +215,28 @@ def _cursors(dialect: Dialect) -> list[Query]:
     return [create_row_reader()] if dialect.cursors else []
 
 
-STEPS = (_first, _leases, _demands, _changes, _live_counts, _families, _cursors)
+def _closing(_dialect: Dialect) -> list[Query]:
+    times = ("opens_at", "ends_at", "closes_at", "closed_at", "archived_at", "due_at")
+    return [
+        *[add_column(BOARDS, name, INTEGER, null=True) for name in times],
+        add_column(BOARDS, "stage", INTEGER, null=False, default=0),
+        # With which boards something is to be done, and when: a look finds nothing nearly always.
+        create_index("boards_due_at", BOARDS, asc(col("stage")), asc(col("due_at")), where=col("due_at").not_null()),
+        add_column(FAMILIES, "closed_through", INTEGER, null=False, default=0),  # boards that close until then are shut
+        create_table(ARCHIVE_BLOCKS)
+        .column("board_key", INTEGER)
+        .column("section", INTEGER)
+        .column("number", INTEGER)  # entries of the section before the block's
+        .column("entries", INTEGER)
+        .column("first", TEXT)
+        .column("last", TEXT)
+        .column("document", BLOB)
+        .primary_key("board_key", "section", "number"),
+        create_index("archive_blocks_first", ARCHIVE_BLOCKS, *map(asc, map(col, ("board_key", "section", "first")))),
+    ]
+
+
+STEPS = (_first, _leases, _demands, _changes, _live_counts, _families, _cursors, _closing)
 
 
 def migrate(dialect: Dialect) -> Program[str]:

@@ -31,7 +31,7 @@ def owner_on_boards(dialect: Dialect, boards: Sequence[Entries], owner: str) -> 
     shared: dict[EntryStatements, dict[int, int]] = defaultdict(dict)  # board keys by rows key, by table
     for entries in boards:
         board = entries.board
-        if board.table_key is not None:
+        if board.table_key is not None and board.archived_us is None:
             shared[entries.pattern.sql][board.rows_key] = board.key
         elif totals[board.key]:
             own[board.key] = entries

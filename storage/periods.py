@@ -55,6 +55,23 @@ class Period:
         return period_of(self.kind, self.first_day - _DAY)
 
 
+def later(period: Period, count: int) -> Period | None:
+    """The period of the same kind so many later; None of all time and where the calendar ends."""
+    first = period.first_day
+    if first is None:
+        return None
+    try:
+        if period.kind is PeriodKind.YEAR:
+            return period_of(period.kind, first.replace(year=first.year + count))
+        if period.kind is PeriodKind.MONTH:
+            years, month_index = divmod(first.month - 1 + count, 12)
+            return period_of(period.kind, first.replace(year=first.year + years, month=month_index + 1))
+        days = 7 * count if period.kind is PeriodKind.WEEK else count
+        return period_of(period.kind, first + timedelta(days=days))
+    except (ValueError, OverflowError):
+        return None
+
+
 ALL_TIME = Period(PeriodKind.ALL, "all", None, None)
 
 

@@ -86,6 +86,21 @@ class PredictorSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Season:
+    """When a board that stands alone takes posts, and what becomes of it afterwards."""
+
+    opens_us: int | None  # the first time of a post that counts
+    ends_us: int | None  # the first one that counts no longer; None: never
+    grace_seconds: int  # after the end, while late posts still count
+    keep_seconds: int | None  # after closing, before its rows go to an archive; None: they stay
+
+    @property
+    def closes_us(self) -> int | None:
+        """From when on nothing counts any more."""
+        return None if self.ends_us is None else self.ends_us + self.grace_seconds * 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
 class BoardSpec:
     """All that a client chose about a board."""
 
@@ -93,6 +108,7 @@ class BoardSpec:
     ties: Ties
     predictor: PredictorSpec
     table: Table = Table.OWN
+    season: Season | None = None
 
 
 @dataclass(frozen=True)
@@ -107,11 +123,19 @@ class Board:
     table_key: int | None = None  # of the table that its rows share with other boards'; None: a table of its own
     rows_key: int = 0  # tells its rows from theirs; another one after every reset
     family_key: int | None = None  # of the family that it belongs to; None: it stands alone
+    closes_us: int | None = None  # from when on it takes no posts; of one that stands alone the store may know better
+    closed_us: int | None = None  # when it was closed
+    archived_us: int | None = None  # when it gave up its rows
 
     @property
     def is_guest(self) -> bool:
         """Whether its rows may leave the table that they are in: those of a family go with the table."""
         return self.table_key is not None and self.family_key is None
+
+    @property
+    def may_close(self) -> bool:
+        """Whether there may be a time when it takes no posts."""
+        return self.closes_us is not None or self.spec.season is not None
 
     @property
     def is_unreached(self) -> bool:

@@ -5,6 +5,7 @@ The rule: the service judges a spec; this module only turns words into one, and 
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +19,8 @@ MERGES = ("sum", "max", "min", "last")
 BESTS = ("high", "low")
 COLUMN_WORDS = "NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
 LISTED_MAX = 100_000
-READ_ONLY_MEMBERS = ("id", "entries", "created_at", "curves")
+CLOSES_IN = timedelta(seconds=5)  # an end is still to come, by the service's clock
+READ_ONLY_MEMBERS = ("id", "entries", "created_at", "curves", "closed", "archived")
 
 ColumnsOption = Annotated[
     list[str] | None,
@@ -90,6 +92,14 @@ def create(
     column: ColumnsOption = None,
     spec: SpecOption = None,
     ties: TiesOption = None,
+    opens_at: Annotated[str | None, typer.Option(help="Posts of before are rejected.")] = None,
+    closes_at: Annotated[
+        str | None, typer.Option(help="Posts of then and later are rejected, like 2026-12-31T23:00:00Z.")
+    ] = None,
+    grace_seconds: Annotated[int | None, typer.Option(min=0, help="How long after that late posts count.")] = None,
+    keep_seconds: Annotated[
+        int | None, typer.Option(min=0, help="How long it keeps its rows once closed, before it is archived.")
+    ] = None,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
@@ -107,6 +117,7 @@ def create(
 
         rankcurve board create season -c xp:sum:high -c best_lap:min:low:scale=3
         rankcurve board create season --spec season.json
+        rankcurve board create spring -c xp:sum --closes-at 2026-05-31T22:00:00Z --keep-seconds 2592000
         rankcurve board show season > season.json
     """
     if (spec is None) == (not column):
@@ -116,6 +127,9 @@ def create(
     if spec is not None and ties is not None:
         raise typer.BadParameter("--ties belongs into the file given with --spec")
     wanted: dict[str, object] = read_spec(spec) if spec else {"columns": columns_from(column)}
+    times: dict[str, object] = {"opens_at": opens_at, "closes_at": closes_at}
+    times |= {"grace_seconds": grace_seconds, "keep_seconds": keep_seconds}
+    wanted |= {name: value for name, value in times.items() if value is not None}
     if ties:
         wanted["ties"] = ties
 
@@ -169,12 +183,20 @@ def list_boards(
             show_json(documents)
             return
         show_table(
-            ("board", "columns", "entries", "created"),
-            [(doc.get("id"), columns_text(doc), doc.get("entries"), doc.get("created_at")) for doc in documents],
+            ("board", "columns", "state", "entries", "created"),
+            [
+                (doc.get("id"), columns_text(doc), state_text(doc), doc.get("entries"), doc.get("created_at"))
+                for doc in documents
+            ],
             numeric=("entries",),
         )
 
     talk(Target(url, key), action)
+
+
+def state_text(document: dict[str, Any]) -> str:
+    """What became of a board."""
+    return "archived" if document.get("archived") else "closed" if document.get("closed") else "open"
 
 
 def columns_text(document: dict[str, Any]) -> str:
@@ -189,6 +211,26 @@ def show(board: BoardArgument, url: UrlOption = DEFAULT_URL, key: KeyOption = No
 
     async def action(client: ServiceClient) -> None:
         show_json(await client.board_document(board))
+
+    talk(Target(url, key), action)
+
+
+@board_app.command("close")
+def close(
+    board: BoardArgument,
+    at: Annotated[str | None, typer.Option(help="When, like 2026-12-31T23:00:00Z; default: in a few seconds.")] = None,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Have a leaderboard that was made with times close then, without grace; prints its spec as JSON.
+
+    Posts of then and later are rejected. It can't be undone once it is closed. Boards of a family close by themselves.
+    """
+    when = at or (datetime.now(UTC) + CLOSES_IN).isoformat()
+
+    async def action(client: ServiceClient) -> None:
+        wanted = writable(await client.board_document(board))
+        show_json(await client.put_board(board, {**wanted, "closes_at": when, "grace_seconds": 0}))
 
     talk(Target(url, key), action)
 

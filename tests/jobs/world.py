@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from jobs.close_periods import CloseLimits
 from jobs.demands import DemandLimits
 from jobs.desk import RefreshDesk
 from jobs.drift import DriftLimits
@@ -23,6 +24,7 @@ from jobs.runner import RunnerLimits
 from jobs.schedule import ScheduleLimits
 from jobs.wiring import JobLimits, JobParts, Jobs, start_jobs
 from querybuilder import Built
+from storage.archiving import ArchiveLimits
 from storage.catalog import Catalog
 from storage.curves import CurveBook
 from storage.folding import FoldLimits
@@ -75,6 +77,8 @@ LIMITS = JobLimits(
     fold=FoldLimits(
         fold_interval_s=0.5, fold_load_ratio=0.5, fold_rows_max=7, fold_lag_rows_max=20_000, fold_curves_max=50
     ),
+    close=CloseLimits(close_interval_s=1, close_load_ratio=0.5, close_boards_max=3, close_retry_s=30),
+    archive=ArchiveLimits(archive_top_rows=10, archive_block_rows=4, archive_step_rows=16),
     curve_poll_s=2,
     live_poll_s=0.5,
 )
@@ -137,6 +141,10 @@ class Observed:
     fenced: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     folds: asyncio.Queue[int] = field(default_factory=asyncio.Queue)  # changes of each
     void: int = 0  # curves that went without live counts
+    boards_closed: int = 0
+    owners_archived: int = 0
+    lag_s: float = 0
+    close_failures: int = 0
 
     def refreshed(self, seconds: float) -> None:
         """See `RefreshObserver`."""
@@ -154,6 +162,23 @@ class Observed:
     def refresh_fenced(self) -> None:
         """See `RefreshObserver`."""
         self.fenced.put_nowait(None)
+
+    def closed(self, boards: int) -> None:
+        """See `CloseObserver`."""
+        self.boards_closed += boards
+
+    def archived(self, *, owners: int, stored_bytes: int) -> None:
+        """See `ArchiveObserver`."""
+        assert stored_bytes > 0
+        self.owners_archived += owners
+
+    def closing_lag(self, seconds: float) -> None:
+        """See `CloseObserver`."""
+        self.lag_s = seconds
+
+    def close_failed(self) -> None:
+        """See `CloseObserver`."""
+        self.close_failures += 1
 
     def folded(self, *, changes: int, void: int, seconds: float) -> None:
         """See `FoldObserver`."""
@@ -244,10 +269,10 @@ class World:
         self.catalog = Catalog(self.store)
         self.book = CurveBook(self.store, None, poll_rows_max=100, on_corrupt=lambda: None)
         self.desk = RefreshDesk(demands_max=3, wait_s_max=WAIT_S)
-        self.leases = Leases(deployment.dialect, self._store_clock, margin_us=round(MARGIN_S * 1e6))
+        self.leases = Leases(deployment.dialect, self.store_clock, margin_us=round(MARGIN_S * 1e6))
         self.holder: str = "first" if beside is None else beside.holder + " and another"
 
-    def _store_clock(self) -> Program[int]:
+    def store_clock(self) -> Program[int]:
         yield from ()
         return self.deployment.clock.now_us
 
@@ -314,6 +339,7 @@ class World:
                 limits=limits,
                 observer=self.observed,
                 folds=self.observed,
+                closings=self.observed,
                 now_us=self.deployment.clock,
                 monotonic=self.time.monotonic,
                 sleep=self.time.elapse,

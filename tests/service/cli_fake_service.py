@@ -113,7 +113,7 @@ class FakeService:
         if request.method == "PUT" and not rest:
             spec = await request.json()
             known = board in self.boards
-            self.boards.setdefault(board, FakeBoard(spec))
+            self.boards.setdefault(board, FakeBoard(spec)).spec = spec
             return answer({"id": board} | spec, status=200 if known else 201)
         if board not in self.boards:
             return problem(404, "unknown_board", f"no leaderboard {board}")

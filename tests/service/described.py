@@ -26,6 +26,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "array": (list,),
     "null": (type(None),),
 }
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 _PATHS = [
     (
         re.compile(re.sub(r"\\\{operation\\\}", ".*", re.sub(r"\\\{(?!operation)\w+\\\}", "[^/]+", re.escape(path)))),
@@ -75,7 +76,7 @@ def faults_of(value: Any, schema: dict[str, Any], where: str = "$") -> Iterator[
         yield f"{where}: {value!r} is not {kinds}"
     if "enum" in schema and value not in schema["enum"]:
         yield f"{where}: {value!r} is none of {schema['enum']}"
-    if schema.get("format") == "date-time" and not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", value):
+    if schema.get("format") == "date-time" and not (isinstance(value, str) and _TIME.fullmatch(value)):
         yield f"{where}: {value!r} is no time"
     if isinstance(value, dict):
         yield from _member_faults(value, schema, where)

@@ -101,3 +101,29 @@ def test_errors_of_the_service_are_one_line_with_code_and_hint(fake: FakeService
 def test_a_key_is_sent_where_one_is_given(fake: FakeService) -> None:
     run("board", "list", "--key", "rk_x_y", fake=fake)
     assert fake.headers[-1]["Authorization"] == "Bearer rk_x_y"
+
+
+def test_a_board_is_created_with_times_and_closed(fake: FakeService) -> None:
+    times = ("--opens-at", "2026-01-01T00:00:00Z", "--closes-at", "2026-02-01T00:00:00Z", "--keep-seconds", "60")
+    result = run("board", "create", "s", "-c", "xp:sum", *times, "--grace-seconds", "5", fake=fake)
+    assert result.exit_code == 0, result.output
+    spec = fake.boards["s"].spec
+    assert (spec["opens_at"], spec["closes_at"]) == ("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
+    assert (spec["grace_seconds"], spec["keep_seconds"]) == (5, 60)
+    assert run("board", "close", "s", "--at", "2026-01-15T00:00:00Z", fake=fake).exit_code == 0
+    closed = fake.boards["s"].spec
+    assert (closed["closes_at"], closed["grace_seconds"], closed["opens_at"]) == (
+        "2026-01-15T00:00:00Z",
+        0,
+        "2026-01-01T00:00:00Z",
+    )
+    assert run("board", "close", "s", fake=fake).exit_code == 0
+    assert fake.boards["s"].spec["closes_at"] > "2026-01-15"
+
+
+def test_the_list_says_what_became_of_boards(fake: FakeService) -> None:
+    for name, more in (("a", {}), ("b", {"closed": True}), ("c", {"closed": True, "archived": True})):
+        fake.add_board(name, {"name": "xp"})
+        fake.boards[name].spec |= more
+    lines = run("board", "list", fake=fake).stdout.splitlines()
+    assert [line.split()[2] for line in lines] == ["state", "open", "closed", "archived"]

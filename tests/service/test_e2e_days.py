@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator
 from datetime import date
 from pathlib import Path
@@ -9,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.schemas import fresh_schema
+from tests.service.killed_closing import KilledClosing
 from tests.service.played_days import Days
-from tests.service.real_service import Service
+from tests.service.real_service import RARELY, Service
 
+KEPT_DAYS = 3
 CASES = {
     "spring in Berlin": ("Europe/Berlin", date(2037, 3, 27), 5),
     "autumn in Berlin": ("Europe/Berlin", date(2037, 10, 24), 3),
@@ -21,29 +24,49 @@ CASES = {
 }
 
 
-@pytest.fixture(params=["sqlite-shared", "postgres-shared", "sqlite-own"])
-async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Service, str]]:
-    """A service that is not started yet, and where its families keep their rows."""
-    store, table = request.param.split("-")
-    if store == "sqlite":
-        yield Service(tmp_path), table
+STORES = {
+    "sqlite-shared": list(CASES),
+    "sqlite-own": ["midnight skipped in Santiago"],
+    "postgres-shared": ["spring in Berlin", "a year's end with a week 53"],
+    "postgres-own": ["an hour twice before midnight in Santiago"],
+}
+PLAYED = [(store, case) for store, cases in STORES.items() for case in cases]
+
+
+@pytest.fixture
+async def service(request: pytest.FixtureRequest, tmp_path: Path, store: str) -> AsyncIterator[Service]:
+    """A service that is not started yet. What closes boards is the test's."""
+    if store.startswith("sqlite"):
+        yield Service(tmp_path, jobs="none")
         return
     async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-        yield Service(tmp_path, store=url), table
+        yield Service(tmp_path, store=url, jobs="none")
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("store", "case"), PLAYED)
 async def test_every_post_counts_in_the_periods_of_its_time_and_in_no_other(
-    service: tuple[Service, str], case: str
+    service: Service, store: str, case: str
 ) -> None:
-    made, table = service
     zone, first, days = CASES[case]
-    played = Days(made, zone, first, seed=len(case))
-    await made.start()
+    played = Days(service, zone, first, seed=len(case))
+    await service.start()
     try:
-        await played.create(table=table)
-        await played.play(days)
+        predictor = {**RARELY, "exact_top": 7}
+        await played.create(table=store.partition("-")[2], predictor=predictor, keep={"day": KEPT_DAYS})
+        closing = KilledClosing(service.context, played.clock, random.Random(len(case)))
+
+        async def close() -> None:
+            if played.day.day % 3:  # else it is late
+                await closing.close_all()
+
+        await played.play(days, after_day=close)
+        await closing.close_all()
+        assert closing.deaths > 0
+        closed = set(played.plain.closed(played.clock.now_us))
+        boards = {each["id"]: each for each in await played.boards()}
+        assert {board for board in closed if boards[board]["closed"]} == closed
+        assert any(each["archived"] for each in boards.values()) == (days > KEPT_DAYS)
         assert await played.differences() == []
         assert await played.counted() == played.plain.counted
     finally:
-        await made.stop()
+        await service.stop()

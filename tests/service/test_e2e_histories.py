@@ -13,6 +13,7 @@ import pytest
 
 from storage.families import delete_family, put_family
 from tests.schemas import fresh_schema
+from tests.service.killed_closing import KilledClosing
 from tests.service.real_service import RARELY, Service
 from tests.storage.deployment import Clock
 
@@ -257,6 +258,42 @@ async def test_a_history_is_walked_page_by_page(service: Played) -> None:
         404,
         "unknown_family",
     )
+
+
+async def test_periods_that_gave_up_their_rows_are_told_as_before(tmp_path: Path, service: Played) -> None:
+    rng = random.Random(4)
+    owners = [f"o{number}" for number in range(30)] + ["ada"]
+    for _ in range(5):
+        await service.post_all(**{owner: rng.randint(1, 12) for owner in rng.sample(owners, 20)})
+        service.pass_days(1)
+    await service.post_all(ada=7)
+    today = day(YESTERDAY + timedelta(days=5))
+    history = f"{F}/owners/{{}}/history?period=day&column=xp"
+    compared = "columns=xp&compare=previous&rank=exact"
+    before = {owner: (await service.get(history.format(owner)))["history"] for owner in owners}
+    [position] = await positions(service, today, compared)
+    table = (await service.get(F))["table"]
+    await service.must("PUT", F, {**SPEC, "table": table, "keep": {"day": 1}})
+    await service.restart(jobs="none")
+    closing = KilledClosing(service.context, service.clock, rng)
+    for _ in range(2):  # what was closed yesterday keeps its rows until today is closed
+        await closing.close_all()
+        after = {owner: (await service.get(history.format(owner)))["history"] for owner in owners}
+        assert _without_times(after) == _without_times(before)
+        [again] = await positions(service, today, compared)
+        assert _without_times(again) == _without_times(position)
+        service.pass_days(1)
+        await service.post_all(ada=1)
+        before = {owner: (await service.get(history.format(owner)))["history"] for owner in owners}
+    archived = [(await service.get(path(each["board"])))["archived"] for each in before["ada"]]
+    assert archived == [False, False, True, True, True, True, True]
+
+
+def _without_times(answer: Any) -> Any:
+    """The same but for when it was so, and how it was found."""
+    if isinstance(answer, dict):
+        return {name: _without_times(value) for name, value in answer.items() if name not in ("as_of", "method")}
+    return [_without_times(each) for each in answer] if isinstance(answer, list) else answer
 
 
 async def test_what_another_process_did_to_the_family_is_seen(service: Played) -> None:

@@ -1,0 +1,141 @@
+"""Closes and archives one large season and the many small boards of a family's day: how long it takes, what it leaves.
+
+Rule kept: rows come in by posts, the job is the service's own, and an answer of an archive is asked for as the same
+answer of the rows was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from benchmarks import report
+from benchmarks.batch_posts_postgres import SERVER
+from benchmarks.boards import column_names, spec
+from benchmarks.options import Options, parse
+from querybuilder import col, select
+from storage.archive_blocks import OWNERS
+from storage.migrate import ARCHIVE_BLOCKS
+from tests.schemas import fresh_schema
+from tests.servers import postgres
+from tests.service.closing import close_as_of
+from tests.service.real_service import Service
+
+_COLUMNS = 6
+_BATCH = 5_000
+_SMALL = 10_000
+_OWNERS = 20  # of a small board
+_READS = 300
+_END = datetime.now(UTC) + timedelta(hours=2)
+
+
+def _owner(rng: random.Random) -> str:
+    return str(rng.randrange(10**18, 10**19))
+
+
+async def _load(service: Service, rows: int, rng: random.Random) -> list[str]:
+    body = {**spec(column_names(_COLUMNS)), "closes_at": _END.isoformat(), "grace_seconds": 0, "keep_seconds": 60}
+    await service.must("PUT", "/v1/leaderboards/season", body)
+    owners = [_owner(rng) for _ in range(rows)]
+    for start in range(0, rows, _BATCH):
+        posts = [
+            {"owner": owner, "stats": {name: rng.randrange(1_000_000) for name in column_names(_COLUMNS)}}
+            for owner in owners[start : start + _BATCH]
+        ]
+        await service.must("POST", "/v1/leaderboards/season/posts", {"posts": posts})
+    return owners
+
+
+async def _positions_ms(service: Service, owners: list[str], rng: random.Random) -> float:
+    took = []
+    for owner in rng.choices(owners, k=_READS):
+        begun = time.perf_counter()
+        await service.get(f"/v1/leaderboards/season/entries/{owner}/positions?columns=c1&rank=exact")
+        took.append(1000 * (time.perf_counter() - begun))
+    return statistics.median(took)
+
+
+async def _bytes_an_owner(service: Service, rows: int) -> tuple[float, float]:
+    """Of the archive's blocks: those of owners, and those of ranked columns."""
+    store = service.context.store
+    found = await store.read_one(select(col("section"), col("document")).from_(ARCHIVE_BLOCKS).build(store.dialect))
+    owners = sum(len(document) for section, document in found if section == OWNERS)
+    return owners / rows, sum(len(document) for _, document in found) / rows - owners / rows
+
+
+async def _large(service: Service, rows: int) -> list[float]:
+    rng = random.Random(1)
+    owners = await _load(service, rows, rng)
+    begun = time.perf_counter()
+    await close_as_of(service, _END)
+    closed_s = time.perf_counter() - begun
+    before_ms = await _positions_ms(service, owners, rng)
+    begun = time.perf_counter()
+    await close_as_of(service, _END + timedelta(seconds=60))
+    archived_s = time.perf_counter() - begun
+    after_ms = await _positions_ms(service, owners, rng)
+    return [rows, closed_s, rows / archived_s, *(await _bytes_an_owner(service, rows)), before_ms, after_ms]
+
+
+async def _small(service: Service, boards: int) -> list[float]:
+    """Boards closed, and archived, a second."""
+    family: dict[str, Any] = {**spec(["xp"]), "periods": ["day"], "facets": [["org"]], "grace_seconds": 0}
+    await service.must("PUT", "/v1/families/small", {**family, "keep": {"day": 1}})
+    rng, now = random.Random(2), datetime.now(UTC)
+    posts = [
+        {"owner": str(owner), "stats": {"xp": rng.randrange(1_000)}, "facets": {"org": str(org)}, "at": now.isoformat()}
+        for org in range(boards)
+        for owner in range(_OWNERS)
+    ]
+    for start in range(0, len(posts), _BATCH):
+        await service.must("POST", "/v1/families/small/posts", {"posts": posts[start : start + _BATCH]})
+    rates = []
+    for days in (1, 2):
+        begun = time.perf_counter()
+        await close_as_of(service, datetime(now.year, now.month, now.day, tzinfo=UTC) + timedelta(days=days))
+        rates.append(boards / (time.perf_counter() - begun))
+    return rates
+
+
+async def _run(options: Options, folder: Path, url: str) -> tuple[list[list[Any]], list[list[Any]]]:
+    large, small = [], []
+    boards = max(10, min(_SMALL, options.rows // _OWNERS))
+    async with fresh_schema(url) as place:
+        for name, store in (("SQLite", f"sqlite:///{folder}/archives.db"), ("PostgreSQL", place)):
+            service = Service(folder, store=store, jobs="none", log_sample_ratio=0, sqlite_cache_mib=256)
+            await service.start()
+            try:
+                small.append([name, boards, *(await _small(service, boards))])
+                large.append([name, *(await _large(service, options.rows))])
+            finally:
+                await service.stop()
+    return large, small
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    with postgres(SERVER) as cluster:
+        large, small = asyncio.run(_run(options, folder, cluster.url()))
+    report.table(
+        ("", "owners", "closed s", "archived/s", "bytes/owner", "bytes/owner ranks", "rows ms", "archive ms"), large
+    )
+    report.table(("", "boards", "closed/s", "archived/s"), small)
+    return [
+        report.Bar("bytes an owner of an archive, most", max(sum(each[4:6]) for each in large), None),
+        report.Bar("boards closed a second, least", min(each[2] for each in small), None),
+        report.Bar("boards archived a second, least", min(each[3] for each in small), None),
+    ]
+
+
+def main() -> int:
+    options = parse(__doc__, rows=200_000)
+    return report.run(options, f"closing and archiving, {options.rows:,} owners x {_COLUMNS} columns", measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

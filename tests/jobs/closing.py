@@ -1,0 +1,67 @@
+"""What tests of closing do: make the job of a process, and run it to the end, or for one step, under the lease.
+
+The rule it keeps: the process is a world's, or a store in front of it that a test puts there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from jobs.archive import Archiver
+from jobs.close_periods import POOL, RESOURCE, CloseJob
+from jobs.fitting import Fitting
+from jobs.ownership import Held
+from tests.jobs.world import LIMITS, World
+
+LEASE_US = 1_000_000_000
+
+
+def close_job(world: World) -> CloseJob:
+    """A job that is not started."""
+    fitting = Fitting(
+        world.store,
+        world.store,
+        world.deployment.boards,
+        LIMITS.refresh.fitting,
+        world.observed,
+        now_us=world.deployment.clock,
+        monotonic=world.time.monotonic,
+    )
+    return CloseJob(
+        world.store,
+        world.book,
+        fitting,
+        Archiver(world.store, world.catalog, world.deployment.boards, LIMITS.archive, world.observed),
+        world.ownership(),
+        LIMITS.close,
+        world.observed,
+        clock=world.store_clock,
+        monotonic=world.time.monotonic,
+        sleep=world.time.elapse,
+    )
+
+
+@asynccontextmanager
+async def holding(world: World) -> AsyncIterator[Held]:
+    """The lease on closing, given back at the end."""
+    lease = await world.store.write(lambda: world.leases.claim(POOL, RESOURCE, holder=world.holder, lease_us=LEASE_US))
+    held = Held(lease, world.leases, LEASE_US)
+    try:
+        yield held
+    finally:
+        await world.store.write(held.release)
+
+
+async def step(world: World, job: CloseJob) -> bool:
+    """One step; whether there was anything to do."""
+    async with holding(world) as held:
+        return await job.step(held)
+
+
+async def close_all(world: World) -> None:
+    """By a job that knows nothing yet, until nothing is left to do."""
+    job = close_job(world)
+    async with holding(world) as held:
+        while await job.step(held):
+            pass

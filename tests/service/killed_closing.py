@@ -1,0 +1,140 @@
+"""The closing job in processes that die at any of their steps, one after the other.
+
+The rule: every process is a new one. It knows nothing of those before it but what they stored, and dies before one of
+its calls of the store or right after it, when nobody has been told what became of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from jobs.archive import Archiver
+from jobs.close_periods import POOL, RESOURCE, CloseJob
+from jobs.fitting import Fitting
+from jobs.ownership import Held, Ownership
+from querybuilder import Built
+from service.context import Context
+from service.wiring import job_limits
+from storage.boards import OpenBoards
+from storage.catalog import Catalog
+from storage.curves import CurveBook
+from storage.leases import Leases
+from storage.store import Program, Rows, Store
+
+T = TypeVar("T")
+
+CALLS_MAX = 40  # of the store, that a process lives to make
+LEASE_US = 10_000_000
+PROCESSES_MAX = 1_000  # one after the other, each a little further
+
+
+class Killed(Exception):
+    """The process is gone."""
+
+
+class MortalStore:
+    """A store for a process that dies at its `calls`-th call."""
+
+    def __init__(self, store: Store, calls: int, *, done: bool) -> None:
+        self._store, self._calls, self._done = store, calls, done
+        self.dialect, self.sole_writer, self.writes_at_once = store.dialect, store.sole_writer, store.writes_at_once
+
+    async def _called(self, call: Callable[[], Awaitable[T]]) -> T:
+        self._calls -= 1
+        if self._calls > 0:
+            return await call()
+        if self._calls == 0 and self._done:
+            await call()
+        raise Killed
+
+    def of(self, board_id: str) -> MortalStore:
+        """See `Store`."""
+        return self
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        """See `Store.read`."""
+        return await self._called(lambda: self._store.read(program, heavy=heavy))
+
+    async def read_one(self, query: Built) -> Rows:
+        """See `Store.read_one`."""
+        return await self._called(lambda: self._store.read_one(query))
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        """See `Store.write`."""
+        return await self._called(lambda: self._store.write(program))
+
+    async def close(self) -> None:
+        """It is another's."""
+
+
+class KilledClosing:
+    """Closes what is due on a service's store, by the service's clock."""
+
+    def __init__(self, context: Context, clock: Callable[[], int], rng: random.Random) -> None:
+        self._context, self._clock, self._rng = context, clock, rng
+        self._leases_us = 0  # the time that leases go by: each process starts when the lease of the one before is over
+        self.deaths = 0
+
+    async def close_all(self) -> None:
+        """Start processes until one has found nothing left to do."""
+        for _ in range(PROCESSES_MAX):
+            self._leases_us += 10 * LEASE_US
+            calls = self._rng.randint(1, CALLS_MAX)
+            try:
+                await self._live(MortalStore(self._context.store, calls, done=self._rng.random() < 0.5))
+                return
+            except Killed:
+                self.deaths += 1
+        raise AssertionError("closing never ends")
+
+    async def _live(self, store: MortalStore) -> None:
+        leases = Leases(store.dialect, self._lease_clock, margin_us=0)
+        lease = await self._context.store.write(
+            lambda: leases.claim(POOL, RESOURCE, holder=f"process {self.deaths}", lease_us=LEASE_US)
+        )
+        book = CurveBook(store, None, poll_rows_max=self._context.settings.curve_poll_rows_max, on_corrupt=lambda: None)
+        await book.poll()
+        job = self._job(store, book, leases)
+        while await job.step(Held(lease, leases, LEASE_US)):
+            pass
+
+    def _job(self, store: MortalStore, book: CurveBook, leases: Leases) -> CloseJob:
+        context, limits = self._context, job_limits(self._context.settings)
+        boards = OpenBoards(store.dialect, open_boards_max=context.settings.open_boards_max)
+        fitting = Fitting(
+            store,
+            store,
+            boards,
+            limits.refresh.fitting,
+            context.metrics,
+            now_us=self._clock,
+            monotonic=time.monotonic,
+        )
+        return CloseJob(
+            store,
+            book,
+            fitting,
+            Archiver(store, Catalog(store), boards, limits.archive, context.metrics.closings),
+            Ownership(store, leases, limits.lease, holder="it", sleep=_for_ever),
+            limits.close,
+            context.metrics.closings,
+            clock=self._time,
+            monotonic=time.monotonic,
+            sleep=_for_ever,
+        )
+
+    def _time(self) -> Program[int]:
+        yield from ()
+        return self._clock()
+
+    def _lease_clock(self) -> Program[int]:
+        yield from ()
+        return self._leases_us
+
+
+async def _for_ever(_seconds: float) -> None:
+    await asyncio.Event().wait()

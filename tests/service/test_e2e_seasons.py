@@ -1,0 +1,283 @@
+"""Boards with an end, over HTTP: what they take and when, what stays when they are closed and archived.
+
+The rule it keeps: an archive's answers are compared with those of the same board when it still had its rows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.schemas import fresh_schema
+from tests.service.closing import close_as_of
+from tests.service.real_service import RARELY, Service
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+COLUMNS: list[dict[str, Any]] = [
+    {"name": "xp", "sorted": True, "merge": "sum"},
+    {"name": "lap", "sorted": True, "merge": "min", "best": "low", "scale": 3, "min": 0, "max": 100},
+    {"name": "clan", "sorted": False, "merge": "last", "type": "text"},
+]
+TOP = 10
+OWNERS = 40
+DAY = timedelta(days=1)
+MIDNIGHT = NOW.replace(hour=0, minute=0, second=0)
+DAYS: dict[str, Any] = {
+    "columns": COLUMNS,
+    "periods": ["all", "day"],
+    "facets": [[], ["org"]],
+    "grace_seconds": 3 * 86_400,
+    "keep": {"day": 2},
+}
+
+
+@pytest.fixture(params=["sqlite-shared", "sqlite-own", "postgres-shared", "postgres-own"])
+async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
+    """A service whose jobs are the test's to run, on every store; `folder` names the layout."""
+    store, table = request.param.split("-")
+    if store == "sqlite":
+        async for made in _served(tmp_path, table):
+            yield made
+        return
+    async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
+        async for made in _served(tmp_path, table, store=url):
+            yield made
+
+
+async def _served(folder: Path, table: str, **settings: Any) -> AsyncIterator[Service]:
+    made = Service(folder, jobs="none", archive_top_rows=TOP, archive_block_rows=8, archive_step_rows=16, **settings)
+    await made.start()
+    predictor = {**RARELY, "exact_top": 5, "samples": 20}
+    made.season = {"columns": COLUMNS, "table": table, "predictor": predictor}  # type: ignore[attr-defined]
+    yield made
+    await made.stop()
+
+
+def spec(service: Service, **more: Any) -> dict[str, Any]:
+    """A board's or a family's, in the layout of the test."""
+    own: dict[str, Any] = service.season  # type: ignore[attr-defined]
+    return {**own, **more}
+
+
+def at(when: datetime) -> str:
+    """As clients write it."""
+    return when.isoformat()
+
+
+def xp(owner: str, when: datetime, value: int = 1, **more: Any) -> dict[str, Any]:
+    """A post of that time."""
+    return {"owner": owner, "stats": {"xp": value}, "at": at(when), **more}
+
+
+async def fill(service: Service, path: str, when: datetime) -> None:
+    """Posts of many owners with few different values."""
+    rng = random.Random(2)
+    posts = []
+    for number in range(OWNERS):
+        stats: dict[str, Any] = {"xp": rng.randrange(25), "clan": f"clan {number}"}
+        if number % 4:
+            stats["lap"] = f"{rng.randrange(100)}.{rng.randrange(10)}"
+        posts.append({"owner": f"o{number:02}", "stats": stats, "at": at(when)})
+    answer = await service.must("POST", f"{path}/posts", {"posts": posts})
+    assert {result["status"] for result in answer["results"]} == {"applied"}
+
+
+async def answers(service: Service, board: str) -> dict[str, Any]:
+    """What an archive has to answer as its board did."""
+    reads = [f"/entries/o{number:02}" for number in range(OWNERS)]
+    reads += [f"/entries/o{number:02}/positions?rank=exact" for number in range(OWNERS)]
+    reads += ["/entries/o05/positions?columns=lap,xp&next=true", "/entries/o08/positions?columns=lap,xp"]
+    for column in ("xp", "lap"):
+        reads += [
+            f"/rankings/{column}?limit=4",
+            f"/rankings/{column}?limit=3&from_rank=5",
+            f"/rankings/{column}/positions?values=0,5,7,24,99&rank=exact",
+            f"/rankings/{column}/values?ranks=1,3,9,20,39,100&percentiles=0,50,99.5",
+            f"/rankings/{column}/buckets?buckets=7",
+            f"/rankings/{column}/curve",
+        ]
+    found = {read: await service.get(board + read) for read in reads}
+    lookup = {"owners": ["o03", "nobody", "o30"], "column": "xp"}
+    found["lookup"] = await service.must("POST", f"{board}/entries/lookup", lookup)
+    many = {"boards": [board.rpartition("/")[2].replace("%3A", ":").replace("%3D", "=")], "column": "xp"}
+    found["many"] = await service.must("POST", "/v1/owners/o03/positions", many)
+    found["first"] = await _around_first(service, board)
+    return found
+
+
+async def _around_first(service: Service, board: str) -> Any:
+    first = (await service.get(f"{board}/rankings/xp?limit=3"))["entries"][2]
+    return await service.get(f"{board}/entries/{first['owner']}/around?column=xp&better=2&worse=4")
+
+
+def timeless(answer: Any) -> Any:
+    """Without what tells of the moment, of how a rank was found, and cursors, which only their own board reads."""
+    if isinstance(answer, dict):
+        left = {name: timeless(each) for name, each in answer.items()}
+        for name in ("as_of", "method", "next", "prev"):
+            if name in ("next", "prev") and not isinstance(left.get(name), str):
+                continue
+            left.pop(name, None)
+        return left
+    return [timeless(each) for each in answer] if isinstance(answer, list) else answer
+
+
+async def test_a_season_takes_posts_from_its_opening_to_its_end(service: Service) -> None:
+    season = spec(service, opens_at=at(NOW - timedelta(hours=1)), closes_at=at(NOW + timedelta(hours=1)))
+    made = await service.must("PUT", "/v1/leaderboards/s", season)
+    assert (made["opens_at"], made["closes_at"]) == (
+        (NOW - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%S.000000Z"),
+        (NOW + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%S.000000Z"),
+    )
+    assert (made["grace_seconds"], made["keep_seconds"], made["closed"], made["archived"]) == (3600, None, False, False)
+    assert (await service.call("PUT", "/v1/leaderboards/s", season)).status == 200
+    posts = "/v1/leaderboards/s/posts"
+    assert await service.refused("POST", posts, xp("ada", NOW - timedelta(hours=2))) == (409, "not_open_yet")
+    assert await service.refused("POST", posts, xp("ada", NOW + timedelta(hours=1))) == (422, "at_in_future")
+    await service.must("POST", posts, xp("ada", NOW))
+    await close_as_of(service, NOW + timedelta(hours=1, minutes=59))
+    assert await service.refused("POST", posts, xp("ada", NOW + timedelta(hours=1))) == (409, "period_closed")
+    await service.must("POST", posts, xp("ada", NOW))
+    assert (await service.get("/v1/leaderboards/s"))["closed"] is False
+    await close_as_of(service, NOW + timedelta(hours=2))
+    assert await service.refused("POST", posts, xp("ada", NOW)) == (409, "period_closed")
+    shown = await service.get("/v1/leaderboards/s")
+    assert (shown["closed"], shown["archived"], shown["entries"]) == (True, False, 1)
+    assert (await service.get("/v1/leaderboards/s/entries/ada"))["stats"]["xp"] == 2
+    assert (await service.get("/v1/leaderboards/s/rankings/xp/curve"))["certificate"] == 0
+    assert await service.refused("POST", "/v1/leaderboards/s/reset") == (409, "period_closed")
+    assert (await service.call("DELETE", "/v1/leaderboards/s")).status == 204
+
+
+@pytest.mark.parametrize(
+    ("times", "code"),
+    [
+        ({"opens_at": at(NOW), "closes_at": at(NOW)}, "bad_spec"),
+        ({"keep_seconds": 5}, "bad_spec"),
+        ({"closes_at": "soon"}, "bad_request"),
+        ({"closes_at": at(NOW), "grace_seconds": -1}, "bad_request"),
+    ],
+)
+async def test_times_that_do_not_hold_together_are_refused(tmp_path: Path, times: dict[str, Any], code: str) -> None:
+    service = Service(tmp_path)
+    await service.start()
+    _, found = await service.refused("PUT", "/v1/leaderboards/s", {"columns": COLUMNS, **times})
+    assert found == code
+    await service.stop()
+
+
+async def test_a_season_that_ended_gives_up_its_rows_and_answers_as_before(service: Service) -> None:
+    end = NOW + timedelta(hours=1)
+    season = spec(service, closes_at=at(end), grace_seconds=0, keep_seconds=60)
+    await service.must("PUT", "/v1/leaderboards/s", season)
+    board = "/v1/leaderboards/s"
+    await fill(service, board, NOW)
+    await close_as_of(service, end)
+    closed = await answers(service, board)
+    await close_as_of(service, end + timedelta(seconds=60))
+    assert (await service.get(board))["archived"] is True
+    archived = await answers(service, board)
+    for read, answer in closed.items():
+        assert timeless(archived[read]) == timeless(answer), read
+    await _refused_past_the_top(service, board)
+    await service.restart()
+    again = await answers(service, board)
+    assert {read: timeless(each) for read, each in again.items()} == {
+        read: timeless(each) for read, each in archived.items()
+    }
+    assert (await service.get("/v1/leaderboards"))["leaderboards"][0]["archived"] is True
+    assert (await service.call("DELETE", board)).status == 204
+    assert await service.refused("GET", f"{board}/entries/o01") == (404, "unknown_board")
+
+
+async def _refused_past_the_top(service: Service, board: str) -> None:
+    page = await service.get(f"{board}/rankings/xp?limit=6")
+    last = await service.get(f"{board}/rankings/xp?limit=6&cursor={page['next']}")
+    assert [row["owner"] for row in page["entries"] + last["entries"]] == [
+        row["owner"] for row in (await service.get(f"{board}/rankings/xp?limit=100"))["entries"]
+    ]
+    assert len(last["entries"]) == 4
+    back = await service.get(f"{board}/rankings/xp?limit=6&cursor={last['prev']}")
+    assert back["entries"] == page["entries"]
+    for beyond in (f"cursor={last['next']}", "from_rank=11", "from_rank=40"):
+        assert await service.refused("GET", f"{board}/rankings/xp?{beyond}") == (410, "archived"), beyond
+    assert (await service.get(f"{board}/rankings/xp?from_rank=41"))["entries"] == []
+    worst = (await service.get(f"{board}/rankings/xp/values?ranks=40"))["values"][0]["value"]
+    assert await service.refused("GET", f"{board}/rankings/xp/around?value={worst}") == (410, "archived")
+    assert await service.refused("POST", f"{board}/rankings/xp/refresh") == (410, "archived")
+    assert await service.refused("GET", f"{board}/entries/nobody") == (404, "unknown_owner")
+    assert await service.refused("GET", f"{board}/entries/o08/positions?columns=lap") == (404, "not_ranked")
+    etag = (await service.call("GET", f"{board}/rankings/lap/curve")).headers["ETag"]
+    again = await service.call("GET", f"{board}/rankings/lap/curve", headers={"If-None-Match": etag})
+    assert again.status == 304
+
+
+async def test_days_of_a_family_close_and_are_archived_and_the_next_ones_open(service: Service) -> None:
+    own = spec(service, **{**DAYS, "table": spec(service)["table"], "predictor": spec(service)["predictor"]})
+    await service.must("PUT", "/v1/families/f", own)
+    first = MIDNIGHT - DAY + timedelta(hours=5)
+    name = quote(f"f:{first.date()}", safe="")
+    board = f"/v1/leaderboards/{name}"
+    await fill(service, "/v1/families/f", first)
+    closes = MIDNIGHT + 3 * DAY
+    await close_as_of(service, closes - timedelta(seconds=1))
+    late = xp("o01", first, facets={"org": "7"}, post_id="late")
+    assert (await service.must("POST", "/v1/families/f/posts", late))["results"][0]["status"] == "applied"
+    await close_as_of(service, closes)
+    later = (await service.must("POST", "/v1/families/f/posts", xp("o01", first)))["results"][0]
+    assert {each["board"]: each["status"] for each in later["boards"]} == {
+        "f:all": "applied",
+        f"f:{first.date()}": "rejected",
+    }
+    again = (await service.must("POST", "/v1/families/f/posts", late))["results"][0]
+    assert {each["status"] for each in again["boards"]} == {"duplicate"}
+    shown = await service.get(f"/v1/families/f/boards?period=day&at={quote(at(first))}")
+    assert (shown["period"]["closed"], shown["archived"]) == (True, False)
+    closed = await answers(service, board)
+    assert closed["/entries/o01"]["stats"]["clan"] == "clan 1"
+    await fill(service, "/v1/families/f", closes)
+    await close_as_of(service, closes + 2 * DAY)
+    assert (await service.get(f"/v1/families/f/boards?period=day&at={quote(at(first))}"))["archived"] is True
+    archived = await answers(service, board)
+    for read, answer in closed.items():
+        assert timeless(archived[read]) == timeless(answer), read
+    later = (await service.must("POST", "/v1/families/f/posts", xp("o01", first)))["results"][0]
+    assert later["boards"][1]["error"]["code"] == "period_closed"
+    everybody = await service.get("/v1/leaderboards/f:all/entries/o01")
+    assert everybody["stats"]["xp"] == 2 * closed["/entries/o01"]["stats"]["xp"] + 1
+    today = await service.get(f"/v1/families/f/boards?period=day&at={quote(at(closes))}")
+    assert (await service.get(f"/v1/leaderboards/{quote(today['board'])}"))["entries"] == OWNERS
+    orgs = await service.get(f"/v1/families/f/facets?facet=org&period=day&at={quote(at(first))}")
+    assert [(each["value"], each["entries"]) for each in orgs["values"]] == [("7", 1)]
+    wider = {**own, "columns": [*COLUMNS, {"name": "wins", "sorted": True, "merge": "sum"}]}
+    await service.must("PUT", "/v1/families/f", wider)
+    assert timeless(await service.get(f"{board}/entries/o01")) == timeless(closed["/entries/o01"])
+    assert (await service.call("DELETE", "/v1/families/f")).status == 204
+    assert await service.refused("GET", board) == (404, "unknown_board")
+
+
+async def test_an_owner_is_erased_from_archives_too(service: Service) -> None:
+    end = NOW + timedelta(hours=1)
+    for name in ("s", "t"):
+        await service.must(
+            "PUT", f"/v1/leaderboards/{name}", spec(service, closes_at=at(end), grace_seconds=0, keep_seconds=0)
+        )
+        await fill(service, f"/v1/leaderboards/{name}", NOW)
+    await close_as_of(service, end)
+    page = await service.get("/v1/leaderboards/s/rankings/xp?limit=9")
+    gone, left = page["entries"][1]["owner"], page["entries"][4]["owner"]
+    assert (await service.call("DELETE", f"/v1/leaderboards/t/entries/{left}")).status == 204
+    assert await service.refused("GET", f"/v1/leaderboards/t/entries/{left}") == (404, "unknown_owner")
+    assert (await service.call("DELETE", f"/v1/owners/{gone}")).status == 204
+    for name in ("s", "t"):
+        assert await service.refused("GET", f"/v1/leaderboards/{name}/entries/{gone}") == (404, "unknown_owner")
+        assert await service.refused("DELETE", f"/v1/leaderboards/{name}/entries/{gone}") == (404, "unknown_owner")
+    now = await service.get("/v1/leaderboards/s/rankings/xp?limit=9")
+    assert now["entries"] == [row for row in page["entries"] if row["owner"] != gone]
+    assert now["total"] == page["total"] == OWNERS
