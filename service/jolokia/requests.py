@@ -34,6 +34,9 @@ class Parameters:
     mime_type: str = "application/json"
 
 
+_USUAL = Parameters()
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request. `echo` is what the answer repeats."""
@@ -177,6 +180,8 @@ def parameters_of(given: Mapping[str, Any]) -> Parameters:
     Raises:
         BadRequest: a number is none.
     """
+    if not given:
+        return _USUAL
     return Parameters(
         max_depth=_whole(given, "maxDepth"),
         max_collection_size=_whole(given, "maxCollectionSize"),

@@ -5,6 +5,7 @@ The rule: `*` in a path stands for every entry of its level and filters the othe
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from math import isfinite
 from typing import Any
@@ -63,7 +64,18 @@ def _follow_all(value: Any, rest: Sequence[str]) -> Any:
 
 def limited(value: Any, parameters: Parameters) -> Any:
     """A value within the client's limits."""
+    limits = parameters.max_depth or parameters.max_collection_size or parameters.max_objects
+    if not limits and parameters.serialize_long == "number":
+        return value  # nearly always
     return _Limits(parameters).cut(value, 0)
+
+
+def encoded(answer: Any) -> bytes:
+    """An answer as JSON, which knows no infinity: null stands for it."""
+    try:
+        return json.dumps(answer, separators=(",", ":"), allow_nan=False).encode()
+    except ValueError:
+        return json.dumps(_Limits(Parameters()).cut(answer, 0), separators=(",", ":")).encode()
 
 
 class _Limits:

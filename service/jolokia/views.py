@@ -20,6 +20,7 @@ from .answer import JolokiaAnswer
 from .answering import Agent
 from .errors import BadRequest
 from .requests import Request, echo_of, from_json, from_path, parameters_of
+from .values import encoded
 
 _PREFIX = "/jolokia"
 _FETCH_SITE = "Sec-Fetch-Site"
@@ -96,7 +97,7 @@ def _reply(answer: Any, query: Mapping[str, str], request: Request | None = None
         media_type = parameters.mime_type
     except BadRequest:
         media_type = "application/json"
-    return Reply(json.dumps(answer, separators=(",", ":")).encode(), media_type=media_type)
+    return Reply(encoded(answer), media_type=media_type)
 
 
 _DESCRIPTION = (

@@ -45,6 +45,16 @@ class Family:
     documentation: str
     labels: dict[Labels, None] = field(default_factory=dict)  # without `le`; in the order in which they came
     bounds: tuple[tuple[float, str], ...] = ()  # of a histogram's buckets, with their text
+    _buckets: dict[Labels, list[SampleKey]] = field(default_factory=dict)
+
+    def buckets(self, labels: Labels) -> list[SampleKey]:
+        """The samples of a histogram's buckets, in the order of `bounds`."""
+        found = self._buckets.get(labels)
+        if found is None or len(found) != len(self.bounds):
+            name = f"{self.name}_bucket"
+            found = [(name, tuple(sorted((*labels, ("le", text))))) for _, text in self.bounds]
+            self._buckets[labels] = found
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +127,7 @@ class Moment:
     def __init__(self, present: _Snapshot, past: Sequence[_Snapshot], indexes: Mapping[SampleKey, int]) -> None:
         self._present, self._past, self._indexes = present, past, indexes
         self._times = [snapshot.at_s for snapshot in past]
+        self._befores: dict[float, _Snapshot | None] = {}  # by window: thousands of rates have three of them
 
     def value(self, sample: str, labels: Labels = ()) -> float:
         """A sample's number now, 0 where there is none."""
@@ -126,12 +137,10 @@ class Moment:
     def rate(self, sample: str, labels: Labels, window_s: float) -> float:
         """How much a sample grew a second, over the window or since the first snapshot where that is shorter."""
         before = self._before(window_s)
-        if before is None or (index := self._indexes.get((sample, labels))) is None:
-            return 0.0
-        elapsed_s = self._present.at_s - before.at_s
+        elapsed_s = 0.0 if before is None else self._present.at_s - before.at_s
         if elapsed_s < _ELAPSED_S_MIN:
             return 0.0
-        return max(0.0, _at(self._present, index) - _at(before, index)) / elapsed_s
+        return self.grown(sample, labels, window_s) / elapsed_s
 
     def grown(self, sample: str, labels: Labels, window_s: float) -> float:
         """How much a sample grew over the window."""
@@ -142,17 +151,14 @@ class Moment:
         return max(0.0, _at(self._present, index) - (0.0 if before is None else _at(before, index)))
 
     def _before(self, window_s: float) -> _Snapshot | None:
-        if not self._past:
-            return None
-        found = bisect_right(self._times, self._present.at_s - window_s)
-        return self._past[max(0, found - 1)]
+        if window_s not in self._befores:
+            found = bisect_right(self._times, self._present.at_s - window_s)
+            self._befores[window_s] = self._past[max(0, found - 1)] if self._past else None
+        return self._befores[window_s]
 
     def percentiles(self, family: Family, labels: Labels) -> dict[str, float | None]:
         """Of what a histogram observed over PERCENTILE_WINDOW_S; None where that was nothing."""
-        sample = f"{family.name}_bucket"
-        below = [
-            self.grown(sample, tuple(sorted((*labels, ("le", text)))), PERCENTILE_WINDOW_S) for _, text in family.bounds
-        ]
+        below = [self.grown(*bucket, PERCENTILE_WINDOW_S) for bucket in family.buckets(labels)]
         bounds = [bound for bound, _ in family.bounds]
         return {name: quantile(bounds, below, share) for name, share in PERCENTILES.items()}
 

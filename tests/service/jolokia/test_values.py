@@ -8,7 +8,7 @@ import pytest
 
 from service.jolokia.errors import BadRequest
 from service.jolokia.requests import Parameters
-from service.jolokia.values import at_path, limited
+from service.jolokia.values import at_path, encoded, limited
 
 VALUE = {"a": {"used": 1, "max": [5, {"x": 6}]}, "b": {"used": 2}, "c": 3}
 
@@ -37,4 +37,5 @@ def test_limits_cut_depth_collections_and_objects() -> None:
     assert limited(VALUE, Parameters(max_collection_size=1)) == {"a": {"used": 1}}
     assert limited([1, 2, 3], Parameters(max_objects=2)) == [1, "[Object limit exceeded]", "[Object limit exceeded]"]
     assert limited({"n": 2**60, "t": True}, Parameters(serialize_long="string")) == {"n": str(2**60), "t": True}
-    assert limited(float("nan"), Parameters()) is None
+    assert encoded({"a": [float("nan"), float("-inf"), 1.5]}) == b'{"a":[null,null,1.5]}'
+    assert encoded({"a": 1}) == b'{"a":1}'
