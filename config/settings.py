@@ -331,6 +331,11 @@ class Settings(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = _choice("info", "Least severe line written")
     log_format: Literal["json", "console"] = _choice("json", "One JSON object a line, or text for people")
     log_sample_ratio: float = _number(0.01, 0, 1, "ratio", "Share of ordinary requests that are logged")
+    tracing_url: str = Field(
+        default="",
+        description="OTLP over HTTP: where spans are sent, http://…/v1/traces; empty: no tracing (extra tracing)",
+    )
+    tracing_ratio: float = _number(0.01, 0, 1, "ratio", "Share of traces that begin here which are sent")
     slow_request_s: float = _number(1.0, 0.001, 3_600, "s", "A request as slow as this is always logged")
 
     # Filled by config.load: where each setting that is not a default came from.

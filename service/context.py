@@ -27,6 +27,7 @@ from .keys import KeyRing
 from .locators import Locators
 from .logs import RequestLog
 from .metrics import Metrics
+from .tracing import Tracer
 
 if TYPE_CHECKING:  # pages work with the context
     from .pages import FirstPage, Pager
@@ -55,6 +56,7 @@ class Context:
     first_pages: Coalescers[tuple[Pager, int], FirstPage]
     now_us: Callable[[], int]
     agent: Agent | None = None  # None: managed objects are off
+    tracer: Tracer | None = None  # None: requests make no spans
 
     def store_of(self, board: Board) -> Store:
         """The store by the connections of a board's pool."""

@@ -23,7 +23,7 @@ from multidict import istr
 from .bodies import Bodies, BodyLimits
 from .key_limits import KeyLimits
 from .keys import ANYONE, Identity, KeyRing, Role, refuse_foreign_page, require
-from .logs import REQUEST_ID, RequestLog
+from .logs import REQUEST_ID, TRACEPARENT, RequestLog
 from .metrics import Metrics
 from .post_bodies import NDJSON_TYPE
 from .problems import JSON_TYPE, PROBLEM_TYPE, Problem, problem_of, shown
@@ -31,10 +31,12 @@ from .queries import QueryBounds, query_parser
 from .quick import QuickJson
 from .routes import Answer, Call, Reply, Route
 from .strict_json import decode
+from .tracing import Tracer
 from .values import parse_board_id, parse_column, parse_family_id, parse_owner
 
 _encode = msgspec.json.Encoder().encode
 X_REQUEST_ID = istr("X-Request-Id")
+_TRACEPARENT = istr("traceparent")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _CALLER_GONE = 499  # nginx' way to say it: never sent, only counted and logged
@@ -81,6 +83,10 @@ class ShellContext(Protocol):
         """How much each caller may ask for."""
 
     @property
+    def tracer(self) -> Tracer | None:
+        """What makes spans of requests, where that is wanted."""
+
+    @property
     def request_log(self) -> RequestLog:
         """Where requests are told of."""
 
@@ -113,6 +119,7 @@ class Endpoint:
         self._handler = route.handler
         self._ids = ids
         self._identify = context.keyring.identify
+        self._tracer = context.tracer
         self._admit_read = None
         if route.role is Role.READER and context.key_limits.limits_reads:
             self._admit_read = context.key_limits.admit_read
@@ -132,8 +139,10 @@ class Endpoint:
         headers = request.headers
         request_id = self._ids.of(headers.get(X_REQUEST_ID))
         REQUEST_ID.set(request_id)
+        TRACEPARENT.set(headers.get(_TRACEPARENT, ""))
         identity = ANYONE
         code = ""
+        span = None if self._tracer is None else self._tracer.request(request.method, self.route.path, request_id)
         try:
             if self.route.role is not None:
                 identity = self._identify(headers.get(hdrs.AUTHORIZATION))
@@ -152,6 +161,8 @@ class Endpoint:
                 response, code = self._failed(error, request_id)
         seconds = perf_counter() - started_s
         self._answered(response.status, seconds)
+        if span is not None:
+            span.end(response.status, identity.key_id)
         if self._logged(response.status, seconds):
             self._context.request_log.answered(
                 view=self.route.view,

@@ -65,6 +65,7 @@ from .openapi import service_version
 from .pages import first_pages
 from .positions import CountLimits
 from .stores import open_sampling, open_store
+from .tracing import TracedRefreshes, make_tracer
 
 log = structlog.get_logger(__name__)
 
@@ -107,6 +108,10 @@ async def context_of(
         start = start_jobs if settings.jobs == "embedded" else start_watch
         controls = JobControls(asyncio.sleep, metrics.jobs, monotonic=time.monotonic)
         parts = replace(_job_parts(settings, metrics, stored, clock, desk), controls=controls, sleep=controls.sleep)
+        tracer = make_tracer(settings)
+        if tracer is not None:
+            stack.push_async_callback(asyncio.to_thread, tracer.close)
+            parts = replace(parts, observer=TracedRefreshes(metrics, tracer))
         if settings.jobs == "embedded":
             sampled = await open_sampling(settings, stored.store, metrics.store)
             if sampled is not stored.store:
@@ -120,6 +125,8 @@ async def context_of(
             managed = ManagedParts(stored.store, stored.catalog, stored.book, context.desk, controls, clock)
             tree = await stack.enter_async_context(managing(settings, metrics, managed, service_version()))
             context = replace(context, agent=Agent(tree, service_version(), failed=_managed_failed))
+        if tracer is not None:
+            context = replace(context, tracer=tracer)
         yield context
 
 

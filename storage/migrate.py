@@ -236,7 +236,11 @@ def _closing(_dialect: Dialect) -> list[Query]:
     ]
 
 
-STEPS = (_first, _leases, _demands, _changes, _live_counts, _families, _cursors, _closing)
+def _origins(_dialect: Dialect) -> list[Query]:
+    return [add_column(DEMANDS, "origin", TEXT, null=True)]
+
+
+STEPS = (_first, _leases, _demands, _changes, _live_counts, _families, _cursors, _closing, _origins)
 
 
 def migrate(dialect: Dialect) -> Program[str]:

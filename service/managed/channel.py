@@ -18,6 +18,8 @@ from typing import Any
 import msgspec
 import structlog
 
+from jobs.origin import Origin
+
 log = structlog.get_logger(__name__)
 
 Action = Callable[..., Awaitable[Any]]
@@ -28,6 +30,7 @@ _ALONE = "process"
 class _Asked(msgspec.Struct, frozen=True):
     action: str
     arguments: list[str]
+    origin: str = ""
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -75,7 +78,7 @@ class Channel:
             ProcessFailed: in one of them it failed, or one did not answer; the others have done it.
         """
         others = [] if self._folder is None else sorted(self._folder.glob(f"*{_SUFFIX}"))
-        asked = _Asked(action, list(arguments))
+        asked = _Asked(action, list(arguments), Origin.current().text)
         names = [self._name, *(path.stem for path in others if path.stem != self._name)]
         said = await asyncio.gather(
             self._do(asked), *(self._ask(path, asked) for path in others if path.stem != self._name)
@@ -90,8 +93,12 @@ class Channel:
         if action is None:
             return _Said()
         try:
-            async with asyncio.timeout(self._limits.managed_wait_s_max):
-                return _Said(await action(*asked.arguments))
+            with Origin.of(asked.origin).restored():
+                async with asyncio.timeout(self._limits.managed_wait_s_max):
+                    result = await action(*asked.arguments)
+                if result is not None:
+                    log.info("managed_action", action=asked.action, arguments=asked.arguments)
+                return _Said(result)
         except Exception as error:
             log.warning("managed_action_failed", action=asked.action, exc_info=error)
             return _Said(error=str(error) or type(error).__name__)
