@@ -56,7 +56,7 @@ async def closed(keys: tuple[Path, dict[str, str]]) -> AsyncIterator[Service]:
 
 def path_of(route: Route) -> str:
     """A request that the route takes, on a board that may be there or not."""
-    path = route.path.format(board="b", owner="a", column="xp", family="f")
+    path = route.path.format(board="b", owner="a", column="xp", family="f", operation="version")
     return path + QUERIES.get(route.view, "")
 
 
