@@ -39,6 +39,10 @@ class StoreMetrics:
         self._waiting = LoopGauges(
             cells.gauges, "rankcurve_store_connections_awaited", "Programs that wait for a connection", labels
         )
+        self._limit = LoopGauges(
+            cells.gauges, "rankcurve_store_connections_limit", "Connections that there may be", labels
+        )
+        registry.register(self._limit)
         registry.register(self._lent)
         registry.register(self._waiting)
 
@@ -46,10 +50,11 @@ class StoreMetrics:
         """See `StoreObserver`."""
         self._waits.labels(pool, kind).observe(seconds)
 
-    def connections_lent(self, pool: str, kind: str, lent: int, waiting: int) -> None:
+    def connections_lent(self, pool: str, kind: str, lent: int, *, waiting: int, limit: int) -> None:
         """See `StoreObserver`."""
         self._lent.set((pool, kind), lent)
         self._waiting.set((pool, kind), waiting)
+        self._limit.set((pool, kind), limit)
 
     def statement_ran(self, kind: str, rows: int) -> None:
         """See `StoreObserver`."""

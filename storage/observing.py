@@ -22,8 +22,8 @@ class StoreObserver(Protocol):
     def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
         """A connection was lent, after so long a wait."""
 
-    def connections_lent(self, pool: str, kind: str, lent: int, waiting: int) -> None:
-        """How many connections are lent, and how many wait for one, after a change."""
+    def connections_lent(self, pool: str, kind: str, lent: int, *, waiting: int, limit: int) -> None:
+        """How many connections are lent, how many wait for one, and how many there may be, after a change."""
 
     def statement_ran(self, kind: str, rows: int) -> None:
         """A statement of one of STATEMENT_KINDS answered or changed rows; called on any thread."""
@@ -38,7 +38,7 @@ class Unwatched:
     def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
         """Nothing."""
 
-    def connections_lent(self, pool: str, kind: str, lent: int, waiting: int) -> None:
+    def connections_lent(self, pool: str, kind: str, lent: int, *, waiting: int, limit: int) -> None:
         """Nothing."""
 
     def statement_ran(self, kind: str, rows: int) -> None:

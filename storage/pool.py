@@ -61,6 +61,7 @@ class Pool(Generic[C]):
         self._slots = asyncio.Semaphore(limits.connections)
         self._idle: list[C] = []
         self._waiting = 0
+        self._changed()
 
     @property
     def waiting(self) -> int:

@@ -208,7 +208,7 @@ def _connect(url: str, limits: PostgresLimits, observer: StoreObserver, pool: Bo
             Connector(url, session),
             bounds,
             waited=lambda seconds: observer.connection_waited(name, kind, seconds),
-            lent=lambda lent, waiting: observer.connections_lent(name, kind, lent, waiting),
+            lent=lambda lent, waiting: observer.connections_lent(name, kind, lent, waiting=waiting, limit=count),
         )
 
     light_s, heavy_s = limits.statement_timeout_s, limits.heavy_statement_timeout_s

@@ -205,8 +205,9 @@ class SqliteStore:
             connection = await queue.get()
         finally:
             self._waiting -= 1
-        kind = "heavy" if queue is self._heavy else "read"
+        kind, _ = self._kind(queue)
         self._observer.connection_waited(COMMON, kind, monotonic() - began_s if began_s else 0.0)
+        self._tell_lent(queue)
         idle = True
         try:
             self._check_open()
@@ -220,12 +221,26 @@ class SqliteStore:
         finally:
             if idle:
                 queue.put_nowait(connection)
+                self._tell_lent(queue)
+
+    def _kind(self, queue: asyncio.Queue[_Connection]) -> tuple[str, int]:
+        """What the connections of a queue are for, and how many there are."""
+        limits = self._limits
+        return (
+            ("heavy", limits.heavy_reader_connections) if queue is self._heavy else ("read", limits.reader_connections)
+        )
+
+    def _tell_lent(self, queue: asyncio.Queue[_Connection]) -> None:
+        kind, limit = self._kind(queue)
+        waiting = 0 if queue.qsize() else self._waiting
+        self._observer.connections_lent(COMMON, kind, limit - queue.qsize(), waiting=waiting, limit=limit)
 
     async def _give_back(self, connection: _Connection, queue: asyncio.Queue[_Connection]) -> None:
         try:
             await connection.run(lambda _: None)  # a thread runs in order: this ends when it is idle
         finally:
             queue.put_nowait(connection)
+            self._tell_lent(queue)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -77,7 +77,7 @@ class Channel:
         Raises:
             ProcessFailed: in one of them it failed, or one did not answer; the others have done it.
         """
-        others = [] if self._folder is None else sorted(self._folder.glob(f"*{_SUFFIX}"))
+        others = self.sockets()
         asked = _Asked(action, list(arguments), Origin.current().text)
         names = [self._name, *(path.stem for path in others if path.stem != self._name)]
         said = await asyncio.gather(
@@ -87,6 +87,10 @@ class Channel:
         if failed:
             raise ProcessFailed("; ".join(failed))
         return {name: one.result for name, one in zip(names, said, strict=True) if one.result is not None}
+
+    def sockets(self) -> list[Path]:
+        """Those of all processes, its own too."""
+        return [] if self._folder is None else sorted(self._folder.glob(f"*{_SUFFIX}"))
 
     async def _do(self, asked: _Asked) -> _Said:
         action = self._actions.get(asked.action)

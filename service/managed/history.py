@@ -14,7 +14,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import structlog
 from prometheus_client.core import Metric
+
+log = structlog.get_logger(__name__)
 
 RATE_WINDOWS_S: Mapping[str, float] = {
     "OneMinuteRate": 60.0,
@@ -83,7 +86,10 @@ class History:
     async def run(self) -> None:
         """Take a snapshot at every tick, for ever."""
         while True:
-            self.tick()
+            try:
+                self.tick()
+            except Exception as error:  # of a metric: rates go on without this one
+                log.error("figures_not_noted", exc_info=error)
             await self._sleep(self._limits.rates_tick_s)
 
     def tick(self) -> None:

@@ -119,7 +119,7 @@ class _Fixed:
     def objects(self, grouped: Mapping[ObjectName, Managed]) -> Iterable[Managed]:
         """The objects, beside those that metrics were grouped to."""
         yield from self._java
-        yield self._store()
+        yield self._store(grouped)
         yield Managed(
             ObjectName.of(DOMAIN, type="Cache"),
             "The curves that ranks are read off, and memcached",
@@ -154,9 +154,12 @@ class _Fixed:
             ),
         }
 
-    def _store(self) -> Managed:
+    def _store(self, grouped: Mapping[ObjectName, Managed]) -> Managed:
         store, dialect = self._parts.store, self._parts.store.dialect.name
+        throttle = grouped.get(ObjectName.of(DOMAIN, type="Throttle"))
+        refused = {} if throttle is None else dict(throttle.attributes)
         attributes = {
+            **{name: attribute for name, attribute in refused.items() if name.startswith("WriteRefused")},
             "Url": Attribute(TEXT, "Where it is, passwords left out", lambda _: masked(self._settings.store)),
             "SoleWriter": Attribute(BOOLEAN, "Whether nobody else writes there", lambda _: store.sole_writer),
             "WritesAtOnce": Attribute(

@@ -57,7 +57,7 @@ def test_a_node_tells_the_same_families_as_a_process_alone(folder: Path) -> None
         metrics.request_timer("page")(200, 0.1)
         metrics.read("page", "count")
         metrics.store.connection_waited("default", "read", 0.1)
-        metrics.store.connections_lent("default", "read", 1, 0)
+        metrics.store.connections_lent("default", "read", 1, waiting=0, limit=4)
         metrics.jobs.job_paused("fold", paused=False)
         metrics.jobs.job_round_ended("fold", 0.1)
     described = [

@@ -55,6 +55,9 @@ async def test_statements_are_told_by_kind_with_the_rows_that_they_answered_or_c
     assert (watcher.statements["select"], watcher.rows["select"]) == (selects + 1, rows + 1)
     assert watcher.statements.keys() <= set(STATEMENT_KINDS)
     assert {kind for _, kind, _ in watcher.waits} >= {"read"}
+    limits = SQLITE_LIMITS if store.sole_writer else POSTGRES_LIMITS
+    assert watcher.lent["common", "read"] == (0, 0, limits.reader_connections)
+    assert watcher.most_lent["common", "read"] >= 1
 
 
 @pytest.mark.parametrize(
@@ -79,6 +82,6 @@ async def test_a_lost_connection_is_told_as_a_retry(postgres_server: PostgresSer
         await asyncio.sleep(0)
         await store.read_one(query)
         assert watcher.retries >= 1
-        assert watcher.lent["common", "read"] == (0, 0)
+        assert watcher.lent["common", "read"] == (0, 0, POSTGRES_LIMITS.reader_connections)
         assert watcher.most_lent["common", "read"] == 1
         await store.close()

@@ -221,7 +221,8 @@ async def test_every_wait_for_a_connection_is_told_by_pool_and_kind(place: str) 
     await deployment.create("b", XP)
     await store.of("arena-x").read_one(select(count()).from_("boards").build(deployment.dialect))
     assert {(pool, kind) for pool, kind, _ in told.waits} == {("common", "write"), ("arena", "read")}
-    assert told.lent == {("common", "write"): (0, 0), ("arena", "read"): (0, 0)}
+    assert {(lent, waiting) for lent, waiting, _ in told.lent.values()} == {(0, 0)}
+    assert told.lent["arena", "read"] == (0, 0, 1)
     await store.close()
 
 

@@ -10,7 +10,7 @@ class Watcher:
 
     def __init__(self) -> None:
         self.waits: list[tuple[str, str, float]] = []
-        self.lent: dict[tuple[str, str], tuple[int, int]] = {}
+        self.lent: dict[tuple[str, str], tuple[int, int, int]] = {}
         self.most_lent: Counter[tuple[str, str]] = Counter()
         self.statements: Counter[str] = Counter()
         self.rows: Counter[str] = Counter()
@@ -20,9 +20,9 @@ class Watcher:
         """See `StoreObserver`."""
         self.waits.append((pool, kind, seconds))
 
-    def connections_lent(self, pool: str, kind: str, lent: int, waiting: int) -> None:
+    def connections_lent(self, pool: str, kind: str, lent: int, *, waiting: int, limit: int) -> None:
         """See `StoreObserver`."""
-        self.lent[pool, kind] = lent, waiting
+        self.lent[pool, kind] = lent, waiting, limit
         self.most_lent[pool, kind] = max(self.most_lent[pool, kind], lent)
 
     def statement_ran(self, kind: str, rows: int) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import Metric
 
 from service.managed.groups import Grouping
 from service.managed.history import History, HistoryLimits, quantile
@@ -81,3 +84,24 @@ def test_a_quantile_past_the_last_bound_is_that_bound() -> None:
     assert quantile((1, 2, infinite), (10, 10, 10), 0.5) == pytest.approx(0.5)
     assert quantile((1, 2, infinite), (0, 0, 0), 0.5) is None
     assert quantile((), (), 0.5) is None
+
+
+async def test_a_metric_that_can_not_be_read_ends_no_ticking() -> None:
+    ticks: list[int] = []
+
+    def collect() -> list[Metric]:
+        ticks.append(1)
+        raise ValueError("broken")
+
+    rested = asyncio.Event()
+
+    async def rest(_seconds: float) -> None:
+        if len(ticks) >= 3:
+            rested.set()
+            await asyncio.Event().wait()
+
+    history = History(collect, HistoryLimits(rates_tick_s=5), monotonic=lambda: 0.0, sleep=rest)
+    running = asyncio.create_task(history.run())
+    async with asyncio.timeout(10):
+        await rested.wait()
+    running.cancel()
