@@ -32,12 +32,20 @@ _ALL = (
     "batch_posts",
     "batch_posts_postgres",
     "change_log_cost",
+    "rebuild",
+    "stream",
     "exact_anywhere",
     "family_posts",
+    "hot_owner",
+    "queued_posts",
     "simulated_year",
     "archives",
     "shared_tables",
     "pools",
+    "lease_latency",
+    "lease_race",
+    "lease_simulation",
+    "lease_regions",
     "halved_capacity",
     "against_redis",
     "workers",
@@ -50,7 +58,7 @@ _ALL = (
 )
 _QUICK = ["--rows", "20000", "--seconds", "1", "--rounds", "2", "--kills", "5"]
 _NEEDS_DATA = "real_boards"
-_TIMEOUT_S = 1800
+_TIMEOUT_S = 3600
 
 
 def main() -> int:

@@ -3,88 +3,15 @@
 The one rule: every number has a lower and an upper bound and a unit, which its name says unless it is a plain count.
 """
 
-import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from config.pools import parse_pools
-
-
-def _store_url(url: str) -> str:
-    """Accept `sqlite:///PATH` (three slashes: relative to the working directory, four: absolute) and a `postgresql://`
-    connection string; else ValueError."""
-    if url.startswith(("postgresql://", "postgres://")) and "\x00" not in url:
-        return url
-    path = url.removeprefix("sqlite:///")
-    if path == url or not path or "\x00" in path:
-        raise ValueError("should be sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE")
-    if path == ":memory:":
-        raise ValueError("should name a file: each reader opens the store again")
-    return url
-
-
-def _listed(value: object) -> object:
-    """A list as TOML has it, or text with commas between its parts."""
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _servers(servers: tuple[str, ...]) -> tuple[str, ...]:
-    """Accept `host:port` each, an IPv6 address in brackets; else ValueError."""
-    for server in servers:
-        found = _SERVER.fullmatch(server)
-        if not found or not 0 < int(found[1]) < 65_536:
-            raise ValueError(f"should be HOST:PORT, several with commas between them: {server!r}")
-    if len(set(servers)) < len(servers):
-        raise ValueError("should name no server twice")
-    return servers
-
-
-def _number(default: float, low: float, high: float, unit: str, description: str) -> Any:
-    """Declare a numeric setting between `low` and `high`, both allowed."""
-    return Field(default=default, ge=low, le=high, description=description, json_schema_extra={"unit": unit})
-
-
-def _text(default: str, description: str) -> Any:
-    return Field(default=default, min_length=1, description=description)
-
-
-def _choice(default: str | bool | tuple[str, ...], description: str) -> Any:
-    return Field(default=default, description=description)
-
-
-_SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
-
-
-def _pools(text: str) -> str:
-    """Accept what `parse_pools` reads; else ValueError."""
-    parse_pools(text)
-    return text
-
-
-def _replica_url(url: str) -> str:
-    """Accept nothing or a `postgresql://` connection string; else ValueError."""
-    if url and not url.startswith(("postgresql://", "postgres://")):
-        raise ValueError("should be postgresql://USER:PASSWORD@HOST/DATABASE or empty")
-    return url
-
-
-def _operations(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Accept `Type.operation` each; else ValueError."""
-    for name in names:
-        if not re.fullmatch(r"[A-Za-z]+\.[a-z]+", name):
-            raise ValueError(f"should be Type.operation, several with commas between them: {name!r}")
-    return names
-
-
-ReplicaUrl = Annotated[str, AfterValidator(_replica_url)]
-PoolsText = Annotated[str, AfterValidator(_pools)]
-StoreUrl = Annotated[str, AfterValidator(_store_url)]
-Servers = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_servers)]
-Operations = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_operations)]
+from config.kinds import Operations, PeersText, PoolsText, ReplicaUrl, Servers, StoreUrl
+from config.kinds import choice as _choice
+from config.kinds import number as _number
+from config.kinds import text as _text
 
 # The first of each pair should not be greater than the second.
 _ORDERED_PAIRS = (
@@ -139,8 +66,12 @@ class Settings(BaseModel):
     around_rows_max: int = _number(500, 1, 100_000, "rows", "Rows on each side in a view around an owner or a value")
     lookup_owners_max: int = _number(1_000, 1, 100_000, "owners", "Owners in one lookup")
     query_values_max: int = _number(1_000, 1, 100_000, "values", "Values, ranks or percentiles in one query")
+    owner_posts_blocks_max: int = _number(
+        10_000, 1, 10_000_000, "blocks", "Stretches of about 8,000 posts that one look for an owner's goes through"
+    )
     history_periods_max: int = _number(100, 1, 10_000, "periods", "Closed periods in one answer of an owner's history")
     buckets_max: int = _number(1_000, 1, 100_000, "buckets", "Buckets in one distribution")
+    profile_bytes_max: int = _number(4_096, 2, 1024**2, "bytes", "An owner's profile as JSON; larger is 413")
     at_ahead_s_max: float = _number(300, 0, 86_400, "s", "How far a post's `at` may lie ahead of the service's clock")
 
     # Writing
@@ -158,6 +89,38 @@ class Settings(BaseModel):
     write_attempts_max: int = _number(8, 1, 1_000, "attempts", "Tries of a group whose conditional write lost a race")
     write_backoff_base_s: float = _number(0.005, 0, 10, "s", "First back-off after a lost race; doubles, with jitter")
     write_backoff_s_max: float = _number(0.5, 0, 60, "s", "Longest back-off after a lost race")
+
+    # The ingest queue of posts with mode=queued
+    ingest_shards: int = _number(
+        10, 1, 256, "shards", "Parts of the queue, for a store that has none yet: what is emptied at the same time"
+    )
+    ingest_posts_max: int = _number(500_000, 1, 1_000_000_000, "posts", "Posts in the queue; past it 429")
+    ingest_age_s_max: float = _number(60, 0.1, 86_400, "s", "Longest wait of the oldest post in the queue; past it 503")
+    ingest_look_s: float = _number(1, 0.01, 60, "s", "How old what is known of the queue may be where posts are taken")
+    ingest_group_posts_max: int = _number(10_000, 1, 100_000, "posts", "Posts queued in one transaction")
+    ingest_block_posts_max: int = _number(200, 1, 10_000, "posts", "Posts of a shard that are queued as one row")
+    ingest_round_posts_max: int = _number(1_000, 1, 100_000, "posts", "Queued posts applied in one transaction")
+    ingest_alone_attempts_max: int = _number(
+        10, 1, 1_000, "attempts", "Tries of a queued post that the store refuses by itself, before it is rejected"
+    )
+    ingest_workers: int = _number(1, 0, 64, "workers", "Workers of the queue in each job process; 0: none")
+    ingest_workers_max: int = _number(4, 1, 64, "workers", "Most workers of the queue at once, over all job processes")
+    ingest_sizing_s: float = _number(
+        5, 0.1, 600, "s", "How often it is worked out how many workers of the queue the store is worth"
+    )
+    ingest_lease_s: float = _number(0.5, 0.1, 600, "s", "How long a worker that died keeps its shards")
+    ingest_poll_s: float = _number(
+        0.1,
+        0.001,
+        60,
+        "s",
+        "How often a worker looks for posts where none are; a fifth as often when none came for long",
+    )
+    ingest_backoff_s_max: float = _number(2, 0.001, 600, "s", "Longest pause of a worker whose round failed")
+    rejected_post_retention_s: float = _number(
+        7 * 86_400, 60, 10 * 366 * 86_400, "s", "How long it is remembered why a queued post was rejected"
+    )
+    rejected_posts_max: int = _number(1_000_000, 1, 1_000_000_000, "posts", "Rejected posts that are remembered")
     retry_after_s: int = _number(1, 1, 3_600, "s", "Least Retry-After sent with 429 and 503")
     retry_after_s_max: int = _number(60, 1, 3_600, "s", "Longest Retry-After, however long the wait will be")
 
@@ -186,6 +149,20 @@ class Settings(BaseModel):
     )
     open_boards_max: int = _number(1_000, 1, 1_000_000, "boards", "Boards whose compiled statements are kept")
     statement_cache: int = _number(512, 0, 100_000, "statements", "Prepared statements kept for each connection")
+
+    # Streams
+    stream_clients_max: int = _number(5_000, 0, 1_000_000, "streams", "Streams open in one process; past it 503")
+    stream_top_default: int = _number(10, 1, 10_000, "rows", "Rows of a streamed top when no number is asked for")
+    stream_top_max: int = _number(100, 1, 10_000, "rows", "Rows of a streamed top")
+    stream_poll_s: float = _number(0.02, 0.001, 10, "s", "Pause between two looks for what streams have to tell")
+    stream_rows_max: int = _number(
+        10_000, 1, 1_000_000, "rows", "Posts read in one look, and that a stream resumes over"
+    )
+    stream_heartbeat_s: float = _number(15, 0.01, 600, "s", "How often a stream says that it is alive")
+    stream_retry_s: float = _number(1, 0, 600, "s", "Pause after which a client whose stream ended comes back")
+    stream_unread_bytes_max: int = _number(
+        262_144, 1_024, 1024**3, "bytes", "Events that a slow client leaves unread; past it the stream ends"
+    )
 
     # SQLite
     sqlite_cache_mib: int = _number(256, 1, 65_536, "MiB", "Page cache of each connection; 2 MiB halves scans")
@@ -287,6 +264,7 @@ class Settings(BaseModel):
     archive_top_rows: int = _number(1_000, 1, 100_000, "rows", "Best rows by each column that an archive can show")
     archive_block_rows: int = _number(256, 1, 100_000, "rows", "Rows of a block of an archive: who needs one reads all")
     archive_step_rows: int = _number(5_000, 1, 1_000_000, "rows", "Rows archived in one transaction, about")
+    archive_boards_max: int = _number(50, 1, 10_000, "boards", "Small boards archived in one transaction")
     close_retry_s: float = _number(30, 1, 3_600, "s", "After which a board whose closing failed is tried again")
     audit_interval_s: float = _number(
         60, 0, 86_400, "s", "How often the curve of a random column is held against counted rows; 0: never"
@@ -300,11 +278,66 @@ class Settings(BaseModel):
     )
     audit_s_max: float = _number(5, 0.01, 3_600, "s", "Time after which an audit counts no further owner")
     change_log_retention_s: float = _number(
-        3_600, 1, 31 * 86_400, "s", "How long the log of changes is kept; what has yet to be counted stays longer"
+        7 * 86_400, 1, 3_660 * 86_400, "s", "How long the journal is kept; what has yet to be counted stays longer"
+    )
+    erased_cells_s: float = _number(
+        3_600,
+        60,
+        31 * 86_400,
+        "s",
+        "How long the journal keeps an erased owner's values, without the name, to count by",
     )
     prune_interval_s: float = _number(60, 1, 86_400, "s", "How often old post ids and changes are removed")
     prune_rows_max: int = _number(10_000, 1, 10_000_000, "rows", "Rows removed in one transaction")
     prune_steps_max: int = _number(100, 1, 100_000, "steps", "Transactions in one run of the pruning, of each kind")
+
+    # Leased pools
+    lease_partitions: int = _number(10, 1, 1_000, "partitions", "Parts of a pool's region where the spec does not say")
+    lease_pools_max: int = _number(10_000, 1, 1_000_000, "pools", "Pools of resources in the store")
+    lease_resources_per_request_max: int = _number(
+        10_000, 1, 1_000_000, "resources", "Resources put in or taken out in one request"
+    )
+    lease_s_max: float = _number(31 * 86_400, 1, 10 * 366 * 86_400, "s", "Longest lease of a resource")
+    lease_group_max: int = _number(200, 1, 10_000, "requests", "Requests for leases in one transaction")
+    lease_groups_in_flight_max: int = _number(
+        2, 1, 64, "transactions", "Most transactions for leases in flight; on SQLite one"
+    )
+    lease_requests_waiting_max: int = _number(
+        10_000, 1, 1_000_000, "requests", "Requests for leases that wait; past it 429"
+    )
+    lease_wait_s_max: float = _number(10, 0.01, 3_600, "s", "Longest wait of a request for a lease; past it 503")
+    lease_expired_counted_max: int = _number(
+        10_000, 0, 10_000_000, "leases", "Leases of a region that are over, counted as available as far as this"
+    )
+
+    liberate_interval_s: float = _number(
+        3_600, 1, 31 * 86_400, "s", "How often leases that are over are liberated; a dry region does it at once"
+    )
+    liberate_rows_max: int = _number(1_000, 1, 1_000_000, "rows", "Leases liberated in one transaction")
+    lease_journal_retention_s: float = _number(
+        7 * 86_400, 60, 10 * 366 * 86_400, "s", "How long the journal of leases is kept"
+    )
+    balance_interval_s: float = _number(
+        300, 1, 86_400, "s", "How often free resources are moved to the regions that will need them"
+    )
+    balance_horizon_s: float = _number(600, 1, 86_400, "s", "How far ahead a region's need is projected")
+    balance_half_life_s: float = _number(
+        600, 1, 31 * 86_400, "s", "Age at which what a region was asked for counts half in its average"
+    )
+    balance_moves_max: int = _number(100_000, 1, 100_000_000, "resources", "Resources moved in one run, each pool")
+    balance_step_rows_max: int = _number(1_000, 1, 1_000_000, "rows", "Resources moved in one transaction")
+
+    lease_store_name: str = _text("here", "What the peers call this store, where keys lease in several stores")
+    lease_peers: PeersText = Field(
+        default="",
+        description="Other stores in which the same keys lease: `NAME=URL` of their services by commas, an API key as "
+        "the URL's password; empty: none",
+    )
+    lease_duplicates: Literal["release", "keep"] = _choice(
+        "release", "Of a key that two stores gave a resource: release the second one, or only count it"
+    )
+    lease_exchange_interval_s: float = _number(1, 0.01, 3_600, "s", "How often the peers' journals of leases are read")
+    lease_exchange_rows_max: int = _number(1_000, 1, 100_000, "rows", "Rows of a peer's journal read at once")
 
     # Boards
     catalog_boards_max: int = _number(100_000, 1, 10_000_000, "boards", "Boards in the catalog")

@@ -7,12 +7,13 @@ of their own. That nothing changed meanwhile is asked by the second one.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
 
-from storage.archiving import ArchiveLimits, Archiving, Block
+from storage.archiving import ArchiveLimits, Archiving, Block, Read
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
 from storage.records import Board
@@ -70,6 +71,43 @@ class Archiver:
         await self._store.write(program)
         self._under_way, self._written = archiving, _Written()
 
+    async def together(self, held: Held, boards: Sequence[Board], now_us: int) -> None:
+        """Archive boards that are small enough for one step, in one transaction.
+
+        Raises:
+            LeaseLost, UnknownBoard, StoreBusy: see `step`; nothing was done.
+        """
+        opened = [(board, self._open_boards.open(board)[0]) for board in boards]
+        archivings = [Archiving(self._store.dialect, entries, self._limits) for _, entries in opened]
+
+        def read() -> Program[list[tuple[int, list[Read]] | None]]:
+            found = []
+            for archiving in archivings:
+                found.append((yield from archiving.read_all()))
+            return found
+
+        read_ones = await self._store.read(read, heavy=True)
+        whole = [(each, *found) for each, found in zip(archivings, read_ones, strict=True) if found is not None]
+        blocks = await asyncio.to_thread(lambda: [archiving.encoded(found) for archiving, _, found in whole])
+
+        def program() -> Program[list[Board | None]]:
+            yield from held.keep()
+            stored = []
+            for (archiving, changes, _), theirs in zip(whole, blocks, strict=True):
+                stored.append((yield from archiving.store_all(changes, theirs, now_us=now_us)))
+            return stored
+
+        for archived, theirs in zip(await self._store.write(program), blocks, strict=True):
+            if archived is not None:
+                written = _Written()
+                written.add(theirs)
+                self._tell(archived, written)
+
+    def _tell(self, archived: Board, written: _Written) -> None:
+        self._catalog.put(archived)
+        self._observer.archived(owners=written.owners, stored_bytes=written.stored_bytes)
+        log.debug("board_archived", board=archived.id, owners=written.owners, stored_bytes=written.stored_bytes)
+
     def give_up(self) -> None:
         """Write on at the next `begin`."""
         self._under_way = None
@@ -97,10 +135,7 @@ class Archiver:
         stored, archived = await self._store.write(program)
         self._written.add(blocks)
         if archived is not None:
-            self._catalog.put(archived)
-            written = self._written
-            self._observer.archived(owners=written.owners, stored_bytes=written.stored_bytes)
-            log.info("board_archived", board=archived.id, owners=written.owners, stored_bytes=written.stored_bytes)
+            self._tell(archived, self._written)
         elif stored and not whole:
             archiving.advanced(place, tied)
             self._under_way = archiving

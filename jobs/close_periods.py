@@ -18,12 +18,13 @@ from typing import Protocol, TypeVar
 import structlog
 
 from predictor import CurveCorrupt, decode
+from storage.archiving import ArchiveLimits
+from storage.claims import StoreClock
 from storage.closing import Stage, columns_to_fit, due_boards, freeze, look_again, shut_boards, to_archive
 from storage.curve_marks import curve_marks
 from storage.curves import CurveBook, documents_of
 from storage.errors import LeaseLost, LeaseTaken, StorageError, UnknownBoard
-from storage.leaderboards import CHANGES, REFRESH_POOL, count_entries, refresh_resource
-from storage.leases import StoreClock
+from storage.leaderboards import ALL_ENTRIES, CHANGES, REFRESH_POOL, count_entries, refresh_resource
 from storage.records import Board
 from storage.store import Program, Store
 
@@ -74,6 +75,7 @@ class CloseJob:
         archiver: Archiver,
         ownership: Ownership,
         limits: CloseLimits,
+        archive_limits: ArchiveLimits,
         observer: CloseObserver,
         *,
         clock: StoreClock,
@@ -83,7 +85,7 @@ class CloseJob:
         self._store, self._book, self._ownership = store, book, ownership
         self._fitting, self._archiver = fitting, archiver
         self._to_archive: deque[Board] = deque()
-        self._limits, self._observer = limits, observer
+        self._limits, self._archive_limits, self._observer = limits, archive_limits, observer
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
 
     async def run(self) -> None:
@@ -127,21 +129,48 @@ class CloseJob:
             await self._shut(held, [board for _, board in to_shut], now_us)
         for _, board in due[Stage.SHUT]:
             await self._tried(held, board, now_us, self._freeze)
-        if not to_shut and not due[Stage.SHUT]:
-            await self._archive(held, [board for _, board in due[Stage.FROZEN]], now_us)
-        return any(due.values()) or self._archiver.board is not None
+        if to_shut or due[Stage.SHUT]:
+            return True
+        return await self._archive(held, [board for _, board in due[Stage.FROZEN]], now_us)
 
-    async def _archive(self, held: Held, frozen: Sequence[Board], now_us: int) -> None:
-        """A step of the archive that is under way, else of that of the first board that gives up its rows."""
+    async def _archive(self, held: Held, frozen: Sequence[Board], now_us: int) -> bool:
+        """A step of the archive that is under way, else of the next ones; whether there was anything to do."""
         board = self._archiver.board
         if board is None:
             if not self._to_archive and frozen:
                 found = await self._store.write(lambda: to_archive(self._store.dialect, frozen, now_us=now_us))
                 self._to_archive.extend(found)
             if not self._to_archive:
-                return
+                return bool(frozen)
+            if await self._archive_small(held, now_us):
+                return True
             board = self._to_archive.popleft()
         await self._tried(held, board, now_us, self._write_archive)
+        return True
+
+    async def _archive_small(self, held: Held, now_us: int) -> bool:
+        """Archive the next boards together, as long as they are small; whether that was done."""
+        limits, boards = self._archive_limits, list(self._to_archive)[: self._archive_limits.archive_boards_max]
+        keys = [board.key for board in boards]
+        totals, small, rows = await self._store.read(lambda: count_entries(self._store.dialect, keys)), 0, 0
+        for board in boards:
+            rows += totals[board.key].get(ALL_ENTRIES, 0)
+            if rows > limits.archive_step_rows or columns_to_fit(board, totals[board.key]):
+                break
+            small += 1
+        if small < 2:
+            return False
+        try:
+            await self._archiver.together(held, boards[:small], now_us)
+        except LeaseLost:
+            raise
+        except StorageError as error:  # one of them may have been deleted: each by itself
+            log.warning("archives_one_by_one", boards=small, detail=error.detail)
+            return False
+        for _ in range(small):
+            self._to_archive.popleft()
+        log.info("boards_archived", boards=small, first=boards[0].id)
+        return True
 
     async def _write_archive(self, held: Held, board: Board) -> None:
         if self._archiver.board is None:
@@ -153,7 +182,8 @@ class CloseJob:
         now_us = yield from self._clock()
         due = {}
         many = self._limits.close_boards_max
-        for stage, limit in ((Stage.OPEN, many), (Stage.SHUT, 1), (Stage.FROZEN, many)):
+        more = 0 if self._to_archive or self._archiver.board is not None else many
+        for stage, limit in ((Stage.OPEN, many), (Stage.SHUT, 1), (Stage.FROZEN, more)):
             due[stage] = yield from due_boards(self._store.dialect, stage, now_us=now_us, limit=limit)
         return now_us, due
 
@@ -180,9 +210,9 @@ class CloseJob:
             if isinstance(error, LeaseLost):
                 raise
             return  # deleted meanwhile
-        except StorageError as error:
+        except Exception as error:  # whatever is wrong with one board, the others are closed
             self._observer.close_failed()
-            log.error("close_failed", board=board.id, detail=error.detail)
+            log.error("close_failed", board=board.id, exc_info=error)
         self._archiver.give_up()
         at_us = now_us + round(wait_s * 1e6)
         await self._store.write(lambda: look_again(self._store.dialect, board, at_us=at_us))

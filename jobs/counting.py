@@ -80,7 +80,7 @@ class Counting:
             self.known.fits[slot[0]].pop(slot[1], None)
             number = version + len(written) + 1
             written.append(StoredCounts(*slot, fit.epoch, fit.version, number, b""))
-        self.void, self.busy = len(gone), found.rows > 0
+        self.void, self.busy = len(gone), found.rows > 0 or found.others
         while len(self._held) > self._curves_max:
             self._held.popitem(last=False)
         return written

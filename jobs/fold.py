@@ -118,7 +118,7 @@ class FoldJob:
     @staticmethod
     def _is_news(found: Backlog, counts: list[StoredCounts], now_us: int) -> bool:
         """Whether the mark has to move: not for every pause of an idle store, which has moved it once already."""
-        if found.before is None or counts or found.rows:
+        if found.before is None or counts or found.rows or found.others:
             return True
         return now_us - found.before.as_of_us >= IDLE_US
 

@@ -1,4 +1,4 @@
-"""Forgets post ids and changes past their retention, and deletes rows that boards left in shared tables.
+"""Forgets post ids, changes and rejections past their retention, and deletes rows that boards left in shared tables.
 
 The one rule: posts come first. A step is one bounded transaction, and after each the job pauses for as long as the step
 took, so that pruning never has the writer for more than half of the time. Of several job processes one prunes, once an
@@ -13,8 +13,11 @@ from dataclasses import dataclass
 import structlog
 
 from storage.change_log import change_log
+from storage.erasing import erasing
 from storage.errors import LeaseTaken
+from storage.journal_blocks import blocks
 from storage.post_ids import PostIds
+from storage.rejected_posts import rejected_posts
 from storage.shared_tables import sweep_rows
 from storage.store import Program, Store
 
@@ -34,9 +37,12 @@ class PruneLimits:
 
     post_id_retention_s: float
     change_log_retention_s: float
+    erased_cells_s: float
     prune_interval_s: float
     prune_rows_max: int  # a step
     prune_steps_max: int  # a run, of each kind
+    rejected_post_retention_s: float
+    rejected_posts_max: int
 
 
 class PruneJob:
@@ -75,6 +81,10 @@ class PruneJob:
             log.info("post_ids_forgotten", rows=forgotten)
         if removed := await self.prune_changes():
             log.info("changes_removed", rows=removed)
+        if forgotten := await self.prune_rejected():
+            log.info("rejected_posts_forgotten", rows=forgotten)
+        await self.blank_erased()
+        await self.make_blocks()
         if swept := await self.sweep():
             log.info("rows_left_behind_deleted", rows=swept)
 
@@ -95,6 +105,31 @@ class PruneJob:
             return (yield from self._changes.prune(before_us=before_us, keep_from=unread_from, rows_max=rows_max))
 
         return await self._in_steps(step, 1)
+
+    async def prune_rejected(self) -> int:
+        """Forget why queued posts were rejected, past their retention or their number; answers how many."""
+        before_us = self._now_us() - round(self._limits.rejected_post_retention_s * 1e6)
+        rejected, rows_max = rejected_posts(self._store.dialect), self._limits.prune_rows_max
+        keep = self._limits.rejected_posts_max
+        return await self._in_steps(lambda: rejected.prune(before_us=before_us, keep=keep, rows_max=rows_max), rows_max)
+
+    async def blank_erased(self) -> int:
+        """Take cells out of the log whose owners were erased and that nobody counts from any more; how many rows."""
+        before_us = self._now_us() - round(self._limits.erased_cells_s * 1e6)
+        rows_max = self._limits.prune_rows_max
+        erased = erasing(self._store.dialect)
+        return await self._in_steps(lambda: erased.blank(before_us=before_us, rows_max=rows_max), rows_max)
+
+    async def make_blocks(self) -> int:
+        """Make the journal findable by owner, as far as it is long enough; how many blocks."""
+        index, made = blocks(self._store.dialect), 0
+        await self._store.write(index.prune)
+        while (block := await self._store.read(index.next, heavy=True)) is not None:
+            started = self._monotonic()
+            await self._store.write(lambda block=block: index.add(block))  # type: ignore[misc]
+            made += 1
+            await self._sleep(self._monotonic() - started)
+        return made
 
     async def sweep(self) -> int:
         """Delete rows that boards left behind, in up to `prune_steps_max` steps; answers how many."""

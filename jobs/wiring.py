@@ -6,14 +6,17 @@ The one rule: time, sleep and chance come in here and nowhere below.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from storage.archiving import ArchiveLimits
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
+from storage.claims import StoreClock
 from storage.curves import CurveBook
 from storage.folding import FoldLimits
+from storage.lease_exchange import LeaseExchange
 from storage.leases import Leases
 from storage.live_counts import unread_from
 from storage.post_ids import PostIds
@@ -21,14 +24,19 @@ from storage.store import Store
 
 from .archive import Archiver
 from .audit import AuditJob, Auditor
+from .balance import BalanceJob, BalanceObserver
+from .balancing import BalanceLimits
 from .close_periods import CloseJob, CloseLimits, CloseObserver
 from .controls import JobControls
 from .demands import DemandJob, DemandLimits
 from .desk import RefreshDesk
+from .exchange import ExchangeJob, ExchangeLimits, ExchangeObserver, ReadPeer
 from .fitting import Fitting
 from .fold import FoldJob, FoldObserver
+from .liberate import LiberateJob, LiberateLimits
 from .ownership import LeaseLimits, Ownership
 from .prune import PruneJob, PruneLimits
+from .queue import QueueParts, QueueTools, start_queue
 from .refresh import RefreshJob, RefreshLimits, RefreshObserver
 from .runner import Runner, RunnerLimits, Sleep
 from .watch import WatchJob
@@ -51,6 +59,30 @@ class JobLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerParts:
+    """What the exchange of leases with other stores works with."""
+
+    names: Sequence[str]
+    exchange: LeaseExchange
+    read: ReadPeer
+    limits: ExchangeLimits
+    observer: ExchangeObserver
+
+
+@dataclass(frozen=True, slots=True)
+class PoolParts:
+    """What the jobs of pools work with."""
+
+    liberate: LiberateLimits
+    balance: BalanceLimits
+    clock: StoreClock
+    observer: BalanceObserver
+    margin_us: int  # how long a lease that is over is nobody else's yet
+    expired_counted_max: int
+    peers: PeerParts | None = None  # None: keys lease in this store only
+
+
+@dataclass(frozen=True, slots=True)
 class JobParts:
     """What jobs work with."""
 
@@ -70,8 +102,10 @@ class JobParts:
     monotonic: Callable[[], float]
     sleep: Sleep
     rng: random.Random
+    pools: PoolParts | None = None  # None: nobody looks after pools
     auditor: Auditor | None = None  # None: curves are not audited
     audit_interval_s: float = 0  # 0: only where an operator asks
+    queue: QueueParts | None = None  # None: queued posts are applied elsewhere
     sampled: Store | None = None  # where curves are sampled from: the store, or a replica of it
     controls: JobControls | None = None  # operators' hands on the jobs; `sleep` is theirs then
 
@@ -147,10 +181,27 @@ def start_jobs(parts: JobParts) -> Jobs:
         runner.start("audit", audit.run)
     runner.start("fold", _fold_job(parts, ownership).run)
     runner.start("close", _close_job(parts, ownership).run)
+    if parts.pools is not None:
+        _start_pool_jobs(runner, parts, parts.pools, ownership)
+    if parts.queue is not None:
+        start_queue(runner, parts.queue, _queue_tools(parts))
     if not parts.store.sole_writer:  # front ends without jobs leave their operators' demands in the store
         demands = DemandJob(parts.store, parts.catalog, parts.desk, limits.demands, sleep=parts.sleep)
         runner.start("demands", demands.run)
     return Jobs(runner, refresh, parts.desk)
+
+
+def _queue_tools(parts: JobParts) -> QueueTools:
+    return QueueTools(
+        store=parts.store,
+        boards=parts.open_boards,
+        post_ids=parts.post_ids,
+        holder=parts.holder,
+        now_us=parts.now_us,
+        monotonic=parts.monotonic,
+        sleep=parts.sleep,
+        rng=parts.rng,
+    )
 
 
 def _fold_job(parts: JobParts, ownership: Ownership) -> FoldJob:
@@ -185,10 +236,51 @@ def _close_job(parts: JobParts, ownership: Ownership) -> CloseJob:
         archiver,
         ownership,
         parts.limits.close,
+        parts.limits.archive,
         parts.closings,
         clock=parts.leases.clock,
         monotonic=parts.monotonic,
         sleep=parts.sleep,
+    )
+
+
+def _start_pool_jobs(runner: Runner, parts: JobParts, pools: PoolParts, ownership: Ownership) -> None:
+    runner.start("liberate", _liberate_job(parts, pools, ownership).run)
+    runner.start("balance", _balance_job(parts, pools, ownership).run)
+    peers = pools.peers
+    if peers is not None:
+        exchange = ExchangeJob(
+            parts.store, ownership, peers.limits, peers.exchange, peers.read, peers.observer, sleep=parts.sleep
+        )
+        for name in peers.names:
+            runner.start(f"exchange {name}", partial(exchange.follow, name))
+
+
+def _liberate_job(parts: JobParts, pools: PoolParts, ownership: Ownership) -> LiberateJob:
+    return LiberateJob(
+        parts.store,
+        ownership,
+        pools.liberate,
+        pools.clock,
+        margin_us=pools.margin_us,
+        monotonic=parts.monotonic,
+        sleep=parts.sleep,
+        rng=parts.rng,
+    )
+
+
+def _balance_job(parts: JobParts, pools: PoolParts, ownership: Ownership) -> BalanceJob:
+    return BalanceJob(
+        parts.store,
+        ownership,
+        pools.balance,
+        pools.clock,
+        pools.observer,
+        margin_us=pools.margin_us,
+        expired_counted_max=pools.expired_counted_max,
+        monotonic=parts.monotonic,
+        sleep=parts.sleep,
+        rng=parts.rng,
     )
 
 

@@ -58,8 +58,8 @@ from querybuilder.terms import (
     times,
     whole_part,
 )
-from querybuilder.transactions import oldest_transaction
-from querybuilder.typed import collated, null, part
+from querybuilder.transactions import oldest_transaction, this_transaction
+from querybuilder.typed import collated, holds, length, null, part
 from querybuilder.write import Delete, Empty, Insert, Update, delete, empty, insert, update
 
 __all__ = [
@@ -118,7 +118,9 @@ __all__ = [
     "drop_table",
     "empty",
     "excluded",
+    "holds",
     "insert",
+    "length",
     "lit",
     "max_",
     "min_",
@@ -137,6 +139,7 @@ __all__ = [
     "select",
     "smaller_of",
     "sum_",
+    "this_transaction",
     "times",
     "union_all",
     "update",

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from querybuilder.arguments import Encoder, constant_kind, list_encoder, rows_encoder
+from querybuilder.arguments import Encoder, array_type, constant_kind, list_encoder, rows_encoder
 from querybuilder.dialect import Dialect, Kind, quote
 from querybuilder.errors import IncompleteQuery, Inexpressible, UnboundParameter
 
@@ -25,7 +25,7 @@ class Built(msgspec.Struct, frozen=True, gc=False):
     """A query ready to execute. A msgspec struct because it is made 60,000 times a second (0.1 us, a dataclass 0.6)."""
 
     sql: str
-    arguments: tuple[object, ...]  # in placeholder order; for PostgreSQL bulk arguments are lists
+    arguments: tuple[object, ...]  # in placeholder order
     packed: bool  # the answer is one row of one JSON text: an array of arrays, one per row
 
 
@@ -143,7 +143,7 @@ class Rendering:
     def rows_parameter(self, name: str, kinds: tuple[Kind, ...]) -> list[str]:
         """Placeholders for rows given to `bind`: one JSON text, or one array a column."""
         if self.dialect.arrays:
-            casts = [f"{self.dialect.type_names[kind]}[]" for kind in kinds]
+            casts = [array_type(self.dialect, kind) for kind in kinds]
             return self._encoded(name, rows_encoder(self.dialect, kinds), casts)
         if Kind.BLOB in kinds:
             raise Inexpressible("bytes cannot travel in bulk on SQLite: JSON has no form for them")

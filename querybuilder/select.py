@@ -31,6 +31,7 @@ from querybuilder.terms import (
 )
 
 SUBQUERY_ALIAS = "s"
+PIECE = "value"  # as json_each calls it
 
 
 class Lock(Enum):
@@ -91,6 +92,20 @@ def rows(alias: str, parameter: Param, /, **kinds: Kind) -> Rows:
     return Rows(alias, parameter, tuple(kinds.items()))
 
 
+@dataclass(frozen=True, slots=True)
+class Pieces(Node):
+    """The pieces of a text between commas, standing like a table with one column."""
+
+    text: Term
+    alias: str
+
+    def render(self, out: Rendering) -> str:
+        text, alias = self.text.render(out), out.name(self.alias)
+        if out.dialect.arrays:
+            return f"unnest(string_to_array({text}, ',')) AS {alias}({out.name(PIECE)})"
+        return f"""json_each('["' || replace({text}, ',', '","') || '"]') AS {alias}"""
+
+
 Source = Table | Derived | Rows
 
 
@@ -134,6 +149,7 @@ class Select(RowSource, Query):
     source: Source | None = None
     joins: tuple[tuple[Source, Condition], ...] = ()
     laterals: tuple[Derived, ...] = ()
+    pieces: Pieces | None = None
     conditions: tuple[Condition, ...] = ()
     groups: tuple[Term, ...] = ()
     orders: tuple[Ordering, ...] = ()
@@ -154,6 +170,14 @@ class Select(RowSource, Query):
     def join_lateral(self, given: RowSource, alias: str) -> Select:
         """For each row so far, the rows of a select that may use its columns; no row where that has none."""
         return replace(self, laterals=(*self.laterals, Derived(given, alias)))
+
+    def each_piece(self, text: Term, alias: str) -> Select:
+        """For each row so far a row for each piece of a text of it, the pieces standing between commas.
+
+        A piece is `col("value", alias)`; it has neither quotes nor backslashes. An empty text has one piece, the empty
+        one, or none, depending on the database.
+        """
+        return replace(self, pieces=Pieces(text, alias))
 
     def where(self, *conditions: Condition) -> Select:
         """Adds conditions; all must hold."""
@@ -214,6 +238,8 @@ class Select(RowSource, Query):
             if not out.dialect.lateral:
                 raise Inexpressible("a joined select can't use the rows before it in this dialect")
             sql += f" CROSS JOIN LATERAL {lateral.render(out)}"
+        if self.pieces is not None:
+            sql += f" CROSS JOIN {self.pieces.render(out)}"
         sql += render_where(out, self.conditions)
         if self.groups:
             sql += " GROUP BY " + ", ".join(one.render(out) for one in self.groups)

@@ -1,7 +1,7 @@
 """How far transactions have come, as a term.
 
-The rule it keeps: it reads only. A number given to a reader would be one that replicas can't give and that writers wait
-for.
+The rule it keeps: a reader only reads. A number given to one would be one that replicas can't give and that writers
+wait for.
 """
 
 from __future__ import annotations
@@ -29,3 +29,18 @@ class OldestTransaction(Term):
 def oldest_transaction() -> Term:
     """Every transaction with a lower number had ended when the snapshot was taken; on a standby too."""
     return OldestTransaction()
+
+
+@dataclass(frozen=True, slots=True)
+class ThisTransaction(Term):
+    @property
+    def value_kind(self) -> Kind | None:
+        return INTEGER
+
+    def render(self, out: Rendering) -> str:
+        return out.dialect.transaction or "0"
+
+
+def this_transaction() -> Term:
+    """The number of a transaction that writes, given to it here at the latest; 0 where transactions stand in line."""
+    return ThisTransaction()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from querybuilder.dialect import Kind
 from querybuilder.errors import BadValue
 from querybuilder.render import Rendering
-from querybuilder.terms import Operand, Term, term
+from querybuilder.terms import Condition, Operand, Term, term
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Collated(Term):
 @dataclass(frozen=True, slots=True)
 class Part(Term):
     operand: Term
-    start: int
+    start: Term
     width: int
 
     @property
@@ -47,8 +47,30 @@ class Part(Term):
     def render(self, out: Rendering) -> str:
         # PostgreSQL's substr takes no 64-bit integers.
         cast = "::int" if out.dialect.arrays else ""
-        text = self.operand.render(out)
-        return f"substr({text}, {out.constant(self.start)}{cast}, {out.constant(self.width)}{cast})"
+        text, start = self.operand.render(out), self.start.render(out)
+        return f"substr({text}, {start}{cast}, {out.constant(self.width)}{cast})"
+
+
+@dataclass(frozen=True, slots=True)
+class Length(Term):
+    operand: Term
+
+    @property
+    def value_kind(self) -> Kind | None:
+        return Kind.INTEGER
+
+    def render(self, out: Rendering) -> str:
+        return f"length({self.operand.render(out)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Holds(Condition):
+    operand: Term
+    piece: Term
+
+    def render(self, out: Rendering) -> str:
+        find = "strpos" if out.dialect.arrays else "instr"
+        return f"({find}({self.operand.render(out)}, {self.piece.render(out)}) > 0)"
 
 
 def null(kind: Kind) -> Null:
@@ -61,8 +83,18 @@ def collated(text: Term) -> Term:
     return Collated(text)
 
 
-def part(text: Operand, start: int, width: int) -> Term:
+def part(text: Operand, start: int | Term, width: int) -> Term:
     """`width` characters of a text from `start` on, the first being 1: fewer, or none, where the text is shorter."""
-    if start < 1 or width < 1:
+    if (isinstance(start, int) and start < 1) or width < 1:
         raise BadValue("a part of a text starts at 1 or later and is at least 1 wide")
-    return Part(term(text), start, width)
+    return Part(term(text), term(start), width)
+
+
+def length(text: Operand) -> Term:
+    """How many characters a text has."""
+    return Length(term(text))
+
+
+def holds(text: Operand, piece: Operand) -> Condition:
+    """Whether a text has a piece in it, character for character."""
+    return Holds(term(text), term(piece))

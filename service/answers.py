@@ -5,10 +5,10 @@ The rule: they hold what goes on the wire and nothing else; times are text alrea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from .alternatives import one_of
 from .curve_states import CurveState, Time
@@ -101,21 +101,32 @@ class PostResults(msgspec.Struct, gc=False):
     results: list[PostResult]
 
 
+if TYPE_CHECKING:
+    ProfileObject: TypeAlias = msgspec.Raw
+else:
+    ProfileObject = Annotated[dict[str, Any], Meta(description="as it was stored; null where the owner has none")]
+
+
 class EntryAnswer(msgspec.Struct):
-    """One owner's stats."""
+    """One owner's stats; `hidden` is there, and true, where no ranking holds the entry."""
 
     owner: str
     updated_at: Time
     stats: Stats
+    hidden: bool | UnsetType = UNSET
+    profile: ProfileObject | UnsetType | None = UNSET
 
 
 class LookupEntry(msgspec.Struct):
-    """An entry of a lookup; `position` is there when a column was asked for, null where the owner has no value."""
+    """An entry of a lookup. With a column, `position` and `place`, the rank among those asked for; null: no value."""
 
     owner: str
     updated_at: Time
     stats: Stats
     position: Position | UnsetType | None = UNSET
+    place: int | UnsetType | None = UNSET
+    hidden: bool | UnsetType = UNSET
+    profile: ProfileObject | UnsetType | None = UNSET
 
 
 class LookupAnswer(msgspec.Struct):
@@ -134,6 +145,7 @@ class RankedEntry(msgspec.Struct, gc=False):
     value: Number
     updated_at: Time
     stats: Stats
+    profile: ProfileObject | UnsetType | None = UNSET
 
 
 class Page(msgspec.Struct, gc=False):
@@ -295,9 +307,3 @@ class AuditAnswer(msgspec.Struct, kw_only=True):
     certificates_broken: int
     broken: list[AuditedRank]
     seconds: float
-
-
-class Health(msgspec.Struct):
-    """`ok`, or what is missing."""
-
-    status: str

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from . import around_views, audit_views, boards, families, family_posts, histories, owner_views, posts, ranking_views
+from . import (
+    around_views,
+    audit_views,
+    boards,
+    families,
+    family_posts,
+    histories,
+    journal_views,
+    owner_changes,
+    owner_views,
+    post_states,
+    posts,
+    profiles,
+    queue_views,
+    ranking_views,
+    stream_views,
+)
 from .answers import (
     AuditAnswer,
     BoardAnswer,
@@ -17,8 +33,12 @@ from .answers import (
     Values,
 )
 from .family_answers import FacetList, FamilyAnswer, FamilyBoardAnswer, HistoryAnswer
+from .journal_answers import JournalLine, OwnerEvent, OwnerPosts, ProfileAnswer, TopEvent
 from .keys import Role
+from .lease_routes import LEASES, POOLS
+from .owner_views import unless_hidden
 from .position_answers import BoardPositions, OwnerPositions, Positions
+from .post_bodies import NDJSON_TYPE
 from .queries import (
     AroundOwnerQuery,
     AroundValueQuery,
@@ -28,11 +48,17 @@ from .queries import (
     FacetsQuery,
     FamilyBoardsQuery,
     HistoryQuery,
+    JournalQuery,
+    OwnerPostsQuery,
     PageQuery,
     PositionsQuery,
+    PostsQuery,
+    ProfilesQuery,
+    StreamQuery,
     ValuePositionsQuery,
     ValuesQuery,
 )
+from .queue_answers import Accepted, PostState, QueueAnswer
 from .renewal import renewed
 from .routes import Route
 from .wire import (
@@ -44,24 +70,30 @@ from .wire import (
     ManyBoards,
     PostBody,
     PostList,
+    ProfileBody,
     PutBoard,
     PutFamily,
 )
 
 _BOARD = "/v1/leaderboards/{board}"
 _OWNER = _BOARD + "/entries/{owner}"
+_PROFILE = "/v1/owners/{owner}/profile"
 _RANKING = _BOARD + "/rankings/{column}"
 _POST_CODES = (
     "unknown_board", "unknown_column", "bad_value", "value_out_of_range", "at_in_future", "post_id_conflict",
     "too_many_posts", "too_many_boards", "family_board", "period_closed", "not_open_yet", "queue_full",
     "rate_limited", "store_busy", "timeout",
 )  # fmt: skip
+_QUEUED = (
+    " With `mode=queued` it is answered with 202 once it is durable in the ingest queue: job workers apply it within"
+    " seconds, exactly once, an owner's posts in their order. One post that can't be taken then refuses all of them."
+)
 _COLUMN_CODES = ("unknown_board", "unknown_column")
 
 _READS = [
     Route(
-        method="GET", path=_OWNER + "/positions", handler=owner_views.positions, role=Role.READER, view="positions",
-        summary="An owner's positions", tag="Owners", query=PositionsQuery, response=OwnerPositions,
+        method="GET", path=_OWNER + "/positions", handler=unless_hidden(owner_views.positions), role=Role.READER,
+        view="positions", summary="An owner's positions", tag="Owners", query=PositionsQuery, response=OwnerPositions,
         description="Without `columns`: every ranked column. `rank=auto` counts near the top and wherever no curve is. "
         "`next=true` adds to each position the next better place and the points that are missing to take it. "
         "`compare=previous` adds the leaderboard of the period before: the position there, the one that today's value "
@@ -70,14 +102,15 @@ _READS = [
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked"),
     ),
     Route(
-        method="GET", path=_OWNER + "/around", handler=around_views.around_owner, role=Role.READER, view="around",
-        summary="The rows around an owner", tag="Owners", query=AroundOwnerQuery, response=Page,
+        method="GET", path=_OWNER + "/around", handler=unless_hidden(around_views.around_owner), role=Role.READER,
+        view="around", summary="The rows around an owner", tag="Owners", query=AroundOwnerQuery, response=Page,
         description="Ranks agree with each other: all follow from the owner's by counting along the rows.",
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries", "archived"),
     ),
     Route(
         method="GET", path=_OWNER, handler=owner_views.entry, role=Role.READER, view="entry",
-        summary="An owner's entry", tag="Owners", response=EntryAnswer, problems=("unknown_board", "unknown_owner"),
+        summary="An owner's entry", tag="Owners", query=ProfilesQuery, response=EntryAnswer,
+        problems=("unknown_board", "unknown_owner"), description="A hidden owner's says so.",
     ),
     Route(
         method="GET", path=_RANKING, handler=ranking_views.page, role=Role.READER, view="page",
@@ -119,7 +152,8 @@ _READS = [
     ),
     Route(
         method="POST", path=_BOARD + "/entries/lookup", handler=owner_views.lookup, role=Role.READER, view="lookup",
-        summary="Entries of many owners", tag="Owners", body=Lookup, response=LookupAnswer,
+        summary="Entries of many owners", tag="Owners", query=ProfilesQuery, body=Lookup,
+        response=LookupAnswer, description="With a column, positions on the board and places among those asked for.",
         problems=(*_COLUMN_CODES, "too_many_owners"),
     ),
     Route(
@@ -132,28 +166,39 @@ _READS = [
 _POSTS = [
     Route(
         method="POST", path=_BOARD + "/posts", handler=posts.post_to_board, role=Role.WRITER, view="post",
-        summary="Post stats to a leaderboard", tag="Posting", body=(PostBody, PostList), raw_body=True,
-        response=PostResults, problems=_POST_CODES,
-        description="One post, a list, or NDJSON; answered once everything in it is durable. `set` needs the role ops.",
+        summary="Post stats to a leaderboard", tag="Posting", body=(PostBody, PostList), raw_body=True, ndjson=True,
+        query=PostsQuery, response=(PostResults, Accepted), statuses=(200, 202), problems=_POST_CODES,
+        description="One post, a list, or NDJSON; answered once everything in it is durable. `set` needs the role ops."
+        + _QUEUED,
     ),
     Route(
         method="POST", path="/v1/posts", handler=posts.post_to_boards, role=Role.WRITER, view="post_many",
         summary="Post stats to several leaderboards at once", tag="Posting", body=(FanPostBody, FanPostList),
-        raw_body=True, response=PostResults, problems=_POST_CODES,
-        description="Each post names its leaderboards and is applied to all of them or to none.",
+        raw_body=True, ndjson=True, query=PostsQuery, response=(PostResults, Accepted), statuses=(200, 202),
+        problems=_POST_CODES,
+        description="Each post names its leaderboards and is applied to all of them or to none." + _QUEUED,
     ),
 ]  # fmt: skip
+
+_POST_STATE = Route(
+    method="GET", path=_BOARD + "/posts/{post_id}", handler=post_states.post_state, role=Role.WRITER,
+    view="post_state", summary="What became of a post", tag="Posting", response=PostState,
+    problems=("unknown_board", "unknown_post"),
+    description="Of a post that came with an id, as long as that is remembered. `pending`: it waits in the queue.",
+)  # fmt: skip
 
 _FAMILY = "/v1/families/{family}"
 _FAMILIES = [
     Route(
         method="POST", path=_FAMILY + "/posts", handler=family_posts.post_to_family, role=Role.WRITER,
         view="post_family", summary="Post stats to a family", tag="Families",
-        body=(FacetedPostBody, FacetedPostList), raw_body=True, response=PostResults,
+        body=(FacetedPostBody, FacetedPostList), raw_body=True, ndjson=True, query=PostsQuery,
+        response=(PostResults, Accepted), statuses=(200, 202),
         problems=(*_POST_CODES, "unknown_facet", "post_rejected", "catalog_full"),
         description="One post, a list, or NDJSON. A post reaches the leaderboards of its time (`at`) in every period,"
         " for every list of facets that it has values for: all of them or none, but for those whose period is closed."
-        " Its id is remembered once for all of them; sent again it is a duplicate, also after a period's end.",
+        " Its id is remembered once for all of them; sent again it is a duplicate, also after a period's end."
+        + _QUEUED,
     ),
     Route(
         method="GET", path=_FAMILY + "/boards", handler=families.boards, role=Role.READER, view="family_boards",
@@ -193,6 +238,10 @@ _FAMILIES = [
 
 _OPERATORS = [
     Route(
+        method="GET", path="/v1/queue", handler=queue_views.show_queue, role=Role.OPS, view="queue",
+        summary="What waits in the ingest queue, and who applies it", tag="Posting", response=QueueAnswer,
+    ),
+    Route(
         method="GET", path="/v1/leaderboards", handler=boards.get_boards, role=Role.READER, view="boards",
         summary="Leaderboards by id", tag="Leaderboards", query=BoardsQuery, response=BoardList,
         problems=("bad_cursor", "too_many_entries"),
@@ -222,12 +271,56 @@ _OPERATORS = [
         description="Remembered post ids are forgotten too. What a closed one held is final.",
     ),
     Route(
-        method="DELETE", path=_OWNER, handler=boards.erase_entry, role=Role.OPS, view="erase_entry",
+        method="DELETE", path=_OWNER, handler=owner_changes.erase_entry, role=Role.OPS, view="erase_entry",
         summary="Erase an owner's entry", tag="Owners", statuses=(204,), problems=("unknown_board", "unknown_owner"),
     ),
     Route(
-        method="DELETE", path="/v1/owners/{owner}", handler=boards.erase_owner, role=Role.OPS, view="erase_owner",
-        summary="Erase an owner on every leaderboard", tag="Owners", statuses=(204,),
+        method="DELETE", path="/v1/owners/{owner}", handler=owner_changes.erase_owner, role=Role.OPS,
+        view="erase_owner", summary="Erase an owner on every leaderboard", tag="Owners", statuses=(204,),
+        description="Entries, profile, and in the journal name, stats and post ids; a retry stays a duplicate.",
+    ),
+    Route(
+        method="PUT", path="/v1/owners/{owner}/hidden", handler=owner_changes.hide, role=Role.OPS, view="hide_owner",
+        summary="Hide an owner on every leaderboard", tag="Owners", statuses=(204,),
+        description="Posts still merge; rankings, totals and streams are without the owner from the answer on.",
+    ),
+    Route(
+        method="DELETE", path="/v1/owners/{owner}/hidden", handler=owner_changes.show, role=Role.OPS,
+        view="show_owner", summary="Show a hidden owner again", tag="Owners", statuses=(204,),
+    ),
+    Route(
+        method="PUT", path=_PROFILE, handler=profiles.put_profile, role=Role.WRITER, view="put_profile",
+        summary="Store an owner's profile", tag="Owners", body=ProfileBody, raw_body=True, response=ProfileAnswer,
+        description="Over the one that is there. `profiles=true` adds it to the rows of a read.",
+    ),
+    Route(
+        method="GET", path=_PROFILE, handler=profiles.get_profile, role=Role.READER, view="profile",
+        summary="An owner's profile", tag="Owners", response=ProfileAnswer, problems=("no_profile",),
+    ),
+    Route(
+        method="DELETE", path=_PROFILE, handler=profiles.remove_profile, role=Role.WRITER, view="remove_profile",
+        summary="Remove an owner's profile", tag="Owners", statuses=(204,), problems=("no_profile",),
+    ),
+    Route(
+        method="GET", path="/v1/owners/{owner}/posts", handler=journal_views.owner_posts, role=Role.READER,
+        view="owner_posts", summary="An owner's posts, the newest first", tag="Journal", query=OwnerPostsQuery,
+        response=OwnerPosts, problems=("too_many_entries",), description="As far back as the journal is kept.",
+    ),
+    Route(
+        method="GET", path=_BOARD + "/stream", handler=stream_views.stream, role=Role.READER, view="stream",
+        summary="The top of a ranking, or an owner's position, as it changes", tag="Journal", query=StreamQuery,
+        response=(TopEvent, OwnerEvent), media_type=stream_views.SSE_TYPE,
+        problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries"),
+        description="Server-sent events: `top` (without `owner`) and `position` hold the whole state each, so events"
+        " between two may be left out; `id` is a sequence number of the journal. With `Last-Event-ID` nothing comes"
+        " that the client has seen, and at once what it missed; `reset` comes first where that is too old to tell.",
+    ),
+    Route(
+        method="GET", path="/v1/journal", handler=journal_views.read_journal, role=Role.WRITER, view="journal",
+        summary="The durable log of accepted posts", tag="Journal", query=JournalQuery, response=JournalLine,
+        media_type=NDJSON_TYPE, problems=("too_many_entries", "journal_pruned"),
+        description="One line each, by sequence number: numbers grow and may skip, and nothing below one that was"
+        " shown ever appears later. `after` is the last number seen; no line: nothing newer yet.",
     ),
     Route(
         method="POST", path=_RANKING + "/refresh", handler=ranking_views.refresh, role=Role.OPS, view="refresh",
@@ -243,5 +336,5 @@ _OPERATORS = [
     ),
 ]  # fmt: skip
 
-_HOTTEST = [renewed(_READS[0]), *_POSTS]
-ROUTES = [*_HOTTEST, *_FAMILIES, *map(renewed, _READS[1:] + _OPERATORS)]
+_HOTTEST = [renewed(_READS[0]), *_POSTS, *LEASES]
+ROUTES = [*_HOTTEST, *_FAMILIES, *POOLS, *map(renewed, [*_READS[1:], _POST_STATE, *_OPERATORS])]

@@ -55,6 +55,7 @@ def make_app(routes: Sequence[Route], context: ShellContext) -> web.Application:
 
     async def stop_bodies(_: web.Application) -> None:
         bodies.stop()
+        context.stopping()
 
     app.on_shutdown.append(stop_bodies)
     return app

@@ -16,6 +16,7 @@ from .context import Context
 from .owner_views import find_column
 from .pages import Pager, Window, cell_of, ranks_of
 from .positions import COUNTED, Footings, Located, Locator, Wanted, board_totals
+from .profiles import add_profiles
 from .queries import AroundOwnerQuery, AroundValueQuery
 from .ranking_views import wanted_value
 from .routes import Call
@@ -37,13 +38,13 @@ async def around_owner(context: Context, call: Call) -> Page:
         known = locator.at_once(wanted, "auto")
         if known is not None:
             shared = _window(pager, wanted, known, near, totals, better=better, worse=worse)
-            return _answer(context, pager, shared, known, wanted)
+            return await _answer(context, pager, shared, known, wanted, profiles=query.profiles)
     footing = locator.footing(index)
     footings = {} if footing is None else {index: footing}
     wanted, window, located = await context.store_of(board).read(
         lambda: _around_owner(context, locator, pager, owner, query, footings), heavy=locator.curve(index) is None
     )
-    return _answer(context, pager, window, located, wanted)
+    return await _answer(context, pager, window, located, wanted, profiles=query.profiles)
 
 
 def _wanted_owner(entry: Entry | None, owner: str, index: int, column: str) -> Wanted:
@@ -75,7 +76,7 @@ async def around_value(context: Context, call: Call) -> Page:
         lambda: _around(context, locator, pager, wanted, footings, better=query.better, worse=query.worse),
         heavy=locator.curve(index) is None,
     )
-    return _answer(context, pager, window, located, wanted)
+    return await _answer(context, pager, window, located, wanted, profiles=query.profiles)
 
 
 def _around(
@@ -144,14 +145,23 @@ def _window(
     )
 
 
-def _answer(context: Context, pager: Pager, window: Window, located: Located, wanted: Wanted) -> Page:
+async def _answer(
+    context: Context, pager: Pager, window: Window, located: Located, wanted: Wanted, *, profiles: bool
+) -> Page:
     context.metrics.read("around" if wanted.owner is not None else "value_around", located.method)
+    page = pager.page(window, _known(pager, window, located, wanted))
+    if profiles:
+        await add_profiles(context, page.entries)
+    return page
+
+
+def _known(pager: Pager, window: Window, located: Located, wanted: Wanted) -> list[bool]:
+    """Whether each row's rank is known."""
     if window.exact or wanted.owner is None or not located.exact:
-        return pager.page(window, [window.exact] * len(window.rows))
+        return [window.exact] * len(window.rows)
     # The curve knows the place's rank, unless the rows have shown that it is no longer that.
     ranks = ranks_of(pager.ranking, window)
-    exact = [
+    return [
         rank == located.rank and cell_of(pager.ranking, row) == wanted.cell
         for row, rank in zip(window.rows, ranks, strict=True)
     ]
-    return pager.page(window, exact)

@@ -1,4 +1,4 @@
-"""The catalog over HTTP: create, confirm, change, list, empty and delete leaderboards, and erase owners.
+"""The catalog over HTTP: create, confirm, change, list, empty and delete leaderboards.
 
 The rule: a specification is checked here once; what the store holds always fits the contract.
 """
@@ -10,9 +10,8 @@ from typing import Any
 
 from msgspec import UNSET, Raw
 
-from storage.closures import boards_with_rows
-from storage.entries import Entries, with_owner
-from storage.errors import SpecInvalid, UnknownOwner
+from storage.errors import SpecInvalid
+from storage.journal import journal
 from storage.leaderboards import (
     ALL_ENTRIES,
     change_board,
@@ -39,7 +38,6 @@ from storage.records import (
 from storage.store import Program
 
 from .answers import BoardAnswer, BoardList, ColumnAnswer, PredictorAnswer
-from .archives import erase_from_archives
 from .context import Context
 from .cursors import BoardsPlace
 from .curve_states import CurveState, curve_state
@@ -50,8 +48,6 @@ from .values import format_us, micros, number, parse_decimal
 from .wire import BoardBody, ColumnBody, PutBoard
 
 DEFAULT_LIMIT_UNITS = 10**15  # default min and max of a column, shrunk where 64 bits hold less
-ERASE_FAMILY_BOARDS_A_STEP = 2_000  # asked for together, and opened in microseconds
-ERASE_BOARDS_A_STEP = 20  # compiling the statements of boards that nobody used is work on the event loop
 
 
 async def put_board(context: Context, call: Call) -> Reply:
@@ -178,7 +174,13 @@ async def get_boards(context: Context, call: Call) -> BoardList:
 async def remove_board(context: Context, call: Call) -> Reply:
     """`DELETE /v1/leaderboards/{board}`."""
     board_id = call.path["board"]
-    board = await context.store.write(lambda: delete_board(context.store.dialect, board_id=board_id))
+
+    def program() -> Program[Board]:
+        gone = yield from delete_board(context.store.dialect, board_id=board_id)
+        yield from journal(context.store.dialect).log_deleted(gone, context.now_us())
+        return gone
+
+    board = await context.store.write(program)
     context.catalog.drop(board_id)
     context.book.forget(board.key)
     return Reply(None, status=204)
@@ -187,47 +189,15 @@ async def remove_board(context: Context, call: Call) -> Reply:
 async def reset(context: Context, call: Call) -> BoardAnswer:
     """`POST /v1/leaderboards/{board}/reset`."""
     board_id = call.path["board"]
-    board = await context.store.write(lambda: reset_board(context.store.dialect, board_id=board_id))
+
+    def program() -> Program[Board]:
+        emptied = yield from reset_board(context.store.dialect, board_id=board_id)
+        yield from journal(context.store.dialect).log_reset(emptied, context.now_us())
+        return emptied
+
+    board = await context.store.write(program)
     context.catalog.put(board)
     return await _answer(context, board)
-
-
-async def erase_entry(context: Context, call: Call) -> Reply:
-    """`DELETE /v1/leaderboards/{board}/entries/{owner}`."""
-    board = await context.catalog.find(call.path["board"])
-    owner = call.path["owner"]
-    entries = context.boards.open(board)[0]
-    if not await context.store.write(lambda: entries.erase(owner, now_us=context.now_us())):
-        raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
-    return Reply(None, status=204)
-
-
-async def erase_owner(context: Context, call: Call) -> Reply:
-    """`DELETE /v1/owners/{owner}`: every leaderboard, in transactions of a bounded number of boards."""
-    owner = call.path["owner"]
-    await context.catalog.load(boards_max=context.settings.catalog_boards_max)
-    in_families: list[Board] = []
-    others: list[Board] = []
-    for board in context.catalog.boards():
-        shared = board.family_key is not None and board.table_key is not None
-        (in_families if shared else others).append(board)
-    for boards, step_boards in ((others, ERASE_BOARDS_A_STEP), (in_families, ERASE_FAMILY_BOARDS_A_STEP)):
-        for start in range(0, len(boards), step_boards):
-            step = [context.boards.open(board)[0] for board in boards[start : start + step_boards]]
-            await context.store.write(lambda step=step: _erase_all(step, owner, context.now_us()))  # type: ignore[misc]
-    await erase_from_archives(context, owner)
-    return Reply(None, status=204)
-
-
-def _erase_all(boards: list[Entries], owner: str, now_us: int) -> Program[None]:
-    alive = yield from boards_with_rows(boards[0].dialect, [entries.board.key for entries in boards])
-    if boards[0].layout.shared and not boards[0].board.is_guest:
-        there = [entries for entries in boards if entries.board.key in alive]
-        boards = yield from with_owner(there, owner)  # few of thousands
-    for entries in boards:
-        # A board may have been deleted or archived since the catalog was read: there are no rows of it then.
-        if entries.board.key in alive:
-            yield from entries.erase(owner, now_us=now_us)
 
 
 async def _answer(context: Context, board: Board) -> BoardAnswer:

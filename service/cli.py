@@ -12,13 +12,20 @@ import typer
 
 from service.commands.auditing import audit
 from service.commands.boards import board_app
+from service.commands.clients import client_app
 from service.commands.configuration import show_config
 from service.commands.curves import curve
 from service.commands.exporting import export
 from service.commands.families import family_app
+from service.commands.following import journal, stream
 from service.commands.importing import import_csv
 from service.commands.keys import keys_app
+from service.commands.leases import lease_app
+from service.commands.owners import owner_app
+from service.commands.pools import pool_app
+from service.commands.queues import queue_app
 from service.commands.ranks import rank, top
+from service.commands.rebuilding import rebuild
 from service.commands.refreshing import refresh
 from service.commands.serving import run_jobs, serve
 
@@ -43,7 +50,7 @@ app = typer.Typer(
     Exit codes: 0 done, 1 failed, 2 asked wrongly.""",
 )
 
-RUN, DATA, READ = "Run a service", "Boards and data", "Read"
+RUN, DATA, READ, LEASES = "Run a service", "Boards and data", "Read", "Leases"
 
 app.command("serve", rich_help_panel=RUN)(serve)
 app.command("jobs", rich_help_panel=RUN)(run_jobs)
@@ -53,11 +60,19 @@ app.add_typer(board_app, name="board", rich_help_panel=DATA)
 app.add_typer(family_app, name="family", rich_help_panel=DATA)
 app.command("import", rich_help_panel=DATA)(import_csv)
 app.command("export", rich_help_panel=DATA)(export)
+app.add_typer(queue_app, name="queue", rich_help_panel=RUN)
 app.command("refresh", rich_help_panel=DATA)(refresh)
+app.command("rebuild", rich_help_panel=DATA)(rebuild)
+app.add_typer(owner_app, name="owner", rich_help_panel=DATA)
+app.command("journal", rich_help_panel=READ)(journal)
+app.command("stream", rich_help_panel=READ)(stream)
 app.command("audit", rich_help_panel=DATA)(audit)
 app.command("top", rich_help_panel=READ)(top)
 app.command("rank", rich_help_panel=READ)(rank)
 app.command("curve", rich_help_panel=READ)(curve)
+app.add_typer(client_app, name="client", rich_help_panel=LEASES)
+app.add_typer(pool_app, name="pool", rich_help_panel=LEASES)
+app.add_typer(lease_app, name="lease", rich_help_panel=LEASES)
 
 
 def say_version(wanted: bool) -> None:

@@ -34,7 +34,9 @@ from service.client_answers import (
     Positions,
     PostResult,
     PostResults,
+    PostsAccepted,
     Problem,
+    QueueState,
     RefreshDone,
     ValueFor,
     ValuesFor,
@@ -144,6 +146,12 @@ class ServiceClient:
     ) -> None:
         if self._session is not None:
             await self._session.close()
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """For answers that go on."""
+        assert self._session is not None, "use ServiceClient as an async context manager"
+        return self._session
 
     async def call(
         self,
@@ -260,6 +268,18 @@ class ServiceClient:
             raise NotTheContract(f"{len(posts)} posts were answered with {len(answer.results)} results")
         return answer.results
 
+    async def queue(self, board: str, posts: Sequence[object]) -> list[PostResult]:
+        """Have a batch applied soon; what becomes of each post is not known yet. One that is wrong refuses all."""
+        path = f"{board_path(board)}/posts"
+        answer = await self.call("POST", path, PostsAccepted, query={"mode": "queued"}, body={"posts": posts})
+        if answer.accepted != len(posts):
+            raise NotTheContract(f"of {len(posts)} posts {answer.accepted} were accepted")
+        return [PostResult("accepted")] * len(posts)
+
+    async def queue_state(self) -> QueueState:
+        """What waits in the ingest queue, and who applies it."""
+        return await self.call("GET", "/v1/queue", QueueState)
+
     async def page(
         self, board: str, column: str, *, limit: int, from_rank: int | None = None, cursor: str | None = None
     ) -> Page:
@@ -328,6 +348,15 @@ class ServiceClient:
         """Hold the stored curve against random owners, counted exactly. Raises Refused `no_curve`."""
         path = f"{board_path(board)}/rankings/{segment(column)}/audit"
         return await self.call("POST", path, AuditDone, query={} if owners is None else {"owners": str(owners)})
+
+    async def journal(self, *, after: int, limit: int) -> bytes:
+        """Lines of the journal past a number."""
+        return await self.send("GET", "/v1/journal", query={"after": str(after), "limit": str(limit)})
+
+    @staticmethod
+    def seq_of(line: bytes) -> int:
+        """The number of a line of the journal."""
+        return int(decode(line, dict[str, Any])["seq"])
 
     async def refresh(self, board: str, column: str) -> RefreshDone:
         """Have a job process fit a new curve; returns when it serves. Raises Refused `no_job_process`."""

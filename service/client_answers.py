@@ -6,6 +6,7 @@ working against a newer service. Untyped decimals arrive as `decimal.Decimal`, e
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -71,6 +72,34 @@ class Board(msgspec.Struct, frozen=True):
 class BoardList(msgspec.Struct, frozen=True):
     leaderboards: list[dict[str, Any]]
     next: str | None = None
+
+
+class PostsAccepted(msgspec.Struct, frozen=True):
+    """How many posts are durable in the ingest queue."""
+
+    accepted: int
+
+
+class QueueShard(msgspec.Struct, frozen=True):
+    """One part of the ingest queue."""
+
+    shard: int
+    posts: int
+    age_seconds: Decimal | int
+    applied: int
+    worker: str | None = None
+
+
+class QueueState(msgspec.Struct, frozen=True):
+    """The ingest queue."""
+
+    posts: int
+    age_seconds: Decimal | int
+    workers: int
+    workers_max: int
+    capacity: int | None
+    speed: int | None
+    shards: list[QueueShard]
 
 
 class PostResult(msgspec.Struct, frozen=True):

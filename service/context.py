@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING
 from config import Settings
 from jobs.audit import Auditor
 from jobs.desk import Desk
+from jobs.queue import QueueParts
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
 from storage.coalesce import Coalescers
 from storage.curves import CurveBook
+from storage.enqueuing import Enqueuer
 from storage.entry_reads import EntryReads
 from storage.errors import StoreBusy
+from storage.lease_desk import LeaseDesk
 from storage.post_ids import PostIds
 from storage.records import Board
 from storage.store import Program, Store
 from storage.writers import Writers
 
 from .cursors import Cursors
+from .feed import Feed
 from .jolokia.answering import Agent
 from .key_limits import KeyLimits
 from .keys import KeyRing
@@ -47,10 +51,14 @@ class Context:
     boards: OpenBoards
     reads: EntryReads
     writer: Writers
+    enqueuer: Enqueuer
+    queue: QueueParts
     post_ids: PostIds
     book: CurveBook
     desk: Desk
+    feed: Feed
     auditor: Auditor
+    lease_desk: LeaseDesk
     cursors: Cursors
     locators: Locators
     first_pages: Coalescers[tuple[Pager, int], FirstPage]
@@ -62,9 +70,13 @@ class Context:
         """The store by the connections of a board's pool."""
         return self.store.of(board.id)
 
+    def stopping(self) -> None:
+        """End what would go on for ever."""
+        self.feed.close()
+
     async def ready(self) -> None:
         """Return when the store answers and the writer works."""
-        if not self.writer.alive:
+        if not (self.writer.alive and self.enqueuer.alive):
             raise StoreBusy("the writer has stopped")
         await self.store.read(_nothing)
 

@@ -6,13 +6,13 @@ import base64
 import binascii
 import hashlib
 import hmac
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
 from storage.errors import BadCursor
 
-P = TypeVar("P", "Place", "BoardsPlace")
+P = TypeVar("P", "Place", "BoardsPlace", "PoolsPlace", "ResourcesPlace", "ClientsPlace")
 TAG_BYTES = 8
 CURSOR_CHARS_MAX = 2048
 
@@ -37,13 +37,34 @@ class BoardsPlace(msgspec.Struct, array_like=True, frozen=True):
     prefix: str
 
 
+class PoolsPlace(msgspec.Struct, array_like=True, frozen=True):
+    """The last pool of a page of pools."""
+
+    after: tuple[str, str]
+    client_id: str | None
+
+
+class ResourcesPlace(msgspec.Struct, array_like=True, frozen=True):
+    """The last resource of a page of a pool."""
+
+    pool_key: int
+    after: str
+
+
+class ClientsPlace(msgspec.Struct, array_like=True, frozen=True):
+    """The last client of a page of clients; apart from other places by what it says first."""
+
+    what: Literal["clients"]
+    after: str
+
+
 class Cursors:
     """Writes and reads cursors."""
 
     def __init__(self, salt: str) -> None:
         self._key = hashlib.blake2b(bytes.fromhex(salt), person=b"rankcurve-cursor").digest()
 
-    def write(self, place: Place | BoardsPlace) -> str:
+    def write(self, place: Place | BoardsPlace | PoolsPlace | ResourcesPlace | ClientsPlace) -> str:
         """The cursor of a place."""
         payload = msgspec.msgpack.encode(place)
         return base64.urlsafe_b64encode(self._tag(payload) + payload).rstrip(b"=").decode()
@@ -63,6 +84,30 @@ class Cursors:
             BadCursor: not one that this store gave out.
         """
         return self._decoded(cursor, BoardsPlace)
+
+    def pools_place(self, cursor: str) -> PoolsPlace:
+        """The place in the list of pools that a cursor stands for.
+
+        Raises:
+            BadCursor: not one that this store gave out.
+        """
+        return self._decoded(cursor, PoolsPlace)
+
+    def resources_place(self, cursor: str) -> ResourcesPlace:
+        """The place in a pool that a cursor stands for.
+
+        Raises:
+            BadCursor: not one that this store gave out.
+        """
+        return self._decoded(cursor, ResourcesPlace)
+
+    def clients_place(self, cursor: str) -> ClientsPlace:
+        """The place in the list of clients that a cursor stands for.
+
+        Raises:
+            BadCursor: not one that this store gave out.
+        """
+        return self._decoded(cursor, ClientsPlace)
 
     def _decoded(self, cursor: str, kind: type[P]) -> P:
         try:

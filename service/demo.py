@@ -164,7 +164,7 @@ async def post_season(client: ServiceClient, players: int) -> None:
 
         try:
             await send_batches(
-                client,
+                client.post,
                 BOARD,
                 season_batches(players),
                 tally=tally,

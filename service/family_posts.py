@@ -37,47 +37,52 @@ from .context import Context
 from .post_bodies import PostIn, PostKind
 from .posts import BEST_FIRST, FINGERPRINT_BYTES, board_result, changes_of, compared, first_cause, parse
 from .problems import BadValue, Problem, post_problem_of, shown
-from .routes import Call
+from .queueing import QUEUED, queue_posts, refused
+from .routes import Answer, Call
 
-FACET_SETS_KEPT = 65_536  # sets of facet values whose ids and shelves are remembered
+FACET_SETS_KEPT = 32_768  # sets of facet values whose boards' ids are remembered, each counted once a period
 
 
-class _Target(NamedTuple):
-    """A board that a post reaches."""
+class _Shelved(NamedTuple):
+    """The boards that a post reaches in one period."""
 
-    board: NewBoard
+    boards: list[NewBoard]
     closed: bool
 
 
 class _Wanted(NamedTuple):
     """A post in the family's own units, and the boards of its time."""
 
-    targets: list[_Target]
+    periods: list[_Shelved]
     changes: list[Change]
+
+    def targets(self) -> Iterable[tuple[NewBoard, bool]]:
+        """Every board, and whether its period is closed."""
+        return ((new, closed) for boards, closed in self.periods for new in boards)
 
 
 class _Settled(NamedTuple):
     """What became of a post: a result for each board, or one error for all of it."""
 
     boards: list[tuple[Board | str, PartOutcome]]  # an id, where the board was not looked up
+    status: Status  # the best of its boards'
     error: Exception | None = None
-
-    @property
-    def status(self) -> Status:
-        """The best of its boards'."""
-        return min((part.status for _, part in self.boards), key=BEST_FIRST.index, default=Status.REJECTED)
 
     @property
     def is_gone(self) -> bool:
         """Whether nothing was applied because a board went with its family, which may have been made anew."""
+        if self.status is not Status.REJECTED:
+            return False
         return any(isinstance(part.error, UnknownBoard) for _, part in self.boards)
 
 
-async def post_to_family(context: Context, call: Call) -> PostResults:
+async def post_to_family(context: Context, call: Call) -> Answer:
     """`POST /v1/families/{family}/posts`."""
     family = await context.catalog.families.find(call.path["family"])
     posts, single = parse(context, call, PostKind.FAMILY)
     _check_parts(context, family, posts)
+    if call.query.mode == QUEUED:
+        return await _queue(context, family.id, posts, single=single)
     settled: dict[int, _Settled] = {}
     for _ in range(2):
         left = [index for index in range(len(posts)) if index not in settled or settled[index].is_gone]
@@ -96,6 +101,27 @@ async def post_to_family(context: Context, call: Call) -> PostResults:
     if single and settled[0].status is Status.REJECTED:
         raise _problem(settled[0])
     return PostResults([_result(post, settled[index]) for index, post in enumerate(posts)])
+
+
+async def _queue(context: Context, family_id: str, posts: Sequence[PostIn], *, single: bool) -> Answer:
+    async def resolve() -> list[Post]:
+        family = await context.catalog.families.find(family_id)
+        wanted: list[_Wanted] = []
+        now_us = context.now_us()
+        for index, post in enumerate(posts):
+            found = _wanted(context, family, post, now_us)
+            if isinstance(found, UnknownColumn):  # another process may have added it
+                family = await context.catalog.families.reread(family.id)
+                found = _wanted(context, family, post, now_us)
+            if isinstance(found, _Wanted) and all(closed for _, closed in found.periods):
+                found = PeriodClosed("every period of the post is closed", pointer="/at")
+            if not isinstance(found, _Wanted):
+                raise refused(found, None if single else index)
+            wanted.append(found)
+        boards = await _boards(context, family, wanted)
+        return [_post(context, family, post, each, boards) for post, each in zip(posts, wanted, strict=True)]
+
+    return await queue_posts(context, resolve)
 
 
 async def _forget(context: Context, family: Family) -> Family:
@@ -119,12 +145,13 @@ def _check_parts(context: Context, family: Family, posts: Sequence[PostIn]) -> N
 
 
 async def _settle(context: Context, family: Family, posts: Sequence[PostIn]) -> list[_Settled]:
+    now_us = context.now_us()
     wanted: list[_Wanted | Exception] = []
     for post in posts:
-        found = _wanted(context, family, post)
+        found = _wanted(context, family, post, now_us)
         if isinstance(found, UnknownColumn):  # another process may have added it
             family = await context.catalog.families.reread(family.id)
-            found = _wanted(context, family, post)
+            found = _wanted(context, family, post, now_us)
         wanted.append(found)
     boards = await _boards(context, family, [each for each in wanted if isinstance(each, _Wanted)])
     accepted = [
@@ -133,19 +160,33 @@ async def _settle(context: Context, family: Family, posts: Sequence[PostIn]) -> 
         if isinstance(each, _Wanted)
     ]
     applied = await context.writer.submit(accepted) if accepted else []
-    by_key = {board.key: board for board in boards.values()}
-    away = {part.board_key for parts in applied for part in parts if part.board_key is not None} - by_key.keys()
-    if away:  # a retry: its boards of then
-        by_key |= await context.store.read(lambda: boards_by_key(context.store.dialect, list(away)))
-    outcomes = iter(applied)
+    repeated = await _repeated(context, applied, boards)
+    outcomes = iter(zip(accepted, applied, strict=True))
     return [
-        _Settled([], each) if isinstance(each, Exception) else _settled(each, next(outcomes), by_key) for each in wanted
+        _Settled([], Status.REJECTED, each)
+        if isinstance(each, Exception)
+        else _settled(each, *next(outcomes), repeated)
+        for each in wanted
     ]
 
 
-def _wanted(context: Context, family: Family, post: PostIn) -> _Wanted | Exception:
-    now_us, settings = context.now_us(), context.settings
-    if post.at_us is not None and post.at_us > now_us + settings.at_ahead_s_max * 1e6:
+async def _repeated(
+    context: Context, applied: Sequence[Sequence[PartOutcome]], boards: dict[str, Board]
+) -> dict[int, Board]:
+    """The boards by key that posts sent again had reached then, where they are still there."""
+    again = [part for parts in applied if parts and parts[0].status is Status.DUPLICATE for part in parts]
+    if not again:
+        return {}
+    by_key = {board.key: board for board in boards.values()}
+    away = {part.board_key for part in again if part.board_key is not None} - by_key.keys()
+    if away:
+        by_key |= await context.store.read(lambda: boards_by_key(context.store.dialect, list(away)))
+    return by_key
+
+
+def _wanted(context: Context, family: Family, post: PostIn, now_us: int) -> _Wanted | Exception:
+    at_us, settings = post.at_us, context.settings
+    if at_us is not None and at_us > now_us + settings.at_ahead_s_max * 1e6:
         return AtInFuture(f"at is more than {settings.at_ahead_s_max:g} s ahead", pointer="/at")
     values = post.facets or {}
     for name, value in values.items():
@@ -157,27 +198,35 @@ def _wanted(context: Context, family: Family, post: PostIn) -> _Wanted | Excepti
         changes = changes_of(family.any_board, post.stats, post.overwrite)
     except (PostError, Problem) as error:
         return error
-    splits = _splits(family.spec.facets, tuple(sorted(values.items())))
-    if not splits:
-        return PostRejected("the post has the facets of none of the family's leaderboards", pointer="/facets")
-    targets = []
+    listed, given = family.spec.facets, tuple(sorted(values.items()))
+    periods = []
     for kind in family.spec.periods:
-        period_id, closes_us = _period(family, kind, now_us if post.at_us is None else post.at_us)
-        closed = closes_us is not None and now_us >= closes_us
-        targets += [
-            _Target(NewBoard(f"{family.id}:{period_id}{split}", shelf(period_id, names), closes_us), closed)
-            for split, names in splits
-        ]
-    return _Wanted(targets, changes)
+        period_id, closes_us = _period(family, kind, now_us if at_us is None else at_us)
+        boards = _boards_in(family.id, period_id, closes_us, listed, given)
+        periods.append(_Shelved(boards, closes_us is not None and now_us >= closes_us))
+    if not any(boards for boards, _ in periods):
+        return PostRejected("the post has the facets of none of the family's leaderboards", pointer="/facets")
+    return _Wanted(periods, changes)
 
 
 @lru_cache(maxsize=FACET_SETS_KEPT)
-def _splits(
-    listed: tuple[tuple[str, ...], ...], values: tuple[tuple[str, str], ...]
-) -> list[tuple[str, tuple[str, ...]]]:
-    """What stands after the period in the ids of a post's boards, and the names of the facets there."""
-    found = facets_of(listed, dict(values))
-    return [(board_id("", "", facets).removeprefix(":"), tuple([name for name, _ in facets])) for facets in found]
+def _boards_in(
+    family_id: str,
+    period_id: str,
+    closes_us: int | None,
+    listed: tuple[tuple[str, ...], ...],
+    values: tuple[tuple[str, str], ...],
+) -> list[NewBoard]:
+    """What boards a post with these facet values needs in a period: one of each list whose facets all have one."""
+    return [
+        NewBoard(
+            board_id(family_id, period_id, facets), _shelf(period_id, tuple([name for name, _ in facets])), closes_us
+        )
+        for facets in facets_of(listed, dict(values))
+    ]
+
+
+_shelf = lru_cache(maxsize=1_024)(shelf)  # one text for all boards there
 
 
 def _period(family: Family, kind: PeriodKind, at_us: int) -> tuple[str, int | None]:
@@ -192,16 +241,17 @@ async def _boards(context: Context, family: Family, wanted: Iterable[_Wanted]) -
     """The open boards of these posts by id, made where they are missing."""
     found: dict[str, Board] = {}
     missing: set[NewBoard] = set()
-    columns = len(family.spec.board.columns)
+    columns, known = len(family.spec.board.columns), context.catalog.known
     for each in wanted:
-        for new, closed in each.targets:
-            if closed or new.id in found or new in missing:
-                continue
-            board = context.catalog.known(new.id)
-            if board is None or len(board.spec.columns) < columns:
-                missing.add(new)
-            else:
-                found[new.id] = board
+        for boards, closed in each.periods:
+            for new in () if closed else boards:
+                if new.id in found:
+                    continue
+                board = known(new.id)
+                if board is None or len(board.spec.columns) < columns:
+                    missing.add(new)
+                else:
+                    found[new.id] = board
     if missing:
         now_us, boards_max = context.now_us(), context.settings.catalog_boards_max
         made = await context.store.write(
@@ -213,32 +263,50 @@ async def _boards(context: Context, family: Family, wanted: Iterable[_Wanted]) -
 
 
 def _post(context: Context, family: Family, post: PostIn, wanted: _Wanted, boards: dict[str, Board]) -> Post:
-    parts = [BoardPost(boards[new.id], wanted.changes) for new, closed in wanted.targets if not closed]
+    changes = wanted.changes
+    parts = [BoardPost(boards[new.id], changes) for new, closed in wanted.targets() if not closed]
     if post.post_id is None:
         return Post(post.owner, parts, None, post.at_us, "", family)
     columns = family.spec.board.columns
-    values = sorted(compared(columns[change.index], change) for change in wanted.changes)
+    values = sorted(compared(columns[change.index], change) for change in changes)
     text = msgspec.json.encode((post.owner, values, post.at_us, sorted((post.facets or {}).items())))
     fingerprint = hashlib.blake2b(text, digest_size=FINGERPRINT_BYTES).hexdigest()
-    return Post(post.owner, parts, context.post_ids.hash(post.post_id), post.at_us, fingerprint, family)
+    return Post(post.owner, parts, context.post_ids.hash(post.post_id), post.at_us, fingerprint, family, post.post_id)
 
 
-def _settled(wanted: _Wanted, parts: list[PartOutcome], by_key: dict[int, Board]) -> _Settled:
+def _settled(wanted: _Wanted, post: Post, parts: list[PartOutcome], repeated: dict[int, Board]) -> _Settled:
+    boards: list[tuple[Board | str, PartOutcome]]
     if parts and parts[0].status is Status.DUPLICATE:
-        return _Settled([(by_key[part.board_key], part) for part in parts if part.board_key in by_key])
-    if parts and isinstance(parts[0].error, PostIdConflict):
-        return _Settled([(new.id, parts[0]) for new, _ in wanted.targets])
-    outcomes = iter(parts)
+        boards = [(repeated[part.board_key], part) for part in parts if part.board_key in repeated]
+    elif parts and isinstance(parts[0].error, PostIdConflict):
+        boards = [(new.id, parts[0]) for new, _ in wanted.targets()]
+    elif any(closed for _, closed in wanted.periods):
+        boards = _with_closed(wanted, post, parts)
+    else:
+        boards = [(target.board, part) for target, part in zip(post.parts, parts, strict=True)]
+    return _Settled(boards, _best(part.status for _, part in boards))
+
+
+def _with_closed(wanted: _Wanted, post: Post, parts: list[PartOutcome]) -> list[tuple[Board | str, PartOutcome]]:
+    outcomes = iter(zip(post.parts, parts, strict=True))
     boards: list[tuple[Board | str, PartOutcome]] = []
-    for new, closed in wanted.targets:
+    for new, closed in wanted.targets():
         if closed:
             late = PeriodClosed(f"the period of {new.id!r} is closed", pointer="/at")
             boards.append((new.id, PartOutcome(Status.REJECTED, error=late)))
-            continue
-        part = next(outcomes)
-        board = None if part.board_key is None else by_key.get(part.board_key)
-        boards.append((new.id if board is None else board, part))
-    return _Settled(boards)
+        else:
+            target, part = next(outcomes)
+            boards.append((target.board, part))
+    return boards
+
+
+def _best(found: Iterable[Status]) -> Status:
+    best = Status.REJECTED
+    for status in found:
+        if status is Status.APPLIED:
+            return status  # there is no better one
+        best = min(best, status, key=BEST_FIRST.index)
+    return best
 
 
 def _result(post: PostIn, settled: _Settled) -> PostResult:

@@ -20,10 +20,13 @@ from .cells import CellSet
 from .close_metrics import CloseMetrics
 from .fold_metrics import FoldMetrics
 from .job_metrics import JobMetrics
+from .lease_metrics import LeaseMetrics
 from .loop_metrics import LoopCounter, LoopGauge, RequestFigures
 from .node_metrics import Node
+from .queue_metrics import QueueMetrics
 from .sharing_metrics import SharingMetrics
 from .store_metrics import StoreMetrics
+from .stream_metrics import StreamMetrics
 
 METRICS_TYPE = CONTENT_TYPE_LATEST
 OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
@@ -88,10 +91,13 @@ class Metrics:
             "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
         )
         self.sharing = SharingMetrics(self.registry, self.views)
+        self.streaming = StreamMetrics(self.registry, cells)
         self.audits = AuditMetrics(self.registry)
         self.folds = FoldMetrics(self.registry)
         self.jobs = JobMetrics(self.registry)
+        self.queue = QueueMetrics(self.registry)
         self.closings = CloseMetrics(self.registry, cells)
+        self.leases = LeaseMetrics(self.registry, cells.gauges)
         self._log_lines_dropped = Counter(
             "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
         )

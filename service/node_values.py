@@ -11,6 +11,7 @@ import mmap
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import isnan, nan
 from pathlib import Path
 
 from prometheus_client.core import Metric
@@ -56,7 +57,9 @@ class _Family:
     def metric(self, totals: list[float]) -> Metric:
         """The family as the library has it. Files hold what fell between two bounds, a metric what lies below each."""
         metric = Metric(self.name, self.documentation, self.kind)
-        metric.samples = [Sample(name, labels, totals[place]) for name, labels, place in self.plain]
+        metric.samples = [
+            Sample(name, labels, totals[place]) for name, labels, place in self.plain if not isnan(totals[place])
+        ]
         for others, named in self.buckets:
             below = 0.0
             for labels, place in named:
@@ -139,7 +142,8 @@ class NodeValues:
         return place
 
     def _add_up(self) -> list[float]:
-        totals = [0.0] * len(self._newest)
+        # Of a gauge that all tell alike the newest word counts; nothing is told before the first.
+        totals = [nan if newest else 0.0 for newest in self._newest]
         said_s: dict[int, float] = {}
         newest = self._newest
         for file in self._files.values():
@@ -147,7 +151,7 @@ class NodeValues:
             for index, place in file.places:
                 if not newest[place]:
                     totals[place] += doubles[index]
-                elif doubles[index + 1] >= said_s.get(place, 0.0):
+                elif doubles[index + 1] > said_s.get(place, 0.0):
                     totals[place], said_s[place] = doubles[index], doubles[index + 1]
         return totals
 

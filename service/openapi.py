@@ -16,10 +16,11 @@ from storage.family_ids import FAMILY_PATTERN
 
 from .alternatives import ALTERNATIVES, REF_TEMPLATE
 from .keys import Role
+from .lease_wire import CLIENT_PATTERN, KEY_CHARS_MAX
 from .post_bodies import NDJSON_TYPE
 from .problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_TYPE, ProblemDocument
 from .routes import Route
-from .values import ANY_BOARD_PATTERN, BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX
+from .values import ANY_BOARD_PATTERN, BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX, POST_ID_CHARS_MAX
 
 Schema = dict[str, Any]
 
@@ -36,6 +37,14 @@ _PATH_SCHEMAS: dict[str, Schema] = {
         "type": "string",
         "description": "The rest of the path, with slashes, by the protocol's own escapes.",
     },
+    "client_id": {"type": "string", "pattern": CLIENT_PATTERN},
+    "pool_id": {"type": "string", "pattern": CLIENT_PATTERN},
+    "key": {
+        "type": "string",
+        "minLength": 1,
+        "description": f"1 to {KEY_CHARS_MAX} characters, percent-encoded UTF-8; normalised to NFC by the service.",
+    },
+    "post_id": {"type": "string", "minLength": 1, "maxLength": POST_ID_CHARS_MAX},
     "owner": {
         "type": "string",
         "minLength": 1,
@@ -126,7 +135,7 @@ def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
     if route.tag:
         operation["tags"] = [route.tag]
     if route.body is not None:
-        operation["requestBody"] = {"required": True, "content": _body_content(route, refs)}
+        operation["requestBody"] = {"required": not route.body_optional, "content": _body_content(route, refs)}
     elif route.takes_body:
         operation["requestBody"] = {"required": True, "content": {JSON_TYPE: {"schema": {}}}}
     return operation
@@ -162,7 +171,7 @@ def _one_of(declared: object, refs: dict[type[msgspec.Struct], Schema]) -> Schem
 
 def _body_content(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
     content: Schema = {JSON_TYPE: {"schema": _one_of(route.body, refs)}}
-    if route.raw_body:
+    if route.ndjson:
         content[NDJSON_TYPE] = {
             "schema": {"type": "string", "description": "One post a line; blank lines are skipped."}
         }
@@ -193,7 +202,7 @@ def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
 
 def status_of(route: Route, code: str) -> int:
     """The HTTP status with which a route answers a code."""
-    return POST_STATUSES.get(code, CODES[code][0]) if route.raw_body else CODES[code][0]
+    return POST_STATUSES.get(code, CODES[code][0]) if route.ndjson else CODES[code][0]
 
 
 def codes_of(route: Route) -> list[str]:

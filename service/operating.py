@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .answers import Health
+import msgspec
+
 from .jolokia.views import JOLOKIA
 from .keys import Role
 from .metrics import METRICS_TYPE
@@ -17,6 +18,12 @@ from .problems import Problem, problem_of
 from .routes import Call, Handler, Reply, Route
 
 _TAG = "Operating"
+
+
+class Health(msgspec.Struct):
+    """`ok`, or what is missing."""
+
+    status: str
 
 
 async def healthz(context: Any, call: Call) -> Health:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import wraps
 
 import msgspec
+from msgspec import UNSET
 
 from storage.entries import Entries
 from storage.entry_reads import EntryRead
 from storage.errors import NotRanked, UnknownColumn, UnknownOwner
-from storage.records import Board, Entry
+from storage.hidden import hidden
+from storage.records import Best, Board, Entry
 from storage.store import Program
 
 from .answers import EntryAnswer, LookupAnswer, LookupEntry
@@ -19,8 +22,9 @@ from .next_places import NextPlaces
 from .position_answers import BoardPosition, BoardPositions, NoBoardPosition, NoPosition, OwnerPositions, Position
 from .positions import Locator, Wanted, board_totals
 from .problems import Problem
-from .queries import PositionsQuery, RankMode
-from .routes import Call
+from .profiles import add_profiles
+from .queries import PositionsQuery, ProfilesQuery, RankMode
+from .routes import Answer, Call, Handler
 from .standings import Asked, standings
 from .values import format_us, parse_owner
 from .wire import Lookup, ManyBoards
@@ -46,19 +50,44 @@ async def find_column(context: Context, board_id: str, name: str) -> tuple[Board
 
 async def entry(context: Context, call: Call) -> EntryAnswer:
     """`GET …/entries/{owner}`."""
+    query: ProfilesQuery = call.query
     board = await context.catalog.find(call.path["board"])
-    read = await _existing(context, board, call.path["owner"])
-    found = read.entry
-    assert found is not None
-    context.metrics.read("entry", "row")
-    return EntryAnswer(found.owner, format_us(found.updated_at_us), context.locators.of(board).stats(found.cells))
-
-
-async def _existing(context: Context, board: Board, owner: str) -> EntryRead:
-    read = await context.reads.read(board, owner)
-    if read.entry is None:
+    owner = call.path["owner"]
+    found = (await context.reads.read(board, owner)).entry
+    unseen = False
+    if found is None:
+        found, unseen = (await hidden_entries(context, board, [owner])).get(owner), True
+    if found is None:
         raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
-    return read
+    context.metrics.read("entry", "row")
+    stats = context.locators.of(board).stats(found.cells)
+    answer = EntryAnswer(found.owner, format_us(found.updated_at_us), stats, hidden=unseen or UNSET)
+    if query.profiles:
+        await add_profiles(context, [answer])
+    return answer
+
+
+async def hidden_entries(context: Context, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
+    """The entries of hidden owners, whom no ranking of the board has; asked for where the board has no entry."""
+    statements = hidden(context.store.dialect)
+    found = await context.store_of(board).read(lambda: statements.find([board.key], owners))
+    return {each.entry.owner: each.widened(len(board.spec.columns)) for each in found.entries}
+
+
+def unless_hidden(handler: Handler) -> Handler:
+    """The handler, which finds that an owner with a hidden entry is not ranked instead of unknown."""
+
+    @wraps(handler)
+    async def handle(context: Context, call: Call) -> Answer:
+        try:
+            return await handler(context, call)
+        except UnknownOwner:
+            board, owner = await context.catalog.find(call.path["board"]), call.path["owner"]
+            if not await hidden_entries(context, board, [owner]):
+                raise
+            raise NotRanked(f"{owner!r} is hidden") from None
+
+    return handle
 
 
 async def positions(context: Context, call: Call) -> OwnerPositions:
@@ -150,6 +179,7 @@ def _wanted(entry: Entry, indexes: Sequence[int]) -> list[Wanted]:
 async def lookup(context: Context, call: Call) -> LookupAnswer:
     """`POST …/entries/lookup`."""
     body: Lookup = call.body
+    query: ProfilesQuery = call.query
     _bound(len(body.owners), context.settings.lookup_owners_max, "too_many_owners", "/owners")
     owners = [parse_owner(owner, pointer=f"/owners/{i}") for i, owner in enumerate(body.owners)]
     board = await context.catalog.find(call.path["board"])
@@ -163,21 +193,39 @@ async def lookup(context: Context, call: Call) -> LookupAnswer:
     if index is not None:
         locator = context.locators.of(board)
         wanted = [each for owner in dict.fromkeys(owners) if owner in found for each in _wanted(found[owner], [index])]
-        places, totals = await locator.locate(wanted, "auto", totals)
-        for each, at in zip(wanted, places, strict=True):
+        found_at, totals = await locator.locate(wanted, "auto", totals)
+        for each, at in zip(wanted, found_at, strict=True):
             context.metrics.read("lookup", at.method)
             located[each.owner or ""] = locator.position(each, at, totals)
     else:
         context.metrics.read("lookup", "row", len(found))
+    missing = [owner for owner in dict.fromkeys(owners) if owner not in found]
+    unseen = await hidden_entries(context, board, missing) if missing else {}
+    places = {} if index is None else _places(locator, index, found.values())
     answers = []
     for owner in owners:
-        if owner in found:
-            row = found[owner]
+        row = found.get(owner) or unseen.get(owner)
+        if row is not None:
             answer = LookupEntry(owner, format_us(row.updated_at_us), stats_of(row.cells))
             if index is not None:
-                answer.position = located.get(owner)
+                answer.position, answer.place = located.get(owner), places.get(owner)
+            if owner in unseen:
+                answer.hidden = True
             answers.append(answer)
-    return LookupAnswer(answers, [owner for owner in dict.fromkeys(owners) if owner not in found])
+    if query.profiles:
+        await add_profiles(context, answers)
+    return LookupAnswer(answers, [owner for owner in missing if owner not in unseen])
+
+
+def _places(locator: Locator, index: int, rows: Iterable[Entry]) -> dict[str, int]:
+    """The rank of each owner among these rows alone."""
+    high = locator.board.spec.columns[index].best is Best.HIGH
+    rows = list(rows)
+    cells = sorted((cell for row in rows if isinstance(cell := row.cells[index], str)), reverse=high)
+    firsts: dict[str, int] = {}
+    for number, cell in enumerate(cells, start=1):
+        firsts.setdefault(cell, number)
+    return {row.owner: firsts[cell] for row in rows if isinstance(cell := row.cells[index], str)}
 
 
 def _entries_with_totals(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -29,26 +30,48 @@ from .context import Context
 from .keys import Role
 from .post_bodies import PostIn, PostKind, PostLimits, parse_posts
 from .problems import Problem, post_problem_of
+from .queueing import QUEUED, queue_posts, refused, shut_to
 from .renewal import renewed_posts
-from .routes import Call
+from .routes import Answer, Call
 from .values import format_decimal, format_us, number, parse_decimal, parse_text
 
 FINGERPRINT_BYTES = 16
 BEST_FIRST = tuple(Status)
 
+_time_text = lru_cache(maxsize=64)(format_us)  # the rows of a group have one time, nearly all
 
-async def post_to_board(context: Context, call: Call) -> PostResults:
+
+async def post_to_board(context: Context, call: Call) -> Answer:
     """`POST /v1/leaderboards/{board}/posts`."""
     board_id = call.path["board"]
     await context.catalog.find(board_id)
     posts, single = parse(context, call, PostKind.ONE_BOARD)
+    if call.query.mode == QUEUED:
+        return await _queue(context, posts, single=single, only_board=board_id)
     return await _settle(context, posts, single=single, only_board=board_id)
 
 
-async def post_to_boards(context: Context, call: Call) -> PostResults:
+async def post_to_boards(context: Context, call: Call) -> Answer:
     """`POST /v1/posts`."""
     posts, single = parse(context, call, PostKind.BOARDS)
+    if call.query.mode == QUEUED:
+        return await _queue(context, posts, single=single, only_board=None)
     return await _settle(context, posts, single=single, only_board=None)
+
+
+async def _queue(context: Context, posts: list[PostIn], *, single: bool, only_board: str | None) -> Answer:
+    async def resolve() -> list[Post]:
+        asked = _Asked({}, set())
+        resolved: list[Post] = []
+        for index, post in enumerate(posts):
+            found = _resolved_here(context, post, only_board) or await _resolved(context, post, only_board, asked)
+            error = shut_to(found, context.now_us()) if isinstance(found, Post) else first_cause(list(found.values()))
+            if not isinstance(found, Post) or error is not None:
+                raise refused(error or PostRejected(), None if single else index)
+            resolved.append(found)
+        return resolved
+
+    return await queue_posts(context, resolve)
 
 
 def parse(context: Context, call: Call, kind: PostKind) -> tuple[list[PostIn], bool]:
@@ -177,7 +200,7 @@ def _identified(context: Context, post: PostIn, parts: list[BoardPost]) -> Post:
     if post.post_id is None:
         return Post(post.owner, parts, None, post.at_us, "")
     fingerprint = _fingerprint(post, parts)
-    return Post(post.owner, parts, context.post_ids.hash(post.post_id), post.at_us, fingerprint)
+    return Post(post.owner, parts, context.post_ids.hash(post.post_id), post.at_us, fingerprint, post_id=post.post_id)
 
 
 def changes_of(board: Board, stats: Mapping[str, Raw], overwrite: Mapping[str, Raw]) -> list[Change]:
@@ -239,9 +262,13 @@ def compared(column: ColumnSpec, change: Change) -> tuple[str, str, bool]:
 
 def stats_of(board: Board, values: Sequence[StatValue | None]) -> Stats:
     """Stored values by column name, as they travel."""
+    columns = board.spec.columns
+    if len(columns) == 1 and values:  # most boards have one
+        column, value = columns[0], values[0]
+        return {column.name: number(value, column.scale) if isinstance(value, int) else value}
     return {
         column.name: number(value, column.scale) if isinstance(value, int) else value
-        for column, value in zip(board.spec.columns, values, strict=False)
+        for column, value in zip(columns, values, strict=False)
     }
 
 
@@ -276,7 +303,7 @@ def board_result(board: Board, part: PartOutcome) -> BoardResult:
     return BoardResult(
         board=board.id,
         status=part.status.value,
-        updated_at=format_us(part.updated_at_us or 0),
+        updated_at=_time_text(part.updated_at_us or 0),
         stats=stats_of(board, part.stats or ()),
     )
 

@@ -59,12 +59,51 @@ class QueryBounds(Protocol):
         """Owners that one audit counts."""
 
 
+class PostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether posts are applied before the answer, or queued and applied soon after it."""
+
+    mode: Literal["direct", "queued"] = "direct"
+
+
 class BoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A page of leaderboards by id."""
 
     limit: Annotated[int, Meta(ge=1)] | None = None
     cursor: str | None = None
     prefix: str = ""
+
+
+class ProfilesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Rows, with their owners' profiles where those are asked for."""
+
+    profiles: bool = False
+
+
+class JournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The journal past a sequence number; 0: from its beginning."""
+
+    after: Annotated[int, Meta(ge=0, le=INT64_MAX)] = 0
+    limit: Annotated[int, Meta(ge=1)] | None = None
+
+
+class OwnerPostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An owner's newest posts; `before` a sequence number, those before them."""
+
+    limit: Annotated[int, Meta(ge=1)] | None = None
+    before: Annotated[int, Meta(ge=1, le=INT64_MAX)] | None = None
+
+
+class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is streamed of a column: its top rows, or one owner's position."""
+
+    column: str
+    top: Annotated[int, Meta(ge=1)] | None = None
+    owner: str | None = None
+
+    def __post_init__(self) -> None:
+        parse_column(self.column)
+        if self.top is not None and self.owner is not None:
+            raise Problem("bad_request", "a stream is of the top or of an owner, not of both", pointer="owner")
 
 
 class PositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,6 +128,7 @@ class AroundOwnerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     column: str
     better: _Count = 5
     worse: _Count = 5
+    profiles: bool = False
 
     def __post_init__(self) -> None:
         parse_column(self.column)
@@ -100,6 +140,7 @@ class PageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1)] | None = None
     cursor: str | None = None
     from_rank: int | None = None
+    profiles: bool = False
 
     def __post_init__(self) -> None:
         if self.from_rank is not None:
@@ -129,6 +170,7 @@ class AroundValueQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     value: str
     better: _Count = 5
     worse: _Count = 5
+    profiles: bool = False
 
 
 class ValuesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

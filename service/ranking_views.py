@@ -24,6 +24,7 @@ from .pages import Pager
 from .position_answers import Position, Positions
 from .positions import Locator, Wanted, board_totals
 from .problems import Problem
+from .profiles import add_profiles
 from .queries import BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery
 from .routes import Answer, Call, Reply
 from .shard_views import added_boards, together
@@ -46,6 +47,8 @@ async def page(context: Context, call: Call) -> Page | bytes:
         rank = query.from_rank
         far = footing is None and rank > light
         window = await context.store_of(board).read(lambda: pager.from_rank(rank, limit, footing), heavy=far)
+    elif query.profiles:
+        window = await pager.read_first(limit)
     else:
         # Everyone looks at the top: who asks at the same time shares one read and one encoding.
         kind = (board.key, board.epoch, len(board.spec.columns), index, limit)
@@ -53,7 +56,10 @@ async def page(context: Context, call: Call) -> Page | bytes:
         context.metrics.read("page", "count", first.rows)
         return first.body
     context.metrics.read("page", "count", len(window.rows))
-    return pager.page(window)
+    found = pager.page(window)
+    if query.profiles:
+        await add_profiles(context, found.entries)
+    return found
 
 
 async def value_positions(context: Context, call: Call) -> Positions:

@@ -25,7 +25,8 @@ class Reply(msgspec.Struct, frozen=True):
     media_type: str = JSON_TYPE
 
 
-Answer = bytes | msgspec.Struct | Reply  # bytes are JSON already; a struct is encoded
+# Bytes are JSON already; a struct is encoded; a response is one that was sent.
+Answer = bytes | msgspec.Struct | Reply | web.StreamResponse
 
 
 class Call:
@@ -72,7 +73,9 @@ class Route:
     tag: str = ""
     query: type[msgspec.Struct] | None = None
     body: type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None = None  # several: one of them
-    raw_body: bool = False  # the handler parses the bytes itself; NDJSON is taken too
+    body_optional: bool = False  # without one, it is an empty object
+    raw_body: bool = False  # the handler parses the bytes itself
+    ndjson: bool = False  # taken too, beside JSON
     response: type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None = None  # None: no JSON body
     statuses: tuple[int, ...] = (200,)  # successes
     problems: tuple[str, ...] = ()  # codes beside those that every route of its kind has

@@ -10,7 +10,7 @@ import itertools
 import re
 import secrets
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil
 from time import perf_counter
 from typing import Any, Protocol
@@ -23,6 +23,7 @@ from multidict import istr
 from .bodies import Bodies, BodyLimits
 from .key_limits import KeyLimits
 from .keys import ANYONE, Identity, KeyRing, Role, refuse_foreign_page, require
+from .lease_wire import parse_client_id, parse_key, parse_pool_id
 from .logs import REQUEST_ID, TRACEPARENT, RequestLog
 from .metrics import Metrics
 from .post_bodies import NDJSON_TYPE
@@ -32,7 +33,7 @@ from .quick import QuickJson
 from .routes import Answer, Call, Reply, Route
 from .strict_json import decode
 from .tracing import Tracer
-from .values import parse_board_id, parse_column, parse_family_id, parse_owner
+from .values import parse_board_id, parse_column, parse_family_id, parse_owner, parse_post_id
 
 _encode = msgspec.json.Encoder().encode
 X_REQUEST_ID = istr("X-Request-Id")
@@ -48,6 +49,10 @@ PATH_PARSERS: dict[str, Callable[[str], str]] = {
     "owner": parse_owner,
     "family": lru_cache(maxsize=1024)(parse_family_id),
     "operation": str,
+    "client_id": lru_cache(maxsize=1024)(parse_client_id),
+    "pool_id": lru_cache(maxsize=1024)(parse_pool_id),
+    "key": parse_key,
+    "post_id": partial(parse_post_id, pointer="post_id"),
 }
 
 
@@ -89,6 +94,9 @@ class ShellContext(Protocol):
     @property
     def request_log(self) -> RequestLog:
         """Where requests are told of."""
+
+    def stopping(self) -> None:
+        """Ends answers that don't end by themselves."""
 
     async def ready(self) -> None:
         """Returns when the store answers; raises a storage error or Problem where it does not."""
@@ -176,6 +184,8 @@ class Endpoint:
         return response
 
     async def _body(self, request: web.Request) -> tuple[Any, str]:
+        if self.route.body_optional and not request.can_read_body:
+            return msgspec.json.decode(b"{}", type=self.route.body), JSON_TYPE
         media_type = "" if self.route.foreign else self._media_type(request)
         body = await self._bodies.read(request)
         return (body if self._decoder is None else decode(body, self._decoder)), media_type
@@ -225,7 +235,9 @@ def problem_response(problem: Problem, request_id: str) -> web.Response:
     return response
 
 
-def _response(answer: Answer, request_id: str) -> web.Response:
+def _response(answer: Answer, request_id: str) -> web.StreamResponse:
+    if isinstance(answer, web.StreamResponse):
+        return answer
     if not isinstance(answer, Reply):
         return QuickJson(answer if isinstance(answer, bytes) else _encode(answer), request_id)
     headers = {X_REQUEST_ID: request_id, **(answer.headers or {})}
@@ -249,7 +261,7 @@ def bare_media_type(header: str) -> str:
 
 
 def _media_types(route: Route) -> tuple[str, ...]:
-    return (JSON_TYPE, NDJSON_TYPE) if route.raw_body else (JSON_TYPE,)
+    return (JSON_TYPE, NDJSON_TYPE) if route.ndjson else (JSON_TYPE,)
 
 
 def _check_utf8(raw_path: str) -> None:

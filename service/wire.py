@@ -209,3 +209,7 @@ class ManyBoards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     boards: Annotated[list[BoardId], Meta(min_length=1)]
     column: ColumnName
+
+
+class ProfileBody(msgspec.Struct, frozen=True):
+    """A small JSON object of any members: a name, an avatar …"""

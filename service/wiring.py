@@ -18,34 +18,43 @@ from dataclasses import dataclass, replace
 import structlog
 
 from config import Settings
+from config.peers import parse_peers
 from jobs.audit import Auditor
 from jobs.close_periods import CloseLimits
 from jobs.controls import JobControls
 from jobs.demands import DemandLimits, StoreDesk
 from jobs.desk import Desk, RefreshDesk
 from jobs.drift import DriftLimits
+from jobs.exchange import ReadPeer
 from jobs.fitting import FittingLimits
 from jobs.ownership import LeaseLimits
 from jobs.prune import PruneLimits
+from jobs.queue import SEMAPHORE, QueueLimits, QueueParts
 from jobs.refresh import RefreshLimits
 from jobs.runner import RunnerLimits
 from jobs.schedule import ScheduleLimits
 from jobs.wiring import JobLimits, JobParts, start_jobs, start_watch
 from storage.archiving import ArchiveLimits
 from storage.auditing import AuditLimits
+from storage.backlog import Backlog, BacklogLimits
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
+from storage.claims import store_clock
 from storage.coalesce import Coalescers
 from storage.curves import CurveBook
+from storage.enqueuing import EnqueueLimits, Enqueuer
 from storage.entry_reads import EntryReads
 from storage.envelope import Envelopes
 from storage.folding import FoldLimits
+from storage.ingest_queue import ingest_queue
 from storage.keys import list_keys
-from storage.leases import Leases, store_clock
+from storage.lease_desk import LeaseDesk, LeaseDeskLimits
+from storage.leases import Leases
 from storage.memcached import Memcached, MemcachedLimits
 from storage.migrate import migrate
 from storage.post_ids import PostIds
 from storage.scanning import ScanLimits
+from storage.semaphores import Semaphore
 from storage.shared_curves import SharedCurves
 from storage.store import Store
 from storage.writer import Writer, WriterLimits, WriterObserver
@@ -53,9 +62,12 @@ from storage.writers import Writers
 
 from .context import Context
 from .cursors import Cursors
+from .feed import Feed, FeedLimits
 from .jolokia.answering import Agent
 from .key_limits import KeyLimitBounds, KeyLimits
 from .keys import KeyRing
+from .lease_peers import peer_reader
+from .lease_wiring import lease_groups_of, leases_of, pool_parts
 from .limits import limits_of
 from .locators import Locators
 from .logs import RequestLog
@@ -87,7 +99,10 @@ class _Stored:
     post_ids: PostIds
     book: CurveBook
     writer: Writers
+    enqueuer: Enqueuer
+    queue: QueueParts
     auditor: Auditor
+    lease_desk: LeaseDesk
 
 
 @asynccontextmanager
@@ -106,8 +121,12 @@ async def context_of(
         desk = RefreshDesk(demands_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
         # Without jobs too: other processes store the curves then, and this one has to notice.
         start = start_jobs if settings.jobs == "embedded" else start_watch
+        read_peer = None
+        if settings.lease_peers:
+            read_peer = await stack.enter_async_context(peer_reader(parse_peers(settings.lease_peers)))
         controls = JobControls(asyncio.sleep, metrics.jobs, monotonic=time.monotonic)
-        parts = replace(_job_parts(settings, metrics, stored, clock, desk), controls=controls, sleep=controls.sleep)
+        parts = _job_parts(settings, metrics, stored, clock, desk, read_peer)
+        parts = replace(parts, controls=controls, sleep=controls.sleep)
         tracer = make_tracer(settings)
         if tracer is not None:
             stack.push_async_callback(asyncio.to_thread, tracer.close)
@@ -169,9 +188,39 @@ async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], 
 
     writer = Writers(store, make_writer, metrics)
     stack.push_async_callback(writer.close)
+    enqueuer, queue = await _open_queue(settings, metrics, store)
+    stack.push_async_callback(enqueuer.close)
     audit_limits = limits_of(AuditLimits, settings)
     auditor = Auditor(store, boards, book, audit_limits, metrics.audits, monotonic=time.monotonic, rng=random.Random())
-    return _Stored(store, salt, KeyRing(keys), catalog, boards, post_ids, book, writer, auditor)
+    lease_desk = LeaseDesk(
+        store, lease_groups_of(settings, store), limits_of(LeaseDeskLimits, settings), metrics.leases
+    )
+    stack.push_async_callback(lease_desk.close)
+    return _Stored(
+        store, salt, KeyRing(keys), catalog, boards, post_ids, book, writer, enqueuer, queue, auditor, lease_desk
+    )
+
+
+async def _open_queue(settings: Settings, metrics: Metrics, store: Store) -> tuple[Enqueuer, QueueParts]:
+    shards = await store.read(ingest_queue(store.dialect).shards)
+    if not shards:
+        shards = await store.write(lambda: ingest_queue(store.dialect).make_shards(settings.ingest_shards))
+    wake = asyncio.Event()
+    backlog = Backlog(store, limits_of(BacklogLimits, settings), now_us=now_us, monotonic=time.monotonic)
+    enqueuer = Enqueuer(
+        store,
+        backlog,
+        shards,
+        limits_of(EnqueueLimits, settings),
+        metrics.queue,
+        now_us=now_us,
+        appended=wake.set,
+    )
+    enqueuer.start()
+    # Fenced in the transaction that applies: a lease that overlaps another one does no harm, so there is no margin.
+    leases = Leases(store.dialect, store_clock(store.dialect), margin_us=0)
+    semaphore = Semaphore(store.dialect, leases, SEMAPHORE, size=settings.ingest_workers_max)
+    return enqueuer, QueueParts(shards, leases, limits_of(QueueLimits, settings), metrics.queue, wake, semaphore)
 
 
 def _shared_curves(settings: Settings, metrics: Metrics, salt: str, stack: AsyncExitStack) -> SharedCurves | None:
@@ -188,7 +237,12 @@ def _store_desk(settings: Settings, stored: _Stored) -> StoreDesk:
 
 
 def _job_parts(
-    settings: Settings, metrics: Metrics, stored: _Stored, clock: Callable[[], int], desk: RefreshDesk
+    settings: Settings,
+    metrics: Metrics,
+    stored: _Stored,
+    clock: Callable[[], int],
+    desk: RefreshDesk,
+    read_peer: ReadPeer | None,
 ) -> JobParts:
     return JobParts(
         store=stored.store,
@@ -196,6 +250,7 @@ def _job_parts(
         open_boards=stored.boards,
         book=stored.book,
         post_ids=stored.post_ids,
+        queue=stored.queue,
         desk=desk,
         leases=leases_of(settings, stored.store),
         holder=new_holder(),
@@ -207,6 +262,7 @@ def _job_parts(
         monotonic=time.monotonic,
         sleep=asyncio.sleep,
         rng=random.Random(),
+        pools=pool_parts(settings, stored.store, metrics.leases, read_peer),
         auditor=stored.auditor,
         audit_interval_s=settings.audit_interval_s,
     )
@@ -231,10 +287,16 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, clock: Calla
             lanes=settings.point_read_lanes,
         ),
         writer=stored.writer,
+        enqueuer=stored.enqueuer,
+        queue=stored.queue,
         post_ids=stored.post_ids,
         book=stored.book,
         desk=desk,
+        feed=Feed(
+            store, limits_of(FeedLimits, settings), metrics.streaming, monotonic=time.monotonic, sleep=asyncio.sleep
+        ),
         auditor=stored.auditor,
+        lease_desk=stored.lease_desk,
         cursors=Cursors(stored.salt),
         first_pages=Coalescers(
             first_pages,
@@ -256,11 +318,6 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, clock: Calla
 
 def _managed_failed(error: Exception) -> None:
     log.error("managed_request_failed", exc_info=error)
-
-
-def leases_of(settings: Settings, store: Store) -> Leases:
-    """The leases of a store, by its own clock."""
-    return Leases(store.dialect, store_clock(store.dialect), margin_us=round(settings.lease_margin_s * 1e6))
 
 
 def new_holder() -> str:

@@ -7,53 +7,24 @@ raises `LostRace`, the transaction is rolled back, and the writer runs the group
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from querybuilder import Built, Dialect
 
-from .change_log import Appended, change_log
-from .closures import Closure, held_closures
+from .change_log import change_log
+from .closures import held_closures
 from .entries import Entries, add_totals, held_rows_keys, live_epochs
 from .errors import LostRace, PeriodClosed, PostError, PostIdConflict, PostRejected, UnknownBoard
+from .group_state import BoardState, GroupRow
+from .hidden import HiddenEntry, hidden
 from .leaderboards import ALL_ENTRIES, CHANGES
 from .merging import Cell, Merger
-from .post_ids import PostIds, Remembered, RememberedParts
+from .post_ids import PostIds, RememberedParts
+from .posted import Happened, said_of_post
 from .records import BoardPost, Entry, Family, PartOutcome, Post, Status
-from .row_writes import RowWrites
+from .row_writes import RowId, RowWrites
 from .store import Program
-
-
-@dataclass(slots=True)
-class _Row:
-    """An entry as the group will leave it."""
-
-    entry: Entry
-    expected: int | None  # the version that was read; None: absent
-    changed: dict[int, Cell] | None = None  # by column index, where anything changed
-    first_values: tuple[int, ...] = ()  # ranked columns that had no value before
-    ranked: str | None = None  # its ranked cells as the log has them; None: not asked for yet
-
-
-@dataclass(slots=True)
-class _BoardState:
-    """One board within a group."""
-
-    entries: Entries
-    merger: Merger
-    rows_key: int  # in its table, as the store has it
-    alive: bool = True
-    closure: Closure | None = None  # of a board that may close
-    epoch: int = 0  # as the store has it; known where post ids are looked for
-    rows: dict[str, _Row] = field(default_factory=dict)
-    seen: dict[str, Remembered] = field(default_factory=dict)
-    fresh: dict[str, tuple[str, PartOutcome]] = field(default_factory=dict)  # post hash -> fingerprint, outcome
-
-    @property
-    def table_key(self) -> int:
-        """What tables are ordered by."""
-        board = self.entries.board
-        return board.key if board.table_key is None else board.table_key
 
 
 @dataclass(slots=True)
@@ -62,6 +33,7 @@ class GroupResult:
 
     outcomes: list[list[PartOutcome]]
     rows_written: dict[int, int]  # by board key
+    logged: int  # changes in the log, whose places are taken
 
 
 class Group:
@@ -80,12 +52,12 @@ class Group:
         # deadlock. The table of totals, which every group of a board changes, comes last.
         by_key = sorted(boards, key=lambda board: board[0].board.key)
         self._boards = {
-            entries.board.key: _BoardState(entries, merger, entries.board.rows_key) for entries, merger in by_key
+            entries.board.key: BoardState(entries, merger, entries.board.rows_key) for entries, merger in by_key
         }
         self._post_ids = post_ids
         self._now_us = now_us
         self._logged = logged
-        self._changes: list[Appended] = []
+        self._hidden: set[str] = set()  # owners whose new rows no ranking has
         self._in_families: dict[int, dict[str, RememberedParts]] = defaultdict(dict)  # by family key and post hash
         self._fresh_in_families: list[tuple[int, str, str, Sequence[PartOutcome]]] = []
         self._check_boards = check_boards  # False: all are taken to live, and the store says where one does not
@@ -99,7 +71,33 @@ class Group:
         yield from self._read(posts)
         outcomes = [self._apply(post) for post in posts]
         rows_written = yield from self._write()
-        return GroupResult(outcomes, rows_written)
+        logged = sum(len(state.log.owners) for state in self._boards.values())
+        return GroupResult(outcomes, rows_written, logged)
+
+    def _find_hidden(self, owners: dict[int, dict[str, None]]) -> Program[None]:
+        """Rows that boards don't show, after those that they do: see `hidden`."""
+        keys = [key for key, state in self._boards.items() if state.alive]
+        names = dict.fromkeys(owner for key in keys for owner in owners[key])
+        if not names:
+            return
+        self._hidden, changing, found = yield from hidden(self._dialect).find(keys, list(names))
+        for each in found:
+            state = self._boards[each.board_key]
+            entry = each.widened(len(state.entries.board.spec.columns))
+            state.rows.setdefault(entry.owner, GroupRow(entry, entry.updated_at_us, hidden=True))
+        if self._hidden or changing:
+            yield from self._check_new(owners, changing)
+
+    def _check_new(self, owners: Mapping[int, Iterable[str]], changing: set[str]) -> Program[None]:
+        for writes, states in self._tables():
+            absent = {
+                state.entries.board.key: set(owners[state.entries.board.key]) - state.rows.keys() for state in states
+            }
+            if any(new & changing for new in absent.values()):
+                raise LostRace("an owner is being hidden or shown")
+            new = {key: names & self._hidden for key, names in absent.items()}
+            if any(new.values()) and (yield from _hold(writes, states, new)):
+                raise LostRace("a row was shown and hidden again between two looks for it")
 
     def _read(self, posts: Sequence[Post]) -> Program[None]:
         owners: dict[int, dict[str, None]] = defaultdict(dict)
@@ -122,6 +120,9 @@ class Group:
         yield from self._find_shut()
         for writes, states in self._tables():
             yield from _hold_rows(writes, states, owners)
+        if owners and self._dialect.transaction and not any(state.rows for state in self._boards.values()):
+            # Whoever holds no row has no number yet, and who hides an owner would not wait for it.
+            yield from hidden(self._dialect).number_transaction()
         # After the rows are held: who writes the same post at this moment has ended by then.
         for family_key, asked in of_families.items():
             self._in_families[family_key] = yield from self._post_ids.find_in_family(family_key, asked)
@@ -129,6 +130,7 @@ class Group:
             if state.alive and hashes[key]:
                 assumed = state.entries.board.epoch
                 state.epoch, state.seen = yield from self._post_ids.find(key, assumed, hashes[key])
+        yield from self._find_hidden(owners)
 
     def _find_moved(self) -> Program[None]:
         """Where the rows of boards in shared tables are by now. Those of families leave theirs with the table only."""
@@ -149,9 +151,9 @@ class Group:
                 state.closure = found.get(board.key)
                 state.alive = state.alive and state.closure is not None
 
-    def _tables(self) -> list[tuple[RowWrites, list[_BoardState]]]:
+    def _tables(self) -> list[tuple[RowWrites, list[BoardState]]]:
         """The boards that may take posts, by table, in one order for all who write."""
-        tables: dict[RowWrites, list[_BoardState]] = defaultdict(list)
+        tables: dict[RowWrites, list[BoardState]] = defaultdict(list)
         for state in self._boards.values():
             if state.alive and not (state.closure is not None and state.closure.shut):
                 tables[state.entries.writes].append(state)
@@ -183,7 +185,7 @@ class Group:
         return outcomes
 
     def _apply_to_all(self, post: Post, at_us: int) -> list[PartOutcome]:
-        plans: list[tuple[_BoardState, PartOutcome | None, dict[int, Cell]]] = []
+        plans: list[tuple[BoardState, PartOutcome | None, dict[int, Cell]]] = []
         errors: dict[int, PostError] = {}
         for index, part in enumerate(post.parts):
             state = self._boards[part.board.key]
@@ -201,7 +203,10 @@ class Group:
                 known if known is not None else PartOutcome(Status.REJECTED, error=errors.get(index, refused))
                 for index, (_, known, _) in enumerate(plans)
             ]
-        return [known if known is not None else self._take(state, post, changed) for state, known, changed in plans]
+        return [
+            known if known is not None else self._take(state, post, part, changed)
+            for part, (state, known, changed) in zip(post.parts, plans, strict=True)
+        ]
 
     def _apply_to_one(self, post: Post, part: BoardPost, at_us: int) -> PartOutcome:
         state = self._boards[part.board.key]
@@ -209,10 +214,10 @@ class Group:
             known, changed = self._plan(state, post, part, at_us)
         except PostError as error:
             return PartOutcome(Status.REJECTED, error=error)
-        return known if known is not None else self._take(state, post, changed)
+        return known if known is not None else self._take(state, post, part, changed)
 
     def _plan(
-        self, state: _BoardState, post: Post, part: BoardPost, at_us: int
+        self, state: BoardState, post: Post, part: BoardPost, at_us: int
     ) -> tuple[PartOutcome | None, dict[int, Cell]]:
         if not state.alive:
             raise UnknownBoard(f"no leaderboard {part.board.id!r}")
@@ -224,7 +229,7 @@ class Group:
         row = state.rows.get(post.owner)
         return None, state.merger.merge(row.entry.cells if row else None, part.changes, at_us)
 
-    def _known(self, state: _BoardState, post: Post) -> PartOutcome | None:
+    def _known(self, state: BoardState, post: Post) -> PartOutcome | None:
         if post.post_hash is None or post.family is not None:
             return None
         if post.post_hash in state.fresh:
@@ -240,15 +245,16 @@ class Group:
             raise PostIdConflict(pointer="/post_id")
         return found
 
-    def _take(self, state: _BoardState, post: Post, changed: dict[int, Cell]) -> PartOutcome:
+    def _take(self, state: BoardState, post: Post, part: BoardPost, changed: dict[int, Cell]) -> PartOutcome:
         row = state.rows.get(post.owner)
         if row is None:
             cells: list[Cell] = [None] * len(state.entries.board.spec.columns)
-            row = state.rows[post.owner] = _Row(Entry(post.owner, self._now_us, cells), None)
+            row = state.rows[post.owner] = GroupRow(Entry(post.owner, self._now_us, cells), None)
+            row.hidden = post.owner in self._hidden
             status = Status.APPLIED
         else:
             status = Status.APPLIED if changed else Status.UNCHANGED
-        if self._logged and status is Status.APPLIED and row.ranked is None:
+        if self._logged and status is Status.APPLIED and row.ranked is None and not row.hidden:
             row.ranked = state.entries.ranked_cells.text(row.entry.cells)
         if changed:
             if row.changed is None:
@@ -261,17 +267,28 @@ class Group:
                 if row.entry.cells[index] is None and index in state.entries.pattern.sorted_indexes:
                     row.first_values += (index,)
                 row.entry.cells[index] = cell
-        if self._logged and status is Status.APPLIED:
-            self._log(state, row)
+        if self._logged:
+            self._log(state, row, post, part, status)
         outcome = PartOutcome(status, row.entry.updated_at_us, state.merger.stats(row.entry.cells))
         if post.post_hash is not None and post.family is None:
             state.fresh[post.post_hash] = (post.fingerprint, outcome)
         return outcome
 
-    def _log(self, state: _BoardState, row: _Row) -> None:
-        after = state.entries.ranked_cells.text(row.entry.cells)
-        entry, before = row.entry, row.ranked or ""
-        self._changes.append(Appended(state.entries.board.key, entry.owner, entry.updated_at_us, before, after))
+    def _log(self, state: BoardState, row: GroupRow, post: Post, part: BoardPost, status: Status) -> None:
+        entry, ranked = row.entry, state.entries.ranked_cells
+        if status is Status.UNCHANGED:
+            said = said_of_post(Happened.UNCHANGED, part.changes, post.post_id, post.at_us, (), None)
+            state.log.add(entry.owner, "", "", said)
+            return
+        happened, after = Happened.APPLIED, ranked.none
+        if row.hidden:
+            happened, cells = Happened.UNSEEN, [*entry.cells]
+        else:
+            after, cells = ranked.text(entry.cells), [entry.cells[index] for index in ranked.others]
+        before = after if row.ranked is None else row.ranked
+        version = None if entry.updated_at_us == self._now_us else entry.updated_at_us
+        said = said_of_post(happened, part.changes, post.post_id, post.at_us, cells, version)
+        state.log.add(entry.owner, before, after, said)
         row.ranked = after
 
     def _write(self) -> Program[dict[int, int]]:
@@ -286,15 +303,31 @@ class Group:
                 written[key] = totals[key].get(CHANGES, 0)
                 remembered += [(key, state.epoch, post_hash, *fresh) for post_hash, fresh in state.fresh.items()]
             yield from changes.write(writes)
+        yield from self._write_hidden()
         if remembered:
             yield self._post_ids.remember(sorted(remembered, key=lambda row: row[:3]), self._now_us)
         if self._fresh_in_families:
             yield self._post_ids.remember_parts(sorted(self._fresh_in_families, key=_family_and_hash), self._now_us)
-        if self._changes:  # last of what is written by owner: an owner's changes are numbered as they were committed
-            yield change_log(self._dialect).append(self._changes)
+        if changed := [state.log for state in self._boards.values() if state.log.owners]:
+            # Last of what is written by owner: an owner's changes are numbered as they were committed.
+            yield change_log(self._dialect).append_drafts(changed, now_us=self._now_us)
         if any(count for by_index in totals.values() for count in by_index.values()):
             yield add_totals(self._dialect, totals, spread=self._now_us)
         return written
+
+    def _write_hidden(self) -> Program[None]:
+        new: list[HiddenEntry] = []
+        changed: list[tuple[HiddenEntry, int]] = []
+        for key, state in self._boards.items():
+            for row in state.rows.values():
+                if row.hidden and row.expected is None:
+                    new.append(HiddenEntry(key, row.entry))
+                elif row.hidden and row.changed and row.expected is not None:
+                    changed.append((HiddenEntry(key, row.entry), row.expected))
+        if changed:
+            yield from _all_or_lost(hidden(self._dialect).update_changed(changed), len(changed))
+        if new:
+            yield from _all_or_lost(hidden(self._dialect).insert_new(new), len(new))
 
 
 @dataclass(slots=True)
@@ -304,11 +337,13 @@ class _TableChanges:
     new: list[tuple[int, Entry]] = field(default_factory=list)  # by the board's key in the table
     updates: dict[tuple[int, ...], list[tuple[int, Entry, int]]] = field(default_factory=lambda: defaultdict(list))
 
-    def add(self, state: _BoardState) -> dict[int, int]:
+    def add(self, state: BoardState) -> dict[int, int]:
         """Take in a board's rows; answers what that adds to its totals."""
         totals: dict[int, int] = defaultdict(int)
         rows_key = state.rows_key
         for row in state.rows.values():
+            if row.hidden:
+                continue
             if row.expected is None:
                 self.new.append((rows_key, row.entry))
                 totals[ALL_ENTRIES] += 1
@@ -333,12 +368,18 @@ class _TableChanges:
             yield from _all_or_lost(writes.insert_new(self.new), len(self.new))
 
 
-def _hold_rows(writes: RowWrites, states: list[_BoardState], owners: dict[int, dict[str, None]]) -> Program[None]:
+def _hold_rows(writes: RowWrites, states: list[BoardState], owners: Mapping[int, Iterable[str]]) -> Program[None]:
     by_rows_key = {state.rows_key: state for state in states}
-    wanted = [(state.rows_key, owner) for state in states for owner in owners[state.entries.board.key]]
-    found = yield from writes.hold(wanted)
+    found = yield from _hold(writes, states, owners)
     for (rows_key, owner), entry in found.items():
-        by_rows_key[rows_key].rows[owner] = _Row(entry, entry.updated_at_us)
+        by_rows_key[rows_key].rows[owner] = GroupRow(entry, entry.updated_at_us)
+
+
+def _hold(
+    writes: RowWrites, states: list[BoardState], owners: Mapping[int, Iterable[str]]
+) -> Program[dict[RowId, Entry]]:
+    wanted = [(state.rows_key, owner) for state in states for owner in owners[state.entries.board.key]]
+    return (yield from writes.hold(wanted))
 
 
 def _family_and_hash(remembered: tuple[int, str, str, Sequence[PartOutcome]]) -> tuple[int, str]:

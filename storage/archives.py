@@ -31,6 +31,7 @@ from .gap_counts import Footing
 from .migrate import ARCHIVE_BLOCKS
 from .neighbours import Neighbours
 from .padding import Padding
+from .posted import Happened
 from .rankings import Ranking
 from .records import Board, Entry
 from .store import Program
@@ -88,7 +89,7 @@ class ArchivedRanking(Ranking):
 
     def __init__(self, dialect: Dialect, board: Board, index: int) -> None:
         # Not what a board with rows has: statements over a table that is gone.
-        self.index, self._board_key = index, board.key
+        self.index, self._board_key, self._columns = index, board.key, len(board.spec.columns)
         self.padding = Padding.of(board.spec, board.spec.columns[index])
         self.timed = self.padding.timed
         self._reads = block_reads(dialect)
@@ -117,7 +118,7 @@ class ArchivedRanking(Ranking):
         rows = yield self._reads.up_to_place.bind(
             board_key=self._board_key, section=top_section(self.index), place=rows_max
         )
-        return [entry for _, document in rows for entry in decode_rows(document).entries]
+        return [entry for _, document in rows for entry in _widened(document, self._columns)]
 
     def _whole_top(self) -> Program[list[Entry]]:
         return (yield from self._top(2**62))
@@ -273,29 +274,34 @@ class ArchivedEntries(Entries):
             directory = yield reads.directory.bind(board_key=key, section=OWNERS)
             numbers = {number for owner in owners if (number := _last_up_to(directory, owner)) is not None}
             rows = yield reads.numbered.bind(board_key=key, section=OWNERS, numbers=sorted(numbers))
-        wanted = set(owners)
-        found = [entry for _, document in rows for entry in decode_rows(document).entries if entry.owner in wanted]
+        wanted, columns = set(owners), len(self.board.spec.columns)
+        found = [entry for _, document in rows for entry in _widened(document, columns) if entry.owner in wanted]
         return {entry.owner: entry for entry in found}
 
-    def erase(self, owner: str, *, now_us: int) -> Program[bool]:
-        """Take an owner out of the archive, whose places stay as they are; False where there was none."""
+    def take_out(self, owner: str, happened: Happened, *, now_us: int, place: int = 0) -> Program[Entry | None]:
+        """Take an owner out of the archive, whose places stay as they are; None where there was none.
+
+        Only who is erased: who is hidden stays as when the board was archived. The log says nothing of it.
+        """
+        if happened is not Happened.ERASED:
+            return None
         reads, key = block_reads(self.dialect), self.board.key
         covering = yield reads.first_up_to.bind(board_key=key, section=OWNERS, text=owner)
         if not covering:
-            return False
+            return None
         held = yield reads.held_at.bind(board_key=key, section=OWNERS, place=covering[0][0])
         rows = decode_rows(held[0][1])
         owners = [entry.owner for entry in rows.entries]
         if owner not in owners:
-            return False
+            return None
         gone = owners.index(owner)
-        del rows.entries[gone]
+        entry = rows.entries.pop(gone)
         for places in rows.ties_before.values():
             del places[gone]
         yield reads.change.bind(board_key=key, section=OWNERS, place=held[0][0], document=encode_rows(rows))
         for index in self.board.sorted_indexes:
             yield from self._leave_place(index, owner)
-        return True
+        return entry
 
     def _leave_place(self, index: int, owner: str) -> Program[None]:
         """Have an owner's row in the top of a column be nobody's."""
@@ -318,6 +324,14 @@ def archives_of(dialect: Dialect, owner: str, *, after_key: int, limit: int) -> 
     found = select(col("board_key")).from_(ARCHIVE_BLOCKS).where(col("board_key").gt(param("after_key")), *covering)
     rows = yield found.order_by(asc(col("board_key"))).limit(limit).build(dialect, owner=owner, after_key=after_key)
     return [row[0] for row in rows]
+
+
+def _widened(document: bytes, columns: int) -> list[Entry]:
+    """The rows of a block, with a cell for every column: a family's boards get new ones when they are archived too."""
+    entries = decode_rows(document).entries
+    for entry in entries:
+        entry.cells.extend([None] * (columns - len(entry.cells)))
+    return entries
 
 
 def _last_up_to(directory: Sequence[Sequence[Any]], owner: str) -> int | None:

@@ -62,6 +62,7 @@ class ArchiveLimits:
     archive_top_rows: int
     archive_block_rows: int
     archive_step_rows: int
+    archive_boards_max: int
 
 
 class _Kind(IntEnum):
@@ -87,7 +88,7 @@ class Place(NamedTuple):
     last: str = ""  # the last owner or cell of them
 
 
-class _Read(NamedTuple):
+class Read(NamedTuple):
     """What a step read for one part, not encoded yet."""
 
     part: _Part
@@ -137,7 +138,7 @@ class Archiving:
         self.changes = yield from self._changes_now()
         head = yield block_reads(self.dialect).last.bind(board_key=key, section=HEAD)
         if not head or head[0][1] != self.changes:
-            yield delete(ARCHIVE_BLOCKS).where(col("board_key").eq(param("key"))).build(self.dialect, key=key)
+            yield self._clear()
             yield self._write(Block(HEAD, 0, self.changes, "", "", b""))
         self._tied, self.place = {}, Place()
         parts = self._parts()
@@ -153,11 +154,11 @@ class Archiving:
         totals = yield from count_entries(self.dialect, [self.board.key])
         return totals[self.board.key].get(CHANGES, 0)
 
-    def read(self) -> Program[tuple[list[_Read], Place, dict[int, dict[str, int]]]]:
+    def read(self) -> Program[tuple[list[Read], Place, dict[int, dict[str, int]]]]:
         """What comes next, of one snapshot; the place after it, and the ties met on the way."""
         parts, place, left = self._parts(), self.place, self.limits.archive_step_rows
         tied = self._tied
-        found: list[_Read] = []
+        found: list[Read] = []
         while place.part_index < len(parts) and left > 0:
             part = parts[place.part_index]
             if part.kind is _Kind.TALLY:
@@ -171,30 +172,30 @@ class Archiving:
             left -= max(1, rows)
             if part.kind in (_Kind.TOP, _Kind.CURVE) or rows < self.limits.archive_step_rows:
                 place = Place(place.part_index + 1)
-            elif isinstance(read, _Read):
+            elif isinstance(read, Read):
                 place = _after(place, read)
         return found, place, tied
 
-    def _read_tally(self, part: _Part, place: Place) -> Program[tuple[_Read | None, int]]:
+    def _read_tally(self, part: _Part, place: Place) -> Program[tuple[Read | None, int]]:
         ranking = self.entries.rankings[part.column_index]
         rows = yield from ranking.tallied(self.limits.archive_step_rows, place.last or None)
         if not rows:
             return None, 0
         cells = [row[0] for row in rows]
         tally = Tallied([ranking.padding.key(cell) for cell in cells], [row[1] for row in rows])
-        return _Read(part, place.number, tally, cells), len(rows)
+        return Read(part, place.number, tally, cells), len(rows)
 
-    def _read_whole(self, part: _Part) -> Program[tuple[_Read | None, int]]:
+    def _read_whole(self, part: _Part) -> Program[tuple[Read | None, int]]:
         ranking = self.entries.rankings[part.column_index]
         if part.kind is _Kind.CURVE:
             curve = yield from final_curve(self.dialect, self.entries, part.column_index)
-            return (None if curve is None else _Read(part, 0, curve)), 1
+            return (None if curve is None else Read(part, 0, curve)), 1
         rows = yield from ranking.first_rows(self.limits.archive_top_rows)
-        return (_Read(part, 0, Rows(rows, {})) if rows else None), len(rows)
+        return (Read(part, 0, Rows(rows, {})) if rows else None), len(rows)
 
     def _read_owners(
         self, part: _Part, place: Place, tied: dict[int, dict[str, int]]
-    ) -> Program[tuple[_Read | None, int, dict[int, dict[str, int]]]]:
+    ) -> Program[tuple[Read | None, int, dict[int, dict[str, int]]]]:
         layout = self.entries.layout
         rows = yield _owners_after(self.dialect, layout).bind(
             owner=place.last, limit=self.limits.archive_step_rows, **scope_of(self.board)
@@ -207,7 +208,7 @@ class Archiving:
         for index, ranking in self.entries.rankings.items():
             if ranking.timed:
                 met[index], places[index] = yield from self._ties_before(index, entries, tied.get(index, {}))
-        return _Read(part, place.number, Rows(entries, places)), len(rows), met
+        return Read(part, place.number, Rows(entries, places)), len(rows), met
 
     def _ties_before(
         self, index: int, entries: list[Entry], met: dict[str, int]
@@ -229,7 +230,25 @@ class Archiving:
             places.append(before)
         return met, places
 
-    def encoded(self, found: Sequence[_Read]) -> list[Block]:
+    def read_all(self) -> Program[tuple[int, list[Read]] | None]:
+        """The board's count of changes and all of it, of one snapshot; None where that is more than one step."""
+        changes = yield from self._changes_now()
+        found, place, _ = yield from self.read()
+        return (changes, found) if self.is_whole(place) else None
+
+    def store_all(self, changes: int, blocks: Sequence[Block], *, now_us: int) -> Program[Board | None]:
+        """The whole archive at once, and `finish`."""
+        self.changes = changes
+        yield self._clear()
+        for block in blocks:
+            yield self._write(block)
+        return (yield from self.finish(now_us))
+
+    def _clear(self) -> Built:
+        written = delete(ARCHIVE_BLOCKS).where(col("board_key").eq(param("key")))
+        return written.build(self.dialect, key=self.board.key)
+
+    def encoded(self, found: Sequence[Read]) -> list[Block]:
         """The blocks of what was read: work for a thread of its own."""
         return [block for read in found for block in _blocks(read, self.limits.archive_block_rows)]
 
@@ -296,14 +315,14 @@ def curve_of_all(entries: Entries, column_index: int) -> Program[Curve]:
     return Curve(knots, total=better_count, as_of_us=as_of_us, method="scan", certificate=0.0, errors=errors)
 
 
-def _after(place: Place, read: _Read) -> Place:
+def _after(place: Place, read: Read) -> Place:
     if isinstance(read.content, Tallied):
         return Place(place.part_index, read.number + sum(read.content.ties), read.cells[-1])
     assert isinstance(read.content, Rows)
     return Place(place.part_index, read.number + len(read.content.entries), read.content.entries[-1].owner)
 
 
-def _blocks(read: _Read, block_rows: int) -> Iterator[Block]:
+def _blocks(read: Read, block_rows: int) -> Iterator[Block]:
     content, number, section = read.content, read.number, read.part.section
     if isinstance(content, Tallied):
         for start in range(0, len(content.keys), block_rows):

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
 from predictor import Curve, RankCurve
-from querybuilder import Dialect, Statement, col, param, select
+from querybuilder import Dialect, Statement, col, length, param, select
 
 from .change_log import Mark, change_log
 from .curve_marks import curve_marks
@@ -33,6 +33,7 @@ from .records import Board
 from .store import Program
 
 AuditOutcome = Literal["compared", "changed", "empty"]
+_PIECE = "m"
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,21 +216,24 @@ def _since(
     )
     if len(rows) > limits.audit_changes_max:
         return None
-    return _Since(_keys(board, column_index, rows, 1), _keys(board, column_index, rows, 0))
+    pieces = [(piece, len(piece) >> 1) for (piece,) in rows]
+    came, went = [piece[half:] for piece, half in pieces], [piece[:half] for piece, half in pieces]
+    return _Since(_keys(board, column_index, came), _keys(board, column_index, went))
 
 
-def _keys(board: Board, column_index: int, rows: Iterable[Sequence[str]], place: int) -> list[int]:
+def _keys(board: Board, column_index: int, texts: Iterable[str]) -> list[int]:
     cells, padding = RankedCells(board), Padding.of(board.spec, board.spec.columns[column_index])
-    found = (cells.cell(row[place], column_index) for row in rows)
+    found = (cells.cell(text, column_index) for text in texts)
     return [padding.key(cell) for cell in found if cell is not None]
 
 
 @lru_cache
 def _changes_after(dialect: Dialect) -> Statement:
     return (
-        select(col("previous"), col("next"))
+        select(col("value", _PIECE))
         .from_(CHANGE_LOG)
-        .where(col("board_key").eq(param("key")), change_log(dialect).after())
+        .each_piece(col("cells"), _PIECE)
+        .where(col("board_key").eq(param("key")), change_log(dialect).after(), length(col("value", _PIECE)).gt(0))
         .limit(param("limit"))
         .packed()
         .compile(dialect)

@@ -37,6 +37,13 @@ class Closure(NamedTuple):
             raise NotOpenYet(f"the leaderboard {board.id!r} has not opened by then", pointer="/at")
 
 
+def known_closure(board: Board, now_us: int) -> Closure:
+    """As far as a copy of the board tells, which may be an old one."""
+    shut = board.closed_us is not None or (board.closes_us is not None and board.closes_us <= now_us)
+    season = board.spec.season
+    return Closure(shut) if season is None else Closure(shut, season.opens_us, season.ends_us)
+
+
 def held_closures(dialect: Dialect, boards: Iterable[Board], *, now_us: int) -> Program[dict[int, Closure]]:
     """By board key, of those that may close. One that stands alone and is not answered was deleted."""
     families: dict[int, list[Board]] = {}

@@ -30,10 +30,12 @@ from querybuilder import (
 
 from .change_log import Appended, change_log
 from .closures import hold_rows
+from .errors import LostRace
 from .layouts import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from .leaderboards import ALL_ENTRIES, CHANGES
 from .merging import Merger
 from .migrate import BOARDS, TOTALS
+from .posted import Happened, said_of_event
 from .ranked_cells import RankedCells
 from .rankings import Ranking, entry_of
 from .records import Board, Entry
@@ -127,21 +129,49 @@ class Entries:
             UnknownBoard: it was deleted.
             BoardChanged: it was archived.
         """
+        return (yield from self.take_out(owner, Happened.ERASED, now_us=now_us)) is not None
+
+    def take_out(self, owner: str, happened: Happened, *, now_us: int, place: int = 0) -> Program[Entry | None]:
+        """Remove an owner's row and say in the log why, `place` changes having been logged before; None: no row.
+
+        Raises:
+            UnknownBoard: the board was deleted.
+            BoardChanged: it was archived.
+        """
         if self.board.is_unreached:
-            return False
+            return None
         rows_key = yield from hold_rows(self.dialect, self.board)
-        found = yield from self.writes.hold([(rows_key, owner)])
-        if not found:
-            return False
-        ((_, entry),) = found.items()
+        entry = (yield from self.writes.hold([(rows_key, owner)])).get((rows_key, owner))
+        if entry is None:
+            return None
         yield self._sql.erase.bind(owner=owner, **(self._scope and {ROWS_KEY: rows_key}))
+        said = said_of_event(happened, entry.cells if happened is Happened.HIDDEN else (), entry.updated_at_us)
         previous = self.ranked_cells.text(entry.cells)
-        change = Appended(self.board.key, owner, now_us, previous, self.ranked_cells.none)
-        yield change_log(self.dialect).append([change])
-        gone = {ALL_ENTRIES: -1, CHANGES: 1}
-        gone.update({index: -1 for index in self.pattern.sorted_indexes if entry.cells[index] is not None})
-        yield add_totals(self.dialect, {self.board.key: gone})
-        return True
+        change = Appended(self.board.key, owner, previous, self.ranked_cells.none, said)
+        yield from self._moved(entry, change, -1, now_us=now_us, place=place)
+        return entry
+
+    def put_back(self, entry: Entry, *, now_us: int, place: int = 0) -> Program[None]:
+        """Insert the row of an owner who is shown again.
+
+        Raises:
+            LostRace: there is one.
+        """
+        rows_key = yield from hold_rows(self.dialect, self.board)
+        inserted = yield self.writes.insert_new([(rows_key, entry)])
+        if inserted[0][0] != 1:
+            raise LostRace(f"{entry.owner!r} has a row already")
+        others = [entry.cells[index] for index in self.ranked_cells.others]
+        said = said_of_event(Happened.SHOWN, others, entry.updated_at_us)
+        following = self.ranked_cells.text(entry.cells)
+        change = Appended(self.board.key, entry.owner, self.ranked_cells.none, following, said)
+        yield from self._moved(entry, change, 1, now_us=now_us, place=place)
+
+    def _moved(self, entry: Entry, change: Appended, more: int, *, now_us: int, place: int) -> Program[None]:
+        yield change_log(self.dialect).append([change], now_us=now_us, place=place)
+        counted = {ALL_ENTRIES: more, CHANGES: 1}
+        counted.update({index: more for index in self.pattern.sorted_indexes if entry.cells[index] is not None})
+        yield add_totals(self.dialect, {self.board.key: counted})
 
 
 def with_owner(boards: Iterable[Entries], owner: str) -> Program[list[Entries]]:
@@ -202,7 +232,8 @@ def live_epochs(dialect: Dialect, board_keys: Iterable[int], *, held: bool = Fal
 
 @lru_cache
 def _live_epochs(dialect: Dialect, held: bool) -> Statement:
-    epochs = select(col("board_key"), col("epoch")).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed()
+    epochs = select(col("board_key"), col("epoch")).from_(BOARDS)
+    epochs = epochs.where(col("board_key").in_(param("keys"))).packed()
     return (epochs.locked(Lock.SHARE, asc(col("board_key"))) if held else epochs).compile(dialect)
 
 

@@ -7,7 +7,8 @@ StorageError
 │   └── PeriodClosed (NotOpenYet)               (one board of the post, whatever becomes of the others)
 ├── SpecConflict · SpecInvalid · TooManyBoards · TooManyKeys · UnknownKey
 ├── UnknownFamily · TooManyFamilies
-├── UnknownOwner · NotRanked · NoCurve · BadCursor · Archived
+├── UnknownOwner · UnknownPost · NotRanked · NoCurve · BadCursor · Archived
+├── JournalIncomplete                          (nothing was rebuilt)
 ├── QueueFull · StoreBusy (Overloaded · RacesLost · StoreAway · BoardChanged
 │                LeaseTaken · LeaseLost)                   (try again later)
 ├── WaitTooLong (OutcomeUnknown)                          (send the same post_id again)
@@ -106,6 +107,10 @@ class UnknownOwner(StorageError):
     """the owner has no entry in this leaderboard"""
 
 
+class UnknownPost(StorageError):
+    """nothing is known of such a post, or no longer"""
+
+
 class NotRanked(StorageError):
     """the owner has no value in any of the columns asked for"""
 
@@ -120,6 +125,10 @@ class Archived(StorageError):
 
 class BadCursor(StorageError):
     """the cursor is not one of this board and column"""
+
+
+class JournalIncomplete(StorageError):
+    """the journal does not say everything that is in the leaderboard"""
 
 
 class QueueFull(StorageError):
@@ -160,6 +169,30 @@ class LeaseTaken(StoreBusy):
 
 class LeaseLost(StoreBusy):
     """the lease is somebody else's by now"""
+
+
+class UnknownClient(StorageError):
+    """no such client"""
+
+
+class UnknownPool(StorageError):
+    """no such pool of resources"""
+
+
+class TooManyPools(StorageError):
+    """the store holds as many pools as its setting allows"""
+
+
+class NoResource(StorageError):
+    """the region has no resource left"""
+
+
+class UnknownLease(StorageError):
+    """the key has no lease in this pool"""
+
+
+class LeaseInPast(StorageError):
+    """the lease would be over already"""
 
 
 class WaitTooLong(StorageError):

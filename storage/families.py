@@ -19,6 +19,7 @@ from querybuilder import (
     Dialect,
     Lock,
     Select,
+    Statement,
     asc,
     col,
     count,
@@ -157,19 +158,18 @@ def _change(dialect: Dialect, family: Family, wanted: FamilySpec) -> Program[Fam
 
 def _change_boards(dialect: Dialect, family: Family, spec: BoardSpec) -> Program[None]:
     """Give every board of a family this spec, and have other processes see that their copies are old ones."""
-    stored = yield from _boards(dialect, family)
-    changed = [replace(board, spec=spec) for board in stored if board.archived_us is None]
+    changed = [replace(board, spec=spec) for board in (yield from _boards(dialect, family))]
     width = len(family.spec.board.columns)
     layouts = [family_table(replace(family, spec=replace(family.spec, board=spec)))]
     if not family.shares_table:
-        layouts += [layout_of(board) for board in changed]
+        layouts += [layout_of(board) for board in changed if board.archived_us is None]
     for layout in layouts:
         for query in widen_rows(layout, layout.columns[width:]):
             yield query.build(dialect)
     yield (
         update(BOARDS)
         .set(spec=spec_text(spec))
-        .where(col("family_key").eq(param("key")), col("archived_at").is_null())
+        .where(col("family_key").eq(param("key")))
         .build(dialect, key=family.key)
     )
     states = [(board.key, STATE, state_of(board)) for board in changed]
@@ -218,6 +218,17 @@ def existing_family(dialect: Dialect, family_id: str, *, lock: Lock | None = Non
     if not rows:
         raise UnknownFamily(f"no family {family_id!r}")
     return _family(rows[0])
+
+
+def families_by_key(dialect: Dialect, family_keys: Iterable[int]) -> Program[dict[int, Family]]:
+    """Those of these families that exist, as they are now."""
+    rows = yield _families_by_key(dialect).bind(keys=list(family_keys))
+    return {row[0]: _family(row) for row in rows}
+
+
+@lru_cache
+def _families_by_key(dialect: Dialect) -> Statement:
+    return select(*_COLUMNS).from_(FAMILIES).where(col("family_key").in_(param("keys"))).packed().compile(dialect)
 
 
 def family_by_key(dialect: Dialect, family_key: int, *, lock: Lock) -> Program[Family | None]:

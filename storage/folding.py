@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from querybuilder import Dialect
 
-from .change_log import Change, Mark, change_log
+from .bundles import Bundle
+from .change_log import Mark, change_log
 from .curves import documents_of
 from .leaderboards import boards_by_key
 from .live_counts import Fit, Folded, StoredCounts, changes_of_board, counted_fits, counts_of, fits_after, folded
@@ -22,6 +23,7 @@ from .records import Board
 from .store import Program
 
 Slot = tuple[int, int]  # board key, column index
+NAMED_BOARDS_MAX = 200  # boards whose changes are picked out; past that, looking through the keys costs what it saves
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,28 +41,32 @@ class Netted:
     """Changes of owners as the first row before and the last after: what happened between cancels out."""
 
     def __init__(self) -> None:
-        self._owners: dict[tuple[int, str], tuple[int, str, int, str]] = {}
+        self._boards: dict[int, dict[str, tuple[int, str, int, str]]] = {}
 
-    def add(self, changes: Iterable[Change]) -> None:
-        """Count changes, in any order: `seq` orders those of an owner."""
-        owners = self._owners
-        for _, seq, board_key, owner, previous, following in changes:
-            known = owners.get((board_key, owner))
-            if known is not None:
-                first, before, last, after = known
-                if seq < first:
-                    owners[board_key, owner] = seq, previous, last, after
-                elif seq > last:
-                    owners[board_key, owner] = first, before, seq, following
-            else:
-                owners[board_key, owner] = seq, previous, seq, following
+    def add(self, bundles: Iterable[Bundle]) -> None:
+        """Count changes, the bundles in any order: their numbers order those of an owner."""
+        for bundle in bundles:
+            owners = self._boards.setdefault(bundle.board_key, {})
+            for _, number, _, owner, previous, following in bundle.changes():
+                if previous == following:
+                    continue
+                known = owners.get(owner)
+                if known is not None:
+                    first, before, last, after = known
+                    if number < first:
+                        owners[owner] = number, previous, last, after
+                    elif number > last:
+                        owners[owner] = first, before, number, following
+                else:
+                    owners[owner] = number, previous, number, following
 
     def of_boards(self) -> dict[int, list[tuple[str, str]]]:
         """(row before, row after) by board, without those that are as they were."""
         found: dict[int, list[tuple[str, str]]] = {}
-        for (board_key, _), (_, before, _, after) in self._owners.items():
-            if before != after:
-                found.setdefault(board_key, []).append((before, after))
+        for board_key, owners in self._boards.items():
+            moved = [(before, after) for _, before, _, after in owners.values() if before != after]
+            if moved:
+                found[board_key] = moved
         return found
 
 
@@ -82,7 +88,8 @@ class Backlog:
     fits: list[Fit] = field(default_factory=list)  # new curves, oldest first
     counted: dict[Slot, int] = field(default_factory=dict)  # versions of curves with counts, where none were known
     lost: bool = False  # no curve can be counted on from the mark: all have to be listed
-    rows: int = 0
+    rows: int = 0  # changes of boards that have a curve
+    others: bool = False  # whether there are changes, but no such ones
     changes: dict[int, list[tuple[str, str]]] = field(default_factory=dict)  # by board, netted
     replays: dict[Slot, list[tuple[str, str]]] = field(default_factory=dict)  # of new curves, from their own marks
     void: set[Slot] = field(default_factory=set)  # new curves that cannot be counted
@@ -110,7 +117,7 @@ def backlog(dialect: Dialect, known: Known, limits: FoldLimits) -> Program[Backl
         found.counted = yield from counted_fits(dialect)
     found.lost = before is None or not _follows(before.mark, found.mark, pruned_before)
     if before is not None and not found.lost and before.mark != found.mark:
-        yield from _read_changes(dialect, found, before.mark, limits)
+        yield from _read_changes(dialect, found, known, before.mark, limits)
     yield from _read_replays(dialect, found, pruned_before, limits)
     yield from _read_documents(dialect, found, known)
     return found
@@ -121,19 +128,25 @@ def _follows(done: Mark, now: Mark, pruned_before: int) -> bool:
     return pruned_before <= done.position <= now.position
 
 
-def _read_changes(dialect: Dialect, found: Backlog, done: Mark, limits: FoldLimits) -> Program[None]:
+def _read_changes(dialect: Dialect, found: Backlog, known: Known, done: Mark, limits: FoldLimits) -> Program[None]:
     log, netted, past = change_log(dialect), Netted(), (0, 0)
+    # Families have boards by thousands, few of them with a curve: the changes of the others stay where they are.
+    curved = known.fits.keys() | {fit.board_key for fit in found.fits}
+    boards = curved if len(curved) <= NAMED_BOARDS_MAX else None
     while True:
-        page = yield from log.changes_between(done, found.mark, limit=limits.fold_rows_max, past=past)
+        page = yield from log.changes_between(done, found.mark, limit=limits.fold_rows_max, past=past, boards=boards)
         netted.add(page)
-        found.rows += len(page)
+        changes = sum(bundle.size for bundle in page)
+        found.rows += changes
         if found.rows > limits.fold_lag_rows_max:
             found.lost = True
             return
-        if len(page) < limits.fold_rows_max:
+        if changes < limits.fold_rows_max:
             break
         past = page[-1].position, page[-1].seq
     found.changes = netted.of_boards()
+    if not found.rows and boards is not None:
+        found.others = yield from log.any_between(done, found.mark)
 
 
 def _read_replays(dialect: Dialect, found: Backlog, pruned_before: int, limits: FoldLimits) -> Program[None]:
@@ -146,14 +159,14 @@ def _read_replays(dialect: Dialect, found: Backlog, pruned_before: int, limits: 
         if fit.mark is None or not _follows(fit.mark, found.mark, pruned_before):
             found.void.add(slot)
             continue
-        changes = yield from changes_of_board(dialect, fit.board_key, fit.mark, limit=rows_max + 1)
-        rows_max -= len(changes)
+        changes, bundles = yield from changes_of_board(dialect, fit.board_key, fit.mark, changes_max=rows_max)
+        rows_max -= changes
         if rows_max < 0:
             found.void.add(slot)
             rows_max = 0
             continue
         netted = Netted()
-        netted.add(changes)
+        netted.add(bundles)
         found.replays[slot] = netted.of_boards().get(fit.board_key, [])
 
 

@@ -47,6 +47,7 @@ from .store import Rows
 from .total_shares import summed
 
 _COUNT_ROW = -10  # no column index
+_PIECE = "m"
 _BETTER_THAN_ANY = {True: ":", False: ""}  # after and before every digit, by whether high is best
 
 
@@ -174,7 +175,9 @@ def _compiled(dialect: Dialect, layout: Layout, index: int, place: Place, *, fro
         entered, left = (place.at_least(name, rung) for name in ("next", "previous"))
     of_board = col("board_key").eq(param("totals_key", INTEGER))
     # The order keeps PostgreSQL from reading the log from its start, in the hope to meet so many rows early.
-    past = select(col("previous"), col("next")).from_(CHANGE_LOG).where(of_board, log.after())
+    piece = col("value", _PIECE)
+    past = select(*place.moved(piece)).from_(CHANGE_LOG).each_piece(col("cells"), _PIECE)
+    past = past.where(of_board, log.after(), place.wide(piece))
     counted = select(
         lit(_COUNT_ROW),
         minus(count_if(entered), count_if(left)),

@@ -31,7 +31,7 @@ from querybuilder import (
 
 from .errors import BoardChanged, FamilyBoard, PeriodClosed, SpecConflict, TooManyBoards, UnknownBoard
 from .layouts import columns_of, create_rows, layout_of, widen_rows
-from .migrate import ARCHIVE_BLOCKS, BOARDS, CURVES, DEMANDS, FAMILIES, LEASES, LIVE_COUNTS, TOTALS, next_in
+from .migrate import ARCHIVE_BLOCKS, BOARDS, CURVES, DEMANDS, FAMILIES, HIDDEN, LEASES, LIVE_COUNTS, TOTALS, next_in
 from .records import Board, BoardSpec, ColumnSpec, Table
 from .season_times import check_times, store_times, times_of
 from .shared_tables import leave_rows, table_for, widen_table
@@ -208,7 +208,7 @@ def leave_table(dialect: Dialect, board: Board) -> Program[None]:
         yield from leave_rows(dialect, board.table_key, board.rows_key)
     else:
         yield drop_table(layout_of(board).table).build(dialect)
-    for table in (CURVES, LIVE_COUNTS, DEMANDS):
+    for table in (CURVES, LIVE_COUNTS, DEMANDS, HIDDEN):
         yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
     leased = [refresh_resource(board.key, index) for index in board.sorted_indexes]
     yield (
@@ -228,21 +228,29 @@ def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     board = yield from standing_alone(dialect, board_id, lock=Lock.UPDATE)
     if board.closed_us is not None:
         raise PeriodClosed(f"the leaderboard {board_id!r} is closed")
-    emptied = replace(board, epoch=board.epoch + 1)
-    if board.table_key is not None:
-        yield from leave_rows(dialect, board.table_key, board.rows_key)
-        emptied = replace(emptied, rows_key=(yield from next_in(dialect, "board_key")))
-    else:
-        yield empty(layout_of(board).table).build(dialect)
-    for table in (TOTALS, CURVES, LIVE_COUNTS):
-        yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+    emptied = replace((yield from remove_rows(dialect, board)), epoch=board.epoch + 1)
     yield (
         update(BOARDS)
-        .set(epoch=plus(col("epoch"), 1), rows_key=emptied.rows_key)
+        .set(epoch=plus(col("epoch"), 1))
         .where(col("board_key").eq(param("key")))
         .build(dialect, key=board.key)
     )
     return (yield from with_state(dialect, emptied))
+
+
+def remove_rows(dialect: Dialect, board: Board) -> Program[Board]:
+    """Take a board's rows away, with what was counted and fitted; `with_state` has to follow, of what is answered."""
+    emptied = board
+    if board.table_key is not None:
+        yield from leave_rows(dialect, board.table_key, board.rows_key)
+        emptied = replace(board, rows_key=(yield from next_in(dialect, "board_key")))
+        moved = update(BOARDS).set(rows_key=emptied.rows_key).where(col("board_key").eq(param("key")))
+        yield moved.build(dialect, key=board.key)
+    else:
+        yield empty(layout_of(board).table).build(dialect)
+    for table in (TOTALS, CURVES, LIVE_COUNTS, HIDDEN):
+        yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+    return emptied
 
 
 def state_of(board: Board) -> int:

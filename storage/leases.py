@@ -1,31 +1,20 @@
-"""Leases: time-limited exclusive rights, one row each, taken and kept by conditional writes.
+"""Leases on named resources: what of the store's work is whose, until when.
 
-    free ── claim: version + 1 ──> held ── renew ──> held …      a row says who holds it, and until when
-      ^                              |
-      └── release, or expired and the margin over
-
-The rule: two holdings of one resource never overlap by the store's clock, and the later one has the greater version.
-That number fences: a holder that has slept past its time finds another one at `check` or `release`, in the transaction
-that its right was for, and nothing of it is kept. Clocks of holders are never asked.
-
-The time is read before the write that it is bound to, so it is a little old: a lease ends a little early for its holder
-and is free a little late for the next one.
+The rule: a holder that has slept past its time finds another one at `renew` or `release`, in the transaction that its
+right was for, and nothing of it is kept. How a lease is claimed stands in `claims`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from querybuilder import Dialect, clock_us, col, excluded, insert, param, plus, select, update
+from querybuilder import TEXT, Dialect, Lock, asc, col, param, select, update
 
+from .claims import GIVEN_BACK, Claims, StoreClock
 from .errors import LeaseLost, LeaseTaken
 from .migrate import LEASES
 from .store import Program
-
-GIVEN_BACK = 0  # as expires_at
-
-StoreClock = Callable[[], Program[int]]  # a program that answers microseconds since 1970
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +28,6 @@ class Lease:
     expires_at_us: int  # by the store's clock
 
 
-def store_clock(dialect: Dialect) -> StoreClock:
-    """The clock that every process of a store sees alike."""
-    query = select(clock_us()).build(dialect)
-
-    def now_us() -> Program[int]:
-        rows = yield query
-        return int(rows[0][0])
-
-    return now_us
-
-
 class Leases:
     """Programs over the leases of a store."""
 
@@ -57,37 +35,47 @@ class Leases:
         """`margin_us`: how long an expired lease stays untouched, for a store whose clock may be set, or fail over."""
         self.clock = self._clock = clock
         self._margin_us = margin_us
-        one = (col("pool").eq(param("pool")), col("resource").eq(param("resource")))
-        held = (*one, col("version").eq(param("version")), col("expires_at").ne(GIVEN_BACK))
-        self._find = select(col("holder"), col("version"), col("expires_at")).from_(LEASES).where(*one).compile(dialect)
-        self._claim = (
-            insert(LEASES)
-            .values(
-                pool=param("pool"),
-                resource=param("resource"),
-                holder=param("holder"),
-                version=1,
-                expires_at=param("expires_at"),
-            )
-            .on_conflict("pool", "resource")
-            .do_update(
-                holder=excluded("holder"),
-                version=plus(col("version", LEASES), 1),
-                expires_at=excluded("expires_at"),
-                where=col("expires_at", LEASES).le(param("expired_before")),
-            )
-            .returning(col("version"))
-            .compile(dialect)
-        )
-        self._expire_at = update(LEASES).set(expires_at=param("expires_at")).where(*held).compile(dialect)
+        self._claims = Claims(dialect, LEASES, {"pool": TEXT, "resource": TEXT})
+        documents = select(col("resource"), col("holder"), col("version"), col("expires_at")).from_(LEASES)
+        of_pool = documents.where(col("pool").eq(param("pool")))
+        self._of_pool = of_pool.packed().compile(dialect)
+        named = (col("pool").eq(param("pool")), col("resource").in_(param("resources")))
+        versions = select(col("resource"), col("version")).from_(LEASES)
+        held = versions.where(*named, col("expires_at").ne(GIVEN_BACK)).packed()
+        self._hold = held.locked(Lock.NO_KEY_UPDATE, asc(col("resource"))).compile(dialect)
+        self._extend = update(LEASES).set(expires_at=param("expires_at")).where(*named).compile(dialect)
 
     def find(self, pool: str, resource: str) -> Program[Lease | None]:
         """The last holding, over or not; None before the first."""
-        rows = yield self._find.bind(pool=pool, resource=resource)
+        rows = yield self._claims.find(pool=pool, resource=resource)
         if not rows:
             return None
         holder, version, expires_at = rows[0]
         return Lease(pool, resource, holder, version, expires_at)
+
+    def held_in(self, pool: str) -> Program[tuple[dict[str, Lease], int]]:
+        """The holdings of a pool that nobody else may take yet, by resource, and the time that this was so."""
+        now_us = yield from self._clock()
+        rows = yield self._of_pool.bind(pool=pool)
+        found = [Lease(pool, *row) for row in rows]
+        return {lease.resource: lease for lease in found if lease.expires_at_us > now_us - self._margin_us}, now_us
+
+    def keep_all(self, leases: Sequence[Lease], *, lease_us: int) -> Program[list[Lease]]:
+        """Keep leases, all of one pool, for so long from now, expired ones too; those that nobody else took.
+
+        Nobody takes them before this transaction ends, however long that is.
+        """
+        if not leases:
+            return []
+        pool, names = leases[0].pool, [lease.resource for lease in leases]
+        rows = yield self._hold.bind(pool=pool, resources=names)
+        versions = {row[0]: row[1] for row in rows}
+        kept = [lease for lease in leases if versions.get(lease.resource) == lease.version]
+        if not kept:
+            return []
+        expires_at_us = (yield from self._clock()) + lease_us  # after the locks, which may have been waited for
+        yield self._extend.bind(pool=pool, resources=[lease.resource for lease in kept], expires_at=expires_at_us)
+        return [replace(lease, expires_at_us=expires_at_us) for lease in kept]
 
     def claim(self, pool: str, resource: str, *, holder: str, lease_us: int) -> Program[Lease]:
         """Take a free resource for so long.
@@ -97,12 +85,12 @@ class Leases:
         """
         now_us = yield from self._clock()
         expires_at_us = now_us + lease_us
-        rows = yield self._claim.bind(
+        rows = yield self._claims.claim(
             pool=pool,
             resource=resource,
             holder=holder,
-            expires_at=expires_at_us,
-            expired_before=now_us - self._margin_us,
+            expires_at_us=expires_at_us,
+            expired_before_us=now_us - self._margin_us,
         )
         if rows:
             return Lease(pool, resource, holder, int(rows[0][0]), expires_at_us)
@@ -130,8 +118,8 @@ class Leases:
         yield from self._let_expire(lease, max(GIVEN_BACK, rests_until_us - self._margin_us))
 
     def _let_expire(self, lease: Lease, expires_at_us: int) -> Program[Lease]:
-        rows = yield self._expire_at.bind(
-            pool=lease.pool, resource=lease.resource, version=lease.version, expires_at=expires_at_us
+        rows = yield self._claims.expire_at(
+            expires_at_us, version=lease.version, pool=lease.pool, resource=lease.resource
         )
         if not rows[0][0]:
             raise LeaseLost(f"{lease.pool} {lease.resource} is no longer held under number {lease.version}")

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from querybuilder import INTEGER, TEXT, Dialect, asc, col, insert, param, select
+from querybuilder import INTEGER, TEXT, Dialect, asc, coalesce, col, insert, param, select, sum_
 
-from .change_log import Change, Mark, change_log
+from .bundles import Bundle
+from .change_log import Mark, change_log
 from .migrate import CHANGE_LOG, CURVES, LIVE_COUNTS, LIVE_MARK
 from .store import Program, Row
 
@@ -98,14 +99,9 @@ class _Statements:
         fit = ("board_key", "column_index", "epoch", "version", "mark_position", "mark_seen")
         newer = select(*map(col, fit)).from_(CURVES).where(col("version").gt(param("version")))
         self.fits = newer.order_by(asc(col("version"))).packed().compile(dialect)
-        page = select(log.position, *(col(name) for name in ("seq", "board_key", "owner", "previous", "next")))
-        self.of_board = (
-            page.from_(CHANGE_LOG)
-            .where(col("board_key").eq(param("key")), log.after())
-            .limit(param("limit"))
-            .packed()
-            .compile(dialect)
-        )
+        past = (col("board_key").eq(param("key")), log.after())
+        self.changes = select(coalesce(sum_(col("changes")), 0)).from_(CHANGE_LOG).where(*past).compile(dialect)
+        self.of_board = select(*log.bundle()).from_(CHANGE_LOG).where(*past).packed().compile(dialect)
 
 
 @lru_cache
@@ -183,8 +179,13 @@ def _fit(row: Row) -> Fit:
     return Fit(board_key, column_index, epoch, version, mark_of(position, seen))
 
 
-def changes_of_board(dialect: Dialect, board_key: int, done: Mark, *, limit: int) -> Program[list[Change]]:
-    """Up to `limit` of a board's changes that a mark does not count, as this snapshot sees them, in any order."""
-    parameters = change_log(dialect).mark_parameters(done)
-    rows = yield _statements(dialect).of_board.bind(key=board_key, limit=limit, **parameters)
-    return [Change(*row) for row in rows]
+def changes_of_board(
+    dialect: Dialect, board_key: int, done: Mark, *, changes_max: int
+) -> Program[tuple[int, list[Bundle]]]:
+    """How many of a board's changes a mark does not count, as this snapshot sees them; and in any order, if not more
+    than `changes_max`, which they are."""
+    bound = {"key": board_key, **change_log(dialect).mark_parameters(done)}
+    [[changes]] = yield _statements(dialect).changes.bind(**bound)
+    if changes > changes_max:
+        return changes, []
+    return changes, [Bundle(*row) for row in (yield _statements(dialect).of_board.bind(**bound))]

@@ -17,9 +17,13 @@ class Merger:
     def __init__(self, board: Board) -> None:
         self._columns = board.spec.columns
         self._paddings = [Padding.of(board.spec, column) if column.sorted else None for column in board.spec.columns]
+        self._only = self._paddings[0] if len(self._paddings) == 1 else None  # most boards have one
 
     def stats(self, cells: Sequence[Cell]) -> list[StatValue | None]:
         """The values of a row in column order: scaled integers, text, or None."""
+        if self._only is not None:
+            cell = cells[0]
+            return [self._only.value(cell) if isinstance(cell, str) else cell]
         return [
             padding.value(cell) if padding is not None and isinstance(cell, str) else cell
             for padding, cell in zip(self._paddings, cells, strict=True)
@@ -39,15 +43,17 @@ class Merger:
         changed: dict[int, Cell] = {}
         for change in changes:
             index = change.index
-            stored = changed.get(index, cells[index] if cells is not None else None)
-            before = self.value(index, stored)
+            padding = self._paddings[index]
+            stored = None if cells is None else cells[index]
+            if changed:
+                stored = changed.get(index, stored)
+            before = padding.value(stored) if padding is not None and isinstance(stored, str) else stored
             after = self._merged(self._columns[index], before, change)
             if after == before:
                 continue  # an equal value never changes the time it was reached
             if index in changed and cells is not None and after == self.value(index, cells[index]):
                 del changed[index]  # a merge and a `set` that cancel out
                 continue
-            padding = self._paddings[index]
             changed[index] = padding.pad(after, at_us) if padding is not None and isinstance(after, int) else after
         return changed
 

@@ -15,11 +15,17 @@ from querybuilder import (
     Query,
     add_column,
     asc,
+    coalesce,
     col,
     create_index,
     create_row_reader,
     create_table,
+    delete,
+    drop_table,
     insert,
+    lit,
+    null,
+    oldest_transaction,
     param,
     plus,
     select,
@@ -27,6 +33,8 @@ from querybuilder import (
 )
 
 from .errors import SchemaTooNew
+from .ingest_schema import ingest_tables
+from .lease_tables import lease_pool_tables
 from .store import Program
 
 META = "meta"
@@ -39,10 +47,15 @@ KEYS = "api_keys"
 LEASES = "leases"
 DEMANDS = "refresh_demands"
 CHANGE_LOG = "changes"
+HIDDEN = "hidden_entries"
+PROFILES = "profiles"
+BLOCKS = "journal_blocks"
 LIVE_COUNTS = "live_counts"
 LIVE_MARK = "live_mark"
 SHARED_TABLES = "shared_tables"
 DROPPED_ROWS = "dropped_rows"
+
+PRUNED = "changes_pruned"  # the sequence that holds the lowest position of the change log of which nothing is pruned
 FAMILIES = "families"
 ARCHIVE_BLOCKS = "archive_blocks"
 
@@ -174,6 +187,68 @@ def _live_counts(_dialect: Dialect) -> list[Query]:
     ]
 
 
+def _journal(dialect: Dialect) -> list[Query]:
+    ordered = not dialect.transaction
+    table = create_table(CHANGE_LOG) if ordered else create_table(CHANGE_LOG).in_transaction("position")
+    table = (
+        table.numbered("seq")
+        .column("board_key", INTEGER)
+        .column("updated_at", INTEGER)
+        .column("changes", INTEGER)  # how many
+        .column("owners", TEXT, sortable=False)  # of each change, see `bundles`,
+        .column("cells", TEXT, sortable=False)  # the ranked cells before and after,
+        .column("posts", TEXT, sortable=False)  # and what was posted
+        .column("erased", INTEGER, null=True)  # not null: cells of an erased owner, which are still to be counted
+    )
+    if not ordered:  # among the changes of its transaction: the number that is published is made of both
+        table = table.column("place", INTEGER)
+    now = lit(1) if ordered else oldest_transaction()
+    begins = select(coalesce(select(now).from_(BOARDS).limit(1).scalar(), 0)).scalar()
+    return [
+        # The log of before did not say what was posted. Marks that count on it are of no use any more.
+        drop_table(CHANGE_LOG),
+        delete(LIVE_COUNTS).everything(),
+        delete(LIVE_MARK).everything(),
+        update(CURVES).set(mark_position=null(INTEGER), mark_seen=null(TEXT)).everything(),
+        insert(SEQUENCES).values(name=PRUNED, next=begins).on_conflict("name").overwrite(),
+        delete(SEQUENCES).where(col("name").eq(lit(PRUNED)), col("next").eq(lit(0))),  # a new store
+        table.primary_key(*(("seq",) if ordered else ("board_key", "position", "seq"))),
+        (
+            create_index("changes_board_key", CHANGE_LOG, col("board_key"))  # SQLite appends the primary key
+            if ordered
+            else create_index("changes_position", CHANGE_LOG, col("position"), col("seq"))
+        ),
+        # Nearly always none.
+        create_index("changes_erased", CHANGE_LOG, col("seq"), where=col("erased").not_null()),
+        # No index by owner: see `journal_blocks`.
+        create_table(BLOCKS)
+        .column("first", INTEGER)
+        .column("last", INTEGER)
+        .column("owners", BLOB)
+        .primary_key("first"),
+    ]
+
+
+def _owners(_dialect: Dialect) -> list[Query]:
+    return [
+        # Entries of owners who are hidden, away from their boards' tables, so that no ranking has to leave them out.
+        create_table(HIDDEN)
+        .column("board_key", INTEGER)  # 0: the owner is hidden, on boards to come too
+        .column("owner", TEXT)
+        .column("updated_at", INTEGER)
+        .column("cells", TEXT)  # a JSON array
+        .primary_key("board_key", "owner")
+        .clustered(),
+        create_index("hidden_entries_owner", HIDDEN, asc(col("owner"))),
+        create_table(PROFILES)
+        .column("owner", TEXT)
+        .column("profile", TEXT)
+        .column("updated_at", INTEGER)
+        .primary_key("owner")
+        .clustered(),
+    ]
+
+
 def _families(_dialect: Dialect) -> list[Query]:
     return [
         create_table(FAMILIES)
@@ -222,6 +297,8 @@ def _closing(_dialect: Dialect) -> list[Query]:
         add_column(BOARDS, "stage", INTEGER, null=False, default=0),
         # With which boards something is to be done, and when: a look finds nothing nearly always.
         create_index("boards_due_at", BOARDS, asc(col("stage")), asc(col("due_at")), where=col("due_at").not_null()),
+        # To count them takes as long as there are boards with rows, whatever was archived.
+        create_index("boards_with_rows", BOARDS, asc(col("board_key")), where=col("archived_at").is_null()),
         add_column(FAMILIES, "closed_through", INTEGER, null=False, default=0),  # boards that close until then are shut
         create_table(ARCHIVE_BLOCKS)
         .column("board_key", INTEGER)
@@ -240,7 +317,21 @@ def _origins(_dialect: Dialect) -> list[Query]:
     return [add_column(DEMANDS, "origin", TEXT, null=True)]
 
 
-STEPS = (_first, _leases, _demands, _changes, _live_counts, _families, _cursors, _closing, _origins)
+STEPS = (
+    _first,
+    _leases,
+    _demands,
+    _changes,
+    _live_counts,
+    _families,
+    _cursors,
+    _closing,
+    _journal,
+    _owners,
+    lease_pool_tables,
+    ingest_tables,
+    _origins,
+)
 
 
 def migrate(dialect: Dialect) -> Program[str]:

@@ -35,7 +35,7 @@ class RememberedParts:
     """A post id that a family has seen: one for all the boards that the post reached, which may be others today."""
 
     fingerprint: str
-    parts: list[PartOutcome]  # duplicates; each names its board
+    parts: list[PartOutcome]  # each names its board
 
 
 class PostIds:
@@ -113,7 +113,7 @@ class PostIds:
                     family_key,
                     post_hash,
                     fingerprint,
-                    msgspec.json.encode([(part.board_key, part.updated_at_us, part.stats) for part in parts]).decode(),
+                    msgspec.json.encode([_said(part) for part in parts]).decode(),
                     now_us,
                 )
                 for family_key, post_hash, fingerprint, parts in rows
@@ -144,10 +144,15 @@ class PostIds:
         return int(rows[0][0])
 
 
+def _said(part: PartOutcome) -> tuple[object, ...]:
+    said = (part.board_key, part.updated_at_us, part.stats)
+    return (*said, part.status) if part.status is Status.UNCHANGED else said  # applied goes without saying
+
+
 def _decode_parts(outcome: str) -> list[PartOutcome]:
     return [
-        PartOutcome(Status.DUPLICATE, updated_at_us, stats, board_key=board_key)
-        for board_key, updated_at_us, stats in msgspec.json.decode(outcome)
+        PartOutcome(Status(status[0]) if status else Status.APPLIED, updated_at_us, stats, board_key=board_key)
+        for board_key, updated_at_us, stats, *status in msgspec.json.decode(outcome)
     ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from querybuilder import Condition, Term, col
+from querybuilder import Aliased, Condition, Term, col, length, plus, whole_part
 from querybuilder import part as part_of
 
 from .merging import Cell
@@ -28,19 +28,23 @@ class Place:
     absent: str
     high: bool
 
-    def part(self, name: str) -> Term:
-        """The cell as a term, an absent one as it is written: of `previous` or `next`."""
-        return part_of(col(name), self.start + 1, self.width)
+    def moved(self, piece: Term) -> tuple[Aliased, Aliased]:
+        """The cell before and after, as terms `previous` and `next`, of a logged change that is `wide` enough."""
+        before = part_of(piece, self.start + 1, self.width)
+        after = part_of(piece, plus(whole_part(length(piece), 2), self.start + 1), self.width)
+        return before.as_("previous"), after.as_("next")
+
+    def wide(self, piece: Term) -> Condition:
+        """Whether a logged change says something of the column, which may have been added later."""
+        return length(piece).gt(2 * self.start)
 
     def at_least(self, name: str, cell: Term | str) -> Condition:
-        """Whether the cell in `previous` or `next` is better than this one, or the same."""
-        there = self.part(name)
-        return there.ge(cell) if self.high else there.le(cell)
+        """Whether `previous` or `next` is better than this cell, or the same."""
+        return col(name).ge(cell) if self.high else col(name).le(cell)
 
     def better(self, name: str, cell: Term | str) -> Condition:
         """`at_least` without the same."""
-        there = self.part(name)
-        return there.gt(cell) if self.high else there.lt(cell)
+        return col(name).gt(cell) if self.high else col(name).lt(cell)
 
 
 class RankedCells:
@@ -55,6 +59,8 @@ class RankedCells:
             self._places[index] = Place(start, width, _WORSE_THAN_ANY[padding.high] * width, padding.high)
             start += width
         self._absent = [(index, place.absent) for index, place in self._places.items()]
+        self.others = [index for index in range(len(board.spec.columns)) if index not in self._places]
+        self.indexes = list(self._places)
         self._only = self._absent[0] if len(self._absent) == 1 else None
         self.none = "".join(absent for _, absent in self._absent)  # of no row at all
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
+import msgspec
+
 from .errors import StorageError
 from .periods import PeriodKind
 
@@ -224,8 +226,7 @@ class Status(StrEnum):
 StatValue = int | str  # a scaled integer, or text for `type: text` columns
 
 
-@dataclass(slots=True)
-class Change:
+class Change(msgspec.Struct, array_like=True, gc=False):
     """One column of a post, already in the column's own units."""
 
     index: int
@@ -251,6 +252,7 @@ class Post:
     at_us: int | None  # None: arrival
     fingerprint: str  # of owner, stats and `at`: tells a retry from a conflict
     family: Family | None = None  # where boards get it as a family's, its id is remembered once for all of them
+    post_id: str | None = None  # as it came in, for the journal
 
 
 @dataclass(slots=True)

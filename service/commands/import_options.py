@@ -71,3 +71,11 @@ ResumeOption = Annotated[
     Path | None, typer.Option(dir_okay=False, help="Where an unfinished import is noted. Default: beside FILE.csv.")
 ]
 RestartOption = Annotated[bool, typer.Option("--restart", help="Start from the top, whatever was noted.")]
+QueuedOption = Annotated[
+    bool,
+    typer.Option(
+        "--queued",
+        help="Have the lines applied soon instead of before the answer: faster, but of lines that are rejected when "
+        "their turn comes only the service's journal tells.",
+    ),
+]

@@ -10,13 +10,13 @@ import asyncio
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from service.client import Refused, ServiceClient
+from service.client import Refused
 from service.client_answers import PostResult, Problem
 from service.commands.import_lines import Batch, Mark, Post, Rejection
 from service.commands.import_rejects import RejectsMark
@@ -33,13 +33,14 @@ class Tally(msgspec.Struct):
     unchanged: int = 0
     duplicate: int = 0
     rejected: int = 0
+    accepted: int = 0  # into the queue
 
     def total(self) -> int:
-        return self.applied + self.unchanged + self.duplicate + self.rejected
+        return self.applied + self.unchanged + self.duplicate + self.rejected + self.accepted
 
     def count(self, status: str) -> None:
         """Count one line; a status of a later contract counts as applied, since it was not rejected."""
-        known = status if status in ("unchanged", "duplicate", "rejected") else "applied"
+        known = status if status in ("unchanged", "duplicate", "rejected", "accepted") else "applied"
         setattr(self, known, getattr(self, known) + 1)
 
 
@@ -115,8 +116,11 @@ class Reports:
     accounted: Callable[[Mark, Tally], None]
 
 
+Sender = Callable[[str, Sequence[Post]], Awaitable[list[PostResult]]]  # to a board: one result a post
+
+
 async def send_batches(
-    client: ServiceClient,
+    post: Sender,
     board: str,
     batches: Iterator[Batch],
     *,
@@ -138,7 +142,7 @@ async def send_batches(
                 batch = next(batches, None)
                 more = batch is not None
                 if batch is not None:
-                    flying.append((batch, asyncio.create_task(deliver(client, board, batch.posts))))
+                    flying.append((batch, asyncio.create_task(deliver(post, board, batch.posts))))
             if flying:
                 batch, task = flying[0]
                 account(batch, await task, tally, reports)
@@ -151,19 +155,19 @@ async def send_batches(
         await asyncio.gather(*(task for _, task in flying), return_exceptions=True)
 
 
-async def deliver(client: ServiceClient, board: str, posts: Sequence[Post]) -> list[PostResult]:
+async def deliver(post: Sender, board: str, posts: Sequence[Post]) -> list[PostResult]:
     """Results in the order of `posts`. Of a request refused as a whole, only the posts at fault are rejected."""
     if not posts:
         return []
     try:
-        return await client.post(board, posts)
+        return await post(board, posts)
     except Refused as refusal:
         if refusal.status not in WHOLE_REQUEST_STATUSES:
             raise
         if len(posts) == 1:
             return [PostResult("rejected", error=refusal.problem)]
     middle = len(posts) // 2
-    return await deliver(client, board, posts[:middle]) + await deliver(client, board, posts[middle:])
+    return await deliver(post, board, posts[:middle]) + await deliver(post, board, posts[middle:])
 
 
 def account(batch: Batch, results: list[PostResult], tally: Tally, reports: Reports) -> None:

@@ -38,6 +38,7 @@ from service.commands.import_options import (
     LabelOption,
     MapOption,
     OwnerOption,
+    QueuedOption,
     RejectedMaxOption,
     RejectsOption,
     RestartOption,
@@ -68,6 +69,7 @@ class Job:
     rejects: Path | None
     resume_path: Path
     restart: bool
+    queued: bool
 
 
 def import_csv(
@@ -85,6 +87,7 @@ def import_csv(
     label: LabelOption = "",
     resume_file: ResumeOption = None,
     restart: RestartOption = False,
+    queued: QueuedOption = False,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
@@ -118,6 +121,7 @@ def import_csv(
         rejects=rejects,
         resume_path=resume_file or file.with_name(f"{file.name}.{board}.resume"),
         restart=restart,
+        queued=queued,
     )
     patience = Patience(attempts_max=retries + 1, reconnects=True, awaits=wait)
 
@@ -163,7 +167,7 @@ async def run_import(client: ServiceClient, job: Job) -> None:
         try:
             batches = read_batches(job.path, plan, start, batch_posts_max=job.batch)
             await send_batches(
-                client,
+                client.queue if job.queued else client.post,
                 job.board,
                 batches,
                 tally=tally,
@@ -286,5 +290,7 @@ def progress_bar(screen: Console) -> Progress:
 def summary(tally: Tally, *, lines: int, seconds: float) -> str:
     """One line: all outcomes so far, and the pace of this run."""
     stood = f"{tally.applied:,} applied, {tally.unchanged:,} unchanged, {tally.duplicate:,} duplicate"
+    if tally.accepted:
+        stood = f"{tally.accepted:,} accepted, {stood}"
     pace = f"{lines:,} in {seconds:.1f} s, {lines / max(seconds, 0.001):,.0f}/s"
     return f"{tally.total():,} lines: {stood}, {tally.rejected:,} rejected ({pace})"

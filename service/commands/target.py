@@ -31,6 +31,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for progra
 
 HINTS: Mapping[str, str] = {
     "unknown_board": "list the boards: rankcurve board list; create one: rankcurve board create --help",
+    "unknown_pool": "list the pools: rankcurve pool list; create one: rankcurve pool create CLIENT POOL",
+    "no_resource_available": "look at the regions: rankcurve pool show CLIENT POOL",
     "unauthorized": f"pass a key with --key or {KEY_VARIABLE}",
     "forbidden": "this needs a key with a higher role (reader < writer < ops)",
     "no_job_process": "start the service with --jobs embedded, or a `rankcurve jobs` process",

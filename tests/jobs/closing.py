@@ -35,6 +35,7 @@ def close_job(world: World) -> CloseJob:
         Archiver(world.store, world.catalog, world.deployment.boards, LIMITS.archive, world.observed),
         world.ownership(),
         LIMITS.close,
+        LIMITS.archive,
         world.observed,
         clock=world.store_clock,
         monotonic=world.time.monotonic,

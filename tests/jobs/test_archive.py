@@ -15,6 +15,7 @@ import pytest
 
 from querybuilder import Built, count, select
 from storage.archives import NOBODY, ArchivedEntries
+from storage.archiving import Archiving
 from storage.entries import Entries
 from storage.errors import Archived, BoardChanged
 from storage.layouts import layout_of, scope_of
@@ -41,7 +42,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield World(await Deployment.on(await open_store(), Table(table)))
 
 
-class Killed(Exception):
+class Killed(BaseException):
     """the process ended here"""
 
 
@@ -79,7 +80,9 @@ class MortalStore:
         """See `Store`."""
 
 
-async def a_season(world: World, *, entries: int, ties: Ties = Ties.SHARED, samples: int = 20) -> Board:
+async def a_season(
+    world: World, *, entries: int, ties: Ties = Ties.SHARED, samples: int = 20, board_id: str = "b"
+) -> Board:
     """A closed board's predecessor: `entries` owners with few different values."""
     now_us = world.deployment.clock.now_us
     season = Season(None, now_us + 10 * S, 0, 5)
@@ -93,7 +96,7 @@ async def a_season(world: World, *, entries: int, ties: Ties = Ties.SHARED, samp
     board = await world.store.write(
         lambda: create_board(
             world.deployment.dialect,
-            board_id="b",
+            board_id=board_id,
             spec=replace(wanted, season=season),
             now_us=now_us,
             boards_max=BOARDS_MAX,
@@ -304,3 +307,54 @@ async def test_an_owner_erased_while_the_archive_is_written_is_not_in_it(world: 
     counted = await world.store.read(lambda: ranking.count_better(worst[0]))
     tied, _ = await world.store.read(lambda: ranking.count_tied(worst[0]))
     assert counted + tied == len(owners)
+
+
+async def test_small_boards_are_archived_together_and_one_that_is_deleted_holds_nobody_up(world: World) -> None:
+    boards = [await a_season(world, entries=3, board_id=f"b{number}") for number in range(6)]
+    before = [
+        await world.store.read(lambda board=board: answers(world.deployment.entries(board), []))  # type: ignore[misc]
+        for board in boards
+    ]
+    world.advance(16)
+    job = close_job(world)
+    while not world.observed.owners_archived:
+        assert await step(world, job)
+    assert world.observed.owners_archived == 9, "three boards at once"
+    left = [number for number, board in enumerate(boards) if (await stored(world, board)).archived_us is None]
+    gone = boards.pop(left[0])
+    before.pop(left[0])
+    await world.store.write(lambda: delete_board(world.deployment.dialect, board_id=gone.id))
+    while await step(world, job):
+        pass
+    for board, then in zip(boards, before, strict=True):
+        archived = await stored(world, board)
+        assert archived.archived_us is not None
+        opened = world.deployment.entries(archived)
+        assert await world.store.read(lambda opened=opened: answers(opened, [])) == then  # type: ignore[misc]
+    assert world.observed.owners_archived == 15
+
+
+async def test_a_board_that_can_not_be_archived_is_tried_again_and_holds_nobody_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = await a_season(world, entries=60, board_id="bad")
+    good = await a_season(world, entries=60, board_id="good")
+    encoded = Archiving.encoded
+
+    def fails(archiving: Archiving, found: Any) -> Any:
+        if archiving.board.id == "bad":
+            raise ValueError("no block can be made of this")
+        return encoded(archiving, found)
+
+    world.advance(16)
+    job = close_job(world)
+    with monkeypatch.context() as patched:
+        patched.setattr(Archiving, "encoded", fails)
+        while await step(world, job):
+            pass
+    assert world.observed.close_failures == 1
+    assert [(await stored(world, board)).archived_us is None for board in (bad, good)] == [True, False]
+    world.advance(31)
+    while await step(world, job):
+        pass
+    assert (await stored(world, bad)).archived_us is not None

@@ -11,11 +11,12 @@ from jobs.fold import POOL, RESOURCE
 from jobs.ownership import Held
 from predictor import Curve
 from querybuilder import insert, update
-from storage.change_log import PRUNED, Appended, ChangeLog, Mark, change_log
+from storage.change_log import Appended, ChangeLog, Mark, change_log
 from storage.errors import ChangesUnordered, LeaseLost, LostRace, StoreBusy
 from storage.leaderboards import change_board, create_board, delete_board, reset_board
 from storage.live_counts import counted_fits, counts_of, folded
-from storage.migrate import LIVE_MARK, SEQUENCES
+from storage.migrate import LIVE_MARK, PRUNED, SEQUENCES
+from storage.posted import Happened
 from storage.records import Best, Board, Merge, Ties
 from storage.store import Program
 from tests.jobs.folding import assert_live, folder, keys_of, refresh
@@ -54,6 +55,35 @@ async def test_live_counts_are_those_of_a_recount_after_every_fold(world: World)
             for index in (0, 1):
                 await assert_live(world, board, index)
     assert world.observed.void == 0
+
+
+@pytest.mark.parametrize("many", [False, True])
+async def test_changes_of_boards_without_a_curve_stay_unread_unless_too_many_have_one_and_the_mark_passes_them(
+    world: World, many: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if many:
+        monkeypatch.setattr("storage.folding.NAMED_BOARDS_MAX", 0)
+    board = await board_with_curve(world)
+    plain = await world.create("plain")
+    async with folder(world) as folding:
+        await folding.fold()
+        await folding.fold()
+        first = await world.store.read(lambda: folded(world.store.dialect))
+        await world.post(plain, {"ada": 1, "bob": 2})
+        assert await folding.fold() == 2 * many
+        passed = await world.store.read(lambda: folded(world.store.dialect))
+        assert first is not None and passed is not None
+        assert passed.mark.position > first.mark.position
+        await world.post(plain, {"ada": 3})
+        await world.post(board, {"o1": 77})
+        assert await folding.fold() == 1 + many
+        await assert_live(world, board)
+        # Once it has a curve, what happened to it before and after that is counted.
+        await world.post(plain, {"eve": 5, "bob": 7})
+        await refresh(world, plain)
+        await world.post(plain, {"ada": 9})
+        await folding.fold()
+        await assert_live(world, plain)
 
 
 async def test_another_process_goes_on_from_what_the_last_one_stored(world: World) -> None:
@@ -252,8 +282,9 @@ async def test_counts_that_make_no_sense_are_given_up(world: World) -> None:
         cell = world.deployment.entries(board).rankings[0].padding.cell_of_key(best)
 
         def forged() -> Program[None]:
-            gone = [Appended(board.key, f"nobody {index}", 1, cell, " " * len(cell)) for index in range(3)]
-            yield change_log(world.store.dialect).append(gone)
+            said = (Happened.ERASED,)
+            gone = [Appended(board.key, f"nobody {index}", cell, " " * len(cell), said) for index in range(3)]
+            yield change_log(world.store.dialect).append(gone, now_us=1)
 
         await world.store.write(forged)
         await folding.fold()

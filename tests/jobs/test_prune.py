@@ -7,7 +7,8 @@ import asyncio
 from collections.abc import Callable
 
 from jobs.prune import PruneJob
-from storage.change_log import Change, Mark, change_log
+from storage.bundles import Bundle
+from storage.change_log import Mark, change_log
 from storage.leaderboards import reset_board
 from storage.records import Board, Status, Table
 from storage.store import Program
@@ -99,10 +100,10 @@ async def test_rows_left_behind_in_a_shared_table_are_swept_in_bounded_steps(wor
     assert len(await world.deployment.rows(stays, ["o"])) == 1
 
 
-async def logged(world: World) -> list[Change]:
+async def logged(world: World) -> list[Bundle]:
     log = change_log(world.store.dialect)
 
-    def all_of_them() -> Program[list[Change]]:
+    def all_of_them() -> Program[list[Bundle]]:
         return (yield from log.changes_between(Mark(0), (yield from log.mark_now()), limit=1_000))
 
     return await world.store.read(all_of_them)

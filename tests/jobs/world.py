@@ -68,9 +68,12 @@ LIMITS = JobLimits(
     prune=PruneLimits(
         post_id_retention_s=1_000,
         change_log_retention_s=500,
+        erased_cells_s=100,
         prune_interval_s=60,
         prune_rows_max=10,
         prune_steps_max=5,
+        rejected_post_retention_s=700,
+        rejected_posts_max=20,
     ),
     lease=LeaseLimits(lease_s=LEASE_S, lease_renewal_ratio=0.3),
     demands=DemandLimits(refresh_demands_max=3, refresh_wait_s_max=WAIT_S, curve_poll_s=2),
@@ -78,7 +81,7 @@ LIMITS = JobLimits(
         fold_interval_s=0.5, fold_load_ratio=0.5, fold_rows_max=7, fold_lag_rows_max=20_000, fold_curves_max=50
     ),
     close=CloseLimits(close_interval_s=1, close_load_ratio=0.5, close_boards_max=3, close_retry_s=30),
-    archive=ArchiveLimits(archive_top_rows=10, archive_block_rows=4, archive_step_rows=16),
+    archive=ArchiveLimits(archive_top_rows=10, archive_block_rows=4, archive_step_rows=16, archive_boards_max=3),
     curve_poll_s=2,
     live_poll_s=0.5,
 )

@@ -3,11 +3,12 @@
 The rule it keeps: what was bound is what the database reads, or an error of the package says why not.
 """
 
+import re
 import sqlite3
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from querybuilder import (
@@ -17,6 +18,7 @@ from querybuilder import (
     SQLITE,
     TEXT,
     BadValue,
+    Dialect,
     IncompleteQuery,
     QueryError,
     UnboundParameter,
@@ -85,14 +87,26 @@ def test_a_built_query_cannot_be_changed() -> None:
         built.sql = "other"
 
 
+CELL = r'"((?:[^"\\]|\\.)*)"|([^",{}\\]+)'
+
+
+def array(text: str) -> list[str | None]:
+    """The cells of an array's text, by the rules of PostgreSQL's manual."""
+    assert re.fullmatch(rf"\{{((?:{CELL})(,(?:{CELL}))*)?\}}", text, re.DOTALL)
+    cells = re.findall(CELL, text, re.DOTALL)
+    return [None if bare == "null" else bare or re.sub(r"\\(.)", r"\1", quoted, flags=re.S) for quoted, bare in cells]
+
+
 @given(batch=st.lists(st.tuples(st.none() | TEXTS, st.none() | INT64)))
+@example(batch=[("", None), ("null", 0), ("NULL", -1), (",", 1), ('{"}', 2), ("\\n\n", 3), ("\\", 4), ('\\"', 5)])
 def test_a_batch_arrives_as_it_was_given(batch: list[tuple[str | None, int | None]]) -> None:
     connection = sqlite3.connect(":memory:")
     query = select(col("a", "g"), col("b", "g")).from_(rows("g", param("given"), a=TEXT, b=INTEGER))
     built = query.build(SQLITE, given=batch)
     assert connection.execute(built.sql, built.arguments).fetchall() == batch
-    columns = query.build(POSTGRES, given=batch).arguments
-    assert columns == ([text for text, _ in batch], [number for _, number in batch])
+    texts, numbers = query.build(POSTGRES, given=batch).arguments
+    assert array(str(texts)) == [text for text, _ in batch]
+    assert array(str(numbers)) == [None if number is None else str(number) for _, number in batch]
     connection.close()
 
 
@@ -111,8 +125,9 @@ def test_a_list_arrives_as_it_was_given(wanted: list[Any]) -> None:
     ("a",), ("a", 1, 2), ("a", "1"), (1, 1), ("a", 1.0), ("a", True), ("a", 2**63), ("a", -(2**63) - 1),
     (b"a", 1), ("a\0b", 1), ("\ud800", 1), "ab", None, {"a": 1, "b": 2},
 ])  # fmt: skip
-def test_a_row_that_would_not_arrive_unchanged_is_refused(row: Any) -> None:
-    compiled = insert("t").rows(param("rows"), a=TEXT, b=INTEGER).compile(SQLITE)
+@pytest.mark.parametrize("dialect", [SQLITE, POSTGRES])
+def test_a_row_that_would_not_arrive_unchanged_is_refused(row: Any, dialect: Dialect) -> None:
+    compiled = insert("t").rows(param("rows"), a=TEXT, b=INTEGER).compile(dialect)
     with pytest.raises(BadValue):
         compiled.bind(rows=[("fine", 1), row])
 

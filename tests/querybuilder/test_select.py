@@ -37,7 +37,9 @@ from querybuilder import (
     create_table,
     desc,
     empty,
+    holds,
     insert,
+    length,
     lit,
     max_,
     min_,
@@ -280,6 +282,17 @@ def test_the_smaller_of_two_values_is_answered_on_both_sides(run: Run) -> None:
     assert run(select(smaller_of(3, param("n", INTEGER)), smaller_of(param("n", INTEGER), 3)), n=-5) == [(-5, -5)]
 
 
+def test_the_pieces_of_a_text_stand_as_rows(run: Run) -> None:
+    texts = select(lit("ab,,c").as_("text"), lit(1).as_("n"))
+    found = select(col("n"), col("value", "m")).from_(texts).each_piece(col("text"), "m").where(col("n").eq(1))
+    assert run(found) == [(1, "ab"), (1, ""), (1, "c")]
+
+
+@pytest.mark.parametrize(("piece", "there"), [("b_", True), ("", True), ("bc", False), ("%", False)])
+def test_a_text_holds_a_piece_character_for_character(run: Run, piece: str, there: bool) -> None:
+    assert run(select(length(lit("ab_c"))).where(holds("ab_c", param("piece", TEXT))), piece=piece) == [(4,)] * there
+
+
 def test_a_select_that_looks_sideways_is_refused_where_the_database_has_none(board: str) -> None:
     with pytest.raises(Inexpressible):
         select(lit(1)).from_(board).join_lateral(select(col("n")).from_(board), "x").compile(SQLITE)
@@ -307,6 +320,14 @@ def test_a_table_is_emptied(run: Run, board: str) -> None:
 @pytest.mark.parametrize(("start", "width", "expected"), [(1, 2, "ab"), (3, 2, "cd"), (4, 3, "de"), (6, 1, "")])
 def test_a_part_of_a_text_ends_where_the_text_does(run: Run, start: int, width: int, expected: str) -> None:
     assert run(select(part(lit("abcde"), start, width))) == [(expected,)]
+
+
+@pytest.mark.parametrize(
+    ("piece", "expected"), [("cd", 1), ("abcde", 1), ("", 1), ("ac", 0), ("CD", 0), ("%", 0), ("c_e", 0), ("abcdef", 0)]
+)
+def test_a_text_holds_another_one_letter_by_letter(run: Run, piece: str, expected: int) -> None:
+    found = select(count()).from_(select(lit("abcde").as_("t"))).where(holds(col("t"), param("piece", TEXT)))
+    assert run(found, piece=piece) == [(expected,)]
 
 
 @pytest.mark.parametrize(("start", "width"), [(0, 1), (1, 0), (-1, 1)])

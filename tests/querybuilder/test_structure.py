@@ -104,7 +104,7 @@ KINDS = {
     POSTGRES: r'(?P<identifier>"(?:[^"]|"")*")|(?P<placeholder>\$\d+)(?:::\w+(?:\[\])?)?',
 }
 TOKENS = {
-    dialect: re.compile(rf"{kinds}|(?P<word>\w+)|(?P<sign>::|[<>]=|<>|[(),.=<>*+-])")
+    dialect: re.compile(rf"{kinds}|(?P<word>\w+)|(?P<sign>::|\[\]|[<>]=|<>|[(),.=<>*+-])")
     for dialect, kinds in KINDS.items()
 }
 # What this package names by itself.

@@ -155,7 +155,10 @@ class FakeService:
         if any(post["owner"] in self.refused_owners for post in posts):
             return problem(422, "bad_value", "the owner is not acceptable")
         self.batches.append(posts)
-        return answer({"results": [self.apply(board, post) for post in posts]})
+        results = [self.apply(board, post) for post in posts]
+        if request.query.get("mode") == "queued":
+            return answer({"accepted": len(posts)}, status=202)
+        return answer({"results": results})
 
     def apply(self, board: FakeBoard, post: dict[str, Any]) -> dict[str, Any]:
         owner = post["owner"]

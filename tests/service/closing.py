@@ -13,8 +13,9 @@ from jobs.archive import Archiver
 from jobs.close_periods import POOL, RESOURCE, CloseJob
 from jobs.fitting import Fitting
 from jobs.ownership import Held, Ownership
+from service.lease_wiring import leases_of
 from service.metrics import Metrics
-from service.wiring import job_limits, leases_of
+from service.wiring import job_limits
 from storage.store import Program
 from tests.service.real_service import Service
 
@@ -52,6 +53,7 @@ async def close_as_of(service: Service, at: datetime) -> None:
         Archiver(store, context.catalog, context.boards, limits.archive, metrics.closings),
         Ownership(store, leases, limits.lease, holder="test", sleep=asyncio.sleep),
         limits.close,
+        limits.archive,
         metrics.closings,
         clock=clock,
         monotonic=time.monotonic,

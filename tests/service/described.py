@@ -76,7 +76,7 @@ def faults_of(value: Any, schema: dict[str, Any], where: str = "$") -> Iterator[
         yield f"{where}: {value!r} is not {kinds}"
     if "enum" in schema and value not in schema["enum"]:
         yield f"{where}: {value!r} is none of {schema['enum']}"
-    if schema.get("format") == "date-time" and not (isinstance(value, str) and _TIME.fullmatch(value)):
+    if schema.get("format") == "date-time" and isinstance(value, str) and not _TIME.fullmatch(value):
         yield f"{where}: {value!r} is no time"
     if isinstance(value, dict):
         yield from _member_faults(value, schema, where)

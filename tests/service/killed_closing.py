@@ -121,6 +121,7 @@ class KilledClosing:
             Archiver(store, Catalog(store), boards, limits.archive, context.metrics.closings),
             Ownership(store, leases, limits.lease, holder="it", sleep=_for_ever),
             limits.close,
+            limits.archive,
             context.metrics.closings,
             clock=self._time,
             monotonic=time.monotonic,

@@ -29,6 +29,7 @@ from service.app import make_app
 from service.connections import ProblemRunner
 from service.context import Context
 from service.metrics import Metrics
+from service.post_bodies import NDJSON_TYPE
 from service.wiring import context_of, now_us
 from tests.service.described import check_answer
 
@@ -76,6 +77,11 @@ class Caller:
         async with self._session.request(method, url, data=data, headers=sent) as response:
             content = await response.read()
         media_type = response.headers.get("Content-Type", "")
+        if media_type == NDJSON_TYPE:
+            lines = [json.loads(line, parse_float=Decimal) for line in content.splitlines()]
+            for line in lines:
+                check_answer(method, path.partition("?")[0], response.status, media_type, line)
+            return Answer(response.status, lines, response.headers)
         parsed = json.loads(content, parse_float=Decimal) if content and "json" in media_type else content or None
         if "json" in media_type or not content:
             check_answer(method, path.partition("?")[0], response.status, media_type, parsed)

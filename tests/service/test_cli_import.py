@@ -44,6 +44,18 @@ def test_every_line_becomes_one_post_with_the_mapped_column(fake: FakeService, p
     assert list(players.parent.iterdir()) == [players]
 
 
+def test_a_queued_import_counts_what_was_accepted_and_finds_the_lines_that_were_not(
+    fake: FakeService, players: Path
+) -> None:
+    fake.refused_owners = {"p5"}
+    result = do_import(fake, players, "--queued")
+    assert result.exit_code == 1
+    assert "25 lines: 24 accepted, 0 applied, 0 unchanged, 0 duplicate, 1 rejected" in result.stdout
+    assert "line 7: bad_value" in result.stderr
+    assert fake.xp("b") == {f"p{i}": str(i * 10) for i in range(25) if i != 5}
+    assert {path for method, path in fake.requests if method == "POST"} == {"/v1/leaderboards/b/posts?mode=queued"}
+
+
 def test_a_second_import_of_the_same_file_counts_no_line_again(fake: FakeService, players: Path) -> None:
     do_import(fake, players)
     result = do_import(fake, players, "--batch", "7")

@@ -22,6 +22,11 @@ BODIES: dict[str, object] = {
     "many_boards": {"boards": ["b"], "column": "xp"},
     "put_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all"], "facets": [[]]},
     "post_family": {"owner": "a", "stats": {"xp": 1}, "facets": {}},
+    "put_pool": {},
+    "put_client": {},
+    "add_resources": {"region": "eu", "resources": ["r"]},
+    "remove_resources": {"resources": ["r"]},
+    "ask_lease": {"client_id": "c", "pool_id": "p", "key": "k", "region": "eu", "lease_seconds": 60},
 }
 QUERIES = {"around": "?column=xp", "value_positions": "?values=1", "value_around": "?value=1", "values": "?ranks=1"}
 
@@ -56,7 +61,17 @@ async def closed(keys: tuple[Path, dict[str, str]]) -> AsyncIterator[Service]:
 
 def path_of(route: Route) -> str:
     """A request that the route takes, on a board that may be there or not."""
-    path = route.path.format(board="b", owner="a", column="xp", family="f", operation="version")
+    names = {
+        "board": "b",
+        "owner": "a",
+        "column": "xp",
+        "family": "f",
+        "client_id": "c",
+        "pool_id": "p",
+        "key": "k",
+        "post_id": "p",
+    }
+    path = route.path.format(**names, operation="version")
     return path + QUERIES.get(route.view, "")
 
 

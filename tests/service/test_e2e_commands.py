@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -226,3 +227,20 @@ def test_the_demo_sets_up_a_season_that_answers_the_lines_it_prints(
             continue
         rows = answer.get("positions") or answer["entries"]
         assert rows and all(row["rank"] >= 1 for row in rows if row["value"] is not None)
+
+
+def test_what_is_imported_into_the_queue_is_applied_and_the_queue_shown(shell: Shell, tmp_path: Path) -> None:
+    shell("board", "create", "queued", "--column", "xp:sum:high")
+    path = tmp_path / "players.csv"
+    path.write_text("id,xp\n" + "".join(f"p{n},{n}\n" for n in range(1, 501)))
+    done = shell("import", "queued", str(path), "--owner-column", "id", "--queued")
+    assert "500 lines: 500 accepted" in done.stdout
+    deadline_s = time.monotonic() + WAIT_S
+    while (state := json.loads(shell("queue", "show", "--json").stdout))["posts"]:
+        assert time.monotonic() < deadline_s
+    assert sum(shard["applied"] for shard in state["shards"]) >= 500
+    assert shell.rows("top", "queued", "xp")[1][1] == "p500"
+    shown = shell.rows("queue", "show")
+    assert shown[0] == ["shard", "posts", "age", "s", "applied", "worker"]
+    assert [row[0] for row in shown[1:-1]] == [*map(str, range(10)), "all"]
+    assert shown[-1][1:] == ["of", "at", "most", "4", "workers"]

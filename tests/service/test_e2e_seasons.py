@@ -257,7 +257,12 @@ async def test_days_of_a_family_close_and_are_archived_and_the_next_ones_open(se
     assert [(each["value"], each["entries"]) for each in orgs["values"]] == [("7", 1)]
     wider = {**own, "columns": [*COLUMNS, {"name": "wins", "sorted": True, "merge": "sum"}]}
     await service.must("PUT", "/v1/families/f", wider)
-    assert timeless(await service.get(f"{board}/entries/o01")) == timeless(closed["/entries/o01"])
+    entry = await service.get(f"{board}/entries/o01")
+    assert entry["stats"] == {**closed["/entries/o01"]["stats"], "wins": None}
+    assert await service.refused("GET", f"{board}/entries/o01/positions?columns=wins") == (404, "not_ranked")
+    assert (await service.get(f"{board}/rankings/wins"))["entries"] == []
+    assert (await service.get(f"{board}/rankings/wins/positions?values=3"))["positions"][0]["rank"] == 1
+    assert (await service.get(f"{board}/rankings/xp?limit=1"))["entries"][0]["stats"]["wins"] is None
     assert (await service.call("DELETE", "/v1/families/f")).status == 204
     assert await service.refused("GET", board) == (404, "unknown_board")
 
@@ -281,3 +286,26 @@ async def test_an_owner_is_erased_from_archives_too(service: Service) -> None:
     now = await service.get("/v1/leaderboards/s/rankings/xp?limit=9")
     assert now["entries"] == [row for row in page["entries"] if row["owner"] != gone]
     assert now["total"] == page["total"] == OWNERS
+
+
+async def test_who_is_hidden_when_a_board_is_archived_is_not_in_the_archive(service: Service) -> None:
+    end = NOW + timedelta(hours=1)
+    season = spec(service, closes_at=at(end), grace_seconds=0, keep_seconds=60)
+    await service.must("PUT", "/v1/leaderboards/s", season)
+    await fill(service, "/v1/leaderboards/s", NOW)
+    owners = [row["owner"] for row in (await service.get("/v1/leaderboards/s/rankings/xp?limit=3"))["entries"]]
+    for owner in owners[:2]:
+        assert (await service.call("PUT", f"/v1/owners/{owner}/hidden")).status == 204
+    late = {"owner": owners[0], "stats": {"xp": 1}, "at": at(NOW)}
+    await close_as_of(service, end)
+    assert await service.refused("POST", "/v1/leaderboards/s/posts", late) == (409, "period_closed")
+    assert (await service.get(f"/v1/leaderboards/s/entries/{owners[0]}"))["hidden"] is True
+    assert (await service.call("DELETE", f"/v1/owners/{owners[1]}/hidden")).status == 204, "before it is archived"
+    await close_as_of(service, end + timedelta(seconds=60))
+    page = await service.get("/v1/leaderboards/s/rankings/xp?limit=2")
+    assert (page["total"], [row["owner"] for row in page["entries"]]) == (OWNERS - 1, owners[1:])
+    assert await service.refused("GET", f"/v1/leaderboards/s/entries/{owners[0]}") == (404, "unknown_owner")
+    assert (await service.call("DELETE", f"/v1/owners/{owners[0]}/hidden")).status == 204
+    assert (await service.call("PUT", f"/v1/owners/{owners[2]}/hidden")).status == 204
+    after = await service.get("/v1/leaderboards/s/rankings/xp?limit=2")
+    assert (after["total"], after["entries"]) == (OWNERS - 1, page["entries"]), "an archive stays as it is"

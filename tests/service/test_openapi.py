@@ -124,7 +124,17 @@ def test_every_answer_in_json_has_a_schema() -> None:
 
 _CHECKED = {"$ref", "anyOf", "oneOf", "type", "enum", "format"}
 _CHECKED |= {"required", "properties", "items", "additionalProperties"}
-_OF_REQUESTS = {"pattern", "minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "propertyNames"}
+_OF_REQUESTS = {
+    "exclusiveMinimum",
+    "pattern",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minimum",
+    "maximum",
+    "propertyNames",
+}
 _FOR_PEOPLE = {"title", "description", "default"}
 
 

@@ -62,6 +62,9 @@ class ToyContext:
     store_error: Exception | None = None
     tracer: Tracer | None = None
 
+    def stopping(self) -> None:
+        """Nothing goes on for ever here."""
+
     async def ready(self) -> None:
         """Raises what the test wants of the store."""
         if self.store_error is not None:
@@ -158,6 +161,7 @@ ROUTES = [
         tag="Posting",
         body=(PostBody, PostList),
         raw_body=True,
+        ndjson=True,
         response=PostResults,
         problems=("too_many_posts",),
     ),

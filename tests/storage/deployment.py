@@ -183,7 +183,7 @@ class Deployment:
             (one.board.id, [(change.index, change.value, change.overwrite) for change in one.changes]) for one in parts
         ]
         post_hash = None if post_id is None else self.post_ids.hash(post_id)
-        return Post(owner, parts, post_hash, at_us, fingerprint=repr((owner, said, at_us)))
+        return Post(owner, parts, post_hash, at_us, fingerprint=repr((owner, said, at_us)), post_id=post_id)
 
     async def apply(self, *posts: Post) -> list[list[PartOutcome]]:
         """All in one group, in one transaction."""

@@ -6,7 +6,8 @@ import asyncpg
 import pytest
 
 from querybuilder import col, select
-from storage.change_log import Change, Mark, change_log
+from storage.bundles import Bundle, Change
+from storage.change_log import Mark, change_log
 from storage.errors import LostRace
 from storage.migrate import CHANGE_LOG
 from storage.postgres import PostgresStore
@@ -14,6 +15,7 @@ from storage.records import Best, Board
 from storage.store import Program, Store
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import Deployment, counter, part, ranked
+from tests.storage.raw_log import log_change
 
 XP = ranked("xp", min_scaled=0, max_scaled=999)
 LAP = ranked("lap", best=Best.LOW, min_scaled=0, max_scaled=99)
@@ -29,10 +31,10 @@ async def changes_of(store: Store, done: Mark = EARLIER, until: Mark | None = No
 
     def between() -> Program[list[Change]]:
         end = until or (yield from log.mark_now())
-        found: list[Change] = []
+        found: list[Bundle] = []
         while page := (yield from log.changes_between(done, end, limit=2, past=found[-1][:2] if found else (0, 0))):
             found += page
-        return found
+        return [change for bundle in found for change in bundle.changes()]
 
     return await store.read(between)
 
@@ -41,7 +43,7 @@ async def texts(store: Store, done: Mark = EARLIER, until: Mark | None = None) -
     return [(each.owner, each.previous, each.next) for each in await changes_of(store, done, until)]
 
 
-async def test_every_applied_post_leaves_what_it_changed_and_others_leave_nothing(deployment: Deployment) -> None:
+async def test_every_accepted_post_leaves_what_it_changed_and_others_leave_nothing(deployment: Deployment) -> None:
     board = await deployment.create("b", XP, counter("shots"), LAP)
     await deployment.apply(
         deployment.post("ada", part(board, {"xp": 5})),
@@ -57,6 +59,7 @@ async def test_every_applied_post_leaves_what_it_changed_and_others_leave_nothin
     assert await texts(deployment.store) == [
         ("ada", "   ~~", "005~~"),
         ("ada", "005~~", "00740"),
+        ("ada", "", ""),
         ("bob", "   ~~", "   ~~"),
         ("ada", "00740", "00740"),
         ("ada", "00740", "   ~~"),
@@ -147,11 +150,6 @@ async def poster_on(place: str) -> tuple[Deployment, Board]:
     return deployment, await deployment.create("b", XP)
 
 
-async def log_row(connection: asyncpg.Connection, board: Board, owner: str) -> None:
-    statement = "INSERT INTO changes (board_key, owner, updated_at, previous, next) VALUES ($1, $2, 1, '   ', '005')"
-    await connection.execute(statement, board.key, owner)
-
-
 async def test_what_ends_after_later_transactions_is_counted_once_by_every_mark(
     place: str, raw: asyncpg.Connection
 ) -> None:
@@ -160,7 +158,7 @@ async def test_what_ends_after_later_transactions_is_counted_once_by_every_mark(
     store = deployment.store
     slow = raw.transaction()
     await slow.start()
-    await log_row(raw, board, "slow")
+    await log_change(raw, board.key, "slow", "   ", "005")
     await deployment.apply(deployment.post("quick", part(board, {"xp": 5})))
     between = await mark_of(store)
     assert len(between.seen) == 1
@@ -181,13 +179,13 @@ async def test_pruning_stops_at_a_transaction_that_still_runs(place: str, raw: a
     await deployment.apply(deployment.post("before", part(board, {"xp": 5})))
     slow = raw.transaction()
     await slow.start()
-    await log_row(raw, board, "slow")
+    await log_change(raw, board.key, "slow", "   ", "005")
     for owner in ("quick", "later"):
         await deployment.apply(deployment.post(owner, part(board, {"xp": 5})))
     later_us = deployment.clock.now_us + 1
     assert await store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=100)) == 1
     await slow.commit()
     assert [owner for owner, _, _ in await texts(store)] == ["slow", "quick", "later"]
-    rows = await store.read_one(select(col("owner")).from_(CHANGE_LOG).build(store.dialect))
+    rows = await store.read_one(select(col("owners")).from_(CHANGE_LOG).build(store.dialect))
     assert len(rows) == 3
     await store.close()

@@ -19,6 +19,7 @@ from storage.sampling import sample_curve
 from storage.store import Program, Store
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import Deployment, counter, part, ranked, spec
+from tests.storage.raw_log import log_change
 
 CHANGES_MAX = 1_000
 OWNERS = [f"o{number:03d}" for number in range(120)]
@@ -144,7 +145,8 @@ async def test_there_is_no_answer_where_the_log_cannot_vouch_for_one(deployment:
     logged = 0
 
     def counted() -> Program[int]:
-        return len((yield from log.changes_between(fitted.mark, (yield from log.mark_now()), limit=1_000)))
+        bundles = yield from log.changes_between(fitted.mark, (yield from log.mark_now()), limit=1_000)
+        return sum(bool(change.next) for bundle in bundles for change in bundle.changes())
 
     logged = await store.read(counted)
     assert await asked(deployment, board, fitted._replace(changes_max=logged)) is not None
@@ -216,10 +218,7 @@ async def test_a_fit_that_raced_with_a_slow_transaction_counts_it_once(place: st
     await slow.start()
     statement = f"INSERT INTO entries_{board.key} VALUES ('slow', 1, '500')"
     await raw.execute(statement)
-    await raw.execute(
-        "INSERT INTO changes (board_key, owner, updated_at, previous, next) VALUES ($1, 'slow', 1, '   ', '500')",
-        board.key,
-    )
+    await log_change(raw, board.key, "slow", "   ", "500")
     await deployment.apply(deployment.post("quick", part(board, {"xp": 600})))
     footing = await fit(deployment, board, 0)
     assert len(footing.mark.seen) == 1

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from storage.claims import store_clock
 from storage.errors import LeaseLost, LeaseTaken, StoreBusy
-from storage.leases import Lease, Leases, store_clock
+from storage.leases import Lease, Leases
 from storage.store import Program
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Clock, Deployment, Session

@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from querybuilder import POSTGRES, col, count, select
+from querybuilder import INTEGER, POSTGRES, TEXT, col, count, param, rows, select
 from storage.entries import read_with_totals
 from storage.entry_reads import EntryReads
 from storage.errors import (
@@ -40,6 +40,17 @@ async def rows_in(deployment: Deployment, board: Board) -> int:
         select(count()).from_(entries_table(board.key)).build(deployment.dialect)
     )
     return int(rows)
+
+
+async def test_rows_arrive_as_they_were_given_whatever_stands_in_them(processes: Processes) -> None:
+    store = (await processes.one()).store
+    every = "".join(map(chr, [*range(1, 0x180), 0x2028, 0xFEFF, 0xFFFF, 0x1F600]))
+    texts = ["", " ", "null", "NULL", "{}", '{"a"}', ",", '"', "\\", "\\n", '\\"', "\t\n", every, *every]
+    given = [*((text, index) for index, text in enumerate(texts)), (None, None), ("", 2**63 - 1), ("x", -(2**63))]
+    query = select(col("a", "g"), col("b", "g")).from_(rows("g", param("given"), a=TEXT, b=INTEGER))
+    for batch in (given, given[:1], []):
+        found = await store.read_one(query.build(store.dialect, given=batch))
+        assert [tuple(row) for row in found] == batch
 
 
 async def test_processes_that_change_the_same_owners_of_several_boards_lose_nothing_and_never_deadlock(

@@ -10,8 +10,9 @@ import itertools
 import random
 from dataclasses import dataclass
 
+from storage.claims import store_clock
 from storage.errors import LeaseLost, LeaseTaken
-from storage.leases import Lease, Leases, store_clock
+from storage.leases import Lease, Leases
 from storage.store import Program
 from tests.storage.deployment import Deployment
 from tests.storage.processes import Processes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 from querybuilder import SQLITE, lit, select
 from storage.padding import Padding
 from storage.ranked_cells import RankedCells
@@ -44,7 +46,11 @@ def test_a_timed_cell_keeps_its_time() -> None:
     assert (cells.cell(text, 0), cells.cell(text, 1)) == (None, lap)
 
 
-def test_the_term_takes_the_same_characters() -> None:
+def test_the_terms_take_the_same_characters() -> None:
+    connection = sqlite3.connect(":memory:")
     cells = RankedCells(board_of(XP, BEST_LAP))
-    built = select(cells.place(1).part("next")).from_(select(lit("00700123").as_("next"))).build(SQLITE)
-    assert built.arguments == (4, 5, "00700123")
+    place, texts = cells.place(1), ("005     ", "00700123")
+    found = select(*place.moved(lit("".join(texts)))).where(place.wide(lit("".join(texts)))).build(SQLITE)
+    assert connection.execute(found.sql, found.arguments).fetchall() == [("     ", "00123")]
+    narrow = select(lit(1)).where(place.wide(lit("005007"))).build(SQLITE)
+    assert connection.execute(narrow.sql, narrow.arguments).fetchall() == []

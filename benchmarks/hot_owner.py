@@ -1,0 +1,151 @@
+"""500 posters to one clan: every post is to the same row, by two processes on PostgreSQL, direct and queued.
+
+Rule kept: every post carries an id and is of a caller of its own, who waits for the answer. The clan's sum has to be
+what callers were told, and a round ends when everything accepted is applied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import load, report
+from benchmarks.batch_posts_postgres import SERVER
+from benchmarks.client import BadAnswer, Connection
+from benchmarks.options import Options, parse
+from benchmarks.servers import Server, service_on
+from tests.servers import postgres
+
+POSTERS = 500
+FRONT_ENDS = 2
+CONFLICTS_MAX = 0.05  # per accepted post
+_BOARD = "clans"
+_CLAN = "clan"
+_SPEC = {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]}
+_APPLIED_S_MAX = 60.0
+_CONFLICTS = re.compile(rb"^rankcurve_(?:write|ingest)_conflicts_total (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round did."""
+
+    posts: int
+    seconds: float
+    conflicts: int
+    latencies_s: list[float]
+
+    def figure(self) -> load.Figure:
+        ordered = sorted(self.latencies_s)
+        p50_ms, p99_ms = (1000 * ordered[int(share * (len(ordered) - 1))] for share in (0.5, 0.99))
+        return load.Figure(self.posts / self.seconds, p50_ms, p99_ms)
+
+
+async def conflicts(servers: Sequence[Server]) -> int:
+    """Lost races, of every process."""
+    total = 0.0
+    for server in servers:
+        connection = Connection(server.port)
+        _, text = await connection.call("GET", "/metrics")
+        connection.close()
+        total += sum(map(float, _CONFLICTS.findall(text)))
+    return round(total)
+
+
+async def clan_xp(server: Server) -> int:
+    """The sum as it stands."""
+    connection = Connection(server.port)
+    status, body = await connection.call("GET", f"/v1/leaderboards/{_BOARD}/entries/{_CLAN}")
+    connection.close()
+    return int(json.loads(body)["stats"]["xp"]) if status == 200 else 0
+
+
+async def one_round(servers: Sequence[Server], name: str, seconds: float, *, mode: str) -> Round:
+    """Everyone posts for so long; then until the clan has it all."""
+    before, lost = await clan_xp(servers[0]), await conflicts(servers)
+    path = f"/v1/leaderboards/{_BOARD}/posts" + ("?mode=queued" if mode == "queued" else "")
+    latencies_s: list[float] = []
+    begun_s = time.monotonic()
+
+    async def poster(number: int) -> None:
+        connection = Connection(servers[number % len(servers)].port)
+        for turn in itertools.count():
+            if time.monotonic() - begun_s > seconds:
+                break
+            post = f'{{"owner":"{_CLAN}","stats":{{"xp":1}},"post_id":"{name}/{number}/{turn}"}}'.encode()
+            at_s = time.monotonic()
+            status, answer = await connection.call("POST", path, post)
+            if status in (429, 503):
+                await asyncio.sleep(0.1)
+                continue
+            if status not in (200, 202):
+                raise BadAnswer(f"{status} {answer[:300]!r}")
+            latencies_s.append(time.monotonic() - at_s)
+        connection.close()
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(POSTERS):
+            group.create_task(poster(number))
+    xp, until_s = before, time.monotonic() + _APPLIED_S_MAX
+    while xp < before + len(latencies_s) and time.monotonic() < until_s:
+        xp = await clan_xp(servers[0])
+    took_s = time.monotonic() - begun_s
+    if xp != before + len(latencies_s):
+        raise BadAnswer(f"the clan has {xp - before} points for {len(latencies_s)} posts")
+    return Round(len(latencies_s), took_s, await conflicts(servers) - lost, latencies_s)
+
+
+def contestant(folder: Path, options: Options, mode: str, environment: Mapping[str, str]) -> list[Round]:
+    """Rounds on a server of their own."""
+    with postgres(SERVER) as cluster, ExitStack() as stack:
+        url = cluster.url()
+        front_ends = [service_on(url, folder, environment=environment) for _ in range(FRONT_ENDS)]
+        servers = [stack.enter_context(server) for server in front_ends]
+        connection = Connection(servers[0].port)
+        asyncio.run(connection.must("PUT", f"/v1/leaderboards/{_BOARD}", _SPEC))
+        with contextlib.suppress(RuntimeError):  # its loop is gone
+            connection.close()
+        return [
+            asyncio.run(one_round(servers, f"round-{number}", options.seconds, mode=mode))
+            for number in range(options.rounds)
+        ]
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    rounds = {
+        "direct": contestant(folder, options, "direct", {}),
+        "queued": contestant(folder, options, "queued", {}),
+        "direct, a transaction a post": contestant(folder, options, "direct", {"RANKCURVE_GROUPING": "false"}),
+    }
+    figures = {name: [each.figure() for each in found] for name, found in rounds.items()}
+    per_post = {
+        name: sum(each.conflicts for each in found) / sum(each.posts for each in found)
+        for name, found in rounds.items()
+    }
+    rows = [[*load.row(name, found), per_post[name]] for name, found in figures.items()]
+    report.table((*load.COLUMNS, "conflicts a post"), rows)
+    return [
+        report.Bar("conflicts per accepted post, direct", per_post["direct"], CONFLICTS_MAX, at_most=True),
+        report.Bar("conflicts per accepted post, queued", per_post["queued"], CONFLICTS_MAX, at_most=True),
+        report.Bar("posts/s, direct", load.per_s(figures["direct"]), None),
+        report.Bar("posts/s, queued", load.per_s(figures["queued"]), None),
+    ]
+
+
+def main() -> int:
+    options = parse(__doc__, rounds=3)
+    title = f"a hot owner: {POSTERS} posters, {FRONT_ENDS} processes, {options.rounds} rounds of {options.seconds:g} s"
+    return report.run(options, title, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""Three regions with stores of their own that read each other's journals a second late; the same keys ask everywhere.
+
+Rule kept: the stores' own programs do it all, at a simulated clock that every store tells a little differently; what is
+true is what the simulation saw given, not what the stores counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections import Counter
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.options import Options, parse
+from config import load
+from service.stores import SQLITE_PREFIX, open_store
+from storage.lease_exchange import LeaseExchange
+from storage.lease_group import LeaseGroups
+from storage.lease_journal import lease_journal
+from storage.lease_pools import lease_pools
+from storage.lease_records import Ask, Given, PoolSpec
+from storage.migrate import migrate
+from storage.store import Program, Store
+
+REGIONS = ("asia", "eu", "us")
+DELAY_S = 1.0
+_SPAN_S = 2 * 3_600  # within which a key asks once in each region, at random
+_TICK_S = 0.1
+_CLOCKS_OFF_US = 50_000  # of the stores, each from the next
+_CLIENT, _POOL = "acme", "numbers"
+_START_US = 1_760_000_000_000_000
+_LEASE_US = 4 * _SPAN_S * 1_000_000
+_PAGE = 1_000
+
+
+@dataclass(slots=True)
+class Region:
+    """One store."""
+
+    name: str
+    store: Store
+    groups: LeaseGroups
+    exchange: LeaseExchange
+
+
+@dataclass(slots=True)
+class World:
+    """Time, stores, and what they gave."""
+
+    now_us: int = _START_US
+    regions: list[Region] = field(default_factory=list)
+    acquired: dict[str, list[str]] = field(default_factory=dict)  # regions that gave a key something, by key
+    counted: Counter[str] = field(default_factory=Counter)
+
+    async def open(self, folder: Path, stack: AsyncExitStack, keys: int) -> None:
+        for index, name in enumerate(REGIONS):
+            store = await open_store(load({"store": f"{SQLITE_PREFIX}{folder}/{name}.db"}, {}))
+            stack.push_async_callback(store.close)
+            await store.write(lambda store=store: migrate(store.dialect))  # type: ignore[misc]
+
+            def clock(off_us: int = index * _CLOCKS_OFF_US) -> Program[int]:
+                yield from ()
+                return self.now_us + off_us
+
+            rng = random.Random(index)
+            groups = LeaseGroups(store.dialect, clock, margin_us=500_000, attempts_max=8, rng=rng, peers=True)
+            exchange = LeaseExchange(
+                store.dialect, clock, store_name=name, release_duplicates=True, attempts_max=8, rng=rng
+            )
+            await store.write(lambda store=store, name=name: _fill(store, name, keys))  # type: ignore[misc]
+            self.regions.append(Region(name, store, groups, exchange))
+
+    async def ask(self, region: Region, keys: list[str]) -> None:
+        asked = [Ask(_CLIENT, _POOL, key, region.name, None, _LEASE_US) for key in keys]
+        for key, outcome in zip(keys, await region.store.write(lambda: region.groups.run(asked)), strict=True):
+            if not isinstance(outcome, Given):
+                self.counted["refused"] += 1
+            elif outcome.acquired:
+                self.acquired.setdefault(key, []).append(region.name)
+
+    async def exchange(self) -> None:
+        """Each reads what the others wrote more than the delay ago."""
+        for reader in self.regions:
+            for peer in self.regions:
+                if peer is not reader:
+                    await self._read(reader, peer)
+
+    async def _read(self, reader: Region, peer: Region) -> None:
+        while True:
+            after = await reader.store.read(lambda: reader.exchange.position(peer.name))
+            page = await peer.store.read(partial(lease_journal(peer.store.dialect).page, after, limit=_PAGE))
+            off_us = self.regions.index(peer) * _CLOCKS_OFF_US
+            old = [event for event in page if event.at_us <= self.now_us + off_us - DELAY_S * 1e6]
+            if not old:
+                return
+            taken = await reader.store.write(
+                lambda old=old: reader.exchange.take_in(peer.name, old, rows_max=_PAGE)  # type: ignore[misc]
+            )
+            self.counted["found"] += taken.duplicates
+            self.counted["released"] += taken.released
+            if len(page) < _PAGE:
+                return
+
+    async def held_twice(self) -> int:
+        """Keys that have more than one resource now."""
+        holders: Counter[str] = Counter()
+        for region in self.regions:
+            pools = lease_pools(region.store.dialect)
+            pool = await region.store.read(lambda pools=pools: pools.existing(_CLIENT, _POOL))  # type: ignore[misc]
+            after = ""
+            while True:
+                rows = await region.store.read(
+                    lambda pools=pools, pool=pool, after=after: pools.resources(pool, after=after, limit=10_000)  # type: ignore[misc]
+                )
+                holders.update(row.holder for row in rows if not row.is_free and row.holder is not None)
+                if len(rows) < 10_000:
+                    break
+                after = rows[-1].resource
+        return sum(count > 1 for count in holders.values())
+
+
+def _fill(store: Store, region: str, keys: int) -> Program[None]:
+    pools = lease_pools(store.dialect)
+    pool, _ = yield from pools.put(_CLIENT, _POOL, PoolSpec(10), now_us=_START_US, pools_max=10)
+    names = [f"{region}-{number}" for number in range(keys)]
+    yield from pools.add(pool, region, names, now_us=_START_US, rng=random.Random(1))
+
+
+async def run(folder: Path, keys: int) -> tuple[World, int]:
+    rng = random.Random(2026)
+    ticks: dict[int, list[tuple[int, str]]] = {}
+    for number in range(keys):
+        for index in range(len(REGIONS)):
+            ticks.setdefault(int(rng.uniform(0, _SPAN_S) / _TICK_S), []).append((index, f"key-{number}"))
+    world = World()
+    async with AsyncExitStack() as stack:
+        await world.open(folder, stack, keys)
+        exchanged_us = world.now_us
+        for tick in sorted(ticks):
+            world.now_us = _START_US + round(tick * _TICK_S * 1e6)
+            while exchanged_us + DELAY_S * 1e6 / 2 <= world.now_us:
+                at_us, world.now_us = world.now_us, exchanged_us + round(DELAY_S * 1e6 / 2)
+                await world.exchange()
+                exchanged_us, world.now_us = world.now_us, at_us
+            for index in range(len(REGIONS)):
+                asking = [key for each, key in ticks[tick] if each == index]
+                if asking:
+                    await world.ask(world.regions[index], asking)
+        for _ in range(10):
+            world.now_us += round(DELAY_S * 1e6)
+            await world.exchange()
+        return world, await world.held_twice()
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    world, held_twice = asyncio.run(run(folder, options.rows))
+    twice = sum(len(regions) > 1 for regions in world.acquired.values())
+    extra = sum(len(regions) - 1 for regions in world.acquired.values())
+    print(
+        f"   {len(world.acquired):,} keys got a resource, {twice} of them in more than one store: {dict(world.counted)}"
+    )
+    return [
+        report.Bar("keys with a resource in two stores", 100 * twice / len(world.acquired), 0.1, " %", at_most=True),
+        report.Bar("keys that got two at all", twice, 1),
+        report.Bar("duplicates that were not found", extra - world.counted["found"], 0, at_most=True),
+        report.Bar("duplicates that were not released", extra - world.counted["released"], 0, at_most=True),
+        report.Bar("keys that have two in the end", held_twice, 0, at_most=True),
+        report.Bar("keys refused", world.counted["refused"], 0, at_most=True),
+    ]
+
+
+def main() -> int:
+    options = parse(__doc__, rows=20_000)
+    title = f"leases in three stores, {DELAY_S:g} s apart: {options.rows:,} keys ask in each within {_SPAN_S // 3600} h"
+    return report.run(options, title + " (simulated clock)", measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,269 @@
+"""Refused leases of three regions through daily cycles, a news spike and a drained region: static shares and balanced.
+
+Rule kept: the store's own programs and the balancer's own job do it all, at a simulated clock; both worlds get the same
+keys at the same minutes.
+
+    python -m benchmarks.lease_simulation [FOLDER FOR THE PICTURE]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import random
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from benchmarks import report
+from benchmarks.lease_world import (
+    DRAIN,
+    DRAINED,
+    DRAINED_REGION,
+    MINUTES,
+    REGIONS,
+    RESOURCES,
+    Arrival,
+    arrivals,
+    demand_per_minute,
+)
+from benchmarks.options import Options, parse
+from config import Settings, load
+from jobs.balance import BalanceJob
+from jobs.balancing import BalanceLimits
+from jobs.liberate import LiberateJob, LiberateLimits
+from jobs.ownership import LeaseLimits, Ownership
+from service.limits import limits_of
+from service.stores import SQLITE_PREFIX, open_store
+from storage.lease_counts import lease_counts
+from storage.lease_group import LeaseGroups
+from storage.lease_pools import lease_pools
+from storage.lease_records import Ask, GiveBack, Given, Pool, PoolSpec, Request
+from storage.leases import Leases
+from storage.migrate import migrate
+from storage.store import Program, Store
+
+_CLIENT, _POOL = "acme", "all"
+_MINUTE_US = 60_000_000
+_START_US = 1_760_000_000_000_000
+_PARTITIONS = 10
+_PICTURE = "lease_simulation.svg"
+_EVERY_MINUTES = 20  # of the lines in the picture
+
+
+@dataclass(slots=True)
+class Story:
+    """What happened in one world."""
+
+    asked: int = 0
+    refused: int = 0
+    doubled: int = 0
+    lost: int = 0
+    moved: int = 0
+    refused_by_minute: list[int] = field(default_factory=list)  # so far
+    shares: dict[str, list[int]] = field(default_factory=lambda: {region: [] for region in REGIONS})
+    used: dict[str, list[int]] = field(default_factory=lambda: {region: [] for region in REGIONS})
+
+
+class World:
+    """One store and its jobs, whose clock the simulation moves."""
+
+    def __init__(self, store: Store, settings: Settings, *, balanced: bool) -> None:
+        self._store, self._balanced = store, balanced
+        self._now_us, self._rng = _START_US, random.Random(1)
+        self._groups = LeaseGroups(store.dialect, self._clock, margin_us=500_000, attempts_max=8, rng=self._rng)
+        leases = Leases(store.dialect, self._clock, margin_us=500_000)
+        ownership = Ownership(
+            store, leases, limits_of(LeaseLimits, settings), holder="simulation", sleep=self._no_pause
+        )
+        self._balancer = BalanceJob(
+            store,
+            ownership,
+            limits_of(BalanceLimits, settings),
+            self._clock,
+            self,
+            margin_us=500_000,
+            expired_counted_max=settings.lease_expired_counted_max,
+            monotonic=lambda: 0.0,
+            sleep=self._no_pause,
+            rng=self._rng,
+        )
+        self._liberator = LiberateJob(
+            store,
+            ownership,
+            limits_of(LiberateLimits, settings),
+            self._clock,
+            margin_us=500_000,
+            monotonic=lambda: 0.0,
+            sleep=self._no_pause,
+            rng=self._rng,
+        )
+        self._balance_minutes = round(settings.balance_interval_s / 60)
+        self._liberate_minutes = round(settings.liberate_interval_s / 60)
+        self._ends: list[tuple[int, str, str, bool]] = []  # when, key, resource, whether it is given back
+        self._held: dict[str, int] = {}  # resources that somebody uses, and until when
+        self.story = Story()
+
+    def _clock(self) -> Program[int]:
+        yield from ()
+        return self._now_us
+
+    async def _no_pause(self, _seconds: float) -> None:
+        return
+
+    def resources_moved(self, resources: int) -> None:
+        """See `BalanceObserver`."""
+        self.story.moved += resources
+
+    async def run(self) -> Story:
+        """All minutes."""
+        pool = await self._create()
+        for minute, coming in enumerate(arrivals()):
+            self._now_us = _START_US + minute * _MINUTE_US
+            await self._end_what_is_over()
+            await self._operate(pool, minute)
+            if minute % self._liberate_minutes == 0:
+                await self._liberator.liberate()
+            if self._balanced and minute % self._balance_minutes == 0:
+                await self._balancer.balance()
+            await self._ask(coming)
+            await self._note(pool)
+        rows = await self._store.read(
+            lambda: lease_pools(self._store.dialect).resources(pool, after="", limit=10 * RESOURCES)
+        )
+        self.story.lost = RESOURCES - len({row.resource for row in rows})
+        return self.story
+
+    async def _create(self) -> Pool:
+        pools = lease_pools(self._store.dialect)
+        pool, _ = await self._store.write(
+            lambda: pools.put(_CLIENT, _POOL, PoolSpec(_PARTITIONS), now_us=self._now_us, pools_max=10)
+        )
+        share = RESOURCES // len(REGIONS)
+        for index, region in enumerate(REGIONS):
+            names = [f"r{number}" for number in range(index * share, (index + 1) * share)]
+            await self._add(pool, region, names)
+        return pool
+
+    async def _add(self, pool: Pool, region: str, names: list[str]) -> None:
+        pools = lease_pools(self._store.dialect)
+        await self._store.write(lambda: pools.add(pool, region, names, now_us=self._now_us, rng=self._rng))
+
+    async def _end_what_is_over(self) -> None:
+        given_back: list[Request] = []
+        while self._ends and self._ends[0][0] <= self._now_us:
+            _, key, resource, returns = heapq.heappop(self._ends)
+            del self._held[resource]
+            if returns:
+                given_back.append(GiveBack(_CLIENT, _POOL, key))
+        if given_back:
+            await self._store.write(lambda: self._groups.run(given_back))
+
+    async def _operate(self, pool: Pool, minute: int) -> None:
+        """Operators drain a region."""
+        pools = lease_pools(self._store.dialect)
+        first = REGIONS.index(DRAINED_REGION) * RESOURCES // len(REGIONS)
+        drained = [f"r{number}" for number in range(first, first + DRAINED)]
+        if DRAIN[0] <= minute < DRAIN[1]:
+            await self._store.write(lambda: pools.remove(pool, drained, now_us=self._now_us, rng=self._rng))
+        if minute == DRAIN[1]:
+            await self._add(pool, DRAINED_REGION, drained)
+
+    async def _ask(self, coming: list[Arrival]) -> None:
+        asked = [
+            Ask(_CLIENT, _POOL, one.key, one.region, self._now_us + round(one.minutes * _MINUTE_US)) for one in coming
+        ]
+        outcomes = await self._store.write(lambda: self._groups.run(asked)) if asked else []
+        for one, outcome in zip(coming, outcomes, strict=True):
+            self.story.asked += 1
+            if not isinstance(outcome, Given):
+                self.story.refused += 1
+                continue
+            self.story.doubled += outcome.resource in self._held
+            self._held[outcome.resource] = outcome.expires_at_us
+            # Given back a little before its end: at the end it is over anyhow.
+            heapq.heappush(
+                self._ends, (outcome.expires_at_us - (one.returns * 1_000), one.key, outcome.resource, one.returns)
+            )
+
+    async def _note(self, pool: Pool) -> None:
+        counts = await self._store.read(lambda: lease_counts(self._store.dialect).of_pools([pool.key]))
+        self.story.refused_by_minute.append(self.story.refused)
+        for region in REGIONS:
+            self.story.shares[region].append(counts[pool.key, region].total)
+            self.story.used[region].append(counts[pool.key, region].held)
+
+
+async def simulate(folder: Path, *, balanced: bool) -> Story:
+    settings = load({"store": f"{SQLITE_PREFIX}{folder}/{'balanced' if balanced else 'static'}.db"}, {})
+    store = await open_store(settings)
+    try:
+        await store.write(lambda: migrate(store.dialect))
+        return await World(store, settings, balanced=balanced).run()
+    finally:
+        await store.close()
+
+
+def draw(static: Story, balanced: Story, path: Path) -> None:
+    """The demand, the shares that follow it, and what was refused."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    matplotlib.rcParams |= {"svg.hashsalt": "rankcurve", "svg.fonttype": "none", "font.family": "sans-serif"}
+    figure = Figure(figsize=(9, 8), layout="constrained")
+    axes: Any = figure.subplots(3, 1, sharex=True)
+    hours = [minute / 60 for minute in range(0, MINUTES, _EVERY_MINUTES)]
+    for region in REGIONS:
+        asked = [demand_per_minute(region, minute) for minute in range(0, MINUTES, _EVERY_MINUTES)]
+        (line,) = axes[0].plot(hours, asked, label=region)
+        axes[1].plot(hours, balanced.shares[region][::_EVERY_MINUTES], color=line.get_color(), label=f"{region}: share")
+        axes[1].plot(hours, balanced.used[region][::_EVERY_MINUTES], color=line.get_color(), linestyle=":", linewidth=1)
+    axes[0].set_ylabel("keys that ask, a minute")
+    axes[1].set_ylabel("resources (dotted: leased)")
+    axes[2].plot(hours, static.refused_by_minute[::_EVERY_MINUTES], color="gray", label="static shares")
+    axes[2].plot(hours, balanced.refused_by_minute[::_EVERY_MINUTES], color="black", label="balanced")
+    axes[2].set_ylabel("leases refused so far")
+    axes[2].set_xlabel("hours")
+    for each in axes:
+        each.axvspan(*(minute / 60 for minute in DRAIN), color="red", alpha=0.08, linewidth=0)
+        each.legend(loc="upper left", fontsize="small")
+        each.grid(alpha=0.3)
+    figure.suptitle(f"{RESOURCES:,} resources in three regions; a spike in eu, operators drain {DRAINED_REGION} (red)")
+    figure.savefig(path, format="svg", metadata={"Date": None})
+    path.write_text(re.sub(r"(\d\.\d)\d+", r"\1", path.read_text(encoding="utf-8")), encoding="utf-8")  # a third less
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    static = asyncio.run(simulate(folder, balanced=False))
+    balanced = asyncio.run(simulate(folder, balanced=True))
+    report.table(
+        ["", "asked", "refused", "moved"],
+        [
+            [name, story.asked, story.refused, story.moved]
+            for name, story in (("static", static), ("balanced", balanced))
+        ],
+    )
+    if options.data is not None:
+        draw(static, balanced, options.data / _PICTURE)
+        print(f"   drawn: {options.data / _PICTURE}")
+    return [
+        report.Bar("refusals that balancing spares", 100 * (1 - balanced.refused / max(1, static.refused)), 90, " %"),
+        report.Bar("refusals with static shares", static.refused, 1),
+        report.Bar("resources lost", abs(static.lost) + abs(balanced.lost), 0, at_most=True),
+        report.Bar("resources that two had", static.doubled + balanced.doubled, 0, at_most=True),
+    ]
+
+
+def main() -> int:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    options = parse(__doc__)
+    return report.run(options, f"leases of three regions through {MINUTES // 1440} days, simulated", measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

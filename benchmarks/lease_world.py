@@ -1,0 +1,62 @@
+"""Three regions of one pool for three days: keys that come and go, a news spike, and operators who drain a region.
+
+Rule kept: the world is the same for everyone who is measured in it: what comes when is drawn from one seed, before it
+is known what is refused.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+REGIONS = ("asia", "eu", "us")
+MINUTES = 3 * 24 * 60
+RESOURCES = 1_200
+LEASE_MINUTES = 20.0  # a lease in the mean
+_BASE_PER_MINUTE = 16.0  # of a region, in the mean of a day
+_SWING = 0.85
+_SPIKE = (24 * 60 + 14 * 60, 60, 1.6)  # the second day at 14:00 for an hour: so much more than usual
+_SPIKE_REGION, DRAINED_REGION = "eu", "us"
+_RISE_MINUTES = 15
+DRAIN = (2 * 24 * 60 + 19 * 60, 2 * 24 * 60 + 23 * 60)  # the third day from 19:00 to 23:00, when it is busiest
+DRAINED = 150  # resources of that region: operators take them out as they become free, and put them back at the end
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A key that asks, once."""
+
+    key: str
+    region: str
+    minutes: float  # for how long
+    returns: bool  # gives back at the end; others just stop
+
+
+def demand_per_minute(region: str, minute: int) -> float:
+    """How many keys ask in the mean."""
+    hours = minute / 60 - 8 * REGIONS.index(region)
+    usual = _BASE_PER_MINUTE * (1 + _SWING * math.sin(2 * math.pi * hours / 24))
+    begun, lasts, more = _SPIKE
+    if region == _SPIKE_REGION and begun <= minute < begun + lasts + _RISE_MINUTES:
+        rise = min(1.0, (minute - begun) / _RISE_MINUTES, (begun + lasts + _RISE_MINUTES - minute) / _RISE_MINUTES)
+        return usual * (1 + more * rise)
+    return usual
+
+
+def arrivals() -> Iterator[list[Arrival]]:
+    """Those of each minute."""
+    rng = random.Random(2026)
+    number = 0
+    for minute in range(MINUTES):
+        coming: list[Arrival] = []
+        for region in REGIONS:
+            due = rng.expovariate(1)
+            mean = demand_per_minute(region, minute)
+            while due < mean:
+                due += rng.expovariate(1)
+                number += 1
+                minutes = min(120.0, max(1.0, rng.expovariate(1 / LEASE_MINUTES)))
+                coming.append(Arrival(f"k{number}", region, minutes, returns=rng.random() < 0.5))
+        yield coming

@@ -1,0 +1,263 @@
+"""Queued posts on PostgreSQL, sustained, while a worker of the queue is killed every 10 seconds.
+
+Rule kept: the truth is what callers were told. Every accepted post adds one to its owner's count and says its number,
+so the board itself tells what was lost, what was applied twice, and whether an owner's posts kept their order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import random
+import signal
+import statistics
+import sys
+import time
+from collections import deque
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from benchmarks import report
+from benchmarks.batch_posts_postgres import SERVER
+from benchmarks.boards import BOARD, create, owner
+from benchmarks.client import HOST, BadAnswer, Connection
+from benchmarks.options import Options, parse
+from benchmarks.servers import Server, free_port, rankcurve, service_on
+from tests.servers import postgres
+
+PROCESSES = 4  # of jobs, a worker of the queue in each
+KILL_EVERY_S = 10.0
+RATE = int(os.environ.get("QUEUED_POSTS_PER_S", "16000"))  # what is posted a second; the bar is 15,000
+BAR = 15_000
+BATCH = 500  # posts of a request
+CONNECTIONS = 4
+PROBES = 20  # owners whose every post is timed
+_PROBE_EVERY_S = 0.1
+_LOOK_EVERY_S = 0.02
+_DRAIN_S_MAX = 60.0
+_AGE_S_MAX = 5.0
+_SPEC: dict[str, Any] = {
+    "columns": [
+        {"name": "xp", "sorted": True, "merge": "sum"},
+        {"name": "posts", "sorted": False, "merge": "sum"},
+        {"name": "number", "sorted": False, "merge": "last"},
+    ]
+}
+_PATH = f"/v1/leaderboards/{BOARD}/posts?mode=queued"
+_APPLIED = "SELECT coalesce(sum(applied), 0)::bigint FROM ingest_shards"
+
+
+@dataclass(slots=True)
+class Told:
+    """What callers were told."""
+
+    rows: int
+    posts: list[int] = field(default_factory=list)  # accepted, by owner
+    last: list[int] = field(default_factory=list)  # the number of the last one accepted, by owner
+    accepted: int = 0
+    refused: int = 0
+    late_s: float = 0.0  # how far the senders ever fell behind their pace
+
+    def __post_init__(self) -> None:
+        self.posts, self.last = [0] * self.rows, [0] * self.rows
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was measured beside."""
+
+    per_s: list[float] = field(default_factory=list)  # posts applied, second by second
+    latency_s: list[float] = field(default_factory=list)  # of the probes' posts: sent to visible
+    disordered: int = 0  # probes whose number went back
+    kills: int = 0
+
+
+async def send(port: int, part: int, told: Told, until_s: float) -> None:
+    """Post at an even pace, each owner by one connection only."""
+    connection, rng = Connection(port), random.Random(part)
+    mine = range(part, told.rows, CONNECTIONS)
+    owners = [owner(index) for index in range(told.rows)]
+    pause_s = BATCH * CONNECTIONS / RATE
+    numbers = itertools.count(1)
+    due_s = time.monotonic()
+    while due_s < until_s:
+        await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+        told.late_s = max(told.late_s, time.monotonic() - due_s)
+        due_s += pause_s
+        chosen = [(index, next(numbers)) for index in rng.choices(mine, k=BATCH)]
+        posts = [
+            f'{{"owner":"{owners[index]}","stats":{{"xp":{1 + number % 1000},"posts":1,"number":{number}}}}}'
+            for index, number in chosen
+        ]
+        status, answer = await connection.call("POST", _PATH, f'{{"posts":[{",".join(posts)}]}}'.encode())
+        if status in (429, 503):
+            told.refused += BATCH
+            continue
+        if status != 202:
+            raise BadAnswer(f"{status} {answer[:300]!r}")
+        told.accepted += BATCH
+        for index, number in chosen:
+            told.posts[index] += 1
+            told.last[index] = number
+    connection.close()
+
+
+async def probe(port: int, seen: Seen, until_s: float) -> None:
+    """Post small posts at an even pace and look when they show."""
+    names = [f"probe-{number}" for number in range(PROBES)]
+    sent: dict[str, deque[tuple[int, float]]] = {name: deque() for name in names}
+    shown = dict.fromkeys(names, 0)
+
+    async def post() -> None:
+        connection = Connection(port)
+        number = 0
+        while time.monotonic() < until_s:
+            number += 1
+            posts = [{"owner": name, "stats": {"xp": 1, "posts": 1, "number": number}} for name in names]
+            at_s = time.monotonic()
+            status, _ = await connection.call("POST", _PATH, json.dumps({"posts": posts}).encode())
+            if status == 202:
+                for name in names:
+                    sent[name].append((number, at_s))
+            await asyncio.sleep(_PROBE_EVERY_S)
+        connection.close()
+
+    async def look() -> None:
+        connection = Connection(port)
+        path, body = f"/v1/leaderboards/{BOARD}/entries/lookup", {"owners": names}
+        while time.monotonic() < until_s + _DRAIN_S_MAX and (time.monotonic() < until_s or any(sent.values())):
+            answer = await connection.must("POST", path, body)
+            now_s = time.monotonic()
+            for entry in answer["entries"]:
+                name, number = entry["owner"], entry["stats"]["number"]
+                seen.disordered += number < shown[name]
+                shown[name] = max(shown[name], number)
+                while sent[name] and sent[name][0][0] <= number:
+                    seen.latency_s.append(now_s - sent[name].popleft()[1])
+            await asyncio.sleep(_LOOK_EVERY_S)
+        connection.close()
+
+    await asyncio.gather(post(), look())
+
+
+async def watch(database: Any, seen: Seen, until_s: float) -> None:
+    """What was applied, second by second."""
+    before, at_s = await database.fetchval(_APPLIED), time.monotonic()
+    while at_s < until_s:
+        await asyncio.sleep(max(0.0, at_s + 1 - time.monotonic()))
+        applied, now_s = await database.fetchval(_APPLIED), time.monotonic()
+        seen.per_s.append((applied - before) / (now_s - at_s))
+        before, at_s = applied, now_s
+
+
+async def kill(workers: list[Server], seen: Seen, until_s: float) -> None:
+    """One worker after the other, as a supervisor would start it again."""
+    for worker in itertools.cycle(workers):
+        await asyncio.sleep(KILL_EVERY_S)
+        if time.monotonic() > until_s:
+            return
+        await asyncio.to_thread(worker.end, signal.SIGKILL)
+        seen.kills += 1
+        worker.spawn()
+
+
+def job_process(url: str, folder: Path) -> Server:
+    """`rankcurve jobs` with a worker of the queue."""
+    port = free_port()
+    environment = {"RANKCURVE_JOBS_PORT": str(port), "RANKCURVE_HOST": HOST}
+    return Server(
+        [*rankcurve(), "jobs", "--store", url], folder, port=port, ready_path="/readyz", environment=environment
+    )
+
+
+async def attack(port: int, url: str, workers: list[Server], options: Options) -> tuple[Told, Seen, dict[str, int]]:
+    """Everything at once, then the books."""
+    told, seen = Told(options.rows), Seen()
+    await create(port, BOARD, _SPEC)
+    database = await asyncpg.connect(url)
+    begun_s = time.monotonic()
+    until_s = begun_s + options.seconds
+    async with asyncio.TaskGroup() as group:
+        for part in range(CONNECTIONS):
+            group.create_task(send(port, part, told, until_s))
+        group.create_task(probe(port, seen, until_s))
+        group.create_task(watch(database, seen, until_s))
+        group.create_task(kill(workers, seen, until_s))
+    await emptied(database)
+    faults = await audit(database, told)
+    await database.close()
+    return told, seen, faults
+
+
+async def emptied(database: Any) -> None:
+    """Return when nothing waits."""
+    until_s = time.monotonic() + _DRAIN_S_MAX
+    while await database.fetchval("SELECT count(*) FROM ingest_blocks"):
+        if time.monotonic() > until_s:
+            raise BadAnswer(f"the queue was not empty after {_DRAIN_S_MAX:g} s")
+        await asyncio.sleep(0.1)
+
+
+async def audit(database: Any, told: Told) -> dict[str, int]:
+    """The board against what callers were told; read from its table, a million rows at once."""
+    table = await database.fetchval("SELECT 'entries_' || board_key FROM boards WHERE id = $1", BOARD)
+    rows = await database.fetch(f'SELECT owner, c2, c3 FROM "{table}"')
+    found = {row["owner"]: (row["c2"], row["c3"]) for row in rows}
+    faults = {"lost": 0, "twice": 0, "disordered": 0}
+    for index in range(told.rows):
+        posts, number = found.get(owner(index), (0, 0))
+        faults["lost"] += max(0, told.posts[index] - posts)
+        faults["twice"] += max(0, posts - told.posts[index])
+        faults["disordered"] += number != told.last[index]
+    return faults
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    with postgres(SERVER) as cluster, ExitStack() as stack:
+        url = cluster.url()
+        server = stack.enter_context(service_on(url, folder, jobs="none"))
+        workers = [stack.enter_context(job_process(url, folder)) for _ in range(PROCESSES)]
+        told, seen, faults = asyncio.run(attack(server.port, url, workers, options))
+    steady = seen.per_s[2:] or seen.per_s  # the first seconds fill the pipe
+    mean = statistics.fmean(steady)
+    latency = sorted(seen.latency_s)
+    report.table(
+        ("", "posts/s", "lowest second", "refused", "p50 s", "p99 s", "longest s"),
+        [
+            [
+                "queued",
+                mean,
+                min(steady),
+                told.refused,
+                latency[len(latency) // 2],
+                latency[-len(latency) // 100],
+                latency[-1],
+            ]
+        ],
+    )
+    print(f"   {told.accepted:,} accepted, {seen.kills} kills, senders at most {told.late_s:.2f} s behind their pace")
+    return [
+        report.Bar("posts applied a second", mean, BAR),
+        report.Bar("lowest second / mean", min(steady) / mean, 0.5),
+        report.Bar("accepted to visible, p99", latency[-len(latency) // 100], _AGE_S_MAX, " s", at_most=True),
+        report.Bar("accepted posts lost", faults["lost"], 0, at_most=True),
+        report.Bar("posts applied twice", faults["twice"], 0, at_most=True),
+        report.Bar("owners whose last post is not the last accepted", faults["disordered"], 0, at_most=True),
+        report.Bar("probes that went back", seen.disordered, 0, at_most=True),
+    ]
+
+
+def main() -> int:
+    options = parse(__doc__, rows=100_000, seconds=1_800)
+    title = f"queued posts: {options.rows:,} owners, {RATE:,}/s for {options.seconds:g} s, a worker killed every 10 s"
+    return report.run(options, title, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

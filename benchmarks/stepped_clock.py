@@ -1,0 +1,34 @@
+"""`rankcurve` in a process whose clock of the day is stepped an hour forth and back: `… N serve …`.
+
+Rule kept: only what Python answers for the time of day is changed; the monotonic clock and the store's are not.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+_HOUR_NS = 3_600 * 10**9
+
+
+def step(every_s: float) -> None:
+    """From now on the time of day is right, then an hour ahead, then an hour behind, for so long each."""
+    true_ns, begun_s = time.time_ns, time.monotonic()
+
+    def stepped_ns() -> int:
+        turn = int((time.monotonic() - begun_s) / every_s) % 3
+        return true_ns() + (0, _HOUR_NS, -_HOUR_NS)[turn]
+
+    time.time_ns = stepped_ns
+    time.time = lambda: stepped_ns() / 1e9
+
+
+def main() -> None:
+    step(float(sys.argv.pop(1)))
+    from service.cli import main as rankcurve
+
+    rankcurve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Why here: what kinds of setting there are, so that `settings` holds one line a setting and nothing else.
+
+The one rule: a value that a kind refuses is told with what it should be; no setting has a kind that takes anything.
+"""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from config.peers import parse_peers
+from config.pools import parse_pools
+
+
+def _store_url(url: str) -> str:
+    """Accept `sqlite:///PATH` (three slashes: relative to the working directory, four: absolute) and a `postgresql://`
+    connection string; else ValueError."""
+    if url.startswith(("postgresql://", "postgres://")) and "\x00" not in url:
+        return url
+    path = url.removeprefix("sqlite:///")
+    if path == url or not path or "\x00" in path:
+        raise ValueError("should be sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE")
+    if path == ":memory:":
+        raise ValueError("should name a file: each reader opens the store again")
+    return url
+
+
+def _listed(value: object) -> object:
+    """A list as TOML has it, or text with commas between its parts."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _servers(servers: tuple[str, ...]) -> tuple[str, ...]:
+    """Accept `host:port` each, an IPv6 address in brackets; else ValueError."""
+    for server in servers:
+        found = _SERVER.fullmatch(server)
+        if not found or not 0 < int(found[1]) < 65_536:
+            raise ValueError(f"should be HOST:PORT, several with commas between them: {server!r}")
+    if len(set(servers)) < len(servers):
+        raise ValueError("should name no server twice")
+    return servers
+
+
+def number(default: float, low: float, high: float, unit: str, description: str) -> Any:
+    """Declare a numeric setting between `low` and `high`, both allowed."""
+    return Field(default=default, ge=low, le=high, description=description, json_schema_extra={"unit": unit})
+
+
+def text(default: str, description: str) -> Any:
+    """Declare a setting of text that can't be empty."""
+    return Field(default=default, min_length=1, description=description)
+
+
+def choice(default: str | bool | tuple[str, ...], description: str) -> Any:
+    """Declare a setting whose type says what it may be."""
+    return Field(default=default, description=description)
+
+
+_SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+
+
+def _pools(given: str) -> str:
+    """Accept what `parse_pools` reads; else ValueError."""
+    parse_pools(given)
+    return given
+
+
+def _replica_url(url: str) -> str:
+    """Accept nothing or a `postgresql://` connection string; else ValueError."""
+    if url and not url.startswith(("postgresql://", "postgres://")):
+        raise ValueError("should be postgresql://USER:PASSWORD@HOST/DATABASE or empty")
+    return url
+
+
+def _peers(given: str) -> str:
+    """Accept what `parse_peers` reads; else ValueError."""
+    parse_peers(given)
+    return given
+
+
+def _operations(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Accept `Type.operation` each; else ValueError."""
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z]+\.[a-z]+", name):
+            raise ValueError(f"should be Type.operation, several with commas between them: {name!r}")
+    return names
+
+
+PeersText = Annotated[str, AfterValidator(_peers)]
+ReplicaUrl = Annotated[str, AfterValidator(_replica_url)]
+PoolsText = Annotated[str, AfterValidator(_pools)]
+StoreUrl = Annotated[str, AfterValidator(_store_url)]
+Servers = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_servers)]
+Operations = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_operations)]

@@ -1,0 +1,144 @@
+"""Moves free resources between the regions of a pool, ahead of what the regions will need.
+
+    look at all regions ──> load of each, measured on from the last look ──> stored ──> plan ──> moves in bounded steps
+
+The one rule: what was measured is stored with the lease held, before anything moves, so it goes on where it was after a
+restart; and a move is on condition, resource by resource, so that a plan which is late moves less and never wrong.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from storage.claims import StoreClock
+from storage.errors import LeaseLost, LeaseTaken
+from storage.lease_counts import Region, lease_counts
+from storage.lease_records import Pool, RegionCounts
+from storage.lease_resources import lease_resources
+from storage.lease_upkeep import lease_upkeep
+from storage.store import Program, Store
+
+from .balancing import BalanceLimits, Load, Measured, Move, RegionState, first_look, observed, plan
+from .liberate import LOOK_S_MAX, pool_pages
+from .ownership import Held, Ownership
+from .prune import POOL, REST_RATIO
+from .runner import Sleep
+
+log = structlog.get_logger(__name__)
+
+RESOURCE = "balance"
+
+
+class BalanceObserver(Protocol):
+    """What balancing tells its operators."""
+
+    def resources_moved(self, resources: int) -> None:
+        """So many resources changed their region."""
+
+
+class BalanceJob:
+    """Balances at every interval, in one of the job processes."""
+
+    def __init__(
+        self,
+        store: Store,
+        ownership: Ownership,
+        limits: BalanceLimits,
+        clock: StoreClock,
+        observer: BalanceObserver,
+        *,
+        margin_us: int,
+        expired_counted_max: int,
+        monotonic: Callable[[], float],
+        sleep: Sleep,
+        rng: random.Random,
+    ) -> None:
+        self._store, self._ownership, self._limits, self._clock = store, ownership, limits, clock
+        self._observer, self._margin_us, self._expired_counted_max = observer, margin_us, expired_counted_max
+        self._monotonic, self._sleep, self._rng = monotonic, sleep, rng
+        self._upkeep = lease_upkeep(store.dialect)
+
+    async def run(self) -> None:
+        """Balance at every interval, for ever."""
+        interval_s = self._limits.balance_interval_s
+        while True:
+            await self._sleep(min(interval_s, LOOK_S_MAX))
+            try:
+                await self._ownership.run(POOL, RESOURCE, self.balance, rests_s=interval_s * REST_RATIO)
+            except (LeaseTaken, LeaseLost):
+                continue
+
+    async def balance(self, held: Held | None = None) -> int:
+        """Look at every pool now, and balance those that need it; answers how many resources moved."""
+        moved = 0
+        async for page in pool_pages(self._store):
+            pools = [pool for pool, _ in page]
+            moves = await self._store.write(lambda pools=pools: self._measure(pools, held))  # type: ignore[misc]
+            for pool in pools:
+                moved += await self._follow(pool, moves[pool.key])
+        return moved
+
+    async def _follow(self, pool: Pool, moves: list[Move]) -> int:
+        moved = 0
+        for move in moves:
+            moved += await self._move(pool, move)
+        if moved:
+            self._observer.resources_moved(moved)
+            log.info("resources_moved", client=pool.client_id, pool=pool.pool_id, resources=moved)
+        return moved
+
+    def _measure(self, pools: list[Pool], held: Held | None) -> Program[dict[int, list[Move]]]:
+        if held is not None:
+            yield from held.keep()
+        keys = [pool.key for pool in pools]
+        counts = yield from lease_counts(self._store.dialect).of_pools(keys)
+        stored = yield from self._upkeep.loads(keys)
+        now_us = yield from self._clock()
+        regions: dict[int, dict[str, RegionState]] = {key: {} for key in keys}
+        for (key, region), counted in counts.items():
+            found = yield from self._look((key, region), counted, now_us)
+            known = stored.get((key, region))
+            load = (
+                first_look(found)
+                if known is None
+                else observed(msgspec.json.decode(known, type=Load), found, self._limits.balance_half_life_s)
+            )
+            regions[key][region] = RegionState(found.available, counted.total - counted.held, load)
+        yield from self._upkeep.set_loads(
+            {
+                (key, region): msgspec.json.encode(state.load).decode()
+                for key, states in regions.items()
+                for region, state in states.items()
+            }
+        )
+        return {key: plan(states, self._limits) for key, states in regions.items()}
+
+    def _look(self, region: Region, counted: RegionCounts, now_us: int) -> Program[Measured]:
+        over = yield from lease_resources(self._store.dialect).count_expired(
+            *region, before_us=now_us - self._margin_us, limit=self._expired_counted_max
+        )
+        return Measured(now_us, counted.total, counted.held - over, counted.acquired, counted.refused)
+
+    async def _move(self, pool: Pool, move: Move) -> int:
+        moved = 0
+        while moved < move.resources:
+            started = self._monotonic()
+            step = min(move.resources - moved, self._limits.balance_step_rows_max)
+
+            def program(step: int = step) -> Program[int]:
+                now_us = yield from self._clock()
+                return (
+                    yield from self._upkeep.move(pool, move.source, move.target, step, now_us=now_us, rng=self._rng)
+                )
+
+            done = await self._store.write(program)
+            if not done:
+                break  # what was free was given away meanwhile
+            moved += done
+            await self._sleep(self._monotonic() - started)
+        return moved

@@ -1,0 +1,174 @@
+"""Applies what waits in the ingest queue: each worker some shards, each shard one worker.
+
+    something waits ──> tend (permit, shards) ──> rounds on its shards ──> tend, every part of a lease …
+
+The rule: where nothing waits nothing is written, and posts that come find a worker within a poll. A worker that dies
+leaves its shards to the others when its leases end; one that was paused is fenced off by the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from storage.draining import Drained, Drainer
+from storage.errors import LeaseLost, RacesLost, StorageError
+from storage.ingest_queue import ShardBacklog, ingest_queue
+from storage.shard_leases import ShardLeases, Share
+from storage.store import Store
+
+from .runner import Sleep
+
+log = structlog.get_logger(__name__)
+_DOUBLINGS_MAX = 20
+# After so long without posts a worker looks for them as many times less often: nothing to do should cost nothing.
+QUIET_AFTER_S = 10.0
+QUIET_POLLS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DrainJobLimits:
+    """The bounds; each is a setting of the same name."""
+
+    ingest_lease_s: float
+    lease_renewal_ratio: float
+    ingest_poll_s: float
+    ingest_look_s: float
+    job_backoff_base_s: float
+    ingest_backoff_s_max: float
+
+
+class DrainObserver(Protocol):
+    """What draining tells its operators."""
+
+    def posts_drained(self, drained: Drained, *, seconds: float, age_s: float) -> None:
+        """A round was committed; `age_s`: how long its oldest post had waited."""
+
+    def backlog_seen(self, backlog: Mapping[int, ShardBacklog], now_us: int) -> None:
+        """What waits, by shard."""
+
+    def drain_fenced(self) -> None:
+        """A round found a shard of its own somebody else's."""
+
+
+class DrainWorker:
+    """One worker: rounds one after the other."""
+
+    def __init__(
+        self,
+        store: Store,
+        drainer: Drainer,
+        leases: ShardLeases,
+        limits: DrainJobLimits,
+        observer: DrainObserver,
+        *,
+        wake: asyncio.Event,
+        now_us: Callable[[], int],
+        monotonic: Callable[[], float],
+        sleep: Sleep,
+    ) -> None:
+        """`wake` is set when posts were queued in this process."""
+        self._store, self._drainer, self._leases, self._limits = store, drainer, leases, limits
+        self._observer, self._wake, self._now_us = observer, wake, now_us
+        self._queue = ingest_queue(store.dialect)
+        self._monotonic, self._sleep = monotonic, sleep
+        self._share = Share()
+        self._tended_s: float | None = None
+        self._measured_s: float | None = None
+        self._told_empty = False
+        self._failures = 0
+        self._worked_s = monotonic()  # when posts were last applied here
+
+    async def run(self) -> None:
+        """Work for ever; at the end others may have everything at once."""
+        try:
+            while True:
+                if not await self.turn():
+                    await self._idle()
+        finally:
+            await self._give_back()
+
+    async def turn(self) -> bool:
+        """Tending where that is due, and a round; whether anything was applied."""
+        try:
+            worked = await self._turn()
+        except (LeaseLost, RacesLost) as error:
+            if isinstance(error, LeaseLost):
+                self._observer.drain_fenced()
+                self._share = Share(self._share.permit)
+            self._tended_s = None
+            return True
+        except Exception as error:
+            self._failures = min(self._failures + 1, _DOUBLINGS_MAX)
+            longest = min(self._limits.ingest_backoff_s_max, self._limits.job_backoff_base_s * 2**self._failures)
+            detail = error.detail if isinstance(error, StorageError) else None
+            log.warning("drain_failed", detail=detail, pause_s=longest, exc_info=None if detail else error)
+            self._tended_s = None
+            await self._sleep(longest)
+            return True
+        self._failures = 0
+        return worked
+
+    async def _turn(self) -> bool:
+        if self._is_tending_due():
+            if await self._queue.is_empty(self._store):
+                await self._measure(empty=True)
+                return False
+            self._share = await self._store.write(lambda: self._leases.keep(self._share))
+            if self._leases.lacks(self._share):
+                self._share = await self._store.write(lambda: self._leases.claim(self._share))
+            self._tended_s = self._monotonic()
+        if self._share.permit is not None:
+            await self._measure(empty=False)
+        if not self._share.shards:
+            return False
+        began_s = self._monotonic()
+        drained = await self._drainer.round(sorted(self._share.shards.items()))
+        if drained is None:
+            return False
+        age_s = max(0.0, (self._now_us() - drained.oldest_us) / 1e6)
+        self._worked_s = self._monotonic()
+        self._observer.posts_drained(drained, seconds=self._monotonic() - began_s, age_s=age_s)
+        return True
+
+    def _is_tending_due(self) -> bool:
+        interval_s = self._limits.ingest_lease_s * self._limits.lease_renewal_ratio
+        return self._tended_s is None or self._monotonic() - self._tended_s >= interval_s
+
+    async def _measure(self, *, empty: bool) -> None:
+        """Tell what waits: nothing at once, and otherwise now and then, for every block is counted."""
+        now_s = self._monotonic()
+        fresh = self._measured_s is not None and now_s - self._measured_s < self._limits.ingest_look_s
+        if fresh and (self._told_empty or not empty):
+            return
+        self._measured_s, self._told_empty = now_s, empty
+        backlog = {} if empty else await self._queue.look(self._store)
+        self._observer.backlog_seen(backlog, self._now_us())
+
+    async def _idle(self) -> None:
+        """Until posts are queued here, or for a poll."""
+        quiet = self._monotonic() - self._worked_s > QUIET_AFTER_S
+        pause_s = self._limits.ingest_poll_s * (QUIET_POLLS if quiet else 1)
+        self._wake.clear()
+        waking = asyncio.ensure_future(self._wake.wait())
+        sleeping = asyncio.ensure_future(self._sleep(pause_s))
+        try:
+            await asyncio.wait((waking, sleeping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (waking, sleeping):
+                task.cancel()
+            await asyncio.gather(waking, sleeping, return_exceptions=True)
+        if waking.done() and not waking.cancelled() and not self._share.shards:
+            self._tended_s = None
+
+    async def _give_back(self) -> None:
+        if self._share == Share():
+            return
+        try:
+            await self._store.write(lambda: self._leases.give_back(self._share))
+        except StorageError as error:  # they expire
+            log.warning("shards_not_given_back", detail=error.detail)

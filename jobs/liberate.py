@@ -1,0 +1,138 @@
+"""Frees resources whose leases are over, deletes what dropped pools left behind, and forgets the journal's oldest rows.
+
+The one rule: requests come first. A step is one bounded transaction, and after each the job pauses for as long as the
+step took. Nothing is remembered between steps: a process that takes over finds what is left by looking.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from storage.claims import StoreClock
+from storage.errors import LeaseLost, LeaseTaken
+from storage.lease_counts import Region, lease_counts
+from storage.lease_journal import lease_journal
+from storage.lease_pools import lease_pools
+from storage.lease_records import Pool
+from storage.lease_upkeep import lease_upkeep
+from storage.store import Program, Store
+
+from .ownership import Held, Ownership
+from .prune import POOL, REST_RATIO
+from .runner import Sleep
+
+log = structlog.get_logger(__name__)
+
+RESOURCE = "liberate"
+LOOK_S_MAX = 60.0  # between two looks whether it is time: a process may not live for a whole interval
+POOLS_A_PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class LiberateLimits:
+    """The job's bounds; each is a setting of the same name."""
+
+    liberate_interval_s: float
+    liberate_rows_max: int  # a step
+    lease_journal_retention_s: float
+
+
+async def pool_pages(store: Store) -> AsyncIterator[list[tuple[Pool, list[str]]]]:
+    """Every pool with its regions, in pages."""
+    after = ("", "")
+    while True:
+
+        def page(after: tuple[str, str] = after) -> Program[list[tuple[Pool, list[str]]]]:
+            pools = yield from lease_pools(store.dialect).listed(after=after, client_id=None, limit=POOLS_A_PAGE)
+            counts = yield from lease_counts(store.dialect).of_pools([pool.key for pool in pools])
+            return [(pool, [region for key, region in counts if key == pool.key]) for pool in pools]
+
+        found = await store.read(page)
+        if found:
+            yield found
+        if len(found) < POOLS_A_PAGE:
+            return
+        after = found[-1][0].name
+
+
+class LiberateJob:
+    """Liberates at every interval, in one of the job processes."""
+
+    def __init__(
+        self,
+        store: Store,
+        ownership: Ownership,
+        limits: LiberateLimits,
+        clock: StoreClock,
+        *,
+        margin_us: int,
+        monotonic: Callable[[], float],
+        sleep: Sleep,
+        rng: random.Random,
+    ) -> None:
+        self._store, self._ownership, self._limits, self._clock = store, ownership, limits, clock
+        self._margin_us, self._monotonic, self._sleep, self._rng = margin_us, monotonic, sleep, rng
+
+    async def run(self) -> None:
+        """Liberate at every interval, for ever."""
+        interval_s = self._limits.liberate_interval_s
+        while True:
+            await self._sleep(min(interval_s, LOOK_S_MAX))
+            try:
+                await self._ownership.run(POOL, RESOURCE, self._work, rests_s=interval_s * REST_RATIO)
+            except (LeaseTaken, LeaseLost):
+                continue
+
+    async def _work(self, _held: Held) -> None:
+        liberated = await self.liberate()
+        swept = await self._in_steps(self._sweep)
+        forgotten = await self.forget()
+        if liberated or swept or forgotten:
+            log.info("leases_liberated", leases=liberated, resources_deleted=swept, journal_rows_removed=forgotten)
+
+    async def liberate(self) -> int:
+        """Free every lease that is over now; answers how many."""
+        freed = 0
+        async for page in pool_pages(self._store):
+            for pool, regions in page:
+                for region in regions:
+                    freed += await self._in_steps(lambda place=(pool.key, region): self._free(place))  # type: ignore[misc]
+        return freed
+
+    async def forget(self) -> int:
+        """Remove what the journal has kept for long enough; answers how many rows."""
+        return await self._in_steps(self._forget)
+
+    def _free(self, region: Region) -> Program[int]:
+        now_us = yield from self._clock()
+        before_us, rows_max = now_us - self._margin_us, self._limits.liberate_rows_max
+        upkeep = lease_upkeep(self._store.dialect)
+        return (
+            yield from upkeep.liberate(region, before_us=before_us, now_us=now_us, rows_max=rows_max, rng=self._rng)
+        )
+
+    def _sweep(self) -> Program[int]:
+        return lease_pools(self._store.dialect).sweep(rows_max=self._limits.liberate_rows_max)
+
+    def _forget(self) -> Program[int]:
+        before_us = (yield from self._clock()) - round(self._limits.lease_journal_retention_s * 1e6)
+        journal = lease_journal(self._store.dialect)
+        return (yield from journal.prune(before_us=before_us, rows_max=self._limits.liberate_rows_max))
+
+    async def _in_steps(self, step: Callable[[], Program[int]]) -> int:
+        """Runs steps until one finds nothing left."""
+        done = 0
+        while rows := await self._step(step):
+            done += rows
+        return done
+
+    async def _step(self, step: Callable[[], Program[int]]) -> int:
+        started = self._monotonic()
+        rows = await self._store.write(step)
+        if rows:
+            await self._sleep(self._monotonic() - started)
+        return rows

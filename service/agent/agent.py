@@ -1,0 +1,197 @@
+"""Asks for leases, and remembers them until shortly before they are over.
+
+The rule: a lease is never taken to last longer than it does. Its time counts from before the request, on the monotonic
+clock; the wall clock of this machine is asked only whether it is worth asking for more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+from aiohttp import ClientError, ClientSession, ClientTimeout
+from yarl import URL
+
+from .leases import Lease, NoResourceAvailable, Refused, ServiceAway
+
+Name = tuple[str, str, str]  # client, pool, key
+
+_RETRIED = (429, 502, 503, 504)
+_GONE = (204, 404)
+
+
+class LeaseAgent:
+    """The leases that one program works with. Safe to use from any number of tasks of one event loop."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        region: str,
+        api_key: str | None = None,
+        renew_before_s: float = 1.0,
+        enough_ratio: float = 0.5,
+        leases_max: int = 10_000,
+        attempts_max: int = 5,
+        backoff_s: float = 0.05,
+        timeout_s: float = 15.0,
+        monotonic: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        rng: random.Random | None = None,
+    ) -> None:
+        """`region`: where new resources are taken.
+
+        A lease that is remembered is handed out until `renew_before_s` before its end, as long as it lasts for
+        `enough_ratio` of the time that is asked for. At most `leases_max` are remembered, the last used ones.
+        """
+        self._url, self._region = url.rstrip("/"), region
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._renew_before_s, self._enough_ratio, self._leases_max = renew_before_s, enough_ratio, leases_max
+        self._attempts_max, self._backoff_s, self._timeout_s = attempts_max, backoff_s, timeout_s
+        self._monotonic, self._now, self._sleep, self._rng = monotonic, now, sleep, rng or random.Random()
+        self._known: OrderedDict[Name, Lease] = OrderedDict()
+        self._asking: dict[Name, asyncio.Task[Lease]] = {}
+        self._session: ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = ClientSession(timeout=ClientTimeout(self._timeout_s), headers=self._headers)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in list(self._asking.values()):
+            task.cancel()
+        await asyncio.gather(*self._asking.values(), return_exceptions=True)
+        assert self._session is not None
+        await self._session.close()
+
+    async def get_lease(self, client_id: str, pool_id: str, key: str, lease_expires: datetime) -> Lease:
+        """The resource of a key: the one that it has, or a new one, until about this time.
+
+        Raises:
+            NoResourceAvailable: the region has none.
+            Refused: the request makes no sense to the service, or the API key may not.
+            ServiceAway: it is not known whether the key has one; to ask again settles that.
+        """
+        name = (client_id, pool_id, key)
+        while True:
+            known = self._remembered(name, lease_expires)
+            if known is not None:
+                return known
+            asking = self._asking.get(name)
+            if asking is None:
+                asking = asyncio.create_task(self._ask(name, lease_expires))
+                self._asking[name] = asking
+                asking.add_done_callback(lambda done: self._asked(name, done))
+                return await asyncio.shield(asking)
+            lease = await asyncio.shield(asking)  # somebody else's request: it may be for less than is wanted here
+            if self._is_enough(lease, lease_expires):
+                return lease
+
+    async def give_back(self, client_id: str, pool_id: str, key: str) -> None:
+        """Let the key's resource be free, if it has one.
+
+        Raises:
+            Refused, ServiceAway: as for `get_lease`.
+        """
+        name = (client_id, pool_id, key)
+        asking = self._asking.get(name)
+        if asking is not None:
+            await asyncio.wait([asking])
+        self._known.pop(name, None)
+        path = "/v1/leases/" + "/".join(quote(part, safe="") for part in name)
+        status, problem = await self._call("DELETE", path, None)
+        if status not in _GONE:
+            raise _refusal(problem)
+
+    def forget(self, client_id: str, pool_id: str, key: str) -> None:
+        """Ask the service the next time."""
+        self._known.pop((client_id, pool_id, key), None)
+
+    def _asked(self, name: Name, done: asyncio.Task[Lease]) -> None:
+        del self._asking[name]
+        if not done.cancelled():
+            done.exception()  # who asked may have gone: then nobody misses it
+
+    def _remembered(self, name: Name, lease_expires: datetime) -> Lease | None:
+        lease = self._known.get(name)
+        if lease is None:
+            return None
+        if not self._is_enough(lease, lease_expires):
+            return None
+        self._known.move_to_end(name)
+        return lease
+
+    def _is_enough(self, lease: Lease, lease_expires: datetime) -> bool:
+        left_s = lease.good_until_s - self._monotonic()
+        wanted_s = (lease_expires - self._now()).total_seconds()
+        return left_s > self._renew_before_s and left_s >= wanted_s * self._enough_ratio
+
+    async def _ask(self, name: Name, lease_expires: datetime) -> Lease:
+        client_id, pool_id, key = name
+        body = {
+            "client_id": client_id,
+            "pool_id": pool_id,
+            "key": key,
+            "region": self._region,
+            "lease_expires": lease_expires.isoformat(),
+        }
+        asked_s = self._monotonic()
+
+        def asks() -> None:
+            nonlocal asked_s
+            asked_s = self._monotonic()
+
+        status, answer = await self._call("POST", "/v1/leases", body, asks)
+        if status != 200:
+            self._known.pop(name, None)
+            raise _refusal(answer)
+        lease = Lease(
+            resource=answer["resource"],
+            key=key,
+            region=answer["region"],
+            version=answer["version"],
+            lease_expires=datetime.fromisoformat(answer["lease_expires"]),
+            good_until_s=asked_s + answer["expires_in"],
+            acquired=answer["acquired"],
+        )
+        self._known[name] = lease
+        self._known.move_to_end(name)
+        while len(self._known) > self._leases_max:
+            self._known.popitem(last=False)
+        return lease
+
+    async def _call(
+        self, method: str, path: str, body: object, asks: Callable[[], None] = lambda: None
+    ) -> tuple[int, Any]:
+        """Status and body of an answer that asking again would not change; `asks` is told of each request."""
+        assert self._session is not None, "the agent is used within `async with`"
+        failure: object = None
+        for attempt in range(self._attempts_max):
+            if attempt:
+                await self._sleep(self._rng.uniform(0, self._backoff_s * 2**attempt))  # full jitter
+            asks()
+            try:
+                async with self._session.request(method, URL(self._url + path, encoded=True), json=body) as response:
+                    answer = await response.json(content_type=None) if response.status != 204 else None
+                    if response.status not in _RETRIED:
+                        return response.status, answer
+                    failure = f"{response.status} {answer}"
+            except (ClientError, TimeoutError, ValueError) as error:
+                failure = repr(error)
+        raise ServiceAway(f"{self._url} did not answer {self._attempts_max} times, last: {failure}")
+
+
+def _refusal(problem: Any) -> Refused:
+    code, detail = problem.get("code", "unknown"), problem.get("detail", "")
+    kind = NoResourceAvailable if code == "no_resource_available" else Refused
+    return kind(code, detail)

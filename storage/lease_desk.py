@@ -1,0 +1,217 @@
+"""Where requests for leases come in: few statements for many keys that have theirs, few transactions for the others.
+
+The rule: a key is never in two transactions of this process at once, and its requests are taken in the order they came.
+What is read is enough where a key has its resource for long enough; everything else goes through a transaction, and
+those that come while one is under way share the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from .coalesce import Coalescer
+from .errors import NoResource, OutcomeUnknown, QueueFull, StorageError, WaitTooLong
+from .lease_group import LeaseGroups, Outcome
+from .lease_records import Ask, GiveBack, Given, Request
+from .lease_resources import lease_resources
+from .store import Store
+
+GATHER_TURNS = 2  # turns of the event loop between the first request and its transaction, as `Coalescer` has them
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseDeskLimits:
+    """The desk's bounds; each is a setting of the same name."""
+
+    lease_group_max: int  # requests in one transaction
+    lease_groups_in_flight_max: int
+    lease_requests_waiting_max: int
+    lease_wait_s_max: float
+    point_read_lanes: int
+
+
+class LeaseObserver(Protocol):
+    """What the desk tells its operators."""
+
+    def lease_answered(self, outcome: str) -> None:
+        """A request: "kept", "extended", "acquired", "released", "no_resource", or "refused" for another reason."""
+
+    def lease_requests_waiting(self, requests: int) -> None:
+        """Requests that wait for a transaction, after a change."""
+
+    def lease_group_written(self, requests: int, seconds: float) -> None:
+        """A transaction was committed."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    request: Request
+    done: asyncio.Future[Given]
+
+
+class LeaseDesk:
+    """Answers the requests of one process."""
+
+    def __init__(self, store: Store, groups: LeaseGroups, limits: LeaseDeskLimits, observer: LeaseObserver) -> None:
+        self._store, self._groups, self._limits, self._observer = store, groups, limits, observer
+        self._loop = asyncio.get_running_loop()
+        self._in_flight_max = min(limits.lease_groups_in_flight_max, store.writes_at_once)
+        self._waiting: deque[_Waiting] = deque()
+        self._busy: set[tuple[str, str, str]] = set()  # keys in a transaction
+        self._in_flight = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
+        self._reads: Coalescer[Ask, Given | None] = Coalescer(
+            self._known,
+            batch_max=limits.lease_group_max,
+            waiting_max=limits.lease_requests_waiting_max,
+            lanes=limits.point_read_lanes,
+        )
+
+    async def _known(self, asked: list[Ask]) -> Sequence[Given | None]:
+        return await lease_resources(self._store.dialect).known(self._store, asked)
+
+    async def ask(self, ask: Ask) -> Given:
+        """What a key has from now on.
+
+        Raises:
+            UnknownPool, NoResource, LeaseInPast: it has nothing, or nothing more.
+            QueueFull, WaitTooLong, StoreBusy: what it has is not known; to ask again settles that.
+        """
+        known = await self._reads.ask(None, ask)
+        if known is not None and known.expires_at_us >= _expiry(ask, known):
+            self._observer.lease_answered("kept")
+            return known
+        given = await self._in_group(ask)
+        self._observer.lease_answered("acquired" if given.acquired else "extended")
+        return given
+
+    async def look(self, client_id: str, pool_id: str, key: str) -> Given:
+        """What a key has, as long as it is not over.
+
+        Raises:
+            UnknownPool, UnknownLease: nothing.
+        """
+        known = await self._reads.ask(None, Ask(client_id, pool_id, key, ""))
+        if known is None:
+            return await self._store.read(lambda: self._groups.look(client_id, pool_id, key))
+        return known
+
+    async def give_back(self, request: GiveBack) -> Given:
+        """Let a key's resource be free; answers which it was.
+
+        Raises:
+            UnknownPool, UnknownLease: there is none.
+            QueueFull, WaitTooLong, StoreBusy: whether it was done is not known; to ask again settles that.
+        """
+        given = await self._in_group(request)
+        self._observer.lease_answered("released")
+        return given
+
+    async def _in_group(self, request: Request) -> Given:
+        if self._closing:
+            raise QueueFull("shutting down")
+        if len(self._waiting) >= self._limits.lease_requests_waiting_max:
+            raise QueueFull(f"{len(self._waiting)} requests for leases are waiting")
+        waiting = _Waiting(request, self._loop.create_future())
+        self._waiting.append(waiting)
+        self._observer.lease_requests_waiting(len(self._waiting))
+        self._begin()
+        try:
+            async with asyncio.timeout(self._limits.lease_wait_s_max):
+                return await waiting.done
+        except TimeoutError as error:
+            raise WaitTooLong("the lease took too long: ask again") from error
+        except StorageError as error:
+            self._observer.lease_answered("no_resource" if isinstance(error, NoResource) else "refused")
+            raise
+        finally:
+            if not waiting.done.done():
+                waiting.done.cancel()
+
+    def _begin(self) -> None:
+        if self._in_flight < self._in_flight_max and self._waiting:
+            self._in_flight += 1
+            task = asyncio.create_task(self._write_groups(), name="lease group")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _write_groups(self) -> None:
+        try:
+            while True:
+                for _ in range(GATHER_TURNS):
+                    await asyncio.sleep(0)
+                group = self._take()
+                if not group:
+                    return  # nobody waits, or whose key is in another transaction: that one goes on with it
+                try:
+                    await self._write(group)
+                finally:
+                    self._busy -= {waiting.request[:3] for waiting in group}
+        finally:
+            self._in_flight -= 1
+            self._begin_again()
+
+    def _begin_again(self) -> None:
+        if any(waiting.request[:3] not in self._busy for waiting in self._waiting):
+            self._begin()
+
+    def _take(self) -> list[_Waiting]:
+        group: list[_Waiting] = []
+        stepped_over: list[_Waiting] = []
+        keys = set(self._busy)
+        while self._waiting and len(group) < self._limits.lease_group_max:
+            waiting = self._waiting.popleft()
+            if waiting.done.done():
+                continue  # who asked has gone
+            key = waiting.request[:3]
+            (stepped_over if key in keys else group).append(waiting)
+            keys.add(key)
+        self._waiting.extendleft(reversed(stepped_over))
+        self._busy |= {waiting.request[:3] for waiting in group}
+        self._observer.lease_requests_waiting(len(self._waiting))
+        return group
+
+    async def _write(self, group: list[_Waiting]) -> None:
+        started_s = self._loop.time()
+        requests = [waiting.request for waiting in group]
+        try:
+            outcomes: list[Outcome] = await self._store.write(lambda: self._groups.run(requests))
+        except Exception as error:
+            for waiting in group:
+                if not waiting.done.done():
+                    waiting.done.set_exception(_own(error))
+            return
+        self._observer.lease_group_written(len(group), self._loop.time() - started_s)
+        for waiting, outcome in zip(group, outcomes, strict=True):
+            if waiting.done.done():
+                continue
+            if isinstance(outcome, StorageError):
+                waiting.done.set_exception(outcome)
+            else:
+                waiting.done.set_result(outcome)
+
+    async def close(self) -> None:
+        """Take nothing more, and return when what was taken is answered."""
+        self._closing = True
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _own(error: Exception) -> Exception:
+    """An error for each who waits: one that several raise would gather all their tracebacks."""
+    if isinstance(error, OutcomeUnknown):
+        return WaitTooLong("the connection to the store was lost before it said what became of the lease: ask again")
+    if isinstance(error, StorageError):
+        own = type(error)(error.detail)
+        own.__cause__ = error
+        return own
+    return error
+
+
+def _expiry(ask: Ask, known: Given) -> int:
+    return known.now_us + ask.lease_us if ask.expires_at_us is None else ask.expires_at_us

@@ -1,0 +1,268 @@
+"""Many keys' requests in one transaction: what each has, gets, keeps for longer or gives back.
+
+    has it, or had it last ──> stays its own, later expiry          nothing there ──> free in a random partition,
+                                                                    the next ones, then what is over, then refused
+
+The rule: a request is decided on what was read, and holds if it is written on condition that this is still so; what
+another transaction changed meanwhile is read and decided again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from querybuilder import Dialect
+
+from .claims import GIVEN_BACK, StoreClock
+from .errors import LeaseInPast, NoResource, RacesLost, StorageError, UnknownLease, UnknownPool
+from .lease_counts import Region, lease_counts
+from .lease_journal import lease_journal
+from .lease_lines import LeaseLines
+from .lease_pools import lease_pools
+from .lease_records import Ask, GiveBack, Given, Happening, Kind, Pool, RegionCounts, Request, Resource
+from .lease_resources import Change, Key, lease_resources
+from .lease_roaming import Roaming
+from .store import Program
+
+Outcome = Given | StorageError
+
+_ACQUIRED = RegionCounts(held=1, acquired=1)
+_TAKEN_OVER = RegionCounts(acquired=1, freed=1)
+_FREED = RegionCounts(held=-1, freed=1)
+_REFUSED = RegionCounts(refused=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What a request comes to if its change can be written."""
+
+    index: int  # of the request
+    change: Change
+    happened: tuple[Happening, ...]
+    counts: RegionCounts
+    given: Given
+
+
+@dataclass(slots=True)
+class _Round:
+    """One try of the requests that are still open."""
+
+    decided: list[Decided] = field(default_factory=list)
+    wanted: dict[Region, list[int]] = field(default_factory=dict)  # requests that need a new resource
+    touched: set[Key] = field(default_factory=set)  # resources that something was decided on
+
+    def decide(self, decided: Decided) -> None:
+        """Take it, and leave its resource to it."""
+        self.decided.append(decided)
+        self.touched.add(decided.change.before[:2])
+
+    def spoken_for(self, region: Region, partition: int | None) -> int:
+        """How many of a partition's free resources, or without one of a region's leased ones, are decided on."""
+        rows = [decided.change.before for decided in self.decided]
+        here = [row for row in rows if (row.pool_key, row.region) == region]
+        return sum(row.partition == partition if row.is_free else partition is None for row in here)
+
+
+class LeaseGroups:
+    """Programs over the resources of a store."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        clock: StoreClock,
+        *,
+        margin_us: int,
+        attempts_max: int,
+        rng: random.Random,
+        peers: bool = False,
+    ) -> None:
+        """`margin_us`: how long an expired lease is nobody else's, for a store whose clock may be set, or fail over.
+
+        `peers`: whether keys may lease in other stores too, whose journals are read here.
+        """
+        self._dialect, self._peers, self._lines = dialect, peers, LeaseLines(dialect)
+        self._pools, self._resources = lease_pools(dialect), lease_resources(dialect)
+        self._counts, self._journal = lease_counts(dialect), lease_journal(dialect)
+        self._clock, self._margin_us, self._attempts_max, self._rng = clock, margin_us, attempts_max, rng
+
+    def run(self, requests: Sequence[Request]) -> Program[list[Outcome]]:
+        """What becomes of each; of two requests one key is in no more than one.
+
+        Raises:
+            RacesLost: resources kept changing.
+        """
+        now_us = yield from self._clock()
+        pools = yield from self._pools.by_names([request[:2] for request in requests])
+        outcomes: dict[int, Outcome] = {}
+        for index, request in enumerate(requests):
+            if request[:2] not in pools:
+                outcomes[index] = UnknownPool(f"the client {request.client_id!r} has no pool {request.pool_id!r}")
+        settled, roaming = _Settled(outcomes), Roaming(self._dialect)
+        for _ in range(self._attempts_max):
+            left = [index for index in range(len(requests)) if index not in outcomes]
+            if not left:
+                break
+            yield from self._try(requests, left, pools, now_us, settled, roaming)
+        else:
+            if len(outcomes) < len(requests):
+                raise RacesLost(f"resources kept changing during {self._attempts_max} attempts")
+        yield from roaming.store()
+        yield from self._journal.append(settled.happened)
+        yield from self._counts.add(settled.counts, self._rng)
+        return [outcomes[index] for index in range(len(requests))]
+
+    def look(self, client_id: str, pool_id: str, key: str) -> Program[Given]:
+        """What a key has in another store, as it is known here.
+
+        Raises:
+            UnknownPool, UnknownLease: nothing.
+        """
+        pool = yield from self._pools.existing(client_id, pool_id)
+        if self._peers:
+            now_us, place = (yield from self._clock()), (pool.key, key)
+            away = yield from Roaming(self._dialect).running([place], {}, now_us)
+            if place in away:
+                return away[place].given(now_us)
+        raise UnknownLease(f"{key!r} has no lease in this pool")
+
+    def _try(
+        self,
+        requests: Sequence[Request],
+        left: list[int],
+        pools: dict[tuple[str, str], Pool],
+        now_us: int,
+        settled: _Settled,
+        roaming: Roaming,
+    ) -> Program[None]:
+        by_index = {index: (pools[requests[index][:2]].key, requests[index].key) for index in left}
+        found = yield from self._resources.by_holders(sorted(by_index.values()))
+        away = (yield from roaming.running(by_index.values(), found, now_us)) if self._peers else {}
+        trying = _Round()
+        for index, key in by_index.items():
+            request, row = requests[index], found.get(key)
+            if key in away:
+                until_us = _expiry(request, now_us) if isinstance(request, Ask) else 0
+                settled.outcomes[index], told = roaming.answer(request, away[key], until_us, now_us)
+                settled.happened += told
+                continue
+            if isinstance(request, GiveBack):
+                outcome = _given_back(index, request, row, now_us)
+            elif row is not None:
+                outcome = _kept(index, request, row, now_us)
+            elif _expiry(request, now_us) <= now_us:
+                outcome = LeaseInPast(f"the lease of {request.key!r} would be over already")
+            else:
+                trying.wanted.setdefault((key[0], request.region), []).append(index)
+                continue
+            if isinstance(outcome, Decided):
+                trying.decide(outcome)
+            else:
+                settled.outcomes[index] = outcome
+        by_key = {pool.key: pool for pool in pools.values()}
+        for region in sorted(trying.wanted):
+            yield from self._take(requests, by_key[region[0]], region, trying, now_us, settled)
+        written = yield from self._resources.write([decided.change for decided in trying.decided])
+        for decided in trying.decided:
+            if decided.change.before[:2] in written:
+                settled.settle(decided)
+
+    def _take(
+        self,
+        requests: Sequence[Request],
+        pool: Pool,
+        region: Region,
+        trying: _Round,
+        now_us: int,
+        settled: _Settled,
+    ) -> Program[None]:
+        """Give the longest free resources of a region to those who need one."""
+        waiting = trying.wanted[region]
+        first = self._rng.randrange(pool.spec.partitions)
+        for step in range(pool.spec.partitions + 1):
+            if not waiting:
+                return
+            partition = (first + step) % pool.spec.partitions if step < pool.spec.partitions else None
+            limit = len(waiting) + trying.spoken_for(region, partition)
+            if partition is not None:
+                rows = yield from self._lines.front(region, partition, limit=limit, now_us=now_us)
+            else:  # dry: what is over goes straight to who needs it
+                before_us = now_us - self._margin_us
+                rows = yield from self._resources.expired(*region, before_us=before_us, limit=limit)
+            for row in rows:
+                if waiting and (row.pool_key, row.resource) not in trying.touched:
+                    index = waiting.pop()
+                    request = requests[index]
+                    assert isinstance(request, Ask)
+                    trying.decide(_taken(index, request, row, now_us))
+        if waiting:
+            known = yield from self._counts.of_pools([pool.key])
+            for index in waiting:
+                settled.outcomes[index] = NoResource(f"the region {region[1]!r} has no resource left")
+                if region in known:  # one that a caller made up leaves no trace
+                    settled.count(region, _REFUSED)
+
+
+@dataclass(slots=True)
+class _Settled:
+    """What is decided and written."""
+
+    outcomes: dict[int, Outcome]
+    happened: list[Happening] = field(default_factory=list)
+    counts: dict[Region, RegionCounts] = field(default_factory=dict)
+
+    def settle(self, decided: Decided) -> None:
+        self.outcomes[decided.index] = decided.given
+        self.happened.extend(decided.happened)
+        after = decided.change.after
+        self.count((after.pool_key, after.region), decided.counts)
+
+    def count(self, region: Region, counts: RegionCounts) -> None:
+        self.counts[region] = self.counts.get(region, RegionCounts()).plus(counts)
+
+
+def _expiry(ask: Ask, now_us: int) -> int:
+    return now_us + ask.lease_us if ask.expires_at_us is None else ask.expires_at_us
+
+
+def _given(row: Resource, key: str, now_us: int, *, acquired: bool) -> Given:
+    return Given(row.resource, row.region, key, row.version, row.expires_at_us, now_us, acquired)
+
+
+def _kept(index: int, ask: Ask, row: Resource, now_us: int) -> Decided | Outcome:
+    """The key has this one, or had it and nobody else since."""
+    expires_at_us = max(_expiry(ask, now_us), row.expires_at_us)
+    if expires_at_us <= now_us:
+        return LeaseInPast(f"the lease of {ask.key!r} would be over already")
+    if row.is_free:  # it was liberated: a new holding
+        return _taken(index, ask, row, now_us)
+    if expires_at_us == row.expires_at_us:
+        return _given(row, ask.key, now_us, acquired=False)
+    after = row._replace(expires_at_us=expires_at_us)
+    happened = (Happening(Kind.EXTENDED, after, ask.key, now_us),)
+    given = _given(after, ask.key, now_us, acquired=False)
+    return Decided(index, Change(row, after), happened, RegionCounts(), given)
+
+
+def _taken(index: int, ask: Ask, row: Resource, now_us: int) -> Decided:
+    """A resource that is free, or whose lease is over, becomes the key's."""
+    expires_at_us = _expiry(ask, now_us)
+    after = row._replace(
+        holder=ask.key, version=row.version + 1, expires_at_us=expires_at_us, free_since_us=None, acquired_at_us=now_us
+    )
+    happened = [Happening(Kind.ACQUIRED, after, ask.key, now_us)]
+    if not row.is_free:
+        freed = row._replace(expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)
+        happened.insert(0, Happening(Kind.LIBERATED, freed, row.holder, now_us))
+    counts = _ACQUIRED if row.is_free else _TAKEN_OVER
+    return Decided(index, Change(row, after), tuple(happened), counts, _given(after, ask.key, now_us, acquired=True))
+
+
+def _given_back(index: int, request: GiveBack, row: Resource | None, now_us: int) -> Decided | Outcome:
+    if row is None or row.is_free:
+        return UnknownLease(f"{request.key!r} has no lease in this pool")
+    after = row._replace(holder=None, expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)
+    happened = (Happening(Kind.RELEASED, after, request.key, now_us),)
+    given = _given(after, request.key, now_us, acquired=False)
+    return Decided(index, Change(row, after), happened, _FREED, given)

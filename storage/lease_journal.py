@@ -1,0 +1,137 @@
+"""The journal of leases: what happened to every resource, written in the transaction that did it.
+
+The rule: a number is published when every transaction before its own has ended, so that nothing ever appears below one
+that was read. On PostgreSQL it is the transaction's number and the place within it: numbers grow and skip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Dialect,
+    all_of,
+    any_of,
+    asc,
+    col,
+    count,
+    delete,
+    insert,
+    lit,
+    max_,
+    min_,
+    oldest_transaction,
+    param,
+    select,
+)
+
+from .lease_records import Happening
+from .lease_tables import LEASE_JOURNAL, LEASE_POOLS
+from .store import Program
+
+PLACES = 1 << 20  # of one transaction
+_BODY = ("kind", "resource", "holder", "region", "version", "at", "expires_at")
+
+
+class LeaseEvent(NamedTuple):
+    """A row of the journal with its published number."""
+
+    number: int
+    client_id: str
+    pool_id: str
+    kind: str
+    resource: str
+    key: str | None
+    region: str
+    version: int
+    at_us: int
+    expires_at_us: int  # 0: it is free
+
+
+class LeaseJournal:
+    """The statements, for one dialect; see `lease_journal`."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._in_order = not dialect.transaction
+        kinds = dict.fromkeys(_BODY, TEXT) | dict.fromkeys(("version", "at", "expires_at"), INTEGER)
+        self._append = (
+            insert(LEASE_JOURNAL).rows(param("rows"), place=INTEGER, pool_key=INTEGER, **kinds).compile(dialect)
+        )
+        position = col("seq" if self._in_order else "position", LEASE_JOURNAL)
+        place = lit(0) if self._in_order else col("place", LEASE_JOURNAL)
+        after = position.gt(param("position"))
+        order = [asc(position)]
+        if not self._in_order:
+            after = all_of(position.ge(param("position")), any_of(after, place.gt(param("place"))))
+            order.append(asc(col("seq", LEASE_JOURNAL)))
+        rows = (
+            select(position, place, col("client_id"), col("pool_id"), *(col(name, LEASE_JOURNAL) for name in _BODY))
+            .from_(LEASE_JOURNAL)
+            .join(LEASE_POOLS, col("pool_key", LEASE_POOLS).eq(col("pool_key", LEASE_JOURNAL)))
+            .where(after)
+        )
+        if not self._in_order:
+            rows = rows.where(position.lt(oldest_transaction()))
+        self._page = rows.order_by(*order).limit(param("limit")).packed().compile(dialect)
+        plain = col("seq" if self._in_order else "position")
+        head = (
+            select(plain.as_("position"), col("at"))
+            .from_(LEASE_JOURNAL)
+            .order_by(asc(plain), *([] if self._in_order else [asc(col("seq"))]))
+            .limit(param("rows"))
+        )
+        self._ages = select(
+            select(min_(col("position"))).from_(head).where(col("at").ge(param("before_us"))).scalar(),
+            select(max_(col("position"))).from_(head).scalar(),
+            select(min_(col("position"))).from_(head).scalar(),
+            select(count()).from_(head).scalar(),
+        ).compile(dialect)
+        self._delete = delete(LEASE_JOURNAL).where(plain.lt(param("boundary"))).compile(dialect)
+
+    def append(self, happened: Sequence[Happening]) -> Program[None]:
+        """Tell of what this transaction does, in this order."""
+        if happened:
+            yield self._append.bind(
+                rows=[
+                    (place, row.pool_key, kind.value, row.resource, holder, row.region, row.version, at_us,
+                     row.expires_at_us)
+                    for place, (kind, row, holder, at_us) in enumerate(happened)
+                ]
+            )  # fmt: skip
+
+    def page(self, after: int, *, limit: int) -> Program[list[LeaseEvent]]:
+        """Published rows past a number, in their order."""
+        position, place = (after, 0) if self._in_order else divmod(after, PLACES)
+        bound = {"position": position} | ({} if self._in_order else {"place": place})
+        rows = yield self._page.bind(**bound, limit=limit)
+        return [
+            LeaseEvent(position if self._in_order else position * PLACES + place, *body)
+            for position, place, *body in rows
+        ]
+
+    def prune(self, *, before_us: int, rows_max: int) -> Program[int]:
+        """Remove the oldest rows as long as they are older than `before_us`, about so many; answers how many.
+
+        Never the last one: SQLite's next number follows from it.
+        """
+        rows = yield self._ages.bind(before_us=before_us, rows=rows_max + 1)
+        young, last, first, found = rows[0]
+        if not found:
+            return 0
+        # A transaction may be longer than a step: it goes as a whole, unless it is the last one.
+        boundary = last if last > first or found <= rows_max else last + 1
+        boundary = boundary if young is None else min(boundary, young)
+        if boundary <= first:
+            return 0
+        rows = yield self._delete.bind(boundary=boundary)
+        return int(rows[0][0])
+
+
+@lru_cache
+def lease_journal(dialect: Dialect) -> LeaseJournal:
+    """The statements, compiled once."""
+    return LeaseJournal(dialect)

@@ -1,0 +1,246 @@
+"""Pools and what operators do with them: make, list, fill, empty and drop.
+
+The rule: a lease that runs is nobody's to take, an operator's neither: what is leased stays until it is over. A pool
+that was dropped is gone at once; its rows go later, in bounded steps.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from querybuilder import (
+    ASC,
+    INTEGER,
+    TEXT,
+    Dialect,
+    all_of,
+    asc,
+    col,
+    count,
+    delete,
+    insert,
+    param,
+    rows,
+    seek,
+    select,
+    update,
+)
+
+from .claims import GIVEN_BACK
+from .errors import TooManyPools, UnknownPool
+from .lease_clients import lease_clients
+from .lease_counts import Region, lease_counts
+from .lease_journal import lease_journal
+from .lease_records import Happening, Kind, Pool, PoolSpec, RegionCounts, Resource
+from .lease_resources import HERE, NAMES, lease_resources, stored
+from .lease_tables import LEASE_POOLS, LEASE_RESOURCES
+from .migrate import next_in
+from .store import Program, Row
+
+POOL_SEQUENCE = "pool_key"
+_POOL = ("pool_key", "client_id", "pool_id", "spec", "created_at", "floor")
+
+
+class Removed(NamedTuple):
+    """What became of resources that an operator removes."""
+
+    removed: int
+    leased: int  # they stay
+    unknown: int
+
+
+def _pool(row: Row) -> Pool:
+    key, client_id, pool_id, spec, created_at_us, floor = row
+    return Pool(key, client_id, pool_id, msgspec.json.decode(spec, type=PoolSpec), created_at_us, floor)
+
+
+class LeasePools:
+    """The statements, for one dialect; see `lease_pools`."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._counts, self._journal = lease_counts(dialect), lease_journal(dialect)
+        self._resources = lease_resources(dialect)
+        alive = col("deleted_at", "p").is_null()
+        pools = select(*(col(name, "p") for name in _POOL))
+        same = (col("client_id", "p").eq(col("client_id", "v")), col("pool_id", "p").eq(col("pool_id", "v")))
+        named = rows("v", param("names"), client_id=TEXT, pool_id=TEXT)
+        self._by_names = pools.from_(LEASE_POOLS, "p").join(named, all_of(*same)).where(alive).packed().compile(dialect)
+        listed = pools.from_(LEASE_POOLS, "p").where(alive).limit(param("limit")).packed()
+        order = (asc(col("client_id", "p")), asc(col("pool_id", "p")))
+        after = seek((col("client_id", "p"), ASC, param("client_id")), (col("pool_id", "p"), ASC, param("pool_id")))
+        self._listed = listed.where(after).order_by(*order).compile(dialect)
+        one_client = col("client_id", "p").eq(param("client_id"))
+        of_client = listed.where(one_client, col("pool_id", "p").gt(param("pool_id")))
+        self._of_client = of_client.order_by(*order).compile(dialect)
+        self._number = select(count()).from_(LEASE_POOLS).where(col("deleted_at").is_null()).compile(dialect)
+        by_key = col("pool_key").eq(param("pool_key"))
+        self._insert = (
+            insert(LEASE_POOLS)
+            .values(**{name: param(name) for name in _POOL}, deleted_at=None, swept=0)
+            .compile(dialect)
+        )
+        self._set_spec = update(LEASE_POOLS).set(spec=param("spec")).where(by_key).compile(dialect)
+        higher = (by_key, col("floor").lt(param("floor")))
+        self._set_floor = update(LEASE_POOLS).set(floor=param("floor")).where(*higher).compile(dialect)
+        self._drop = update(LEASE_POOLS).set(deleted_at=param("now_us")).where(by_key).compile(dialect)
+        self._to_sweep = (
+            select(col("pool_key"))
+            .from_(LEASE_POOLS)
+            .where(col("deleted_at").not_null(), col("swept").eq(0))
+            .order_by(asc(col("pool_key")))
+            .limit(1)
+            .compile(dialect)
+        )
+        self._swept = update(LEASE_POOLS).set(swept=1).where(by_key).compile(dialect)
+        self._compile_resources(dialect)
+
+    def _compile_resources(self, dialect: Dialect) -> None:
+        kinds = dict.fromkeys(NAMES, INTEGER) | dict.fromkeys(("resource", "region", "holder"), TEXT)
+        self._add = (
+            insert(LEASE_RESOURCES)
+            .rows(param("rows"), **kinds)
+            .on_conflict("pool_key", "resource")
+            .do_nothing()
+            .returning(col("resource"))
+            .compile(dialect)
+        )
+        by_key = col("pool_key").eq(param("pool_key"))
+        # Leased ones never: one that somebody takes at this moment is no longer free when its row is looked at.
+        free = (by_key, col("resource").in_(param("resources")), col("free_since").not_null())
+        removed = delete(LEASE_RESOURCES).where(*free).returning(*map(col, NAMES))
+        self._remove = removed.compile(dialect)
+        self._remove_here = removed.where(col("region").eq(param("region"))).compile(dialect)
+        some = select(col("resource")).from_(LEASE_RESOURCES).where(by_key).order_by(asc(col("resource")))
+        self._sweep = (
+            delete(LEASE_RESOURCES).where(by_key, col("resource").in_(some.limit(param("limit")))).compile(dialect)
+        )
+        page = stored().from_(LEASE_RESOURCES, HERE).where(col("pool_key", HERE).eq(param("pool_key")))
+        self._page = (
+            page.where(col("resource", HERE).gt(param("after")))
+            .order_by(asc(col("resource", HERE)))
+            .limit(param("limit"))
+            .packed()
+            .compile(dialect)
+        )
+
+    def by_names(self, names: Sequence[tuple[str, str]]) -> Program[dict[tuple[str, str], Pool]]:
+        """Pools by client and id."""
+        found = yield self._by_names.bind(names=sorted(set(names)))
+        return {pool.name: pool for pool in map(_pool, found)}
+
+    def existing(self, client_id: str, pool_id: str) -> Program[Pool]:
+        """One pool.
+
+        Raises:
+            UnknownPool: there is none.
+        """
+        found = yield from self.by_names([(client_id, pool_id)])
+        if not found:
+            raise UnknownPool(f"the client {client_id!r} has no pool {pool_id!r}")
+        return found[client_id, pool_id]
+
+    def listed(self, *, after: tuple[str, str] = ("", ""), client_id: str | None, limit: int) -> Program[list[Pool]]:
+        """Pools by client and id, of one client where it is given."""
+        if client_id is None:
+            found = yield self._listed.bind(client_id=after[0], pool_id=after[1], limit=limit)
+        else:
+            found = yield self._of_client.bind(client_id=client_id, pool_id=after[1], limit=limit)
+        return [_pool(row) for row in found]
+
+    def put(
+        self, client_id: str, pool_id: str, spec: PoolSpec, *, now_us: int, pools_max: int
+    ) -> Program[tuple[Pool, bool]]:
+        """Make a pool, or change what is said of the one that there is; whether it is new.
+
+        Raises:
+            TooManyPools: the store holds `pools_max` already.
+        """
+        found = yield from self.by_names([(client_id, pool_id)])
+        text = msgspec.json.encode(spec).decode()
+        if found:
+            pool = found[client_id, pool_id]
+            yield self._set_spec.bind(pool_key=pool.key, spec=text)
+            return replace(pool, spec=spec), False
+        [[number]] = yield self._number.bind()
+        if number >= pools_max:
+            raise TooManyPools(f"this store holds {pools_max} pools, as many as lease_pools_max allows")
+        yield from lease_clients(self._dialect).make_known(client_id, now_us=now_us)
+        key = yield from next_in(self._dialect, POOL_SEQUENCE)
+        bound = {"pool_key": key, "client_id": client_id, "pool_id": pool_id, "spec": text, "created_at": now_us}
+        yield self._insert.bind(**bound, floor=0)
+        return Pool(key, client_id, pool_id, spec, now_us), True
+
+    def drop(self, client_id: str, pool_id: str, *, now_us: int) -> Program[None]:
+        """Let a pool go, with every lease in it.
+
+        Raises:
+            UnknownPool: there is none.
+        """
+        pool = yield from self.existing(client_id, pool_id)
+        yield self._drop.bind(pool_key=pool.key, now_us=now_us)
+
+    def sweep(self, *, rows_max: int) -> Program[int]:
+        """Delete so many resources of pools that were dropped; answers how many, 0 where there are none left."""
+        found = yield self._to_sweep.bind()
+        if not found:
+            return 0
+        [[pool_key]] = found
+        [[gone]] = yield self._sweep.bind(pool_key=pool_key, limit=rows_max)
+        if gone < rows_max:
+            yield from self._counts.forget(pool_key)
+            yield self._swept.bind(pool_key=pool_key)
+        return max(1, int(gone))  # also where none was left of a pool: another may have some
+
+    def add(
+        self, pool: Pool, region: str, names: Sequence[str], *, now_us: int, rng: random.Random
+    ) -> Program[list[str]]:
+        """Put resources into a region; those that the pool has already stay where they are. Answers which are new."""
+        first = rng.randrange(pool.spec.partitions)
+        partitions = pool.spec.partitions
+        wanted = {
+            name: Resource(pool.key, name, region, (first + number) % partitions, None, pool.floor, GIVEN_BACK, now_us)
+            for number, name in enumerate(names)
+        }
+        added = yield self._add.bind(rows=[wanted[name] for name in sorted(wanted)])
+        happened = [Happening(Kind.ADDED, wanted[name], None, now_us) for [name] in added]
+        yield from self._journal.append(happened)
+        yield from self._counts.add({(pool.key, region): RegionCounts(total=len(added))}, rng)
+        return [name for [name] in added]
+
+    def remove(
+        self, pool: Pool, names: Sequence[str], *, now_us: int, rng: random.Random, region: str | None = None
+    ) -> Program[Removed]:
+        """Take resources out of a pool, or of one region of it; what is leased stays."""
+        wanted = sorted(set(names))
+        bound = {"pool_key": pool.key, "resources": wanted}
+        found = yield (self._remove.bind(**bound) if region is None else self._remove_here.bind(**bound, region=region))
+        gone = [Resource(*row) for row in found]
+        if gone:
+            yield self._set_floor.bind(pool_key=pool.key, floor=max(row.version for row in gone))
+        left = yield from self._resources.by_names([(pool.key, name) for name in wanted])
+        leased = sum(region is None or row.region == region for row in left.values())
+        yield from self._journal.append([Happening(Kind.REMOVED, row, None, now_us) for row in gone])
+        changes: dict[Region, RegionCounts] = {}
+        for row in gone:
+            here = (pool.key, row.region)
+            changes[here] = changes.get(here, RegionCounts()).plus(RegionCounts(total=-1))
+        yield from self._counts.add(changes, rng)
+        return Removed(len(gone), leased, len(wanted) - len(gone) - leased)
+
+    def resources(self, pool: Pool, *, after: str, limit: int) -> Program[list[Resource]]:
+        """Resources of a pool by name, past one."""
+        found = yield self._page.bind(pool_key=pool.key, after=after, limit=limit)
+        return [Resource(*row) for row in found]
+
+
+@lru_cache
+def lease_pools(dialect: Dialect) -> LeasePools:
+    """The statements, compiled once."""
+    return LeasePools(dialect)

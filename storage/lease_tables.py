@@ -1,0 +1,142 @@
+"""The tables of pools and leases, as steps of the store's schema.
+
+The rule: as in `migrate`, a step that was released is never edited.
+"""
+
+from __future__ import annotations
+
+from querybuilder import INTEGER, TEXT, Dialect, Query, asc, col, create_index, create_table
+
+LEASE_CLIENTS = "lease_clients"
+LEASE_POOLS = "lease_pools"
+LEASE_RESOURCES = "lease_resources"
+LEASE_COUNTS = "lease_counts"
+LEASE_JOURNAL = "lease_journal"
+LEASE_LOADS = "lease_loads"
+LEASE_ELSEWHERE = "lease_elsewhere"
+LEASE_PEERS = "lease_peers"
+
+
+def lease_pool_tables(dialect: Dialect) -> list[Query]:
+    """Pools, their resources, what is kept count of, and the journal."""
+    return [*_pools(), *lease_resource_tables(), *_counts(), *_journal(dialect), *_elsewhere()]
+
+
+def _pools() -> list[Query]:
+    return [
+        create_table(LEASE_CLIENTS)
+        .column("client_id", TEXT, sortable=True)
+        .column("name", TEXT)
+        .column("created_at", INTEGER)
+        .primary_key("client_id")
+        .clustered(),
+        create_table(LEASE_POOLS)
+        .column("pool_key", INTEGER)  # of a sequence of their own
+        .column("client_id", TEXT, sortable=True)
+        .column("pool_id", TEXT, sortable=True)
+        .column("spec", TEXT)
+        .column("created_at", INTEGER)
+        .column("deleted_at", INTEGER, null=True)  # a pool that is gone is still named by the journal,
+        .column("swept", INTEGER)  # and its resources are deleted in steps: 1 once none is left
+        .column("floor", INTEGER)  # the greatest version of the resources that were removed
+        .primary_key("pool_key"),
+        create_index(
+            "lease_pools_id",
+            LEASE_POOLS,
+            asc(col("client_id")),
+            asc(col("pool_id")),
+            where=col("deleted_at").is_null(),
+            unique=True,
+        ),
+    ]
+
+
+def lease_resource_tables() -> list[Query]:
+    """The table of resources, and its indexes."""
+    free, leased = col("free_since").not_null(), col("free_since").is_null()
+    longest_free = map(col, ("pool_key", "region", "partition", "free_since", "resource"))
+    soonest_over = map(col, ("pool_key", "region", "expires_at", "resource"))
+    by_holder, held = map(col, ("pool_key", "holder")), col("holder").not_null()
+    return [
+        create_table(LEASE_RESOURCES)
+        .column("pool_key", INTEGER)
+        .column("resource", TEXT)
+        .column("region", TEXT)
+        .column("partition", INTEGER)  # of the region's, which share the rush for what is free
+        .column("holder", TEXT, null=True)  # the key that has it, or had it last and may find it again
+        .column("version", INTEGER)  # the fencing number: grows with every new holding, and with every move
+        .column("expires_at", INTEGER)  # by the store's clock; 0: free
+        .column("free_since", INTEGER, null=True)  # null: leased, be it over
+        .column("acquired_at", INTEGER)  # when its holder got it; 0: free
+        .primary_key("pool_key", "resource")
+        .clustered(),
+        create_index("lease_resources_holder", LEASE_RESOURCES, *by_holder, where=held, unique=True),
+        create_index("lease_resources_free", LEASE_RESOURCES, *longest_free, where=free),
+        create_index("lease_resources_leased", LEASE_RESOURCES, *soonest_over, where=leased),
+    ]
+
+
+def _counts() -> list[Query]:
+    return [
+        create_table(LEASE_COUNTS)
+        .column("pool_key", INTEGER)
+        .column("region", TEXT, sortable=True)
+        .column("share", INTEGER)  # see `lease_counts`
+        .column("total", INTEGER)
+        .column("held", INTEGER)
+        .column("acquired", INTEGER)  # so far, as the next two
+        .column("freed", INTEGER)
+        .column("refused", INTEGER)
+        .primary_key("pool_key", "region", "share")
+        .clustered(),
+        create_table(LEASE_LOADS)
+        .column("pool_key", INTEGER)
+        .column("region", TEXT)
+        .column("load", TEXT)  # what the balancer measured, for its next look
+        .primary_key("pool_key", "region")
+        .clustered(),
+    ]
+
+
+def _elsewhere() -> list[Query]:
+    return [
+        create_table(LEASE_ELSEWHERE)  # what the journals of other stores said
+        .column("pool_key", INTEGER)
+        .column("holder", TEXT)
+        .column("peer", TEXT)
+        .column("resource", TEXT)
+        .column("region", TEXT)
+        .column("version", INTEGER)
+        .column("expires_at", INTEGER)
+        .column("acquired_at", INTEGER)
+        .column("wanted_until", INTEGER)  # what the peer was asked to extend it to
+        .primary_key("pool_key", "holder", "peer")
+        .clustered(),
+        create_index("lease_elsewhere_expires_at", LEASE_ELSEWHERE, col("expires_at")),
+        create_table(LEASE_PEERS)
+        .column("peer", TEXT)
+        .column("position", INTEGER)  # in the peer's journal, up to which it was read
+        .primary_key("peer")
+        .clustered(),
+    ]
+
+
+def _journal(dialect: Dialect) -> list[Query]:
+    ordered = not dialect.transaction  # rows stand in the order of the commits, as in the change log
+    table = create_table(LEASE_JOURNAL) if ordered else create_table(LEASE_JOURNAL).in_transaction("position")
+    table = (
+        table.numbered("seq")
+        .column("place", INTEGER)  # within its transaction
+        .column("pool_key", INTEGER)
+        .column("kind", TEXT)
+        .column("resource", TEXT)
+        .column("holder", TEXT, null=True)
+        .column("region", TEXT)
+        .column("version", INTEGER)
+        .column("at", INTEGER)
+        .column("expires_at", INTEGER)
+    )
+    if ordered:
+        return [table.primary_key("seq")]
+    by_position = create_index("lease_journal_position", LEASE_JOURNAL, col("position"), col("seq"))
+    return [table.primary_key("pool_key", "position", "seq"), by_position]

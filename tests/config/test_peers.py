@@ -1,0 +1,25 @@
+"""Why here: a peer that is written wrong would quietly be no peer, and every key of its store would lease twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from config import load
+from config.describe import describe
+from config.peers import parse_peers
+
+
+def test_peers_are_read_with_their_keys_and_shown_without() -> None:
+    text = "us=https://:rk_1_2@us.example:8080/, asia=http://10.0.0.3:8080"
+    assert parse_peers(text) == {"us": "https://:rk_1_2@us.example:8080", "asia": "http://10.0.0.3:8080"}
+    assert parse_peers("") == {}
+    [shown] = [row.value for row in describe(load({"lease_peers": text}, {})) if row.name == "lease_peers"]
+    assert "rk_1_2" not in shown
+
+
+@pytest.mark.parametrize(
+    "text", ["us", "us=us.example", "us=ftp://x", "=http://x", "US=http://x", "us=http://x,us=http://y", "us=http://"]
+)
+def test_what_is_no_peer_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_peers(text)

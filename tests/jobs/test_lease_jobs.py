@@ -1,0 +1,192 @@
+"""Why here: what the jobs of pools forget or repeat is a resource that nobody gets, or that two have."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from jobs.balance import BalanceJob
+from jobs.balancing import BalanceLimits
+from jobs.liberate import LiberateJob, LiberateLimits
+from jobs.runner import Sleep
+from storage.lease_records import Ask, Given, RegionCounts
+from storage.lease_upkeep import lease_upkeep
+from storage.store import Program
+from tests.jobs.world import World
+from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, Pools
+
+MINUTE_US = 60_000_000
+LIBERATE = LiberateLimits(liberate_interval_s=3_600, liberate_rows_max=5, lease_journal_retention_s=1_000)
+BALANCE = BalanceLimits(
+    balance_interval_s=300,
+    balance_horizon_s=600,
+    balance_half_life_s=600,
+    balance_moves_max=1_000,
+    balance_step_rows_max=7,
+)
+
+
+async def no_pause(_seconds: float) -> None:
+    """Time does not pass."""
+
+
+class Upkeep:
+    """The jobs of one process, on pools whose clock a test moves."""
+
+    def __init__(self, world: World, sleep: Sleep = no_pause) -> None:
+        self.world, self.pools = world, Pools(world.deployment)
+        self.moved = 0
+        self.liberate_job = LiberateJob(
+            world.store,
+            world.ownership(),
+            LIBERATE,
+            self._clock,
+            margin_us=MARGIN_US,
+            monotonic=world.time.monotonic,
+            sleep=sleep,
+            rng=random.Random(5),
+        )
+        self.balance_job = BalanceJob(
+            world.store,
+            world.ownership(),
+            BALANCE,
+            self._clock,
+            self,
+            margin_us=MARGIN_US,
+            expired_counted_max=1_000,
+            monotonic=world.time.monotonic,
+            sleep=sleep,
+            rng=random.Random(5),
+        )
+
+    def resources_moved(self, resources: int) -> None:
+        """See `BalanceObserver`."""
+        self.moved += resources
+
+    def _clock(self) -> Program[int]:
+        yield from ()
+        return self.pools.clock.now_us
+
+    async def ask(self, keys: int, *, region: str, named: str) -> int:
+        """So many new keys ask; how many got one."""
+        asked = [Ask(CLIENT, "numbers", f"{named} {key}", region, None, 1_000 * MINUTE_US) for key in range(keys)]
+        return sum(isinstance(one, Given) for one in await self.pools.run(*asked))
+
+
+@pytest.fixture
+async def upkeep(world: World) -> Upkeep:
+    """A pool of two regions."""
+    made = Upkeep(world)
+    await made.pools.create()
+    await made.pools.add(*(f"e{number}" for number in range(40)), region="eu")
+    await made.pools.add(*(f"u{number}" for number in range(10)), region="us")
+    return made
+
+
+async def test_what_is_over_is_liberated_in_bounded_steps_and_its_keys_find_it_again(upkeep: Upkeep) -> None:
+    pools = upkeep.pools
+    asked = [Ask(CLIENT, "numbers", f"k{key}", "eu", None, LEASE_US) for key in range(12)]
+    given = [one for one in await pools.run(*asked) if isinstance(one, Given)]
+    await pools.ask("long", lease_us=100 * LEASE_US)
+    pools.clock.now_us += LEASE_US + MARGIN_US - 1
+    assert await upkeep.liberate_job.liberate() == 0
+    pools.clock.now_us += 1
+    assert await upkeep.liberate_job.liberate() == 12
+    assert (await pools.counts())["eu"] == RegionCounts(total=40, held=1, acquired=13, freed=12)
+    assert sum(kind == "liberated" for kind, _, _ in await pools.happened()) == 12
+    again = await pools.ask("k3")
+    assert (again.resource, again.version, again.acquired) == (given[3].resource, given[3].version + 1, True)
+    pools.clock.now_us += 1
+    assert await upkeep.liberate_job.liberate() == 0
+
+
+async def test_a_step_that_was_cut_off_is_made_good_by_whoever_comes_next(upkeep: Upkeep) -> None:
+    pools = upkeep.pools
+    asked = [Ask(CLIENT, "numbers", f"k{key}", "eu", None, LEASE_US) for key in range(12)]
+    await pools.run(*asked)
+    pools.clock.now_us += LEASE_US + MARGIN_US
+    pool = await pools.pool()
+    now_us = pools.clock.now_us
+
+    def step() -> Program[int]:
+        freed = lease_upkeep(pools.dialect).liberate(
+            (pool.key, "eu"), before_us=now_us, now_us=now_us, rows_max=5, rng=random.Random(1)
+        )
+        return (yield from freed)
+
+    assert await pools.store.write(step) == 5
+    assert await upkeep.liberate_job.liberate() == 7
+    assert (await pools.counts())["eu"].held == 0
+
+
+async def test_a_region_that_runs_dry_is_given_free_resources_of_the_others(upkeep: Upkeep) -> None:
+    pools = upkeep.pools
+    assert await upkeep.balance_job.balance() == 0, "nothing was measured yet"
+    assert await upkeep.ask(2, region="eu", named="e") == 2
+    assert await upkeep.ask(15, region="us", named="u") == 10
+    pools.clock.now_us += 5 * MINUTE_US
+    moved = await upkeep.balance_job.balance()
+    assert moved == upkeep.moved > 10
+    counts = await pools.counts()
+    assert counts["eu"].total + counts["us"].total == 50
+    assert counts["us"].total == 10 + moved
+    assert await upkeep.ask(5, region="us", named="more") == 5
+    rows = await pools.rows()
+    assert len(rows) == 50
+    assert sum(row.region == "us" for row in rows) == counts["us"].total
+    assert sum(kind == "moved" for kind, _, _ in await pools.happened()) == moved
+    assert sorted(row.resource for row in rows if not row.is_free and row.region == "eu") != []
+
+
+async def test_what_was_measured_survives_the_process(upkeep: Upkeep) -> None:
+    pools = upkeep.pools
+    await upkeep.balance_job.balance()
+    await upkeep.ask(15, region="us", named="u")
+    pools.clock.now_us += 5 * MINUTE_US
+    another = Upkeep(upkeep.world.beside())
+    another.pools = pools
+    assert await another.balance_job.balance() > 10
+
+
+async def test_a_move_that_comes_late_moves_what_is_still_free(upkeep: Upkeep) -> None:
+    pools = upkeep.pools
+    pool = await pools.pool()
+    assert await upkeep.ask(38, region="eu", named="e") == 38
+    moved = await pools.store.write(
+        lambda: lease_upkeep(pools.dialect).move(pool, "eu", "us", 30, now_us=pools.clock.now_us, rng=random.Random(1))
+    )
+    assert moved == 2
+    counts = await pools.counts()
+    assert (counts["eu"].total, counts["eu"].held, counts["us"].total) == (38, 38, 12)
+
+
+async def test_the_journal_forgets_what_is_past_its_retention(upkeep: Upkeep) -> None:
+    pools = upkeep.pools
+    await pools.ask("old")
+    pools.clock.now_us += round(LIBERATE.lease_journal_retention_s * 1e6) + 1
+    await pools.ask("new")
+    await upkeep.liberate_job.forget()
+    assert [(kind, key) for kind, _, key in await pools.happened()][-1] == ("acquired", "new")
+    assert ("acquired", "old") not in [(kind, key) for kind, _, key in await pools.happened()]
+
+
+class Stopped(Exception):
+    """Raised by the third pause."""
+
+
+async def test_a_job_rests_until_its_next_turn_and_another_process_does_not_work_twice(world: World) -> None:
+    pauses_s: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses_s.append(seconds)
+        if len(pauses_s) == 3:
+            raise Stopped
+
+    upkeep = Upkeep(world, sleep)
+    with pytest.raises(Stopped):
+        await upkeep.liberate_job.run()
+    assert pauses_s == [60, 60, 60]
+    lease = await world.store.read(lambda: world.leases.find("job", "liberate"))
+    assert lease is not None
+    assert lease.version == 1, "it rests"

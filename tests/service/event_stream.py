@@ -1,0 +1,75 @@
+"""A reader of server-sent events for tests.
+
+The rule: it waits for events, never for time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from aiohttp import ClientResponse, ClientSession, ClientTimeout
+
+WAIT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One event."""
+
+    id: int
+    name: str
+    data: Any
+
+
+class EventStream:
+    """The events of one response."""
+
+    def __init__(self, response: ClientResponse) -> None:
+        self.response = response
+
+    async def next(self) -> Seen | None:
+        """The next event; None at the end of the stream."""
+        fields: dict[str, str] = {}
+        async with asyncio.timeout(WAIT_S):
+            while line := await self.response.content.readline():
+                text = line.decode().rstrip("\n")
+                if not text and "data" in fields:
+                    return Seen(int(fields["id"]), fields["event"], json.loads(fields["data"], parse_float=Decimal))
+                name, _, value = text.partition(": ")
+                if name:
+                    fields[name] = value
+        return None
+
+    async def must(self, name: str) -> Seen:
+        """The next event, which has this name."""
+        event = await self.next()
+        assert event is not None
+        assert event.name == name, event
+        return event
+
+    async def until(self, name: str, **data: object) -> Seen:
+        """The next event of this name with these members in its data."""
+        while True:
+            event = await self.next()
+            assert event is not None
+            if event.name == name and data.items() <= event.data.items():
+                return event
+
+
+@asynccontextmanager
+async def events_of(base: str, path: str, *, last_id: int | str | None = None) -> AsyncIterator[EventStream]:
+    """The stream of a path."""
+    headers = {} if last_id is None else {"Last-Event-ID": str(last_id)}
+    async with (
+        ClientSession(timeout=ClientTimeout(None)) as session,
+        session.get(base + path, headers=headers) as response,
+    ):
+        assert response.status == 200, await response.text()
+        assert response.content_type == "text/event-stream"
+        yield EventStream(response)

@@ -1,0 +1,236 @@
+"""Why here: an agent that takes a lease to last a moment too long makes two holders out of one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from service.agent import LeaseAgent, NoResourceAvailable, Refused, ServiceAway
+from tests.servers import free_port
+from tests.service.real_service import ROOT, Service
+
+START = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+class FakeLeases:
+    """Answers as the service does, at a time that a test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+        self.asked: list[dict[str, Any]] = []
+        self.arrivals: asyncio.Queue[None] = asyncio.Queue()
+        self.given_back: list[str] = []
+        self.statuses: list[int] = []  # of the next answers, 200 where there is none
+        self.hold: asyncio.Event | None = None
+        self.takes_s = 0.0  # before an answer
+        self.url = ""
+
+    def monotonic(self) -> float:
+        """The agent's clock."""
+        return self.now_s
+
+    def now(self) -> datetime:
+        """The agent's time of day."""
+        return START + timedelta(seconds=self.now_s - 1_000)
+
+    def until(self, seconds: float) -> datetime:
+        """So long from now."""
+        return self.now() + timedelta(seconds=seconds)
+
+    async def ask(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        self.asked.append(body)
+        self.arrivals.put_nowait(None)
+        if self.hold is not None:
+            await self.hold.wait()
+        status = self.statuses.pop(0) if self.statuses else 200
+        if status != 200:
+            code = {409: "no_resource_available", 404: "unknown_pool"}.get(status, "store_busy")
+            return web.json_response({"code": code, "detail": "no"}, status=status)
+        expires = datetime.fromisoformat(body["lease_expires"])
+        left_s = (expires - self.now()).total_seconds()
+        self.now_s += self.takes_s
+        return web.json_response(
+            {
+                "resource": f"r of {body['key']}",
+                "key": body["key"],
+                "region": body["region"],
+                "lease_expires": body["lease_expires"],
+                "expires_in": left_s,
+                "version": 7,
+                "acquired": True,
+            }
+        )
+
+    async def give_back(self, request: web.Request) -> web.Response:
+        self.given_back.append(request.match_info["key"])
+        return web.Response(status=204)
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[FakeLeases]:
+    """A service that is none."""
+    made = FakeLeases()
+    app = web.Application()
+    app.router.add_post("/v1/leases", made.ask)
+    app.router.add_delete("/v1/leases/{client}/{pool}/{key}", made.give_back)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield made
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def agent(fake: FakeLeases) -> AsyncIterator[LeaseAgent]:
+    """An agent by the fake's clocks."""
+    async with make(fake) as made:
+        yield made
+
+
+async def no_pause(_seconds: float) -> None:
+    """Time does not pass."""
+
+
+def make(fake: FakeLeases, **more: Any) -> LeaseAgent:
+    """An agent that keeps three leases."""
+    return LeaseAgent(
+        fake.url,
+        region="eu",
+        leases_max=3,
+        monotonic=fake.monotonic,
+        now=fake.now,
+        sleep=no_pause,
+        rng=random.Random(1),
+        **more,
+    )
+
+
+async def get(agent: LeaseAgent, fake: FakeLeases, key: str = "k", seconds: float = 60) -> str:
+    """The resource of a key for so long from now."""
+    return (await agent.get_lease("acme", "numbers", key, fake.until(seconds))).resource
+
+
+async def test_a_lease_is_asked_for_once_until_shortly_before_its_end(agent: LeaseAgent, fake: FakeLeases) -> None:
+    assert await get(agent, fake) == "r of k"
+    fake.now_s += 58.9
+    await get(agent, fake, seconds=1)
+    assert len(fake.asked) == 1
+    fake.now_s += 0.2
+    await get(agent, fake, seconds=1)
+    assert len(fake.asked) == 2
+
+
+async def test_its_time_counts_from_before_the_request(agent: LeaseAgent, fake: FakeLeases) -> None:
+    fake.takes_s = 20
+    begun_s = fake.now_s
+    lease = await agent.get_lease("acme", "numbers", "k", fake.until(60))
+    assert lease.good_until_s == begun_s + 60
+
+
+async def test_a_longer_time_is_asked_for_where_what_is_left_is_not_enough(agent: LeaseAgent, fake: FakeLeases) -> None:
+    await get(agent, fake)
+    await get(agent, fake, seconds=119)
+    assert len(fake.asked) == 1
+    await get(agent, fake, seconds=121)
+    assert len(fake.asked) == 2
+
+
+async def test_of_many_tasks_one_asks(agent: LeaseAgent, fake: FakeLeases) -> None:
+    fake.hold = asyncio.Event()
+    tasks = [asyncio.create_task(get(agent, fake)) for _ in range(50)]
+    other = asyncio.create_task(get(agent, fake, "other"))
+    for _ in range(2):
+        await fake.arrivals.get()
+    tasks[0].cancel()
+    fake.hold.set()
+    assert set(await asyncio.gather(*tasks[1:], other)) == {"r of k", "r of other"}
+    assert len(fake.asked) == 2, "and one that goes away takes nothing from the others"
+
+
+async def test_who_wants_more_than_the_request_under_way_asks_again(agent: LeaseAgent, fake: FakeLeases) -> None:
+    fake.hold = asyncio.Event()
+    tasks = [asyncio.create_task(get(agent, fake, seconds=seconds)) for seconds in (10, 60)]
+    await fake.arrivals.get()
+    fake.hold.set()
+    await asyncio.gather(*tasks)
+    assert [body["lease_expires"] for body in fake.asked] == [fake.until(s).isoformat() for s in (10, 60)]
+
+
+async def test_only_so_many_leases_are_remembered_the_last_used_ones(agent: LeaseAgent, fake: FakeLeases) -> None:
+    for key in ("a", "b", "c", "a", "d"):
+        await get(agent, fake, key)
+    assert len(fake.asked) == 4
+    for key in ("a", "c", "d"):
+        await get(agent, fake, key)
+    assert len(fake.asked) == 4
+    await get(agent, fake, "b")
+    assert len(fake.asked) == 5
+
+
+async def test_what_is_busy_is_asked_again_and_what_refuses_is_not(agent: LeaseAgent, fake: FakeLeases) -> None:
+    fake.statuses = [503, 429]
+    await get(agent, fake)
+    assert len(fake.asked) == 3
+    fake.statuses = [409, 404]
+    with pytest.raises(NoResourceAvailable):
+        await get(agent, fake, "dry")
+    with pytest.raises(Refused) as refused:
+        await get(agent, fake, "nowhere")
+    assert refused.value.code == "unknown_pool"
+    assert len(fake.asked) == 5
+    fake.statuses = [503] * 9
+    with pytest.raises(ServiceAway):
+        await get(agent, fake, "away")
+    assert len(fake.asked) == 10
+
+
+async def test_what_was_given_back_is_asked_for_anew(agent: LeaseAgent, fake: FakeLeases) -> None:
+    await get(agent, fake, "a/b")
+    await agent.give_back("acme", "numbers", "a/b")
+    assert fake.given_back == ["a/b"]
+    await get(agent, fake, "a/b")
+    agent.forget("acme", "numbers", "a/b")
+    await get(agent, fake, "a/b")
+    assert len(fake.asked) == 3
+
+
+async def test_a_service_that_is_not_there_is_away(fake: FakeLeases) -> None:
+    fake.url = f"http://127.0.0.1:{free_port()}"
+    async with make(fake, attempts_max=2) as agent:
+        with pytest.raises(ServiceAway):
+            await get(agent, fake)
+
+
+async def test_the_service_itself_answers_it(service: Service) -> None:
+    await service.must("PUT", "/v1/pools/acme/numbers")
+    await service.must("POST", "/v1/pools/acme/numbers/resources", {"region": "eu", "resources": ["a"]})
+    until = datetime.now(UTC) + timedelta(seconds=60)
+    async with LeaseAgent(service.base, region="eu") as agent:
+        lease = await agent.get_lease("acme", "numbers", "k/ü", until)
+        assert (lease.resource, lease.version, lease.acquired) == ("a", 1, True)
+        assert await agent.get_lease("acme", "numbers", "k/ü", until) is lease
+        with pytest.raises(NoResourceAvailable):
+            await agent.get_lease("acme", "numbers", "other", until)
+        await agent.give_back("acme", "numbers", "k/ü")
+        assert (await agent.get_lease("acme", "numbers", "other", until)).version == 2
+
+
+def test_it_imports_nothing_of_the_service() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", "import sys, service.agent; print(*sys.modules)"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    own = {name for name in said if name.partition(".")[0] in ("service", "storage", "jobs", "config", "querybuilder")}
+    assert own == {"service", "service.agent", "service.agent.agent", "service.agent.leases"}
+    assert not {"aiohttp.web", "sqlite3", "asyncpg", "pydantic", "typer"} & set(said)

@@ -1,0 +1,243 @@
+"""Pools and leases of a real service, on every store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.schemas import fresh_schema
+from tests.service.real_service import Service, escaped
+
+POOL = "/v1/pools/acme/numbers"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
+    """A service with an empty pool."""
+    settings: dict[str, Any] = {"lease_margin_s": 0, "lease_resources_per_request_max": 5}
+    if request.param == "postgres":
+        async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
+            async for made in _served(tmp_path, store=url, **settings):
+                yield made
+        return
+    async for made in _served(tmp_path, **settings):
+        yield made
+
+
+async def _served(folder: Path, **settings: Any) -> AsyncIterator[Service]:
+    made = Service(folder, **settings)
+    await made.start()
+    await made.must("PUT", POOL)
+    yield made
+    await made.stop()
+
+
+def wanted(key: str, region: str = "eu", **more: object) -> dict[str, object]:
+    """The body of a request for a lease."""
+    return {"client_id": "acme", "pool_id": "numbers", "key": key, "region": region, **(more or {"lease_seconds": 60})}
+
+
+async def add(service: Service, *names: str, region: str = "eu") -> Any:
+    """Put resources in."""
+    return await service.must("POST", POOL + "/resources", {"region": region, "resources": names})
+
+
+async def test_a_key_gets_a_resource_and_keeps_it_until_it_gives_it_back(service: Service) -> None:
+    assert await add(service, "+49 30 1", "+49 30 2") == {"added": 2, "known": 0, "moved": 0}
+    first = await service.must("POST", "/v1/leases", wanted("call 1"))
+    assert first["acquired"] is True
+    assert 59 < first["expires_in"] <= 60
+    again = await service.must("POST", "/v1/leases", wanted("call 1"))
+    assert (again["resource"], again["version"], again["acquired"]) == (first["resource"], first["version"], False)
+    assert again["lease_expires"] >= first["lease_expires"]
+    looked = await service.get(f"/v1/leases/acme/numbers/{escaped('call 1')}")
+    assert looked["resource"] == first["resource"]
+    other = await service.must("POST", "/v1/leases", wanted("call 2"))
+    assert {first["resource"], other["resource"]} == {"+49 30 1", "+49 30 2"}
+    refused = await service.refused("POST", "/v1/leases", wanted("call 3"))
+    assert refused == (409, "no_resource_available")
+    pool = await service.get(POOL)
+    assert pool["regions"]["eu"] == {"total": 2, "leased": 2, "available": 0, "headroom": None}
+    assert (await service.call("DELETE", f"/v1/leases/acme/numbers/{escaped('call 1')}")).status == 204
+    gone = await service.refused("DELETE", f"/v1/leases/acme/numbers/{escaped('call 1')}")
+    assert gone == (404, "unknown_lease")
+    assert (await service.must("POST", "/v1/leases", wanted("call 3")))["resource"] == first["resource"]
+
+
+async def test_a_time_asked_for_extends_and_never_shortens(service: Service) -> None:
+    await add(service, "a")
+    soon, late = (datetime.now(UTC) + timedelta(seconds=seconds) for seconds in (100, 1_000))
+    for expires, kept in ((soon, soon), (late, late), (soon, late)):
+        answer = await service.must("POST", "/v1/leases", wanted("k", lease_expires=expires.isoformat()))
+        assert answer["lease_expires"] == kept.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    past = datetime.now(UTC) - timedelta(seconds=1)
+    assert await service.refused("POST", "/v1/leases", wanted("other", lease_expires=past.isoformat())) == (
+        422,
+        "bad_value",
+    )
+
+
+async def test_a_lease_that_is_over_counts_as_available_and_goes_to_who_finds_the_region_dry(service: Service) -> None:
+    await add(service, "a")
+    first = await service.must("POST", "/v1/leases", wanted("k", lease_seconds=0.001))
+    while (await service.get(POOL))["regions"]["eu"]["available"] == 0:
+        pass  # a millisecond
+    taken = await service.must("POST", "/v1/leases", wanted("other"))
+    assert (taken["resource"], taken["acquired"]) == ("a", True)
+    assert taken["version"] > first["version"]
+
+
+async def test_regions_are_counted_apart_and_a_lease_is_found_from_each(service: Service) -> None:
+    await add(service, "a", "b")
+    await add(service, "c", region="us")
+    assert await add(service, "a", region="us") == {"added": 0, "known": 1, "moved": 0}
+    first = await service.must("POST", "/v1/leases", wanted("k", "us"))
+    assert (first["resource"], first["region"]) == ("c", "us")
+    assert (await service.must("POST", "/v1/leases", wanted("k", "eu")))["resource"] == "c"
+    regions = (await service.get(POOL))["regions"]
+    assert {name: (each["total"], each["leased"]) for name, each in regions.items()} == {"eu": (2, 0), "us": (1, 1)}
+    removed = await service.must("DELETE", POOL + "/resources", {"resources": ["a", "c", "x"]})
+    assert removed == {"removed": 1, "leased": 1, "unknown": 1}
+    page = await service.get(POOL + "/resources?limit=1")
+    assert [(each["resource"], each["key"]) for each in page["resources"]] == [("b", None)]
+    rest = await service.get(f"{POOL}/resources?cursor={page['next']}")
+    assert [(each["resource"], each["key"]) for each in rest["resources"]] == [("c", "k")]
+
+
+async def test_the_journal_tells_everything_in_an_order_that_stays(service: Service) -> None:
+    await add(service, "a")
+    await service.must("POST", "/v1/leases", wanted("k"))
+    await service.must("DELETE", "/v1/leases/acme/numbers/k")
+    lines = await service.get("/v1/leases/journal")
+    assert [(line["kind"], line["resource"], line["key"]) for line in lines] == [
+        ("added", "a", None), ("acquired", "a", "k"), ("released", "a", "k"),
+    ]  # fmt: skip
+    numbers = [line["seq"] for line in lines]
+    assert numbers == sorted(set(numbers))
+    assert await service.get(f"/v1/leases/journal?after={numbers[0]}&limit=1") == lines[1:2]
+
+
+async def test_pools_are_listed_and_deleted(service: Service) -> None:
+    await service.must("PUT", "/v1/pools/acme/extra", {"partitions": 2})
+    await service.must("PUT", "/v1/pools/bolt/numbers")
+    page = await service.get("/v1/pools?limit=2")
+    assert [(each["client_id"], each["pool_id"]) for each in page["pools"]] == [("acme", "extra"), ("acme", "numbers")]
+    rest = await service.get(f"/v1/pools?cursor={page['next']}")
+    assert [each["client_id"] for each in rest["pools"]] == ["bolt"]
+    only = await service.get("/v1/pools?client_id=acme&limit=1")
+    rest = await service.get(f"/v1/pools?client_id=acme&cursor={only['next']}")
+    assert [each["pool_id"] for each in rest["pools"]] == ["numbers"]
+    assert await service.refused("GET", f"/v1/pools?cursor={only['next']}") == (400, "bad_cursor")
+    assert (await service.call("PUT", POOL, {"partitions": 3})).status == 200
+    assert (await service.get(POOL))["partitions"] == 3
+    assert (await service.call("DELETE", POOL)).status == 204
+    for method, path, body in (
+        ("GET", POOL, None),
+        ("DELETE", POOL, None),
+        ("POST", POOL + "/resources", {"region": "eu", "resources": ["a"]}),
+        ("POST", "/v1/leases", wanted("k")),
+        ("GET", "/v1/leases/acme/numbers/k", None),
+        ("DELETE", "/v1/leases/acme/numbers/k", None),
+    ):
+        assert await service.refused(method, path, body) == (404, "unknown_pool")
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (wanted("k", lease_seconds=0), (400, "bad_request")),
+        (wanted("k", lease_seconds=1e12), (422, "bad_value")),
+        (wanted("k", lease_seconds=1, lease_expires="2030-01-01T00:00:00Z"), (400, "bad_request")),
+        (wanted("k", lease_expires="2099-01-01T00:00:00Z"), (422, "bad_value")),
+        (wanted("", lease_seconds=1), (400, "bad_request")),
+        (wanted("a\tb", lease_seconds=1), (400, "bad_request")),
+        (wanted("k", "?", lease_seconds=1), (400, "bad_request")),
+        ({**wanted("k"), "client": "acme"}, (400, "unknown_field")),
+    ],
+)
+async def test_requests_that_make_no_sense_are_refused(
+    service: Service, body: object, expected: tuple[int, str]
+) -> None:
+    assert await service.refused("POST", "/v1/leases", body) == expected
+
+
+async def test_too_many_resources_or_odd_ones_are_refused_and_none_is_taken(service: Service) -> None:
+    for names, code in (
+        (list("abcdef"), "too_many_resources"),
+        (["a", "x" * 501], "bad_request"),
+        (["\0"], "bad_request"),
+    ):
+        body = {"region": "eu", "resources": names}
+        assert await service.refused("POST", POOL + "/resources", body) == (400, code)
+    assert (await service.get(POOL))["regions"] == {}
+
+
+async def test_many_at_once_get_one_each_and_one_key_always_the_same(service: Service) -> None:
+    await service.must("PUT", "/v1/pools/acme/many")
+    names = [f"r{number}" for number in range(5)]
+    await service.must("POST", "/v1/pools/acme/many/resources", {"region": "eu", "resources": names})
+    bodies = [{**wanted(f"k{number % 8}"), "pool_id": "many"} for number in range(40)]
+    answers = await asyncio.gather(*(service.call("POST", "/v1/leases", body) for body in bodies))
+    given = {(answer.body["key"], answer.body["resource"]) for answer in answers if answer.status == 200}
+    assert sorted(resource for _, resource in given) == names
+    assert len({key for key, _ in given}) == 5
+    assert {answer.status for answer in answers} == {200, 409}
+
+
+async def test_free_resources_are_brought_to_a_region_and_leased_ones_stay(service: Service) -> None:
+    await add(service, "a", "b")
+    held = (await service.must("POST", "/v1/leases", wanted("k")))["resource"]
+    body = {"region": "us", "resources": ["a", "b", "c"], "move": True}
+    assert await service.must("POST", POOL + "/resources", body) == {"added": 1, "known": 2, "moved": 1}
+    page = await service.get(POOL + "/resources")
+    assert {each["resource"]: each["region"] for each in page["resources"]} == {
+        **dict.fromkeys("abc", "us"),
+        held: "eu",
+    }
+    totals = {region: counts["total"] for region, counts in (await service.get(POOL))["regions"].items()}
+    assert totals == {"eu": 1, "us": 2}
+
+
+async def test_clients_are_made_by_their_pools_renamed_and_deleted_with_them(service: Service) -> None:
+    assert (await service.get("/v1/clients/acme"))["pools"] == 1
+    renamed = await service.must("PUT", "/v1/clients/acme", {"name": "Acme, Inc."})
+    assert (renamed["name"], renamed["pools"]) == ("Acme, Inc.", 1)
+    assert (await service.must("PUT", "/v1/clients/acme"))["name"] == "Acme, Inc."
+    assert (await service.call("PUT", "/v1/clients/bolt", {"name": "Bolt"})).status == 201
+    page = await service.get("/v1/clients?limit=1")
+    assert [each["client_id"] for each in page["clients"]] == ["acme"]
+    rest = await service.get(f"/v1/clients?cursor={page['next']}")
+    assert [each["client_id"] for each in rest["clients"]] == ["bolt"]
+    assert (await service.call("DELETE", "/v1/clients/acme")).status == 204
+    assert await service.refused("GET", POOL) == (404, "unknown_pool")
+    for method in ("GET", "DELETE"):
+        assert await service.refused(method, "/v1/clients/acme") == (404, "unknown_client")
+
+
+async def test_a_lease_of_another_store_is_known_here_once_its_journal_was_read(
+    service: Service, tmp_path: Path
+) -> None:
+    await add(service, "a")
+    first = await service.must("POST", "/v1/leases", wanted("k"))
+    folder = tmp_path / "another"
+    folder.mkdir()
+    another = Service(folder, lease_peers=f"one={service.base}", lease_exchange_interval_s=0.01)
+    await another.start()
+    try:
+        await another.must("PUT", POOL)
+        await another.must("POST", POOL + "/resources", {"region": "us", "resources": ["b"]})
+        await service.must("POST", "/v1/leases", wanted("k", lease_seconds=90))
+        path = "/v1/leases/acme/numbers/k"
+        while (await another.call("GET", path)).status == 404:
+            pass  # until the next page was read
+        told = await another.must("POST", "/v1/leases", wanted("k", "us"))
+        assert (told["resource"], told["region"], told["version"]) == ("a", "eu", first["version"])
+        assert (await another.get(POOL))["regions"]["us"]["leased"] == 0
+        assert b"rankcurve_lease_events_exchanged_total" in (await another.call("GET", "/metrics")).body
+    finally:
+        await another.stop()

@@ -1,0 +1,286 @@
+"""Queued posting on a real service: what is accepted is applied once, soon and in order, and what is refused is not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.schemas import fresh_schema
+from tests.service.real_service import Caller, Service, escaped
+
+XP = {"name": "xp", "merge": "sum", "best": "high", "max": 1000}
+LAST = {"name": "last", "merge": "last", "sorted": False}
+BOARD = "/v1/leaderboards/b"
+QUEUED = "/posts?mode=queued"
+WAIT_S = 60
+FAMILY: dict[str, Any] = {
+    "columns": [{"name": "xp", "sorted": True, "merge": "sum"}],
+    "periods": ["all", "year"],
+    "facets": [[], ["org"]],
+}
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
+    """A service with a board, on every store."""
+    if request.param == "sqlite":
+        async for made in _served(tmp_path):
+            yield made
+        return
+    async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
+        async for made in _served(tmp_path, store=url):
+            yield made
+
+
+async def _served(folder: Path, **settings: Any) -> AsyncIterator[Service]:
+    made = Service(folder, **settings)
+    await made.start()
+    await made.board("b", XP, LAST)
+    yield made
+    await made.stop()
+
+
+async def settled(caller: Caller, post_id: str, board: str = BOARD) -> dict[str, Any]:
+    """What became of a post, once its turn has come."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            state: dict[str, Any] = await caller.get(f"{board}/posts/{escaped(post_id)}")
+            if state["status"] != "pending":
+                return state
+
+
+async def accepted(caller: Caller, path: str, body: object) -> int:
+    """Of a queued request."""
+    answer = await caller.call("POST", path, body)
+    assert answer.status == 202, answer.body
+    count: int = answer.body["accepted"]
+    return count
+
+
+async def test_a_queued_post_is_accepted_applied_and_answered_for(service: Service) -> None:
+    post = {"owner": "ada", "stats": {"xp": 5, "last": 1}, "post_id": "match-8812/ada"}
+    assert await accepted(service, BOARD + QUEUED, post) == 1
+    state = await settled(service, "match-8812/ada")
+    entry = await service.get(f"{BOARD}/entries/ada")
+    assert state == {
+        "post_id": "match-8812/ada",
+        "status": "applied",
+        "updated_at": entry["updated_at"],
+        "stats": {"xp": 5, "last": 1},
+    }
+    assert await accepted(service, BOARD + QUEUED, {"posts": [post, {**post, "post_id": "more"}]}) == 2
+    assert (await settled(service, "more"))["stats"] == {"xp": 10, "last": 1}
+    [directly] = await service.post("b", post)
+    assert (directly["status"], directly["stats"]) == ("duplicate", {"xp": 5, "last": 1})
+    assert await service.refused("GET", f"{BOARD}/posts/nobodys") == (404, "unknown_post")
+    assert await service.refused("GET", "/v1/leaderboards/none/posts/more") == (404, "unknown_board")
+
+
+async def test_posts_of_one_owner_keep_their_order_over_requests_and_within(service: Service) -> None:
+    for number in range(0, 200, 20):
+        posts = [{"owner": "ada", "stats": {"xp": 1, "last": number + index}} for index in range(20)]
+        lines = "\n".join(json.dumps(post) for post in posts).encode()
+        answer = await service.call("POST", BOARD + QUEUED, lines, {"Content-Type": "application/x-ndjson"})
+        assert (answer.status, answer.body) == (202, {"accepted": 20})
+    await accepted(service, BOARD + QUEUED, {"owner": "ada", "stats": {"xp": 1}, "post_id": "end"})
+    assert (await settled(service, "end"))["stats"] == {"xp": 201, "last": 199}
+
+
+@pytest.mark.parametrize(
+    ("post", "status", "code"),
+    [
+        ({"owner": "ada", "stats": {"none": 1}}, 422, "unknown_column"),
+        ({"owner": "ada", "stats": {"xp": "1.5"}}, 422, "bad_value"),
+        ({"owner": "ada", "stats": {"xp": 1}, "at": "2999-01-01T00:00:00Z"}, 422, "at_in_future"),
+        ({"owner": "ada", "stats": {}}, 400, "bad_request"),
+        ({"owner": "ada", "stats": {"xp": 1}, "more": 1}, 400, "unknown_field"),
+    ],
+)
+async def test_one_post_that_cannot_be_taken_refuses_all_of_a_request(
+    service: Service, post: dict[str, Any], status: int, code: str
+) -> None:
+    assert await service.refused("POST", BOARD + QUEUED, post) == (status, code)
+    good = {"owner": "bob", "stats": {"xp": 1}, "post_id": "good"}
+    answer = await service.call("POST", BOARD + QUEUED, {"posts": [good, post]})
+    assert (answer.status, answer.body["code"]) == (status, code)
+    assert all(error["pointer"].startswith("/posts/1") for error in answer.body["errors"])
+    assert await service.refused("GET", f"{BOARD}/posts/good") == (404, "unknown_post"), "nothing was queued"
+
+
+async def test_unknown_boards_and_modes_are_refused(service: Service) -> None:
+    post = {"owner": "ada", "stats": {"xp": 1}}
+    assert await service.refused("POST", "/v1/leaderboards/none/posts?mode=queued", post) == (404, "unknown_board")
+    several = {**post, "boards": ["b", "none"]}
+    assert await service.refused("POST", "/v1/posts?mode=queued", several) == (404, "unknown_board")
+    assert await service.refused("POST", "/v1/families/none/posts?mode=queued", post) == (404, "unknown_family")
+    assert await service.refused("POST", f"{BOARD}/posts?mode=later", post) == (400, "bad_request")
+
+
+async def test_posts_to_several_boards_and_to_families_are_queued_too(service: Service) -> None:
+    await service.board("c", XP)
+    both = {"owner": "ada", "stats": {"xp": 3}, "boards": ["b", "c"], "post_id": "both"}
+    assert await accepted(service, "/v1/posts?mode=queued", both) == 1
+    assert (await settled(service, "both"))["stats"]["xp"] == 3
+    assert (await settled(service, "both", "/v1/leaderboards/c"))["stats"] == {"xp": 3}
+    await service.must("PUT", "/v1/families/game", FAMILY)
+    post = {"owner": "ada", "stats": {"xp": 7}, "facets": {"org": "1"}, "post_id": "f", "at": "2026-06-01T00:00:00Z"}
+    assert await accepted(service, "/v1/families/game/posts?mode=queued", {"posts": [post, post]}) == 2
+    for board in ("game:all", "game:all:org=1"):
+        path = f"/v1/leaderboards/{escaped(board)}"
+        assert (await settled(service, "f", path))["stats"] == {"xp": 7}
+        assert (await service.get(f"{path}/entries/ada"))["stats"] == {"xp": 7}
+    late = {**post, "at": "2000-06-01T00:00:00Z", "post_id": "late"}
+    assert await accepted(service, "/v1/families/game/posts?mode=queued", late) == 1, "all of time is still open"
+
+
+async def test_a_season_that_is_over_or_has_not_begun_refuses_posts_at_the_door(service: Service) -> None:
+    now = datetime.now(UTC)
+    long_ago, soon = (now - timedelta(days=2)).isoformat(), (now + timedelta(days=2)).isoformat()
+    season = {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "grace_seconds": 0}
+    await service.must("PUT", "/v1/leaderboards/over", {**season, "closes_at": (now - timedelta(days=1)).isoformat()})
+    await service.must("PUT", "/v1/leaderboards/early", {**season, "opens_at": soon})
+    post = {"owner": "ada", "stats": {"xp": 1}}
+    assert await service.refused("POST", "/v1/leaderboards/over" + QUEUED, post) == (409, "period_closed")
+    assert await service.refused("POST", "/v1/leaderboards/early" + QUEUED, post) == (409, "not_open_yet")
+    late = {**post, "at": long_ago}
+    assert await service.refused("POST", "/v1/leaderboards/over" + QUEUED, late) == (409, "period_closed")
+    several = {**post, "boards": ["over", "b"], "post_id": "several"}
+    assert await accepted(service, "/v1/posts?mode=queued", several) == 1
+    assert (await settled(service, "several"))["stats"]["xp"] == 1
+    state = await settled(service, "several", "/v1/leaderboards/over")
+    assert (state["status"], state["error"]["code"]) == ("rejected", "period_closed")
+
+
+async def test_a_rejection_after_the_answer_is_told_to_whoever_asks(service: Service) -> None:
+    posts = [{"owner": "ada", "stats": {"xp": 600}, "post_id": name} for name in ("fits", "too much")]
+    await accepted(service, BOARD + QUEUED, {"posts": posts})
+    assert (await settled(service, "fits"))["status"] == "applied"
+    state = await settled(service, "too much")
+    assert (state["status"], state["error"]["code"], state["error"]["status"]) == (
+        "rejected",
+        "value_out_of_range",
+        422,
+    )
+    assert (await service.get(f"{BOARD}/entries/ada"))["stats"]["xp"] == 600
+
+
+async def test_a_later_rejection_is_journalled_with_what_was_posted(service: Service) -> None:
+    await service.board("gone", XP)
+    await service.restart(ingest_workers=0)
+    posts = [
+        {"owner": "ada", "stats": {"xp": xp}, "post_id": f"{xp}", "boards": boards}
+        for xp, boards in ((600, ["b"]), (700, ["b"]), (5, ["gone", "b"]), (6, ["gone"]))
+    ]
+    assert await accepted(service, "/v1/posts?mode=queued", {"posts": posts}) == 4
+    await service.must("DELETE", "/v1/leaderboards/gone")
+    await service.restart(ingest_workers=1)
+    assert (await settled(service, "5"))["error"]["code"] == "post_rejected"
+    told = (await service.get("/v1/owners/ada/posts"))["posts"]
+    found = {(line["post_id"], line["board"], line["status"], line.get("error", {}).get("code")) for line in told}
+    assert found == {
+        ("600", "b", "applied", None),
+        ("700", "b", "rejected", "value_out_of_range"),
+        ("5", "b", "rejected", "post_rejected"),
+        ("5", "gone", "rejected", "unknown_board"),
+        ("6", "gone", "rejected", "unknown_board"),
+    }
+    [refused] = [line for line in told if line["post_id"] == "700"]
+    assert (refused["kind"], refused["stats"], "stored" in refused) == ("post", {"xp": 700}, False)
+    assert len({line["seq"] for line in told}) == len(told), "each has a number of its own"
+    entry = await service.get(f"{BOARD}/entries/ada")
+    await service.must("DELETE", "/v1/owners/ada")
+    assert entry["stats"]["xp"] == 600
+    assert (await service.get("/v1/owners/ada/posts"))["posts"] == []
+
+
+async def test_what_nobody_applies_stays_and_makes_posts_wait_until_somebody_does(service: Service) -> None:
+    await service.restart(ingest_workers=0, ingest_posts_max=3, ingest_look_s=0.01)
+    posts = [{"owner": f"p{n}", "stats": {"xp": 1}, "post_id": f"{n}"} for n in range(3)]
+    assert await accepted(service, BOARD + QUEUED, {"posts": posts}) == 3
+    assert (await service.get(f"{BOARD}/posts/1"))["status"] == "pending"
+    answer = await service.call("POST", BOARD + QUEUED, {"owner": "q", "stats": {"xp": 1}})
+    assert (answer.status, answer.body["code"]) == (429, "queue_full")
+    assert int(answer.headers["Retry-After"]) >= 1
+    await service.restart(ingest_workers=1)
+    for n in range(3):
+        assert (await settled(service, f"{n}"))["status"] == "applied"
+    async with asyncio.timeout(WAIT_S):
+        while (await service.call("POST", BOARD + QUEUED, {"owner": "q", "stats": {"xp": 1}})).status != 202:
+            continue
+
+
+async def test_a_hot_owner_becomes_one_write_and_every_id_is_remembered(service: Service) -> None:
+    await service.board("clans", {"name": "xp", "merge": "sum"})
+    await service.restart(ingest_workers=0)
+    ids = [f"member {n}" for n in range(500)]
+    bodies = [{"owner": "clan", "stats": {"xp": 1}, "post_id": post_id} for post_id in ids]
+    path = "/v1/leaderboards/clans"
+    await asyncio.gather(*(accepted(service, path + QUEUED, body) for body in bodies))
+    before = await _total(service, "rankcurve_write_conflicts_total")
+    await service.restart(ingest_workers=1)
+    assert (await settled(service, ids[-1], path))["status"] == "applied"
+    states = [await settled(service, post_id, path) for post_id in ids]
+    assert len({state["updated_at"] for state in states}) == 1, "one write of the row"
+    assert sorted(state["stats"]["xp"] for state in states) == list(range(1, 501))
+    assert await _total(service, "rankcurve_write_conflicts_total") == before
+    assert await _total(service, "rankcurve_ingest_round_posts_count") <= 2
+    assert {each["status"] for each in await service.post("clans", *bodies)} == {"duplicate"}
+
+
+async def test_operators_see_what_waits_and_who_applies_it(service: Service) -> None:
+    await service.restart(ingest_workers=0, ingest_workers_max=3)
+    posts = [{"owner": f"p{n}", "stats": {"xp": 1}, "post_id": f"{n}"} for n in range(50)]
+    await accepted(service, BOARD + QUEUED, {"posts": posts})
+    state = await service.get("/v1/queue")
+    assert (state["posts"], state["workers"], state["workers_max"], state["capacity"]) == (50, 0, 3, None)
+    assert len(state["shards"]) == 10
+    assert sum(shard["posts"] for shard in state["shards"]) == 50
+    assert all(shard["posts"] == 0 or shard["age_seconds"] > 0 for shard in state["shards"])
+    assert {shard["worker"] for shard in state["shards"]} == {None}
+    await service.restart(ingest_workers=1, ingest_lease_s=600)
+    await settled(service, "49")
+    async with asyncio.timeout(WAIT_S):
+        while (state := await service.get("/v1/queue"))["posts"]:
+            continue
+    assert state["workers"] == 1
+    assert sum(shard["applied"] for shard in state["shards"]) == 50
+    assert len({shard["worker"] for shard in state["shards"]}) == 1
+    assert state["age_seconds"] == 0
+
+
+async def test_an_owner_who_is_erased_while_posts_wait_does_not_come_back(service: Service) -> None:
+    await service.restart(ingest_workers=0)
+    posts = [{"owner": owner, "stats": {"xp": 1}, "post_id": owner} for owner in ("ada", "bob", "cleo")]
+    await accepted(service, BOARD + QUEUED, {"posts": posts})
+    await service.must("DELETE", f"{BOARD}/entries/ada")
+    await service.must("DELETE", "/v1/owners/bob")
+    assert await service.refused("DELETE", f"{BOARD}/entries/ada") == (404, "unknown_owner")
+    await service.restart(ingest_workers=1)
+    assert (await settled(service, "cleo"))["status"] == "applied"
+    for owner in ("ada", "bob"):
+        assert await service.refused("GET", f"{BOARD}/entries/{owner}") == (404, "unknown_owner")
+        assert await service.refused("GET", f"{BOARD}/posts/{owner}") == (404, "unknown_post")
+
+
+async def _total(service: Service, name: str) -> float:
+    text = (await service.call("GET", "/metrics")).body.decode()
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith((name + " ", name + "{")))
+
+
+async def test_the_queue_is_measured(service: Service) -> None:
+    await accepted(service, BOARD + QUEUED, {"owner": "ada", "stats": {"xp": 1}, "post_id": "1"})
+    await settled(service, "1")
+    assert await _total(service, "rankcurve_ingest_queued_posts_total") == 1
+    async with asyncio.timeout(WAIT_S):  # a worker counts after its commit
+        while await _total(service, "rankcurve_ingest_drained_posts_total") != 1:
+            continue
+    assert await _total(service, "rankcurve_ingest_applied_age_seconds_count") == 1
+    async with asyncio.timeout(WAIT_S):  # and looks again when it finds nothing more
+        while await _total(service, "rankcurve_ingest_posts"):
+            continue

@@ -1,0 +1,102 @@
+"""A store's pools with a clock that a test moves.
+
+The rule it keeps: what a test sees of the pools is what callers see, or what the tables say.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from storage.claims import StoreClock
+from storage.lease_counts import lease_counts
+from storage.lease_group import LeaseGroups, Outcome
+from storage.lease_journal import LeaseEvent, lease_journal
+from storage.lease_pools import Removed, lease_pools
+from storage.lease_records import Ask, GiveBack, Given, Pool, PoolSpec, RegionCounts, Request, Resource
+from storage.store import Program
+from tests.storage.deployment import Clock, Deployment
+
+MARGIN_US = 100
+LEASE_US = 1_000
+PARTITIONS = 3
+CLIENT = "acme"
+
+
+class Pools:
+    """What the tests do with pools."""
+
+    def __init__(self, deployment: Deployment, clock: StoreClock | None = None) -> None:
+        self.store, self.dialect = deployment.store, deployment.dialect
+        self.clock = Clock()
+        self.rng = random.Random(3)
+        self.groups = LeaseGroups(self.dialect, clock or self.now_us, margin_us=MARGIN_US, attempts_max=5, rng=self.rng)
+        self.pools = lease_pools(self.dialect)
+
+    def now_us(self) -> Program[int]:
+        yield from ()
+        return self.clock.now_us
+
+    async def create(self, pool_id: str = "numbers", *, partitions: int = PARTITIONS) -> Pool:
+        """A new pool, or the one that there is."""
+        spec = PoolSpec(partitions)
+        pool, _ = await self.store.write(
+            lambda: self.pools.put(CLIENT, pool_id, spec, now_us=self.clock(), pools_max=1_000)
+        )
+        return pool
+
+    async def pool(self, pool_id: str = "numbers") -> Pool:
+        """The pool as it is now."""
+        return await self.store.read(lambda: self.pools.existing(CLIENT, pool_id))
+
+    async def add(self, *names: str, region: str = "eu", pool_id: str = "numbers") -> list[str]:
+        """New resources; answers which were new."""
+        pool = await self.pool(pool_id)
+        return await self.store.write(lambda: self.pools.add(pool, region, names, now_us=self.clock(), rng=self.rng))
+
+    async def remove(self, *names: str, pool_id: str = "numbers") -> Removed:
+        """Take resources out."""
+        pool = await self.pool(pool_id)
+        return await self.store.write(lambda: self.pools.remove(pool, names, now_us=self.clock(), rng=self.rng))
+
+    async def run(self, *requests: Request) -> list[Outcome]:
+        """All in one transaction."""
+        return await self.store.write(lambda: self.groups.run(requests))
+
+    async def ask(
+        self, key: str, *, region: str = "eu", lease_us: int = LEASE_US, until_us: int | None = None
+    ) -> Given:
+        """One key's request; raises its refusal."""
+        [outcome] = await self.run(Ask(CLIENT, "numbers", key, region, until_us, lease_us))
+        return given(outcome)
+
+    async def give_back(self, key: str) -> Given:
+        """One key gives back; raises its refusal."""
+        [outcome] = await self.run(GiveBack(CLIENT, "numbers", key))
+        return given(outcome)
+
+    async def counts(self, pool_id: str = "numbers") -> dict[str, RegionCounts]:
+        """What is kept count of, by region."""
+        pool = await self.pool(pool_id)
+        found = await self.store.read(lambda: lease_counts(self.dialect).of_pools([pool.key]))
+        return {region: counts for (_, region), counts in found.items()}
+
+    async def rows(self, pool_id: str = "numbers") -> list[Resource]:
+        """Every resource."""
+        pool = await self.pool(pool_id)
+        return await self.store.read(lambda: self.pools.resources(pool, after="", limit=10_000))
+
+    async def events(self, after: int = 0) -> list[LeaseEvent]:
+        """The journal."""
+        return await self.store.read(lambda: lease_journal(self.dialect).page(after, limit=10_000))
+
+    async def happened(self) -> Sequence[tuple[str, str, str | None]]:
+        """What the journal says but for numbers and times: kind, resource, key."""
+        return [(event.kind, event.resource, event.key) for event in await self.events()]
+
+
+def given(outcome: Outcome) -> Given:
+    """What was given; raises a refusal."""
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome

@@ -1,0 +1,132 @@
+"""The ingest queue of one store, its callers and its workers, at a time that stands still until a test moves it.
+
+The rule it keeps: workers meet in the store only, as those of several processes do.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from storage.draining import Drained, Drainer, DrainLimits
+from storage.ingest_queue import Appended, ingest_queue
+from storage.leases import Lease, Leases
+from storage.post_fates import PostFate, post_fate
+from storage.queued_posts import block_text, shard_of
+from storage.records import Board, Post
+from storage.semaphores import Semaphore
+from storage.shard_leases import ShardLeases, Share
+from storage.store import Program, Store
+from tests.storage.deployment import Deployment
+
+SHARDS = 3
+LEASE_US = 1_000_000
+WORKERS_MAX = 2
+LIMITS = DrainLimits(
+    ingest_round_posts_max=100,
+    ingest_alone_attempts_max=3,
+    ingest_lease_s=LEASE_US / 1e6,
+    write_attempts_max=4,
+    write_backoff_base_s=0.0001,
+    write_backoff_s_max=0.001,
+    change_log=True,
+)
+
+
+async def no_sleep(_seconds: float) -> None:
+    """Time passes by itself in no test."""
+
+
+@dataclass
+class Worker:
+    """One of them, wherever it runs."""
+
+    drainer: Drainer
+    leases: ShardLeases
+    share: Share = field(default_factory=Share)
+
+    @property
+    def held(self) -> list[tuple[int, Lease]]:
+        """The shards that it believes to have."""
+        return sorted(self.share.shards.items())
+
+
+class QueueDesk:
+    """A queue and who works with it."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment, self.store, self.clock = deployment, deployment.store, deployment.clock
+        self.queue = ingest_queue(deployment.dialect)
+        self.leases = Leases(deployment.dialect, self._now_us, margin_us=0)
+        self.semaphore = Semaphore(deployment.dialect, self.leases, "ingest", size=WORKERS_MAX)
+
+    def _now_us(self) -> Program[int]:
+        yield from ()
+        return self.clock.now_us
+
+    @classmethod
+    async def on(cls, deployment: Deployment) -> QueueDesk:
+        """With its shards."""
+        desk = cls(deployment)
+        await desk.store.write(lambda: desk.queue.make_shards(SHARDS))
+        return desk
+
+    async def enqueue(self, *posts: Post) -> None:
+        """All in one transaction, in this order, a block for each owner in a row."""
+        blocks = [
+            Appended(shard_of(post.owner, SHARDS), self.clock(), 1, block_text([post], self.clock())) for post in posts
+        ]
+        await self.store.write(lambda: self.queue.append(blocks))
+
+    async def enqueue_block(self, posts: Sequence[Post]) -> None:
+        """As one row; they have to be of one shard."""
+        [shard] = {shard_of(post.owner, SHARDS) for post in posts}
+        block = Appended(shard, self.clock(), len(posts), block_text(posts, self.clock()))
+        await self.store.write(lambda: self.queue.append([block]))
+
+    def worker(self, name: str, *, store: Store | None = None, limits: DrainLimits = LIMITS) -> Worker:
+        """Another worker."""
+        chance = random.Random(name)
+        drainer = Drainer(
+            store or self.store,
+            self.deployment.boards,
+            self.deployment.post_ids,
+            self.leases,
+            limits,
+            now_us=self.clock,
+            monotonic=lambda: self.clock() / 1e6,
+            sleep=no_sleep,
+            rng=chance,
+        )
+        leases = ShardLeases(self.leases, self.semaphore, shards=SHARDS, holder=name, lease_us=LEASE_US, rng=chance)
+        return Worker(drainer, leases)
+
+    async def tend(self, worker: Worker) -> None:
+        """A worker's look at its leases."""
+        worker.share = await self.store.write(lambda: worker.leases.keep(worker.share))
+        worker.share = await self.store.write(lambda: worker.leases.claim(worker.share))
+
+    async def round(self, worker: Worker) -> Drained | None:
+        """A worker's round on what it believes to have."""
+        return await worker.drainer.round(worker.held)
+
+    async def drain(self, name: str = "ada") -> list[Drained]:
+        """Rounds of one new worker until nothing waits, after all others' leases are over."""
+        self.clock.now_us += 10 * LEASE_US
+        worker = self.worker(name)
+        await self.tend(worker)
+        rounds: list[Drained] = []
+        while (drained := await self.round(worker)) is not None:
+            rounds.append(drained)
+        await self.store.write(lambda: worker.leases.give_back(worker.share))
+        return rounds
+
+    async def waiting(self) -> int:
+        """Posts in the queue."""
+        backlog = await self.store.read(self.queue.backlog)
+        return sum(shard.posts for shard in backlog.values())
+
+    async def fate(self, board: Board, post_id: str) -> PostFate:
+        """What became of a post."""
+        return await post_fate(self.store, self.deployment.post_ids, board, post_id)

@@ -1,0 +1,199 @@
+"""Why here: a board that was lost comes back row for row, or not at all."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from querybuilder import asc, col, delete, select, update
+from storage.change_log import change_log
+from storage.erasing import erasing
+from storage.errors import JournalIncomplete
+from storage.hidden import hidden
+from storage.journal import journal
+from storage.layouts import layout_of, scope_of
+from storage.leaderboards import CHANGES, change_board, existing, reset_board
+from storage.migrate import CHANGE_LOG, HIDDEN
+from storage.posted import Happened
+from storage.rebuilding import Rebuilt, rebuild_board
+from storage.records import Best, Board, Merge, Status, Ties
+from storage.store import Program
+from tests.storage.deployment import Deployment, counter, label, part, ranked
+
+COLUMNS = (
+    ranked("xp", min_scaled=0, max_scaled=10**6),
+    counter("shots"),
+    ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=2, min_scaled=-50, max_scaled=10**5),
+    label("clan"),
+)
+OWNERS = 25
+
+
+async def everything(deployment: Deployment, board: Board) -> tuple[list[Any], list[Any], dict[int, int]]:
+    """All rows of a board as stored, those that it hides, and its totals but the number of changes."""
+    board = await deployment.store.read(lambda: existing(deployment.dialect, board.id))  # its rows may have moved
+    layout = layout_of(board)
+    rows = select(*layout.row()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
+    hidden_names = ("owner", "updated_at", "cells")
+    unseen = select(*map(col, hidden_names)).from_(HIDDEN).where(col("board_key").eq(board.key))
+    found = [
+        await deployment.store.read_one(rows.build(deployment.dialect, **scope_of(board))),
+        await deployment.store.read_one(unseen.build(deployment.dialect)),
+    ]
+    totals = await deployment.totals(board)
+    totals.pop(CHANGES, None)
+    return [tuple(row) for row in found[0]], sorted(map(_widened, found[1])), totals
+
+
+def _widened(row: Any) -> Any:
+    """A hidden row without the columns that it was never given a cell of: it is widened when it is read."""
+    owner, updated_at_us, cells = row
+    told = json.loads(cells)
+    while told and told[-1] is None:
+        told.pop()
+    return owner, updated_at_us, told
+
+
+async def rebuilt(deployment: Deployment, board: Board) -> Rebuilt:
+    return await deployment.store.write(lambda: rebuild_board(deployment.dialect, board_id=board.id))
+
+
+async def post_at_random(deployment: Deployment, board: Board, rng: random.Random, groups: int) -> None:
+    for _ in range(groups):
+        deployment.clock.now_us += rng.randrange(3)
+        posts = []
+        for _ in range(rng.randrange(1, 8)):
+            stats: dict[str, Any] = {}
+            for name, most in (("xp", 9), ("shots", 3), ("lap", 100)):
+                if rng.random() < 0.6:
+                    stats[name] = rng.randrange(most)
+            if rng.random() < 0.2:
+                stats["clan"] = f"clan {rng.randrange(3)}"
+            overwrite = {"xp": rng.randrange(5)} if "xp" not in stats and rng.random() < 0.2 else {}
+            posts.append(deployment.post(f"o{rng.randrange(OWNERS)}", part(board, stats or {"shots": 0}, overwrite)))
+        await deployment.apply(*posts)
+
+
+async def damage(deployment: Deployment, board: Board) -> None:
+    layout = layout_of(board)
+    wrong = update(layout.table).set(**{layout.columns[0].name: "0000007"}).where(*layout.scope())
+    query = wrong.where(col("owner").lt("o3")).build(deployment.dialect, **scope_of(board))
+
+    def program() -> Program[None]:
+        yield query
+        yield from deployment.entries(board).take_out("o4", Happened.ERASED, now_us=0)
+
+    log = select(col("seq")).from_(CHANGE_LOG).order_by(asc(col("seq")))
+    before = len(await deployment.store.read_one(log.build(deployment.dialect)))
+    await deployment.store.write(program)
+    rows = await deployment.store.read_one(log.build(deployment.dialect))
+    gone = [row[0] for row in rows[before:]]
+    forget = delete(CHANGE_LOG).where(col("seq").in_(gone)).build(deployment.dialect)
+
+    def unlog() -> Program[None]:
+        yield forget
+
+    await deployment.store.write(unlog)
+
+
+@pytest.mark.parametrize("ties", Ties)
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_rebuilt_board_is_equal_row_for_row(deployment: Deployment, ties: Ties, seed: int) -> None:
+    rng = random.Random(seed)
+    board = await deployment.create("b", *COLUMNS, ties=ties)
+    other = await deployment.create("other", *COLUMNS)
+    store, statements = deployment.store, hidden(deployment.dialect)
+
+    async def change(owner: str, *, hide: bool) -> None:
+        await store.write(lambda: statements.begin(owner, now_us=1, hide=hide))
+        await store.write(lambda: statements.end(owner, now_us=1, hide=hide))
+
+    await post_at_random(deployment, board, rng, 20)
+    await post_at_random(deployment, other, rng, 5)
+    await deployment.erase(board, "o1")
+    await change("o2", hide=True)
+    await store.write(lambda: statements.hide([deployment.entries(board)], "o2", now_us=deployment.clock()))
+    await change("o5", hide=True)
+    await store.write(lambda: statements.hide([deployment.entries(board)], "o5", now_us=deployment.clock()))
+    await post_at_random(deployment, board, rng, 20)
+    await change("o5", hide=False)
+    await store.write(lambda: statements.show([deployment.entries(board)], "o5", now_us=deployment.clock()))
+    log = erasing(deployment.dialect)
+    await deployment.erase(board, "o6")
+    [stretch], _ = await store.read(lambda: log.stretches("o6", past=0))
+    until = {board.key: await store.write(lambda: log.say(now_us=1))}
+    await store.write(lambda: log.rename("o6", stretch, token="t", until=until, otherwise=0, rows_max=10_000))
+    wider = replace(board.spec, columns=(*COLUMNS, ranked("late"), counter("later")))
+    board = await store.write(lambda: change_board(deployment.dialect, board_id="b", wanted=wider))
+    await deployment.apply(deployment.post("o7", part(board, {"late": 5, "later": 6, "xp": 1})))
+    await post_at_random(deployment, board, rng, 5)
+    before = await everything(deployment, board)
+    untouched = await everything(deployment, other)
+    assert any(row[0] == "o2" for row in before[1])
+    await damage(deployment, board)
+    assert await everything(deployment, board) != before
+    done = await rebuilt(deployment, board)
+    assert await everything(deployment, board) == before
+    assert await everything(deployment, other) == untouched
+    assert (done.entries, done.hidden) == (len(before[0]), len(before[1]))
+    assert done.rows > done.entries
+
+
+async def test_what_was_posted_before_a_board_was_emptied_stays_away(deployment: Deployment) -> None:
+    board = await deployment.create("b", *COLUMNS)
+
+    def reset() -> Program[Board]:
+        emptied = yield from reset_board(deployment.dialect, board_id="b")
+        yield from journal(deployment.dialect).log_reset(emptied, deployment.clock())
+        return emptied
+
+    await deployment.apply(deployment.post("gone", part(board, {"xp": 5})))
+    board = await deployment.store.write(reset)
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
+    before = await everything(deployment, board)
+    await rebuilt(deployment, board)
+    assert await everything(deployment, board) == before
+    assert [row[0] for row in before[0]] == ["ada"]
+
+
+async def test_a_retry_is_a_duplicate_after_a_rebuild_too(deployment: Deployment) -> None:
+    board = await deployment.create("b", *COLUMNS)
+    post = deployment.post("ada", part(board, {"xp": 5}), post_id="p")
+    await deployment.apply_one(post)
+    await rebuilt(deployment, board)
+    assert (await deployment.apply_one(post)).status is Status.DUPLICATE
+    assert (await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1})))).status is Status.APPLIED
+
+
+async def test_a_journal_that_starts_too_late_is_refused_and_nothing_changes(deployment: Deployment) -> None:
+    board = await deployment.create("b", *COLUMNS)
+    store, log = deployment.store, change_log(deployment.dialect)
+    for owner in ("ada", "bob"):
+        await deployment.apply(deployment.post(owner, part(board, {"xp": 5})))
+        deployment.clock.now_us += 10
+    later_us = deployment.clock.now_us
+    await store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=10))
+    before = await everything(deployment, board)
+    with pytest.raises(JournalIncomplete, match="begins after"):
+        await rebuilt(deployment, board)
+    assert await everything(deployment, board) == before
+
+
+async def test_a_board_that_is_younger_than_what_the_journal_lost_is_rebuilt(deployment: Deployment) -> None:
+    old = await deployment.create("old", *COLUMNS)
+    store, log = deployment.store, change_log(deployment.dialect)
+    for owner in ("ada", "bob"):
+        await deployment.apply(deployment.post(owner, part(old, {"xp": 5})))
+        deployment.clock.now_us += 10
+    later_us = deployment.clock.now_us
+    await store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=10))
+    deployment.clock.now_us += 10**10
+    young = await deployment.create("young", *COLUMNS)
+    await deployment.apply(deployment.post("ada", part(young, {"xp": 5})))
+    before = await everything(deployment, young)
+    assert (await rebuilt(deployment, young)).entries == 1
+    assert await everything(deployment, young) == before
