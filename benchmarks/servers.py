@@ -146,6 +146,11 @@ class Server:
         """The most that it ever was."""
         return self._status_mib("VmHWM")
 
+    def cpu_s(self) -> float:
+        """Processor time that the process has taken, in seconds."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def _status_mib(self, name: str) -> float:
         assert self._process is not None, "spawn comes first"
         for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():

@@ -7,7 +7,6 @@ table with another one of the same size.
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import statistics
 import sys
@@ -120,11 +119,6 @@ async def _views(port: int, boards: int, seed: int) -> dict[str, float]:
     return {name: statistics.median(each) for name, each in took.items()}
 
 
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def _measure_small(options: Options, folder: Path) -> tuple[list[dict[str, float]], list[dict[str, float]], float]:
     with service(folder / "few.db") as few, service(folder / "many.db") as many:
         asyncio.run(_fill_small(few.port, 0, _FEW))
@@ -138,9 +132,9 @@ def _measure_small(options: Options, folder: Path) -> tuple[list[dict[str, float
                 by_few.append(one)
                 by_many.append(other)
         time.sleep(_SETTLED_S)
-        before = _cpu_s(many.pid)
+        before = many.cpu_s()
         time.sleep(_IDLE_S)
-        return by_few, by_many, (_cpu_s(many.pid) - before) / _IDLE_S
+        return by_few, by_many, (many.cpu_s() - before) / _IDLE_S
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:

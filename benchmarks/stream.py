@@ -1,7 +1,7 @@
 """A thousand clients follow ten boards on one process while posts come at half of the rate that it can take.
 
 Rule kept: a probe's time begins when its post is answered; it is seen by a read of the row, a read of the top and by
-every client of its board. Clients of a board have to have heard the same events.
+every client of its board. Clients of a top have to have heard the same events, those of an owner its rank in the end.
 """
 
 from __future__ import annotations
@@ -15,19 +15,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import COLUMN, create, fill, owner, spec, values
+from benchmarks.boards import COLUMN, create, fill, owner, refresh, spec, values
 from benchmarks.client import HOST, Connection
 from benchmarks.options import Options, parse
-from benchmarks.servers import Server, service
+from benchmarks.servers import Server, service, service_on
+from tests.servers import DURABLE, postgres
 
 _BOARDS = 10
 _CLIENTS = 1_000
+_FOLLOW_OWNERS = 2  # one in so many clients of the board that is posted to follow an owner
 _TOP = 10
-_CONNECTIONS = 32
+_CONNECTIONS = 128  # as many as saturate it: with 32 they wait for the disk
 _PROBES_PER_S = 20
 _SETTLE_S = 3.0
 _FIRST = 10**12  # a probe's value: above all others
 _LINE_BYTES_MAX = 1 << 20
+_SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
 
 
 def _board(number: int) -> str:
@@ -36,16 +39,19 @@ def _board(number: int) -> str:
 
 @dataclass(slots=True)
 class _Client:
-    """What one client heard: (id, best value) and when."""
+    """What one client heard: (id, best value or rank) and when."""
 
     board: int
+    owner: str | None = None  # whom it follows; None: the top
     heard: list[tuple[int, int]] = field(default_factory=list)
     at_s: dict[int, float] = field(default_factory=dict)
 
 
 async def _listen(port: int, client: _Client, begun: asyncio.Semaphore) -> None:
     reader, writer = await asyncio.open_connection(HOST, port, limit=_LINE_BYTES_MAX)
-    path = f"/v1/leaderboards/{_board(client.board)}/stream?column={COLUMN}&top={_TOP}"
+    what = f"top={_TOP}" if client.owner is None else f"owner={client.owner}"
+    path = f"/v1/leaderboards/{_board(client.board)}/stream?column={COLUMN}&{what}"
+    field_name = b'"value":' if client.owner is None else b'"rank":'
     writer.write(f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
     number = 0
     try:
@@ -53,9 +59,10 @@ async def _listen(port: int, client: _Client, begun: asyncio.Semaphore) -> None:
             if line.startswith(b"id: "):
                 number = int(line[4:])
             elif line.startswith(b"data: "):
-                best = int(line.partition(b'"value":')[2].partition(b",")[0])
-                client.heard.append((number, best))
-                client.at_s[best] = time.perf_counter()
+                told = int(line.partition(field_name)[2].partition(b",")[0])
+                client.heard.append((number, told))
+                if client.owner is None:
+                    client.at_s[told] = time.perf_counter()
                 begun.release()
     finally:
         writer.close()
@@ -89,6 +96,16 @@ async def _post_all(port: int, rows: int, seconds: float, *, per_s: float | None
 async def _probe(port: int, seconds: float, seen: dict[str, list[float]]) -> dict[int, tuple[int, float]]:
     """Raise one owner above all others again and again; by value, the board and when its post was answered."""
     connection, probes = Connection(port), dict[int, tuple[int, float]]()
+    readers = Connection(port), Connection(port)
+
+    async def row_seen(path: str, value: int, answered_s: float) -> None:
+        row = await readers[0].must("GET", path + "/entries/probe")
+        seen["row"].append(time.perf_counter() - answered_s if row["stats"][COLUMN] == value else 60.0)
+
+    async def top_seen(path: str, value: int, answered_s: float) -> None:
+        page = await readers[1].must("GET", f"{path}/rankings/{COLUMN}?limit={_TOP}")
+        seen["top"].append(time.perf_counter() - answered_s if page["entries"][0]["value"] == value else 60.0)
+
     begun = time.perf_counter()
     for number in range(round(seconds * _PROBES_PER_S)):
         await asyncio.sleep(max(0.0, begun + number / _PROBES_PER_S - time.perf_counter()))
@@ -97,10 +114,9 @@ async def _probe(port: int, seconds: float, seen: dict[str, list[float]]) -> dic
         await connection.must("POST", path + "/posts", {"owner": "probe", "set": {COLUMN: value}})
         answered_s = time.perf_counter()
         probes[value] = board, answered_s
-        row = await connection.must("GET", path + "/entries/probe")
-        seen["row"].append(time.perf_counter() - answered_s if row["stats"][COLUMN] == value else 60.0)
-        page = await connection.must("GET", f"{path}/rankings/{COLUMN}?limit={_TOP}")
-        seen["top"].append(time.perf_counter() - answered_s if page["entries"][0]["value"] == value else 60.0)
+        await asyncio.gather(row_seen(path, value, answered_s), top_seen(path, value, answered_s))
+    for reader in readers:
+        reader.close()
     connection.close()
     return probes
 
@@ -116,9 +132,12 @@ async def _fill(port: int, rows: int) -> None:
     connection.close()
 
 
-async def _follow(port: int) -> tuple[list[_Client], list[asyncio.Task[None]]]:
+async def _follow(port: int, rows: int) -> tuple[list[_Client], list[asyncio.Task[None]]]:
     """All clients, each with its first event."""
     clients = [_Client(number % _BOARDS) for number in range(_CLIENTS)]
+    of_owners = clients[:: _BOARDS * _FOLLOW_OWNERS]
+    for index, client in enumerate(of_owners):
+        client.owner = owner(index * rows // len(of_owners))
     begun = asyncio.Semaphore(0)
     listening = [asyncio.create_task(_listen(port, client, begun)) for client in clients]
     for _ in clients:
@@ -130,23 +149,27 @@ async def _memory(server: Server) -> float:
     """KiB of a process that has done nothing else, for each client."""
     await _fill(server.port, _TOP)
     before_mib = server.resident_mib()
-    _, listening = await _follow(server.port)
+    _, listening = await _follow(server.port, _TOP)
     more_mib = server.resident_mib() - before_mib
     for task in listening:
         task.cancel()
     return more_mib * 1024 / _CLIENTS
 
 
-async def _run(server: Server, options: Options) -> list[report.Bar]:
+async def _run(server: Server, options: Options, store: str) -> list[report.Bar]:
     port, rows, seconds = server.port, options.rows, options.seconds * options.rounds
     await _fill(port, rows)
+    await refresh(port, _board(0), [COLUMN])
     saturating = await _post_all(port, rows, options.seconds, per_s=None)
-    clients, listening = await _follow(port)
+    clients, listening = await _follow(port, rows)
     seen: dict[str, list[float]] = {"row": [], "top": []}
+    begun_s, before_s = time.perf_counter(), (server.cpu_s(), time.process_time())
     posting = asyncio.create_task(_post_all(port, rows, seconds, per_s=saturating / 2))
     probes = await _probe(port, seconds, seen)
     rate = await posting
+    took_s, after_s = time.perf_counter() - begun_s, (server.cpu_s(), time.process_time())
     await asyncio.sleep(_SETTLE_S)
+    wrong = await _wrong_ranks(port, clients)
     for task in listening:
         task.cancel()
     seen["stream"] = [
@@ -155,20 +178,48 @@ async def _run(server: Server, options: Options) -> list[report.Bar]:
         for client in clients
         if client.board == board and value in client.at_s
     ]
-    last = {board: value for value, (board, _) in probes.items()}
     heard = sum(len(client.heard) for client in clients)
-    print(f"   saturating {saturating:,.0f} posts/s, then {rate:,.0f} beside the probes; {heard:,} events heard")
+    print(
+        f"   {store}: saturating {saturating:,.0f} posts/s, then {rate:,.0f} beside the probes; {heard:,} events heard"
+    )
+    shares = [f"{(after - before) / took_s:.0%}" for before, after in zip(before_s, after_s, strict=True)]
+    print(f"   of a core: the service {shares[0]}, clients and probes {shares[1]}")
     report.table(
-        ["accepted post visible in", "seen", "p50 ms", "p99 ms", "max ms"],
+        [f"{store}: accepted post visible in", "seen", "p50 ms", "p99 ms", "max ms"],
         [[name, len(took), *(_at(took, part) for part in (0.5, 0.99, 1))] for name, took in seen.items()],
     )
-    different = sum(client.heard != clients[client.board].heard for client in clients)
-    missed = sum(client.heard[-1][1] != last[client.board] for client in clients)
     return [
-        *(report.Bar(f"p99 until in the {name}", _at(took, 0.99), 100, " ms", True) for name, took in seen.items()),
-        report.Bar("clients that heard other events than their neighbours", different, 0, at_most=True),
-        report.Bar("clients that do not know the last state", missed, 0, at_most=True),
+        *(
+            report.Bar(f"{store}: p99 until in the {name}", _at(took, 0.99), 100, " ms", True)
+            for name, took in seen.items()
+        ),
+        *_bars(store, clients, {board: value for value, (board, _) in probes.items()}),
+        report.Bar(f"{store}: clients that know another rank of their owner than reads tell", wrong, 0, at_most=True),
     ]
+
+
+def _bars(store: str, clients: list[_Client], last: dict[int, int]) -> list[report.Bar]:
+    """Whether those who follow a top have heard all of it; `last`: the best value of each board."""
+    tops = [client for client in clients if client.owner is None]
+    first = {client.board: client for client in reversed(tops)}
+    # Not the first one's number: it is that of the look in which the client came.
+    different = sum(client.heard[1:] != first[client.board].heard[1:] for client in tops)
+    missed = sum(client.heard[-1][1] != last[client.board] for client in tops)
+    return [
+        report.Bar(f"{store}: clients that heard other events than their neighbours", different, 0, at_most=True),
+        report.Bar(f"{store}: clients that do not know the last state", missed, 0, at_most=True),
+    ]
+
+
+async def _wrong_ranks(port: int, clients: list[_Client]) -> int:
+    """How many of those who follow an owner have heard another rank last than is true now that nobody posts."""
+    connection, wrong = Connection(port), 0
+    for client in (client for client in clients if client.owner is not None):
+        path = f"/v1/leaderboards/{_board(client.board)}/entries/{client.owner}/positions?columns={COLUMN}&rank=exact"
+        [position] = (await connection.must("GET", path))["positions"]
+        wrong += client.heard[-1][1] != position["rank"]
+    connection.close()
+    return wrong
 
 
 def _at(took_s: list[float], part: float) -> float:
@@ -180,7 +231,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     with service(folder / "idle.db") as server:
         memory_kib = asyncio.run(_memory(server))
     with service(folder / "board.db") as server:
-        bars = asyncio.run(_run(server, options))
+        bars = asyncio.run(_run(server, options, "SQLite"))
+    with postgres(_SERVER) as cluster, service_on(cluster.create_database("streams"), folder) as server:
+        bars += asyncio.run(_run(server, options, "PostgreSQL"))
     return [*bars, report.Bar("memory of the process for a client", memory_kib, None, " KiB")]
 
 

@@ -60,7 +60,7 @@ from querybuilder.terms import (
 )
 from querybuilder.transactions import oldest_transaction, this_transaction
 from querybuilder.typed import collated, holds, length, null, part
-from querybuilder.write import Delete, Empty, Insert, Update, delete, empty, insert, update
+from querybuilder.write import Delete, Empty, HoldTable, Insert, Update, delete, empty, hold_table, insert, update
 
 __all__ = [
     "ASC",
@@ -81,6 +81,7 @@ __all__ = [
     "Dialect",
     "Direction",
     "Empty",
+    "HoldTable",
     "IncompleteQuery",
     "Inexpressible",
     "Insert",
@@ -118,6 +119,7 @@ __all__ = [
     "drop_table",
     "empty",
     "excluded",
+    "hold_table",
     "holds",
     "insert",
     "length",

@@ -108,9 +108,13 @@ def _columns_shape(kinds: tuple[Kind, ...]) -> Any:
 def _array_text(cells: list[Any]) -> str:
     """An array as PostgreSQL reads it: as JSON, but for the brackets and for what a backslash says."""
     text = _encoded(cells)
-    if "\\" not in text:
-        return f"{{{text[1:-1]}}}"
-    return f"{{{','.join(map(_array_cell, cells))}}}"
+    if "\\" in text:
+        if "\\\\" not in text:
+            text = text.replace("\\n", "\n")
+        # Before a backslash or a quotation mark it says the same; before a letter it would be lost.
+        if "\\" in text.replace("\\\\", "").replace('\\"', ""):
+            return f"{{{','.join(map(_array_cell, cells))}}}"
+    return f"{{{text[1:-1]}}}"
 
 
 def _array_cell(cell: object) -> str:

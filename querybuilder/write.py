@@ -180,6 +180,17 @@ class Empty(Query):
         return out.statement(f"{dialect.empty_table} {out.name(self.table)}")
 
 
+@dataclass(frozen=True, slots=True)
+class HoldTable(Query):
+    """A lock on a table, until the transaction ends."""
+
+    table: str
+
+    def compile(self, dialect: Dialect) -> Statement:
+        out = Rendering(dialect)
+        return out.statement(f"LOCK TABLE {out.name(self.table)} IN EXCLUSIVE MODE")
+
+
 def _terms(assignments: dict[str, Operand]) -> Assignments:
     return tuple((name, term(operand)) for name, operand in assignments.items())
 
@@ -210,6 +221,11 @@ def update(table: str) -> Update:
 def empty(table: str) -> Empty:
     """All rows of this table go, and who writes to it meanwhile waits. The number of rows is not answered."""
     return Empty(table)
+
+
+def hold_table(table: str) -> HoldTable:
+    """Who writes to this table waits until the transaction ends, and who holds rows of it; for dialects with locks."""
+    return HoldTable(table)
 
 
 def delete(table: str) -> Delete:

@@ -310,10 +310,12 @@ _OPERATORS = [
         method="GET", path=_BOARD + "/stream", handler=stream_views.stream, role=Role.READER, view="stream",
         summary="The top of a ranking, or an owner's position, as it changes", tag="Journal", query=StreamQuery,
         response=(TopEvent, OwnerEvent), media_type=stream_views.SSE_TYPE,
+        request_headers=(stream_views.LAST_EVENT_ID,),
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries"),
         description="Server-sent events: `top` (without `owner`) and `position` hold the whole state each, so events"
         " between two may be left out; `id` is a sequence number of the journal. With `Last-Event-ID` nothing comes"
-        " that the client has seen, and at once what it missed; `reset` comes first where that is too old to tell.",
+        " that the client has seen, and at once what it missed; `reset` comes first where that is too old to tell."
+        " A stream ends with its leaderboard, when that is emptied, and when the first post reaches one of a family.",
     ),
     Route(
         method="GET", path="/v1/journal", handler=journal_views.read_journal, role=Role.WRITER, view="journal",

@@ -177,7 +177,7 @@ async def remove_board(context: Context, call: Call) -> Reply:
 
     def program() -> Program[Board]:
         gone = yield from delete_board(context.store.dialect, board_id=board_id)
-        yield from journal(context.store.dialect).log_deleted(gone, context.now_us())
+        yield from journal(context.store.dialect).log_deleted([gone], context.now_us())
         return gone
 
     board = await context.store.write(program)

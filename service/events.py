@@ -6,11 +6,15 @@ The rule: a topic's state is one value that is replaced, never changed, so that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from storage.gap_counts import Footing
 from storage.journal import JournalRow
 from storage.records import Board
 from storage.store import Program
+
+if TYPE_CHECKING:
+    from .glances import Glance
 
 
 class Event(NamedTuple):
@@ -37,14 +41,23 @@ class Topic(Protocol):
     """What the feed needs of one."""
 
     board: Board
+    index: int  # of the ranked column
     state: State
 
-    def begin(self, until: int) -> Program[None]:
+    @property
+    def owner(self) -> str | None:
+        """Who is followed; None: the top."""
+
+    def footing(self) -> Footing | None:
+        """What counts start from; asked before a look begins, see `Locator.footing`."""
+        ...
+
+    def begin(self, glance: Glance) -> Program[None]:
         """Read the state, as of a number that this snapshot has seen all of."""
         ...
 
-    def follow(self, rows: Sequence[JournalRow], until: int) -> Program[Event | None]:
-        """The event that published rows of the board up to a number make, if any; they are in this snapshot."""
+    def follow(self, glance: Glance) -> Program[Event | None]:
+        """The event that the glance's rows of the board make, if any."""
         ...
 
     def missed(self, rows: Sequence[JournalRow], until: int) -> Event | None:

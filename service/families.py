@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from storage.errors import SpecInvalid
 from storage.families import boards_on_shelf, count_boards, delete_family, put_family
 from storage.family_ids import FACETS_TOGETHER_MAX, board_id, is_facet, is_facet_value, parse_board_id, shelf
+from storage.journal import journal
 from storage.leaderboards import ALL_ENTRIES, count_entries
 from storage.periods import Period, PeriodKind, calendar_of, zone_named
 from storage.records import Board, Family, FamilySpec
@@ -83,7 +84,13 @@ async def get(context: Context, call: Call) -> FamilyAnswer:
 async def remove(context: Context, call: Call) -> Reply:
     """`DELETE /v1/families/{family}`."""
     family_id = call.path["family"]
-    boards = await context.store.write(lambda: delete_family(context.store.dialect, family_id=family_id))
+
+    def program() -> Program[list[Board]]:
+        gone = yield from delete_family(context.store.dialect, family_id=family_id)
+        yield from journal(context.store.dialect).log_deleted(gone, context.now_us())
+        return gone
+
+    boards = await context.store.write(program)
     context.catalog.families.drop(family_id)
     for board in boards:
         context.catalog.drop(board.id)

@@ -9,17 +9,20 @@ event's number says what a client has seen who comes back with it, to whichever 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
 
 from storage.errors import BoardChanged, NotRanked, StorageError, StoreBusy, UnknownBoard, UnknownOwner
+from storage.gap_counts import Footing
 from storage.journal import JournalRow, journal
+from storage.leaderboards import ALL_ENTRIES, boards_by_id, count_entries
 from storage.store import Program, Store
 
 from .events import Event, State, Topic
+from .glances import Glance, Slot
 
 log = structlog.get_logger(__name__)
 RESET = b"{}"
@@ -33,6 +36,7 @@ class FeedLimits:
     stream_poll_s: float
     stream_rows_max: int  # read in one look
     stream_heartbeat_s: float
+    light_read_rows_max: int
 
 
 class Client(Protocol):
@@ -63,7 +67,7 @@ class _Joining:
     """A client who has yet to get its first event."""
 
     key: Hashable
-    make: Callable[[], Topic]
+    make: Callable[[], Topic]  # called before a look
     last_seen: int | None
     client: Client
     done: asyncio.Future[None]
@@ -80,13 +84,18 @@ class _Watched:
 class _Look:
     """What one snapshot led to, before anybody is told."""
 
-    until: int
+    glance: Glance
     published: int
     rows: int = 0
     lost: bool = False  # the journal no longer has what comes next
     events: list[tuple[_Watched, Event]] = field(default_factory=list)
     gone: list[_Watched] = field(default_factory=list)
     joined: list[tuple[_Joining, Topic | Exception, list[Event]]] = field(default_factory=list)
+
+    @property
+    def until(self) -> int:
+        """All rows up to this number are in."""
+        return self.glance.until
 
 
 class Feed:
@@ -107,6 +116,7 @@ class Feed:
         self._topics: dict[Hashable, _Watched] = {}
         self._joining: list[_Joining] = []
         self._seen: int | None = None  # what all topics are as of
+        self._sizes: dict[int, int] = {}  # entries of boards on which counts start from the top
         self._task: asyncio.Task[None] | None = None
         self._closed = False
         self._beaten_s = 0.0
@@ -160,7 +170,14 @@ class Feed:
             joining, self._joining = self._joining, []
             watched = dict(self._topics)
             try:
-                look = await self._store.read(lambda: self._look(watched, joining), heavy=bool(joining))  # noqa: B023
+                begun = {one.key: one.make() for one in joining if one.key not in watched}
+                footings = _footings([*(each.topic for each in watched.values()), *begun.values()])
+                glance = Glance(self._store.dialect, {slot: on for slot, on in footings.items() if on is not None})
+                heavy = await self._counts_far([slot for slot, on in footings.items() if on is None])
+                look = await self._store.read(
+                    lambda: self._look(glance, watched, joining, begun),  # noqa: B023
+                    heavy=heavy,
+                )
             except Exception as error:
                 log.warning("feed_failed", detail=str(error))
                 _refuse(joining, error)
@@ -171,11 +188,23 @@ class Feed:
             await self._sleep(self._limits.stream_poll_s)
         self._seen = None
 
-    def _look(self, watched: dict[Hashable, _Watched], joining: list[_Joining]) -> Program[_Look]:
+    async def _counts_far(self, slots: Sequence[Slot]) -> bool:
+        """Whether counts from the top may read many rows."""
+        keys = {key for key, _ in slots}
+        if unknown := sorted(keys - self._sizes.keys()):
+            totals = await self._store.read(lambda: count_entries(self._store.dialect, unknown))
+            self._sizes |= {key: totals[key].get(ALL_ENTRIES, 0) for key in unknown}
+        self._sizes = {key: self._sizes[key] for key in keys}
+        return any(size > self._limits.light_read_rows_max for size in self._sizes.values())
+
+    def _look(
+        self, glance: Glance, watched: dict[Hashable, _Watched], joining: list[_Joining], begun: dict[Hashable, Topic]
+    ) -> Program[_Look]:
         for each in watched.values():
             each.topic.state = each.state  # a look that failed may have been on its way
         published = yield from self._journal.published()
-        look = _Look(published, published)
+        glance.until = published
+        look = _Look(glance, published)
         seen = look.until if self._seen is None else self._seen
         begins_after = yield from self._journal.begins_after()
         rows: list[JournalRow] = []
@@ -185,32 +214,37 @@ class Feed:
         elif boards and seen < look.until:
             rows = yield from self._journal.page(seen, limit=self._limits.stream_rows_max, boards=sorted(boards))
             if len(rows) == self._limits.stream_rows_max:
-                look.until = rows[-1].number
+                glance.until = rows[-1].number
         look.rows = len(rows)
-        by_board: dict[int, list[JournalRow]] = {}
-        for row in rows:
-            by_board.setdefault(row.board_key, []).append(row)
+        if rows:
+            topics = [each.topic for each in watched.values()]
+            glance.found(rows, ((topic.board.key, topic.owner) for topic in topics if topic.owner is not None))
         for each in watched.values():
-            yield from _follow(look, each, by_board.get(each.topic.board.key, []))
-        begun: dict[Hashable, Topic] = {}
+            yield from _follow(look, each)
+        if seen < look.published:
+            yield from self._reached(look, watched)
+        unread = set(begun)
         for one in joining:
-            yield from self._join(look, one, watched, begun, begins_after)
+            topic = begun.get(one.key) or watched[one.key].topic
+            yield from self._join(look, one, topic, unread, begins_after)
         return look
 
+    def _reached(self, look: _Look, watched: dict[Hashable, _Watched]) -> Program[None]:
+        """End the streams of a family's boards that posts have reached: now they have a key that rows are found by."""
+        waiting = [each for each in watched.values() if each.topic.board.is_unreached]
+        if waiting:
+            found = yield from boards_by_id(self._store.dialect, sorted({each.topic.board.id for each in waiting}))
+            reached = {board.id for board in found}
+            look.gone += [each for each in waiting if each.topic.board.id in reached]
+
     def _join(
-        self,
-        look: _Look,
-        one: _Joining,
-        watched: dict[Hashable, _Watched],
-        begun: dict[Hashable, Topic],
-        begins_after: int,
+        self, look: _Look, one: _Joining, topic: Topic, unread: set[Hashable], begins_after: int
     ) -> Program[None]:
-        topic = watched[one.key].topic if one.key in watched else begun.get(one.key)
         try:
-            if topic is None:
-                topic = one.make()
-                yield from topic.begin(look.until)
-                begun[one.key] = topic
+            # The log doesn't tell of who is erased from an archive: a newcomer must not hear of them.
+            if one.key in unread or topic.board.archived_us is not None:
+                yield from topic.begin(look.glance)
+                unread.discard(one.key)
             first = yield from self._first_events(look, topic, one.last_seen, begins_after)
         except StorageError as error:
             look.joined.append((one, error, []))
@@ -282,12 +316,23 @@ class Feed:
                     client.end()
 
 
-def _follow(look: _Look, each: _Watched, rows: Sequence[JournalRow]) -> Program[None]:
+def _footings(topics: Iterable[Topic]) -> dict[Slot, Footing | None]:
+    """What counts start from, by the columns in which owners are followed. Before a look: a curve and its mark belong
+    together."""
+    found: dict[Slot, Footing | None] = {}
+    for topic in topics:
+        slot = topic.board.key, topic.index
+        if topic.owner is not None and topic.board.archived_us is None and slot not in found:
+            found[slot] = topic.footing()
+    return found
+
+
+def _follow(look: _Look, each: _Watched) -> Program[None]:
     try:
         if look.lost:
-            yield from each.topic.begin(look.until)
-        elif rows:
-            event = yield from each.topic.follow(rows, look.until)
+            yield from each.topic.begin(look.glance)
+        elif look.glance.rows(each.topic.board):
+            event = yield from each.topic.follow(look.glance)
             if event is not None:
                 look.events.append((each, event))
     except (UnknownBoard, BoardChanged, UnknownOwner, NotRanked):

@@ -130,6 +130,8 @@ def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
     parameters = [_path_parameter(name) for name in _PARAMETER.findall(route.path)]
     if route.query is not None:
         parameters += [_query_parameter(field) for field in msgspec.structs.fields(route.query)]
+    for name in route.request_headers:
+        parameters.append({"name": name, "in": "header", "required": False, "schema": {"type": "string"}})
     if parameters:
         operation["parameters"] = parameters
     if route.tag:

@@ -30,6 +30,7 @@ FAMILY_BOARDS_A_STEP = 2_000  # asked for together, and opened in microseconds
 HIDDEN_MORE = 100_000  # rows that an owner may have on other boards
 BOARDS_A_STEP = 20  # compiling the statements of boards that nobody used is work on the event loop
 TOKEN_BYTES = 8
+CHANGE_MORE_S = 30  # than a change waits for transactions, before posts undo it: its process must have died
 SETTLED_LOOK_S = 0.005  # between two looks whether older transactions have ended; nearly always none runs
 _Work = Callable[[list[Entries]], Program[None]]
 
@@ -124,9 +125,12 @@ async def show(context: Context, call: Call) -> Reply:
 
 async def _change(context: Context, owner: str, *, hide: bool) -> None:
     statements = hidden(context.store.dialect)
-    if not await context.store.write(lambda: statements.begin(owner, now_us=context.now_us(), hide=hide)):
+    lasts_us = round((context.settings.statement_timeout_s + CHANGE_MORE_S) * 1e6)
+    if not await context.store.write(
+        lambda: statements.begin(owner, until_us=context.now_us() + lasts_us, hide=hide),
+    ):
         return
-    is_hidden = not hide
+    is_hidden: bool | None = None
     try:
         await _settle(context)
         is_hidden = hide

@@ -72,6 +72,7 @@ class Route:
     description: str = ""
     tag: str = ""
     query: type[msgspec.Struct] | None = None
+    request_headers: tuple[str, ...] = ()  # that the handler reads, all optional
     body: type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None = None  # several: one of them
     body_optional: bool = False  # without one, it is an empty object
     raw_body: bool = False  # the handler parses the bytes itself

@@ -83,16 +83,18 @@ async def stream(context: Context, call: Call) -> Reply | web.StreamResponse:
     if call.request.method == hdrs.METH_HEAD:
         return Reply(b"", media_type=SSE_TYPE)
     settings = context.settings
+    # A family's boards that no post has reached have the same key; one that was archived is read in another way.
+    ranking: tuple[Hashable, ...] = (board.id, board.key, board.epoch, board.archived_us, index)
     key: Hashable
     make: Callable[[], Topic]
     if query.owner is None:
         top = query.top or min(settings.stream_top_default, settings.stream_top_max)
         if top > settings.stream_top_max:
             raise Problem("too_many_entries", f"top: {top} is more than {settings.stream_top_max}", pointer="top")
-        key, make = (board.key, board.epoch, index, top), lambda: TopTopic(context, board, index, top)
+        key, make = (*ranking, top), lambda: TopTopic(context, board, index, top)
     else:
         owner = parse_owner(query.owner)
-        key, make = (board.key, board.epoch, index, owner), lambda: OwnerTopic(context, board, index, owner)
+        key, make = (*ranking, owner), lambda: OwnerTopic(context, board, index, owner)
     client = StreamClient(unread_bytes_max=settings.stream_unread_bytes_max)
     try:
         await context.feed.join(key, make, client, last_seen=_last_seen(call.request))

@@ -7,10 +7,10 @@ raises `LostRace`, the transaction is rolled back, and the writer runs the group
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 
-from querybuilder import Built, Dialect
+from querybuilder import Dialect
 
 from .change_log import change_log
 from .closures import held_closures
@@ -18,13 +18,14 @@ from .entries import Entries, add_totals, held_rows_keys, live_epochs
 from .errors import LostRace, PeriodClosed, PostError, PostIdConflict, PostRejected, UnknownBoard
 from .group_state import BoardState, GroupRow
 from .hidden import HiddenEntry, hidden
-from .leaderboards import ALL_ENTRIES, CHANGES
+from .leaderboards import CHANGES
 from .merging import Cell, Merger
-from .post_ids import PostIds, RememberedParts
+from .post_ids import PostIds, Remembered, RememberedParts
 from .posted import Happened, said_of_post
 from .records import BoardPost, Entry, Family, PartOutcome, Post, Status
-from .row_writes import RowId, RowWrites
+from .row_writes import RowWrites
 from .store import Program
+from .table_changes import TableChanges, all_or_lost
 
 
 @dataclass(slots=True)
@@ -58,6 +59,9 @@ class Group:
         self._now_us = now_us
         self._logged = logged
         self._hidden: set[str] = set()  # owners whose new rows no ranking has
+        self._hides = False  # some row of the group is one that no ranking has
+        self._seen: dict[int, dict[str, Remembered]] = defaultdict(dict)  # by board key and post hash
+        self._fresh: dict[int, dict[str, tuple[str, PartOutcome]]] = defaultdict(dict)  # fingerprint and outcome
         self._in_families: dict[int, dict[str, RememberedParts]] = defaultdict(dict)  # by family key and post hash
         self._fresh_in_families: list[tuple[int, str, str, Sequence[PartOutcome]]] = []
         self._check_boards = check_boards  # False: all are taken to live, and the store says where one does not
@@ -71,7 +75,7 @@ class Group:
         yield from self._read(posts)
         outcomes = [self._apply(post) for post in posts]
         rows_written = yield from self._write()
-        logged = sum(len(state.log.owners) for state in self._boards.values())
+        logged = sum(len(state.log.changes) for state in self._boards.values() if state.log is not None)
         return GroupResult(outcomes, rows_written, logged)
 
     def _find_hidden(self, owners: dict[int, dict[str, None]]) -> Program[None]:
@@ -80,15 +84,17 @@ class Group:
         names = dict.fromkeys(owner for key in keys for owner in owners[key])
         if not names:
             return
-        self._hidden, changing, found = yield from hidden(self._dialect).find(keys, list(names))
+        statements = hidden(self._dialect)
+        self._hidden, changing, found = yield from statements.find_settled(keys, list(names), now_us=self._now_us)
+        self._hides = bool(self._hidden or found)
         for each in found:
             state = self._boards[each.board_key]
             entry = each.widened(len(state.entries.board.spec.columns))
             state.rows.setdefault(entry.owner, GroupRow(entry, entry.updated_at_us, hidden=True))
         if self._hidden or changing:
-            yield from self._check_new(owners, changing)
+            yield from self._check_new(owners, changing.keys())
 
-    def _check_new(self, owners: Mapping[int, Iterable[str]], changing: set[str]) -> Program[None]:
+    def _check_new(self, owners: Mapping[int, Iterable[str]], changing: Set[str]) -> Program[None]:
         for writes, states in self._tables():
             absent = {
                 state.entries.board.key: set(owners[state.entries.board.key]) - state.rows.keys() for state in states
@@ -104,13 +110,14 @@ class Group:
         hashes: dict[int, dict[str, None]] = defaultdict(dict)
         of_families: dict[int, dict[str, None]] = defaultdict(dict)
         for post in posts:
-            of_boards = post.post_hash is not None and post.family is None
-            if post.post_hash is not None and post.family is not None:
-                of_families[post.family.key][post.post_hash] = None
+            owner, post_hash = post.owner, post.post_hash
             for part in post.parts:
-                owners[part.board.key][post.owner] = None
-                if of_boards:
-                    hashes[part.board.key][post.post_hash] = None  # type: ignore[index]  # not None, says of_boards
+                owners[part.board.key][owner] = None
+            if post_hash is not None and post.family is not None:
+                of_families[post.family.key][post_hash] = None
+            elif post_hash is not None:
+                for part in post.parts:
+                    hashes[part.board.key][post_hash] = None
         if owners and self._check_boards:
             named = [key for key in owners if not self._boards[key].entries.layout.shared]
             alive = (yield from live_epochs(self._dialect, named)) if named else {}
@@ -126,10 +133,11 @@ class Group:
         # After the rows are held: who writes the same post at this moment has ended by then.
         for family_key, asked in of_families.items():
             self._in_families[family_key] = yield from self._post_ids.find_in_family(family_key, asked)
-        for key, state in self._boards.items():
-            if state.alive and hashes[key]:
+        for key, asked in hashes.items():
+            state = self._boards[key]
+            if state.alive:
                 assumed = state.entries.board.epoch
-                state.epoch, state.seen = yield from self._post_ids.find(key, assumed, hashes[key])
+                state.epoch, self._seen[key] = yield from self._post_ids.find(key, assumed, asked)
         yield from self._find_hidden(owners)
 
     def _find_moved(self) -> Program[None]:
@@ -176,8 +184,6 @@ class Group:
             conflict = PostIdConflict(pointer="/post_id")
             return [PartOutcome(Status.REJECTED, error=conflict) for _ in range(max(1, len(post.parts)))]
         outcomes = self._apply_to_all(post, at_us)
-        for part, outcome in zip(post.parts, outcomes, strict=True):
-            outcome.board_key = part.board.key
         taken = [outcome for outcome in outcomes if outcome.status is not Status.REJECTED]
         if post.post_hash is not None and taken:
             seen[post.post_hash] = RememberedParts(post.fingerprint, taken)
@@ -185,58 +191,50 @@ class Group:
         return outcomes
 
     def _apply_to_all(self, post: Post, at_us: int) -> list[PartOutcome]:
-        plans: list[tuple[BoardState, PartOutcome | None, dict[int, Cell]]] = []
-        errors: dict[int, PostError] = {}
-        for index, part in enumerate(post.parts):
+        plans: list[tuple[BoardState, PartOutcome | dict[int, Cell] | PostError]] = []
+        refused = False
+        for part in post.parts:
             state = self._boards[part.board.key]
             try:
-                known, changed = self._plan(state, post, part, at_us)
+                plans.append((state, self._plan(state, post, part, at_us)))
             except PeriodClosed as error:  # of this board alone
-                known, changed = PartOutcome(Status.REJECTED, error=error), {}
+                plans.append((state, _refused(state, error)))
             except PostError as error:
-                errors[index] = error
-                known, changed = None, {}
-            plans.append((state, known, changed))
-        if errors:
-            refused = PostRejected()
-            return [
-                known if known is not None else PartOutcome(Status.REJECTED, error=errors.get(index, refused))
-                for index, (_, known, _) in enumerate(plans)
-            ]
+                plans.append((state, error))
+                refused = True
+        if refused:
+            return [_refused(state, plan) for state, plan in plans]
         return [
-            known if known is not None else self._take(state, post, part, changed)
-            for part, (state, known, changed) in zip(post.parts, plans, strict=True)
+            self._take(state, post, part, plan) if isinstance(plan, dict) else plan  # type: ignore[misc]  # no error
+            for part, (state, plan) in zip(post.parts, plans, strict=True)
         ]
 
     def _apply_to_one(self, post: Post, part: BoardPost, at_us: int) -> PartOutcome:
         state = self._boards[part.board.key]
         try:
-            known, changed = self._plan(state, post, part, at_us)
+            plan = self._plan(state, post, part, at_us)
         except PostError as error:
-            return PartOutcome(Status.REJECTED, error=error)
-        return known if known is not None else self._take(state, post, part, changed)
+            return _refused(state, error)
+        return self._take(state, post, part, plan) if isinstance(plan, dict) else plan
 
-    def _plan(
-        self, state: BoardState, post: Post, part: BoardPost, at_us: int
-    ) -> tuple[PartOutcome | None, dict[int, Cell]]:
+    def _plan(self, state: BoardState, post: Post, part: BoardPost, at_us: int) -> PartOutcome | dict[int, Cell]:
+        """What became of the post before, or the cells that it changes."""
         if not state.alive:
             raise UnknownBoard(f"no leaderboard {part.board.id!r}")
-        known = self._known(state, post)
-        if known is not None:
-            return known, {}
+        if post.post_hash is not None and post.family is None:
+            known = self._known(part.board.key, post, post.post_hash)
+            if known is not None:
+                return known
         if state.closure is not None:
             state.closure.check(state.entries.board, at_us)
         row = state.rows.get(post.owner)
-        return None, state.merger.merge(row.entry.cells if row else None, part.changes, at_us)
+        return state.merger.merge(None if row is None else row.entry.cells, part.changes, at_us)
 
-    def _known(self, state: BoardState, post: Post) -> PartOutcome | None:
-        if post.post_hash is None or post.family is not None:
-            return None
-        if post.post_hash in state.fresh:
-            fingerprint, first = state.fresh[post.post_hash]
+    def _known(self, board_key: int, post: Post, post_hash: str) -> PartOutcome | None:
+        if (fresh := self._fresh[board_key].get(post_hash)) is not None:
+            fingerprint, first = fresh
             found = PartOutcome(Status.DUPLICATE, first.updated_at_us, first.stats)
-        elif post.post_hash in state.seen:
-            remembered = state.seen[post.post_hash]
+        elif (remembered := self._seen[board_key].get(post_hash)) is not None:
             fingerprint = remembered.fingerprint
             found = PartOutcome(Status.DUPLICATE, remembered.updated_at_us, remembered.stats)
         else:
@@ -247,146 +245,109 @@ class Group:
 
     def _take(self, state: BoardState, post: Post, part: BoardPost, changed: dict[int, Cell]) -> PartOutcome:
         row = state.rows.get(post.owner)
+        status = Status.APPLIED if changed or row is None else Status.UNCHANGED
         if row is None:
-            cells: list[Cell] = [None] * len(state.entries.board.spec.columns)
-            row = state.rows[post.owner] = GroupRow(Entry(post.owner, self._now_us, cells), None)
+            empty: list[Cell] = [None] * len(state.entries.board.spec.columns)
+            row = state.rows[post.owner] = GroupRow(Entry(post.owner, self._now_us, empty), None)
             row.hidden = post.owner in self._hidden
-            status = Status.APPLIED
-        else:
-            status = Status.APPLIED if changed else Status.UNCHANGED
-        if self._logged and status is Status.APPLIED and row.ranked is None and not row.hidden:
-            row.ranked = state.entries.ranked_cells.text(row.entry.cells)
+        entry = row.entry
+        cells = entry.cells
+        if self._logged and row.ranked is None and not row.hidden:
+            row.ranked = state.entries.ranked_cells.text(cells)
         if changed:
             if row.changed is None:
                 row.changed = changed
                 if row.expected is not None:
-                    row.entry.updated_at_us = max(self._now_us, row.expected + 1)
+                    entry.updated_at_us = max(self._now_us, row.expected + 1)
             else:
                 row.changed |= changed
             for index, cell in changed.items():
-                if row.entry.cells[index] is None and index in state.entries.pattern.sorted_indexes:
+                if cells[index] is None and index in state.entries.pattern.sorted_indexes:
                     row.first_values += (index,)
-                row.entry.cells[index] = cell
+                cells[index] = cell
         if self._logged:
             self._log(state, row, post, part, status)
-        outcome = PartOutcome(status, row.entry.updated_at_us, state.merger.stats(row.entry.cells))
+        stats, board_key = state.merger.stats(cells), part.board.key
+        outcome = PartOutcome(status, entry.updated_at_us, stats, board_key=board_key)
         if post.post_hash is not None and post.family is None:
-            state.fresh[post.post_hash] = (post.fingerprint, outcome)
+            self._fresh[board_key][post.post_hash] = (post.fingerprint, outcome)
         return outcome
 
     def _log(self, state: BoardState, row: GroupRow, post: Post, part: BoardPost, status: Status) -> None:
         entry, ranked = row.entry, state.entries.ranked_cells
         if status is Status.UNCHANGED:
             said = said_of_post(Happened.UNCHANGED, part.changes, post.post_id, post.at_us, (), None)
-            state.log.add(entry.owner, "", "", said)
+            state.draft().add(entry.owner, "", "", said)
             return
-        happened, after = Happened.APPLIED, ranked.none
+        happened, after, cells = Happened.APPLIED, ranked.none, entry.cells
         if row.hidden:
-            happened, cells = Happened.UNSEEN, [*entry.cells]
+            happened, cells = Happened.UNSEEN, [*cells]
         else:
-            after, cells = ranked.text(entry.cells), [entry.cells[index] for index in ranked.others]
+            after, cells = ranked.text(cells), [cells[index] for index in ranked.others] if ranked.others else []
         before = after if row.ranked is None else row.ranked
         version = None if entry.updated_at_us == self._now_us else entry.updated_at_us
         said = said_of_post(happened, part.changes, post.post_id, post.at_us, cells, version)
-        state.log.add(entry.owner, before, after, said)
+        state.draft().add(entry.owner, before, after, said)
         row.ranked = after
 
     def _write(self) -> Program[dict[int, int]]:
-        written: dict[int, int] = {}
         totals: dict[int, dict[int, int]] = {}
-        remembered: list[tuple[int, int, str, str, PartOutcome]] = []
         for writes, states in self._tables():
-            changes = _TableChanges()
+            changes = TableChanges()
             for state in states:
-                key = state.entries.board.key
-                totals[key] = changes.add(state)
-                written[key] = totals[key].get(CHANGES, 0)
-                remembered += [(key, state.epoch, post_hash, *fresh) for post_hash, fresh in state.fresh.items()]
+                changes.add(state, totals)
             yield from changes.write(writes)
         yield from self._write_hidden()
-        if remembered:
+        if remembered := [
+            (key, self._boards[key].epoch, post_hash, *fresh)
+            for key in sorted(self._fresh)
+            for post_hash, fresh in self._fresh[key].items()
+        ]:
             yield self._post_ids.remember(sorted(remembered, key=lambda row: row[:3]), self._now_us)
         if self._fresh_in_families:
             yield self._post_ids.remember_parts(sorted(self._fresh_in_families, key=_family_and_hash), self._now_us)
-        if changed := [state.log for state in self._boards.values() if state.log.owners]:
+        if changed := [state.log for state in self._boards.values() if state.log is not None]:
             # Last of what is written by owner: an owner's changes are numbered as they were committed.
             yield change_log(self._dialect).append_drafts(changed, now_us=self._now_us)
-        if any(count for by_index in totals.values() for count in by_index.values()):
+        if totals:
             yield add_totals(self._dialect, totals, spread=self._now_us)
-        return written
+        return {key: by_index[CHANGES] for key, by_index in totals.items()}
 
     def _write_hidden(self) -> Program[None]:
         new: list[HiddenEntry] = []
         changed: list[tuple[HiddenEntry, int]] = []
-        for key, state in self._boards.items():
+        for key, state in self._boards.items() if self._hides else ():
             for row in state.rows.values():
                 if row.hidden and row.expected is None:
                     new.append(HiddenEntry(key, row.entry))
                 elif row.hidden and row.changed and row.expected is not None:
                     changed.append((HiddenEntry(key, row.entry), row.expected))
         if changed:
-            yield from _all_or_lost(hidden(self._dialect).update_changed(changed), len(changed))
+            yield from all_or_lost(hidden(self._dialect).update_changed(changed), len(changed))
         if new:
-            yield from _all_or_lost(hidden(self._dialect).insert_new(new), len(new))
-
-
-@dataclass(slots=True)
-class _TableChanges:
-    """What a group does to one table."""
-
-    new: list[tuple[int, Entry]] = field(default_factory=list)  # by the board's key in the table
-    updates: dict[tuple[int, ...], list[tuple[int, Entry, int]]] = field(default_factory=lambda: defaultdict(list))
-
-    def add(self, state: BoardState) -> dict[int, int]:
-        """Take in a board's rows; answers what that adds to its totals."""
-        totals: dict[int, int] = defaultdict(int)
-        rows_key = state.rows_key
-        for row in state.rows.values():
-            if row.hidden:
-                continue
-            if row.expected is None:
-                self.new.append((rows_key, row.entry))
-                totals[ALL_ENTRIES] += 1
-                for index in state.entries.pattern.sorted_indexes:
-                    totals[index] += row.entry.cells[index] is not None
-            elif row.changed:
-                changed = row.changed
-                indexes = tuple(changed) if len(changed) == 1 else tuple(sorted(changed))
-                self.updates[indexes].append((rows_key, row.entry, row.expected))
-                for index in row.first_values:
-                    totals[index] += 1
-            else:
-                continue
-            totals[CHANGES] += 1
-        return totals
-
-    def write(self, writes: RowWrites) -> Program[None]:
-        """Write it, every row or none."""
-        for indexes, changed in self.updates.items():
-            yield from _all_or_lost(writes.update_changed(indexes, changed), len(changed))
-        if self.new:
-            yield from _all_or_lost(writes.insert_new(self.new), len(self.new))
+            yield from all_or_lost(hidden(self._dialect).insert_new(new), len(new))
 
 
 def _hold_rows(writes: RowWrites, states: list[BoardState], owners: Mapping[int, Iterable[str]]) -> Program[None]:
-    by_rows_key = {state.rows_key: state for state in states}
-    found = yield from _hold(writes, states, owners)
-    for (rows_key, owner), entry in found.items():
-        by_rows_key[rows_key].rows[owner] = GroupRow(entry, entry.updated_at_us)
+    rows = {state.rows_key: state.rows for state in states}
+    for rows_key, entry in (yield from _hold(writes, states, owners)):
+        rows[rows_key][entry.owner] = GroupRow(entry, entry.updated_at_us)
 
 
 def _hold(
     writes: RowWrites, states: list[BoardState], owners: Mapping[int, Iterable[str]]
-) -> Program[dict[RowId, Entry]]:
+) -> Program[list[tuple[int, Entry]]]:
     wanted = [(state.rows_key, owner) for state in states for owner in owners[state.entries.board.key]]
     return (yield from writes.hold(wanted))
 
 
+def _refused(state: BoardState, plan: PartOutcome | dict[int, Cell] | PostError) -> PartOutcome:
+    """What becomes of one part of a post that is not applied."""
+    if isinstance(plan, PartOutcome):
+        return plan
+    error = plan if isinstance(plan, PostError) else PostRejected()
+    return PartOutcome(Status.REJECTED, error=error, board_key=state.entries.board.key)
+
+
 def _family_and_hash(remembered: tuple[int, str, str, Sequence[PartOutcome]]) -> tuple[int, str]:
     return remembered[:2]
-
-
-def _all_or_lost(query: Built, expected: int) -> Program[None]:
-    rows = yield query
-    if rows[0][0] != expected:
-        raise LostRace(f"{expected - rows[0][0]} of {expected} rows changed between their read and their write")

@@ -56,20 +56,16 @@ class Draft:
     """The changes of one board, on their way into the log."""
 
     board_key: int
-    owners: list[str] = field(default_factory=list)
-    cells: list[str] = field(default_factory=list)
-    posts: list[Said] = field(default_factory=list)
+    changes: list[tuple[str, str, Said]] = field(default_factory=list)  # owner, cells, what is said
 
     def add(self, owner: str, previous: str, following: str, said: Said) -> None:
         """One more change."""
-        self.owners.append(owner)
-        self.cells.append(previous + following)
-        self.posts.append(said)
+        self.changes.append((owner, previous + following, said))
 
     def row(self, at_us: int) -> tuple[int, int, int, str, str, str]:
         """Board, time, number of changes, owners, cells, posts."""
-        owners, cells = owners_text(self.owners), cells_text(self.cells)
-        return self.board_key, at_us, len(self.owners), owners, cells, posts_text(self.posts)
+        owners, cells, posts = zip(*self.changes, strict=True)
+        return self.board_key, at_us, len(owners), owners_text(owners), cells_text(cells), posts_text(posts)
 
 
 def owners_text(owners: Sequence[str]) -> str:

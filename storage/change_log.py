@@ -164,7 +164,7 @@ class ChangeLog:
         rows = [draft.row(now_us) for draft in drafts]
         if self._in_order:
             return self._append.bind(rows=rows)
-        places = accumulate((len(draft.owners) for draft in drafts), initial=place)
+        places = accumulate((len(draft.changes) for draft in drafts), initial=place)
         return self._append.bind(rows=[(*row, at) for row, at in zip(rows, places, strict=False)])
 
     def horizon(self) -> Program[int]:

@@ -141,9 +141,10 @@ class Entries:
         if self.board.is_unreached:
             return None
         rows_key = yield from hold_rows(self.dialect, self.board)
-        entry = (yield from self.writes.hold([(rows_key, owner)])).get((rows_key, owner))
-        if entry is None:
+        held = yield from self.writes.hold([(rows_key, owner)])
+        if not held:
             return None
+        [(_, entry)] = held
         yield self._sql.erase.bind(owner=owner, **(self._scope and {ROWS_KEY: rows_key}))
         said = said_of_event(happened, entry.cells if happened is Happened.HIDDEN else (), entry.updated_at_us)
         previous = self.ranked_cells.text(entry.cells)

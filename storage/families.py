@@ -53,6 +53,7 @@ from .migrate import (
     DEMANDS,
     DROPPED_ROWS,
     FAMILIES,
+    HIDDEN,
     LEASES,
     LIVE_COUNTS,
     TOTALS,
@@ -60,6 +61,7 @@ from .migrate import (
     next_many,
 )
 from .records import Board, BoardSpec, Family, FamilySpec
+from .shared_tables import leave_post_ids
 from .store import Program, Row
 
 _COLUMNS = tuple(col(name) for name in ("family_key", "id", "spec", "created_at"))
@@ -194,6 +196,7 @@ def delete_family(dialect: Dialect, *, family_id: str) -> Program[list[Board]]:
     for layout in [family_table(family), *own]:
         yield drop_table(layout.table).build(dialect)
     yield delete(DROPPED_ROWS).where(col("table_key").eq(param("key"))).build(dialect, key=family.key)
+    yield from leave_post_ids(dialect, family.key)
     leased = [refresh_resource(board.key, index) for board in boards for index in board.sorted_indexes]
     yield (
         delete(LEASES)
@@ -201,7 +204,7 @@ def delete_family(dialect: Dialect, *, family_id: str) -> Program[list[Board]]:
         .build(dialect, leased=leased)
     )
     theirs = select(col("board_key")).from_(BOARDS).where(col("family_key").eq(param("key")))
-    for table in (TOTALS, CURVES, LIVE_COUNTS, DEMANDS, ARCHIVE_BLOCKS):
+    for table in (TOTALS, CURVES, LIVE_COUNTS, DEMANDS, ARCHIVE_BLOCKS, HIDDEN):
         yield delete(table).where(col("board_key").in_(theirs)).build(dialect, key=family.key)
     for table in (BOARDS, FAMILIES):
         yield delete(table).where(col("family_key").eq(param("key"))).build(dialect, key=family.key)

@@ -11,8 +11,7 @@ from .bundles import Draft
 from .closures import Closure
 from .entries import Entries
 from .merging import Cell, Merger
-from .post_ids import Remembered
-from .records import Entry, PartOutcome
+from .records import Entry
 
 
 @dataclass(slots=True)
@@ -38,12 +37,13 @@ class BoardState:
     closure: Closure | None = None  # of a board that may close
     epoch: int = 0  # as the store has it; known where post ids are looked for
     rows: dict[str, GroupRow] = field(default_factory=dict)
-    seen: dict[str, Remembered] = field(default_factory=dict)
-    fresh: dict[str, tuple[str, PartOutcome]] = field(default_factory=dict)  # post hash -> fingerprint, outcome
-    log: Draft = field(init=False)
+    log: Draft | None = None  # None: nothing is to be logged
 
-    def __post_init__(self) -> None:
-        self.log = Draft(self.entries.board.key)
+    def draft(self) -> Draft:
+        """The log, begun."""
+        if self.log is None:
+            self.log = Draft(self.entries.board.key)
+        return self.log
 
     @property
     def table_key(self) -> int:

@@ -6,6 +6,7 @@
 The rule: an owner's row on a board is in one of the two tables. A post looks for it in the board's first and here
 second, so a row that is moved meanwhile is found, or the race is lost. Nobody makes a new row while an owner is
 changing, so that two posts never make one in either table; who makes one has its transaction's number before it looks.
+A change that takes too long is undone by the owner's next post, and who comes to end it finds that out.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from querybuilder import (
     asc,
     col,
     delete,
+    excluded,
     insert,
     param,
     select,
@@ -41,8 +43,11 @@ from .records import Entry
 from .store import Program
 
 MARK = 0  # no board has this key: the row says that the owner is hidden,
-CHANGING = -1  # or is being hidden or shown
+CHANGING = -1  # or is being hidden or shown, until the row's `updated_at` at the latest
+_WAS_SHOWN, _WAS_HIDDEN = "[]", "[1]"  # the cells of such a row
 _ASKED_SINGLY = 20  # owners: of more it is asked first whether anybody is hidden, since a thousand take a millisecond
+_KEY = ("board_key", "owner")
+_BEGUN = {"updated_at": param("until_us"), "cells": param("was")}
 _ALIAS = "v"
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Cell]).decode
@@ -64,11 +69,11 @@ class Found(NamedTuple):
     """What the table says of some owners."""
 
     hidden: set[str]
-    changing: set[str]  # being hidden or shown
+    changing: dict[str, int]  # being hidden or shown, and until when
     entries: list[HiddenEntry]
 
 
-_NOTHING = Found(set(), set(), [])
+_NOTHING = Found(set(), {}, [])
 
 
 class Hidden:
@@ -84,7 +89,7 @@ class Hidden:
         self._anybody = select(col("board_key")).from_(HIDDEN).limit(1).compile(dialect)
         of_owner = rows.where(theirs, col("board_key").gt(MARK)).order_by(asc(col("board_key")))
         self._of_owner = of_owner.limit(param("limit")).packed().compile(dialect)
-        fresh = insert(HIDDEN).rows(param("rows"), **row).on_conflict("board_key", "owner")
+        fresh = insert(HIDDEN).rows(param("rows"), **row).on_conflict(*_KEY)
         self._insert = fresh.do_nothing().compile(dialect)
         self._update = (
             update(HIDDEN)
@@ -98,6 +103,10 @@ class Hidden:
         )
         here = delete(HIDDEN).where(theirs, col("board_key").eq(param("key")))
         self._take = here.returning(col("updated_at"), col("cells")).compile(dialect)
+        left = here.where(col("updated_at").eq(param("until_us")))
+        self._take_left = left.returning(col("cells")).compile(dialect)
+        begun = insert(HIDDEN).values(board_key=CHANGING, owner=param("owner"), **_BEGUN).on_conflict(*_KEY)
+        self._begin = begun.do_update(updated_at=excluded("updated_at")).compile(dialect)
         self._now = select(this_transaction()).compile(dialect)
 
     def find(self, board_keys: Sequence[int], owners: Sequence[str]) -> Program[Found]:
@@ -107,8 +116,25 @@ class Hidden:
         rows = yield self._find.bind(keys=[CHANGING, MARK, *board_keys], owners=owners)
         if not rows:  # nearly always
             return _NOTHING
-        hidden, changing = ({row[1] for row in rows if row[0] == key} for key in (MARK, CHANGING))
-        return Found(hidden, changing, [_hidden(row) for row in rows if row[0] > MARK])
+        marked = {row[1] for row in rows if row[0] == MARK}
+        changing = {row[1]: row[2] for row in rows if row[0] == CHANGING}
+        return Found(marked, changing, [_hidden(row) for row in rows if row[0] > MARK])
+
+    def find_settled(self, board_keys: Sequence[int], owners: Sequence[str], *, now_us: int) -> Program[Found]:
+        """As `find`, for a writer: who has been changing for too long is as before from this transaction on.
+
+        Raises:
+            LostRace: somebody else ends such a change.
+        """
+        found = yield from self.find(board_keys, owners)
+        for owner in sorted(owner for owner, until_us in found.changing.items() if until_us < now_us):
+            left = yield self._take_left.bind(owner=owner, key=CHANGING, until_us=found.changing.pop(owner))
+            if not left:
+                raise LostRace(f"{owner!r} was hidden or shown by somebody else")
+            if left[0][0] == _WAS_HIDDEN:
+                yield self._insert.bind(rows=[(MARK, owner, now_us, "[]")])
+                found.hidden.add(owner)
+        return found
 
     def insert_new(self, rows: Iterable[HiddenEntry]) -> Built:
         """Insert rows where there are none; answers how many."""
@@ -125,23 +151,24 @@ class Hidden:
             ]
         )
 
-    def begin(self, owner: str, *, now_us: int, hide: bool) -> Program[bool]:
-        """Have no new rows of the owner made; False: nothing is to be changed, who is to be hidden is."""
+    def begin(self, owner: str, *, until_us: int, hide: bool) -> Program[bool]:
+        """Have no new rows of the owner made, for so long at most; False: who is to be hidden is."""
         if hide and owner in (yield from self.find([], [owner])).hidden:
             return False
-        yield self._insert.bind(rows=[(CHANGING, owner, now_us, "[]")])
-        yield self._take.bind(owner=owner, key=MARK)
+        was_hidden = yield self._take.bind(owner=owner, key=MARK)
+        yield self._begin.bind(owner=owner, until_us=until_us, was=_WAS_HIDDEN if was_hidden else _WAS_SHOWN)
         return True
 
-    def end(self, owner: str, *, now_us: int, hide: bool) -> Program[None]:
-        """Have new rows made here, or on their boards again.
+    def end(self, owner: str, *, now_us: int, hide: bool | None) -> Program[None]:
+        """Have new rows made here, or on their boards again; None: wherever they were made before.
 
         Raises:
             LostRace: somebody else has done so meanwhile.
         """
-        if not (yield self._take.bind(owner=owner, key=CHANGING)):
+        taken = yield self._take.bind(owner=owner, key=CHANGING)
+        if not taken:
             raise LostRace(f"{owner!r} was hidden or shown by somebody else")
-        if hide:
+        if taken[0][1] == _WAS_HIDDEN if hide is None else hide:
             yield self._insert.bind(rows=[(MARK, owner, now_us, "[]")])
 
     def forget(self, owner: str) -> Program[None]:

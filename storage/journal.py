@@ -40,6 +40,7 @@ from .store import Program, Row
 
 _LAST_BUNDLES = 100  # of a board that is gone: the one that says so is among them
 _BUNDLES = 64  # of an owner, read at a time
+_DELETED_A_STATEMENT = 1_000  # boards of a family, each with its specification
 _MOVED = (Happened.HIDDEN, Happened.SHOWN)  # later than their row was written
 
 
@@ -67,15 +68,12 @@ class Journal:
         bundles = select(position, place, *map(col, names)).from_(CHANGE_LOG)
         published = () if self._in_order else (position.lt(oldest_transaction()),)
         beyond = (position.gt(param("position")), plus(place, col("changes")).gt(param("next")))
-        later = (*published, position.ge(param("position")), any_of(*beyond))
+        later = (position.ge(param("position")), any_of(*beyond))
         of_boards = col("board_key").in_(param("boards"))
-        sizes = select(col("changes")).from_(CHANGE_LOG).where(*later)
-        self._page, self._of_boards = (
-            [self._ordered(rows).compile(dialect) for rows in both]
-            for both in (
-                (sizes, bundles.where(*later)),
-                (sizes.where(of_boards), bundles.where(*later, of_boards)),
-            )
+        sizes = select(col("changes")).from_(CHANGE_LOG)
+        self._page, self._of_boards, self._held = (
+            [self._ordered(rows.where(*later, *which)).compile(dialect) for rows in (sizes, bundles)]
+            for which in (published, (*published, of_boards), (of_boards,))
         )
         below = all_of(
             position.le(param("position")),
@@ -92,12 +90,17 @@ class Journal:
         order = (self._log.position,) if self._in_order else (self._log.position, col("seq"))
         return rows.order_by(*map(way, order)).limit(param("limit")).packed()
 
-    def page(self, after: int, *, limit: int, boards: Sequence[int] | None = None) -> Program[list[JournalRow]]:
-        """Published changes past a number, in their order; of these boards only, where they are given."""
+    def page(
+        self, after: int, *, limit: int, boards: Sequence[int] | None = None, held: bool = False
+    ) -> Program[list[JournalRow]]:
+        """Published changes past a number, in their order; of these boards only, where they are given.
+
+        `held`: all changes, of boards that nobody else can change before this transaction ends.
+        """
         position, place = divmod(after, PLACES)
         bound: dict[str, object] = {"position": position, "next": place + 1}
         bound |= {} if boards is None else {"boards": boards}
-        sized, read = self._page if boards is None else self._of_boards
+        sized, read = self._page if boards is None else self._held if held else self._of_boards
         sizes = yield sized.bind(**bound, limit=limit)
         if not sizes:
             return []
@@ -194,10 +197,12 @@ class Journal:
         event = Appended(board.key, "", "", "", said_of_event(Happened.RESET))
         yield self._log.append([event], now_us=now_us)
 
-    def log_deleted(self, board: Board, now_us: int) -> Program[None]:
-        """A board was deleted, in this transaction; its rows stay readable."""
-        event = Appended(board.key, "", "", "", said_of_deleted(board.id, board.spec))
-        yield self._log.append([event], now_us=now_us)
+    def log_deleted(self, boards: Sequence[Board], now_us: int) -> Program[None]:
+        """Boards were deleted, in this transaction; their rows stay readable."""
+        for start in range(0, len(boards), _DELETED_A_STATEMENT):
+            some = boards[start : start + _DELETED_A_STATEMENT]
+            events = [Appended(board.key, "", "", "", said_of_deleted(board.id, board.spec)) for board in some]
+            yield self._log.append(events, now_us=now_us, place=start)
 
 
 def changes_of(row: Row) -> Iterator[JournalRow]:

@@ -21,6 +21,7 @@ from querybuilder import (
     delete,
     drop_table,
     empty,
+    hold_table,
     insert,
     lit,
     param,
@@ -30,11 +31,11 @@ from querybuilder import (
 )
 
 from .errors import BoardChanged, FamilyBoard, PeriodClosed, SpecConflict, TooManyBoards, UnknownBoard
-from .layouts import columns_of, create_rows, layout_of, widen_rows
+from .layouts import columns_of, create_rows, layout_of, scope_of, widen_rows
 from .migrate import ARCHIVE_BLOCKS, BOARDS, CURVES, DEMANDS, FAMILIES, HIDDEN, LEASES, LIVE_COUNTS, TOTALS, next_in
 from .records import Board, BoardSpec, ColumnSpec, Table
 from .season_times import check_times, store_times, times_of
-from .shared_tables import leave_rows, table_for, widen_table
+from .shared_tables import leave_post_ids, leave_rows, table_for, widen_table
 from .store import Program, Row
 from .total_shares import summed
 
@@ -199,6 +200,7 @@ def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
         yield from leave_table(dialect, board)
     for table in (BOARDS, TOTALS, ARCHIVE_BLOCKS):
         yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+    yield from leave_post_ids(dialect, board.key)
     return board
 
 
@@ -240,14 +242,18 @@ def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
 
 def remove_rows(dialect: Dialect, board: Board) -> Program[Board]:
     """Take a board's rows away, with what was counted and fitted; `with_state` has to follow, of what is answered."""
-    emptied = board
-    if board.table_key is not None:
+    emptied, layout = board, layout_of(board)
+    if board.is_guest and board.table_key is not None:
         yield from leave_rows(dialect, board.table_key, board.rows_key)
         emptied = replace(board, rows_key=(yield from next_in(dialect, "board_key")))
         moved = update(BOARDS).set(rows_key=emptied.rows_key).where(col("board_key").eq(param("key")))
         yield moved.build(dialect, key=board.key)
+    elif board.table_key is not None:  # a family's: posts take its rows to be where they are
+        if dialect.row_locks:
+            yield hold_table(layout.table).build(dialect)
+        yield delete(layout.table).where(*layout.scope()).build(dialect, **scope_of(board))
     else:
-        yield empty(layout_of(board).table).build(dialect)
+        yield empty(layout.table).build(dialect)
     for table in (TOTALS, CURVES, LIVE_COUNTS, HIDDEN):
         yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
     return emptied

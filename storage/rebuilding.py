@@ -17,7 +17,7 @@ from .errors import Archived, JournalIncomplete
 from .hidden import HiddenEntry, hidden
 from .journal import JournalRow, journal
 from .journal_rows import RowReader
-from .leaderboards import ALL_ENTRIES, CHANGES, count_entries, remove_rows, standing_alone, with_state
+from .leaderboards import ALL_ENTRIES, CHANGES, count_entries, existing, remove_rows, with_state
 from .merging import Cell
 from .posted import NO_CHANGE, Happened, Posted
 from .records import Board, Entry
@@ -55,11 +55,11 @@ def rebuild_board(dialect: Dialect, *, board_id: str) -> Program[Rebuilt]:
     """Make the board's rows anew; memory grows with its owners.
 
     Raises:
-        UnknownBoard, FamilyBoard: there is none, or it is a family's.
+        UnknownBoard: there is none.
         JournalIncomplete: the journal starts too late.
         Archived: its rows are gone on purpose.
     """
-    board = yield from standing_alone(dialect, board_id, lock=Lock.UPDATE)
+    board = yield from existing(dialect, board_id, lock=Lock.UPDATE)
     if board.archived_us is not None:
         raise Archived(f"the leaderboard {board_id!r} was archived: it has no rows any more")
     totals = (yield from count_entries(dialect, [board.key]))[board.key]
@@ -76,7 +76,7 @@ def _owners(dialect: Dialect, board: Board, done: Rebuilt) -> Program[dict[str, 
     owners: dict[str, _Last] = {}
     emptied = after = 0
     while True:
-        rows = yield from log.page(after, limit=PAGE_ROWS, boards=[board.key])
+        rows = yield from log.page(after, limit=PAGE_ROWS, boards=[board.key], held=True)
         done.rows += len(rows)
         for row in rows:
             if row.posted is None or row.order < emptied:

@@ -72,14 +72,14 @@ class RowWrites:
             .compile(self._dialect)
         )
 
-    def hold(self, wanted: Sequence[RowId]) -> Program[dict[RowId, Entry]]:
+    def hold(self, wanted: Sequence[RowId]) -> Program[list[tuple[int, Entry]]]:
         """The rows that there are of those, for who is about to change them: nobody else can before it is done."""
         if self._layout.shared:
             found = yield self._hold.bind(rows=sorted(wanted))
-            return {(row[0], row[1]): Entry(row[1], row[2], list(row[3:])) for row in found}
+            return [(key, Entry(owner, version, cells)) for key, owner, version, *cells in found]
         key = wanted[0][0] if wanted else 0
         found = yield self._hold.bind(owners=[owner for _, owner in wanted])
-        return {(key, row[0]): Entry(row[0], row[1], list(row[2:])) for row in found}
+        return [(key, Entry(owner, version, cells)) for owner, version, *cells in found]
 
     def insert_new(self, entries: Iterable[tuple[int, Entry]]) -> Built:
         """Insert rows where they are still absent; answers how many were."""

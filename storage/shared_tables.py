@@ -1,7 +1,7 @@
 """The tables that boards share: which there are, what they hold, and the rows that boards left behind in them.
 
 The rule: a board leaves a shared table, or is emptied there, in one short transaction that gives its rows another name
-or none. What they were is swept away later, in bounded steps.
+or none. What they were is swept away later, in bounded steps; so are the post ids of what was deleted.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from querybuilder import Dialect, Lock, asc, col, delete, insert, param, select, update
 
 from .layouts import ROWS_KEY, Layout, Physical, create_rows, shared_table, widen_rows
-from .migrate import DROPPED_ROWS, SHARED_TABLES, next_in
+from .migrate import DROPPED_ROWS, POST_IDS, SHARED_TABLES, next_in
 from .store import Program
 
+_IDS = 0  # no table has this key: what is left behind are post ids
 _BETWEEN = ","  # stands in no column's name
 
 
@@ -58,6 +59,11 @@ def leave_rows(dialect: Dialect, table_key: int, rows_key: int) -> Program[None]
     yield insert(DROPPED_ROWS).values(table_key=table_key, rows_key=rows_key).build(dialect)
 
 
+def leave_post_ids(dialect: Dialect, key: int) -> Program[None]:
+    """Nobody asks for the post ids of this board or family any more."""
+    yield from leave_rows(dialect, _IDS, key)
+
+
 def sweep_rows(dialect: Dialect, *, rows_max: int) -> Program[int]:
     """Delete rows that were left behind, so many at most; answers how many, 0 where there are none left."""
     first = select(col("table_key"), col("rows_key")).from_(DROPPED_ROWS).limit(1)
@@ -65,11 +71,14 @@ def sweep_rows(dialect: Dialect, *, rows_max: int) -> Program[int]:
     if not left:
         return 0
     table_key, rows_key = left[0]
-    table, of_board = shared_table(table_key), col(ROWS_KEY).eq(param("rows_key"))
-    some = select(col("owner")).from_(table).where(of_board).order_by(asc(col("owner"))).limit(param("rows_max"))
-    [[gone]] = yield (
-        delete(table).where(of_board, col("owner").in_(some)).build(dialect, rows_key=rows_key, rows_max=rows_max)
+    table, key, row = (
+        (POST_IDS, col("board_key"), col("post_hash"))
+        if table_key == _IDS
+        else (shared_table(table_key), col(ROWS_KEY), col("owner"))
     )
+    theirs = key.eq(param("rows_key"))
+    some = select(row).from_(table).where(theirs).order_by(asc(row)).limit(param("rows_max"))
+    [[gone]] = yield delete(table).where(theirs, row.in_(some)).build(dialect, rows_key=rows_key, rows_max=rows_max)
     if gone < rows_max:
         yield (
             delete(DROPPED_ROWS)

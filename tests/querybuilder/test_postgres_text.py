@@ -31,6 +31,7 @@ from querybuilder import (
     drop_table,
     empty,
     excluded,
+    hold_table,
     holds,
     insert,
     length,
@@ -146,6 +147,7 @@ WANTED: list[tuple[Any, str]] = [
         'SELECT "owner" FROM "b7" WHERE "owner" = ANY($1) ORDER BY "owner" ASC FOR NO KEY UPDATE',
     ),
     (empty("b7"), 'TRUNCATE TABLE "b7"'),
+    (hold_table("b7"), 'LOCK TABLE "b7" IN EXCLUSIVE MODE'),
     (
         union_all(select(null(INTEGER), col("a")).from_("t"), select(col("n"), null(TEXT)).from_("t")),
         'SELECT * FROM (SELECT CAST(NULL AS bigint), "a" FROM "t") AS "a0" UNION ALL '

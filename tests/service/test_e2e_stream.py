@@ -70,6 +70,22 @@ async def test_an_owner_is_told_of_being_overtaken(service: Service) -> None:
         assert (await stream.must("position")).data["rank"] == 1
 
 
+async def test_an_owner_hears_who_is_erased_and_that_it_is_itself(service: Service) -> None:
+    await board(service, ada=30, bob=20, cleo=10, dan=20)
+    async with events_of(service.base, owner_path("bob")) as stream:
+        assert (await stream.must("position")).data["rank"] == 2
+        await service.must("DELETE", "/v1/owners/cleo")
+        await service.must("DELETE", "/v1/owners/ada")
+        first = await stream.until("position", rank=1)
+        assert (first.data["previous_rank"], first.data["overtaken_by"]) == (2, [])
+        await service.must("DELETE", "/v1/owners/dan")
+        await post(service, eve=25)
+        assert (await stream.until("position", rank=2)).data["overtaken_by"] == ["eve"]
+        await service.must("DELETE", "/v1/owners/bob")
+        gone = await stream.until("position", rank=None)
+        assert (gone.data["value"], gone.data["total"]) == (None, 1)
+
+
 async def test_ranks_are_those_that_reads_give(service: Service) -> None:
     await service.board("b", {"name": "xp", "best": "low"}, ties="earliest")
     await post(service, **{f"o{number}": number % 5 for number in range(20)})

@@ -177,3 +177,8 @@ def test_an_answer_that_does_not_fit_is_noticed(value: Any, schema: dict[str, An
 
 async def test_the_service_serves_this_very_document(service: Service) -> None:
     assert (await service.call("GET", "/openapi.json")).body == json.loads(json.dumps(DOCUMENT))
+
+
+def test_headers_that_a_request_may_have_are_told() -> None:
+    parameters = DOCUMENT["paths"]["/v1/leaderboards/{board}/stream"]["get"]["parameters"]
+    assert {"name": "Last-Event-ID", "in": "header", "required": False, "schema": {"type": "string"}} in parameters

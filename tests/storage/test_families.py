@@ -6,18 +6,23 @@ The rule it keeps: what boards hold is compared with what the posts add up to.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from querybuilder import col, count, select
 from storage.applying import Group
 from storage.errors import LostRace, PostIdConflict, TooManyBoards, TooManyFamilies, UnknownBoard, UnknownFamily
 from storage.families import NewBoard, delete_family, make_boards, put_family
+from storage.hidden import hidden
 from storage.leaderboards import ALL_ENTRIES, CHANGES
+from storage.migrate import HIDDEN, POST_IDS
 from storage.periods import PeriodKind
 from storage.records import Board, BoardPost, Family, FamilySpec, PartOutcome, Post, Status
+from storage.shared_tables import sweep_rows
 from storage.store import Store
 from tests.storage.deployment import BOARDS_MAX, Deployment, Session, counter, part, ranked, spec
 from tests.storage.meddling import MeddlingStore, version_moved
@@ -151,6 +156,28 @@ async def test_a_deleted_family_takes_no_more_posts_and_leaves_nothing(deploymen
     [board] = await boards_of(deployment, anew, "all")
     [[outcome]] = await deployment.apply(family_post(deployment, anew, "ada", 5, board, post_id="p"))
     assert outcome.status is Status.APPLIED
+
+
+async def test_what_was_hidden_or_remembered_of_a_deleted_family_is_not_kept(deployment: Deployment) -> None:
+    family, kept = await a_family(deployment), await a_family(deployment, "kept")
+    named_boards = [await boards_of(deployment, each, *NAMES) for each in (family, kept)]
+    store, statements = deployment.store, hidden(deployment.dialect)
+    for each, named in zip((family, kept), named_boards, strict=True):
+        for owner in ("ada", "bob", "cleo"):
+            await deployment.apply(family_post(deployment, each, owner, 5, *named, post_id=owner))
+        entries = [deployment.entries(board) for board in named]
+        await store.write(lambda entries=entries: statements.hide(entries, "ada", now_us=1))  # type: ignore[misc]
+    await store.write(lambda: delete_family(deployment.dialect, family_id="f"))
+    steps = [gone async for gone in _swept(deployment, rows_max=2)]
+    assert max(steps) <= 2
+    for table, left in ((HIDDEN, len(NAMES)), (POST_IDS, 3)):
+        found = select(count()).from_(table).where(col("board_key").gt(0)).build(deployment.dialect)
+        assert await store.read_one(found) == [(left,)], table
+
+
+async def _swept(deployment: Deployment, *, rows_max: int) -> AsyncIterator[int]:
+    while gone := await deployment.store.write(lambda: sweep_rows(deployment.dialect, rows_max=rows_max)):
+        yield gone
 
 
 async def test_there_is_a_bound_on_families(deployment: Deployment) -> None:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import replace
 
 import asyncpg
 import pytest
 
 from storage import journal_blocks
 from storage.erasing import erasing
-from storage.errors import LostRace
 from storage.hidden import hidden
 from storage.journal import JournalRow, journal
 from storage.journal_blocks import blocks
 from storage.posted import Happened, Posted
-from storage.records import Board, Change
+from storage.records import INT64_MAX, Board, Change
 from storage.store import Store
-from tests.storage.deployment import LIMITS, Deployment, counter, part, ranked
+from tests.storage.deployment import Deployment, counter, part, ranked
 from tests.storage.processes import Processes
 from tests.storage.raw_log import log_change
 
@@ -290,12 +288,12 @@ async def test_hiding_and_showing_are_told_with_what_the_entry_held(deployment: 
     store, entries = deployment.store, deployment.entries(board)
     statements = hidden(store.dialect)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5, "shots": 3})))
-    await store.write(lambda: statements.begin("ada", now_us=1, hide=True))
+    await store.write(lambda: statements.begin("ada", until_us=INT64_MAX, hide=True))
     await store.write(lambda: statements.end("ada", now_us=1, hide=True))
     await store.write(lambda: statements.hide([entries], "ada", now_us=1))
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     assert await deployment.stats(board, "ada") is None
-    await store.write(lambda: statements.begin("ada", now_us=1, hide=False))
+    await store.write(lambda: statements.begin("ada", until_us=INT64_MAX, hide=False))
     await store.write(lambda: statements.end("ada", now_us=1, hide=False))
     await store.write(lambda: statements.show([entries], "ada", now_us=1))
     rows = await page_of(store)
@@ -307,77 +305,3 @@ async def test_hiding_and_showing_are_told_with_what_the_entry_held(deployment: 
     ]  # fmt: skip
     assert told_by(rows)[1].cells == [3, "005"]
     assert await deployment.stats(board, "ada") == {"shots": 3, "xp": 6}
-
-
-async def test_nobody_gets_a_new_row_while_being_hidden_or_shown(deployment: Deployment) -> None:
-    """Two posts, one of which knows of the hiding and one does not yet, would make one in either table."""
-    board, other = await deployment.create("b", XP), await deployment.create("c", XP)
-    store, statements = deployment.store, hidden(deployment.dialect)
-    await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
-    for hide in (True, False):
-        assert await store.write(lambda: statements.begin("ada", now_us=1, hide=hide))  # noqa: B023 - run at once
-        await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
-        with pytest.raises(LostRace):
-            await deployment.apply(deployment.post("ada", part(other, {"xp": 1})))
-        await store.write(lambda: statements.end("ada", now_us=1, hide=hide))  # noqa: B023 - run at once
-    assert await store.write(lambda: statements.begin("ada", now_us=1, hide=True))
-    await store.write(lambda: statements.end("ada", now_us=1, hide=True))
-    assert not await store.write(lambda: statements.begin("ada", now_us=1, hide=True)), "who is hidden stays so"
-    await deployment.apply(deployment.post("ada", part(other, {"xp": 1})))
-    assert await deployment.stats(other, "ada") is None
-    assert await deployment.stats(board, "ada") == {"xp": 7}, "not moved yet"
-
-
-async def test_posts_that_meet_hiding_and_showing_are_neither_lost_nor_counted_twice(processes: Processes) -> None:
-    """An owner is hidden and shown again and again while other processes post to it; the sum is that of the posts."""
-    first, second = await processes.one(writer_connections=2), await processes.one(writer_connections=2)
-    board = await first.create("b", ranked("xp", min_scaled=0, max_scaled=10**6), counter("shots"))
-    store, statements, entries = first.store, hidden(first.dialect), first.entries(board)
-    done = asyncio.Event()
-
-    async def post(deployment: Deployment) -> int:
-        posts = 0
-        observed = deployment.writer(_Silent(), limits=replace(LIMITS, write_attempts_max=1_000))
-        observed.start()
-        for _ in range(GROUPS):
-            [[outcome]] = await observed.submit([deployment.post("ada", part(board, {"xp": 1}))])
-            posts += outcome.error is None
-        await observed.close()
-        return posts
-
-    async def flip() -> None:
-        while not done.is_set():
-            await store.write(lambda: statements.begin("ada", now_us=1, hide=True))
-            await settled()
-            await store.write(lambda: statements.end("ada", now_us=1, hide=True))
-            await hide()
-            assert await first.rows(board, ["ada"]) == {}, "hidden is hidden at once"
-            await store.write(lambda: statements.begin("ada", now_us=1, hide=False))
-            await settled()
-            await store.write(lambda: statements.end("ada", now_us=1, hide=False))
-            await store.write(lambda: statements.show([entries], "ada", now_us=1))
-
-    async def hide() -> None:
-        await store.write(lambda: statements.hide([entries], "ada", now_us=1))
-
-    async def settled() -> None:
-        transaction = await store.write(statements.number_transaction)
-        while not await store.read(lambda: statements.settled(transaction)):  # noqa: ASYNC110 - the server's
-            await asyncio.sleep(0)
-
-    flipping = asyncio.create_task(flip())
-    sums = await asyncio.gather(post(first), post(second))
-    done.set()
-    await flipping
-    assert set(sums) == {GROUPS}
-    assert await first.stats(board, "ada") == {"xp": 2 * GROUPS, "shots": None}
-
-
-class _Silent:
-    """Nobody to tell."""
-
-    def group_written(self, *, posts: int, rows: int, seconds: float) -> None: ...
-    def race_lost(self) -> None: ...
-    def queue_depth(self, posts: int) -> None: ...
-    def writes_in_flight(self, groups: int, *, limit: int) -> None: ...
-    def posts_refused(self, reason: str, posts: int) -> None: ...

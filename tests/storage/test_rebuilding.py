@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from dataclasses import replace
 from typing import Any
 
+import asyncpg
 import pytest
 
 from querybuilder import asc, col, delete, select, update
 from storage.change_log import change_log
 from storage.erasing import erasing
 from storage.errors import JournalIncomplete
+from storage.families import NewBoard, make_boards, put_family
 from storage.hidden import hidden
 from storage.journal import journal
 from storage.layouts import layout_of, scope_of
-from storage.leaderboards import CHANGES, change_board, existing, reset_board
+from storage.leaderboards import ALL_ENTRIES, CHANGES, change_board, existing, reset_board
 from storage.migrate import CHANGE_LOG, HIDDEN
+from storage.periods import PeriodKind
 from storage.posted import Happened
 from storage.rebuilding import Rebuilt, rebuild_board
-from storage.records import Best, Board, Merge, Status, Ties
+from storage.records import INT64_MAX, Best, Board, FamilySpec, Merge, Status, Table, Ties
 from storage.store import Program
-from tests.storage.deployment import Deployment, counter, label, part, ranked
+from tests.storage.deployment import LIMITS, Deployment, Silent, counter, label, part, ranked, spec
+from tests.storage.processes import Processes
+from tests.storage.raw_log import log_change
 
 COLUMNS = (
     ranked("xp", min_scaled=0, max_scaled=10**6),
@@ -109,7 +115,7 @@ async def test_a_rebuilt_board_is_equal_row_for_row(deployment: Deployment, ties
     store, statements = deployment.store, hidden(deployment.dialect)
 
     async def change(owner: str, *, hide: bool) -> None:
-        await store.write(lambda: statements.begin(owner, now_us=1, hide=hide))
+        await store.write(lambda: statements.begin(owner, until_us=INT64_MAX, hide=hide))
         await store.write(lambda: statements.end(owner, now_us=1, hide=hide))
 
     await post_at_random(deployment, board, rng, 20)
@@ -197,3 +203,72 @@ async def test_a_board_that_is_younger_than_what_the_journal_lost_is_rebuilt(dep
     before = await everything(deployment, young)
     assert (await rebuilt(deployment, young)).entries == 1
     assert await everything(deployment, young) == before
+
+
+async def test_a_rebuilt_board_has_what_was_posted_while_another_transaction_still_runs(
+    processes: Processes, raw: asyncpg.Connection
+) -> None:
+    """The journal is published up to the oldest transaction that runs; a board that is held is complete beyond."""
+    deployment = await processes.one()
+    board, other = await deployment.create("b", *COLUMNS), await deployment.create("other", *COLUMNS)
+    slow = raw.transaction()
+    await slow.start()
+    await log_change(raw, other.key, "slow", "", "")
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
+    before = await everything(deployment, board)
+    assert (await rebuilt(deployment, board)).entries == 1
+    assert await everything(deployment, board) == before
+    await slow.commit()
+
+
+async def boards_of_a_family(deployment: Deployment) -> list[Board]:
+    wanted = FamilySpec(deployment.laid_out(spec(*COLUMNS)), (PeriodKind.ALL,), "UTC", ((), ("org",)), 0, ())
+    store, dialect = deployment.store, deployment.dialect
+    await store.write(lambda: put_family(dialect, family_id="f", spec=wanted, now_us=1, families_max=9))
+    names = [NewBoard("f:all", "all"), NewBoard("f:all:org=1", "all org")]
+    return await store.write(lambda: make_boards(dialect, "f", names, now_us=1, boards_max=9))
+
+
+async def test_a_familys_board_is_rebuilt_and_the_others_stay_as_they_are(deployment: Deployment) -> None:
+    board, other = await boards_of_a_family(deployment)
+    rng = random.Random(1)
+    for each in (board, other, board):
+        await post_at_random(deployment, each, rng, 10)
+    before, untouched = await everything(deployment, board), await everything(deployment, other)
+    await damage(deployment, board)
+    assert await everything(deployment, board) != before
+    await rebuilt(deployment, board)
+    assert await everything(deployment, board) == before
+    assert await everything(deployment, other) == untouched
+    await deployment.apply(deployment.post("new", part(board, {"xp": 7})))  # who knew the board still reaches it
+    assert [row[0] for row in (await everything(deployment, board))[0] if row[0] == "new"] == ["new"]
+
+
+async def test_posts_to_a_familys_board_that_is_rebuilt_are_neither_lost_nor_counted_twice(
+    processes: Processes, table: Table
+) -> None:
+    first, second = await processes.one(), await processes.one(writer_connections=2)
+    first.table = table
+    board, _ = await boards_of_a_family(first)
+    done = asyncio.Event()
+
+    async def post(owner: str) -> int:
+        posts = 0
+        writer = second.writer(Silent(), limits=replace(LIMITS, write_attempts_max=1_000))
+        writer.start()
+        while not done.is_set():
+            [[outcome]] = await writer.submit([second.post(f"{owner}{posts}", part(board, {"xp": 1}))])
+            posts += outcome.error is None
+        await writer.close()
+        return posts
+
+    posting = [asyncio.create_task(post(owner)) for owner in ("x", "y")]
+    for _ in range(10):
+        await rebuilt(first, board)
+    done.set()
+    posts = sum(await asyncio.gather(*posting))
+    rows, _, totals = await everything(first, board)
+    assert sum(int(row[2]) for row in rows) == posts
+    assert totals[ALL_ENTRIES] == len(rows)
+    await rebuilt(first, board)
+    assert (await everything(first, board))[0] == rows

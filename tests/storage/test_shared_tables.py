@@ -9,11 +9,12 @@ import asyncio
 
 import pytest
 
-from querybuilder import count, select
+from querybuilder import col, count, select
 from storage.errors import BoardChanged, UnknownBoard
 from storage.layouts import layout_of
 from storage.leaderboards import ALL_ENTRIES, CHANGES, change_board, check_there, delete_board, reset_board
-from storage.records import Best, Board, Table
+from storage.migrate import POST_IDS
+from storage.records import Best, Board, Status, Table
 from storage.shared_tables import sweep_rows
 from tests.storage.deployment import Deployment, counter, part, ranked, spec
 
@@ -70,6 +71,18 @@ async def test_what_an_emptied_or_deleted_board_left_is_swept_in_bounded_steps(
     assert await rows_in_table(deployment, stays) == 25
     assert len(await deployment.rows(stays, OWNERS)) == 25
     assert await deployment.rows(emptied, OWNERS) == await deployment.rows(deleted, OWNERS) == {}
+
+
+async def test_a_deleted_boards_post_ids_go_and_those_of_others_stay(deployment: Deployment) -> None:
+    deleted, stays = await deployment.create("deleted", XP), await deployment.create("stays", XP)
+    await deployment.apply(*(deployment.post("ada", part(deleted, {"xp": 1}), post_id=f"p{n}") for n in range(5)))
+    kept = deployment.post("ada", part(stays, {"xp": 1}), post_id="p0")
+    await deployment.apply(kept)
+    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="deleted"))
+    assert max(await swept(deployment, 2)) <= 2
+    left = select(col("board_key")).from_(POST_IDS).build(deployment.dialect)
+    assert await deployment.store.read_one(left) == [(stays.key,)]
+    assert (await deployment.apply_one(kept)).status is Status.DUPLICATE
 
 
 async def test_posts_and_a_reset_at_the_same_time_leave_what_the_totals_say(deployment: Deployment) -> None:
