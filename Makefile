@@ -44,7 +44,7 @@ bench: $(STAMP) ## Measure every bar of benchmarks/README.md
 lock: ## Renew requirements.lock from pyproject.toml (ARGS=--upgrade: to the newest versions)
 	"$(PYTHON)" -m venv build/lock
 	build/lock/bin/python -m pip --disable-pip-version-check install --quiet uv
-	build/lock/bin/uv pip compile pyproject.toml --no-config --group dev --extra plots --universal --python-version 3.11 \
+	build/lock/bin/uv pip compile pyproject.toml --no-config --group dev --extra plots --extra tracing --universal --python-version 3.11 \
 	  --generate-hashes --no-header --quiet --output-file requirements.lock $(ARGS)
 
 clean: ## Remove .venv and what the tools made; data/ stays

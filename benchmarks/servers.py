@@ -113,8 +113,12 @@ class Server:
         status, _ = call_once(self.port, "GET", self._ready_path)
         return status == 200
 
+    def log_text(self) -> str:
+        """What it wrote so far."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
     def log_end(self) -> str:
-        return self._log.read_text(errors="replace")[-600:] if self._log.exists() else ""
+        return self.log_text()[-600:]
 
     def end(self, signal_number: int = signal.SIGTERM) -> int | None:
         """Signal the process group and wait, killing it when that takes too long. Exit status; None: never started."""

@@ -80,8 +80,17 @@ def _peers(given: str) -> str:
     return given
 
 
+def _operations(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Accept `Type.operation` each; else ValueError."""
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z]+\.[a-z]+", name):
+            raise ValueError(f"should be Type.operation, several with commas between them: {name!r}")
+    return names
+
+
 PeersText = Annotated[str, AfterValidator(_peers)]
 ReplicaUrl = Annotated[str, AfterValidator(_replica_url)]
 PoolsText = Annotated[str, AfterValidator(_pools)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 Servers = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_servers)]
+Operations = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_operations)]

@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from config.kinds import PeersText, PoolsText, ReplicaUrl, Servers, StoreUrl
+from config.kinds import Operations, PeersText, PoolsText, ReplicaUrl, Servers, StoreUrl
 from config.kinds import choice as _choice
 from config.kinds import number as _number
 from config.kinds import text as _text
@@ -347,10 +347,28 @@ class Settings(BaseModel):
     default_exact_top: int = _number(500, 0, 1_000_000, "ranks", "Ranks always counted where the spec does not say")
     default_refresh_seconds: float = _number(60, 1, 30 * 86_400, "s", "Refresh interval where the spec does not say")
 
+    # Managed objects: what /jolokia shows and does
+    managed_objects: bool = _choice(True, "Keep managed objects with their rates and answer /jolokia")
+    managed_operations: Operations = _choice(
+        ("Board.refresh", "Predictor.refresh", "Cache.flush", "Job.run", "Job.pause", "Job.resume"),
+        "Operations of managed objects that are allowed, Type.operation with commas between them",
+    )
+    managed_boards_max: int = _number(
+        1_000, 0, 1_000_000, "boards", "Boards that are managed objects; where there are more, none is"
+    )
+    managed_wait_s_max: float = _number(5, 0.01, 600, "s", "Longest wait for each process of the node in an operation")
+    rates_tick_s: float = _number(5, 0.1, 60, "s", "How often figures are noted down, to tell rates and percentiles")
+    jolokia_requests_max: int = _number(1_000, 1, 100_000, "requests", "Jolokia requests in one body")
+
     # Logs
     log_level: Literal["debug", "info", "warning", "error"] = _choice("info", "Least severe line written")
     log_format: Literal["json", "console"] = _choice("json", "One JSON object a line, or text for people")
     log_sample_ratio: float = _number(0.01, 0, 1, "ratio", "Share of ordinary requests that are logged")
+    tracing_url: str = Field(
+        default="",
+        description="OTLP over HTTP: where spans are sent, http://…/v1/traces; empty: no tracing (extra tracing)",
+    )
+    tracing_ratio: float = _number(0.01, 0, 1, "ratio", "Share of traces that begin here which are sent")
     slow_request_s: float = _number(1.0, 0.001, 3_600, "s", "A request as slow as this is always logged")
 
     # Filled by config.load: where each setting that is not a default came from.

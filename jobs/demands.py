@@ -32,6 +32,7 @@ from storage.store import Store
 
 from .desk import RefreshDesk, Refreshed
 from .errors import MethodUnsupported, NoJobProcess, TooManyDemands
+from .origin import Origin
 from .runner import Sleep
 
 log = structlog.get_logger(__name__)
@@ -65,7 +66,8 @@ class StoreDesk:
             self._waiting -= 1
 
     async def _met(self, board: Board, column_index: int) -> Refreshed:
-        number = await self._store.write(lambda: make_demand(self._store.dialect, board, column_index))
+        origin = Origin.current().text
+        number = await self._store.write(lambda: make_demand(self._store.dialect, board, column_index, origin))
         try:
             async with asyncio.timeout(self._limits.refresh_wait_s_max):
                 answer = await self._answered(board, column_index, number)
@@ -138,6 +140,10 @@ class DemandJob:
                 task.add_done_callback(self._answering.discard)
 
     async def _answer(self, demand: StoredDemand) -> None:
+        with Origin.of(demand.origin).restored():
+            await self._answer_for(demand)
+
+    async def _answer_for(self, demand: StoredDemand) -> None:
         try:
             try:
                 answer = await self._meet(demand)

@@ -17,6 +17,7 @@ from predictor import Curve
 from storage.records import Board
 
 from .errors import NoJobProcess, TooManyDemands
+from .origin import Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Demand:
     board: Board
     column_index: int
     done: asyncio.Future[Refreshed] = field(repr=False)
+    origin: Origin = field(default_factory=Origin.current)  # the first who asked
 
     def settle(self, outcome: Refreshed | Exception) -> None:
         """Answer everyone who waits."""

@@ -156,7 +156,8 @@ class RefreshJob:
         while True:
             demand = self._desk.take(self._busy | self._elsewhere)
             if demand is not None:
-                await self._answer(demand)
+                with demand.origin.restored():
+                    await self._answer(demand)
                 continue
             rest_s = rested_s - self._monotonic()
             due = self._schedule.take(self._busy) if rest_s <= 0 else None
@@ -186,6 +187,7 @@ class RefreshJob:
             refreshed = await self._refresh(demand.board, demand.column_index, due=None)
             assert refreshed is not None
             demand.settle(refreshed)
+            log.info("refreshed_on_demand", board=demand.board.id, seconds=round(refreshed.seconds, 6))
         except (LeaseTaken, LeaseLost) as error:
             if isinstance(error, LeaseLost):
                 self._report(demand.board, demand.column_index, error)

@@ -10,8 +10,12 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
+
+if TYPE_CHECKING:  # they sleep as jobs do
+    from .controls import JobControls
 
 log = structlog.get_logger(__name__)
 
@@ -34,9 +38,15 @@ class Runner:
     """Supervises async jobs."""
 
     def __init__(
-        self, limits: RunnerLimits, *, monotonic: Callable[[], float], sleep: Sleep, rng: random.Random
+        self,
+        limits: RunnerLimits,
+        *,
+        monotonic: Callable[[], float],
+        sleep: Sleep,
+        rng: random.Random,
+        controls: JobControls | None = None,  # where operators' hands reach the jobs
     ) -> None:
-        self._limits = limits
+        self._limits, self._controls = limits, controls
         self._monotonic, self._sleep, self._rng = monotonic, sleep, rng
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._stopping = False
@@ -70,6 +80,7 @@ class Runner:
 
     async def _keep_running(self, name: str, job: Job) -> None:
         failures = 0
+        job_name = name if self._controls is None else self._controls.begin(name)
         while True:
             started = self._monotonic()
             try:
@@ -82,6 +93,8 @@ class Runner:
                     failures = 0
                 pause_s = self._pause_s(failures)
                 failures = min(failures + 1, _DOUBLINGS_MAX)
+                if self._controls is not None:
+                    self._controls.failed(job_name)
                 log.exception("job_failed", job=name, pause_s=round(pause_s, 3))
             else:
                 return

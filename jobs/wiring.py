@@ -27,6 +27,7 @@ from .audit import AuditJob, Auditor
 from .balance import BalanceJob, BalanceObserver
 from .balancing import BalanceLimits
 from .close_periods import CloseJob, CloseLimits, CloseObserver
+from .controls import JobControls
 from .demands import DemandJob, DemandLimits
 from .desk import RefreshDesk
 from .exchange import ExchangeJob, ExchangeLimits, ExchangeObserver, ReadPeer
@@ -107,6 +108,12 @@ class JobParts:
     audit_interval_s: float = 0  # 0: only where an operator asks
     queue: QueueParts | None = None  # None: queued posts are applied elsewhere
     sampled: Store | None = None  # where curves are sampled from: the store, or a replica of it
+    controls: JobControls | None = None  # operators' hands on the jobs; `sleep` is theirs then
+
+    @property
+    def steady_sleep(self) -> Sleep:
+        """A sleep that operators don't reach: leases are renewed, whatever job is paused."""
+        return self.sleep if self.controls is None else self.controls.steady_sleep
 
 
 class Jobs:
@@ -130,7 +137,7 @@ class Jobs:
 def start_jobs(parts: JobParts) -> Jobs:
     """Run every job. The desk takes demands from now on."""
     limits = parts.limits
-    ownership = Ownership(parts.store, parts.leases, limits.lease, holder=parts.holder, sleep=parts.sleep)
+    ownership = Ownership(parts.store, parts.leases, limits.lease, holder=parts.holder, sleep=parts.steady_sleep)
     refresh = RefreshJob(
         parts.store,
         parts.catalog,
@@ -283,7 +290,9 @@ def start_watch(parts: JobParts) -> Runner:
     """Run what every process needs, the ones without jobs too: noticing the curves that others store."""
     limits = parts.limits
     watch = WatchJob(parts.book, curve_poll_s=limits.curve_poll_s, live_poll_s=limits.live_poll_s, sleep=parts.sleep)
-    runner = Runner(parts.limits.runner, monotonic=parts.monotonic, sleep=parts.sleep, rng=parts.rng)
+    runner = Runner(
+        limits.runner, monotonic=parts.monotonic, sleep=parts.steady_sleep, rng=parts.rng, controls=parts.controls
+    )
     runner.start("watch", watch.run)
     runner.start("live watch", watch.run_live)
     return runner

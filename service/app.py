@@ -44,7 +44,7 @@ def make_app(routes: Sequence[Route], context: ShellContext) -> web.Application:
     for route in table:
         resource = resources.get(route.path)
         if resource is None:
-            resource = resources[route.path] = app.router.add_resource(_aiohttp_path(route.path))
+            resource = resources[route.path] = app.router.add_resource(_aiohttp_path(route))
         endpoint = Endpoint(route, context, ids, bodies)
         for method in _methods(route):
             resource.add_route(method, endpoint.serve, expect_handler=_expected)
@@ -73,9 +73,14 @@ def _methods(route: Route) -> tuple[str, ...]:
     return (hdrs.METH_GET, hdrs.METH_HEAD) if route.method == hdrs.METH_GET else (route.method,)
 
 
-def _aiohttp_path(path: str) -> str:
+def _aiohttp_path(route: Route) -> str:
     """aiohttp's own `{name}` matches no braces, and an owner may have them."""
-    return re.sub(r"\{(\w+)\}", r"{\1:[^/]+}", path)
+    return re.sub(r"\{(\w+)\}", rf"{{\1:{_parameter(route)}}}", route.path)
+
+
+def _parameter(route: Route) -> str:
+    """What a parameter of the path takes."""
+    return ".*" if route.foreign else "[^/]+"
 
 
 class _Unrouted:
@@ -85,7 +90,9 @@ class _Unrouted:
         self._answered = context.metrics.request_timer(_UNROUTED_VIEW)
         self._log = context.request_log
         self._ids = ids
-        self._paths = [(re.compile(re.sub(r"\{\w+\}", "[^/]+", route.path)), _methods(route)) for route in routes]
+        self._paths = [
+            (re.compile(re.sub(r"\{\w+\}", _parameter(route), route.path)), _methods(route)) for route in routes
+        ]
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """The problem: the path is unknown, or takes other methods."""

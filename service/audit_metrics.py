@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from storage.auditing import Audit, AuditOutcome
 
-_ERROR_BUCKETS = (0, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
+_ERROR_BUCKETS = (0, 0.0001, 0.001, 0.005, 0.01, 0.05, 0.5)
 _FAILED = "failed"
 
 

@@ -25,11 +25,13 @@ from storage.writers import Writers
 
 from .cursors import Cursors
 from .feed import Feed
+from .jolokia.answering import Agent
 from .key_limits import KeyLimits
 from .keys import KeyRing
 from .locators import Locators
 from .logs import RequestLog
 from .metrics import Metrics
+from .tracing import Tracer
 
 if TYPE_CHECKING:  # pages work with the context
     from .pages import FirstPage, Pager
@@ -61,6 +63,8 @@ class Context:
     locators: Locators
     first_pages: Coalescers[tuple[Pager, int], FirstPage]
     now_us: Callable[[], int]
+    agent: Agent | None = None  # None: managed objects are off
+    tracer: Tracer | None = None  # None: requests make no spans
 
     def store_of(self, board: Board) -> Store:
         """The store by the connections of a board's pool."""

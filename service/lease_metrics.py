@@ -13,8 +13,8 @@ from .cells import Cells
 from .loop_metrics import LoopGauge
 
 OUTCOMES = ("kept", "extended", "acquired", "released", "no_resource", "refused")
-_SECONDS_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
-_GROUP_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+_SECONDS_BUCKETS = (0.001, 0.002, 0.005, 0.02, 0.1, 0.5, 5)
+_GROUP_BUCKETS = (1, 5, 20, 100, 500)
 
 
 class LeaseMetrics:

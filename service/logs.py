@@ -12,11 +12,12 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator, MutableMapping
-from contextvars import ContextVar
 from select import PIPE_BUF
 from typing import Any, Literal, TextIO
 
 import structlog
+
+from jobs.origin import REQUEST_ID, TRACEPARENT, trace_id_of
 
 from .problems import shown
 
@@ -25,7 +26,7 @@ BATCH_LINES_MAX = 500
 CLOSE_S_MAX = 2.0
 _FAILED_STATUS = 400
 
-REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
+__all__ = ["REQUEST_ID", "TRACEPARENT", "LineWriter", "RequestLog", "configure"]
 
 
 class LineWriter:
@@ -154,9 +155,11 @@ def _with_process(process: str) -> structlog.typing.Processor:
 
 
 def _with_request_id(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    request_id = REQUEST_ID.get()
+    request_id, trace_id = REQUEST_ID.get(), trace_id_of(TRACEPARENT.get())
     if request_id:
         event.setdefault("request_id", request_id)
+    if trace_id:
+        event.setdefault("trace_id", trace_id)
     return event
 
 

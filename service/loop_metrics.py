@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from .cells import Cells, CellSet
 
-_REQUEST_BUCKETS_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+_REQUEST_BUCKETS_S = (0.0005, 0.002, 0.005, 0.02, 0.1, 0.5, 2.5)  # few: each is a series a route
 _BOUNDS = (*(str(float(bound)) for bound in _REQUEST_BUCKETS_S), "+Inf")
 
 
@@ -59,6 +59,30 @@ class LoopGauge(Collector):
         yield GaugeMetricFamily(self._name, self._documentation, value=self._values[self._index])
 
 
+class LoopGauges(Collector):
+    """Numbers that rise and fall, told apart by labels; over several processes the sums of those that live."""
+
+    def __init__(self, cells: Cells, name: str, documentation: str, labels: tuple[str, ...]) -> None:
+        self._cells, self._name, self._documentation, self._labels = cells, name, documentation, labels
+        self._values = cells.values
+        self._indexes: dict[tuple[str, ...], int] = {}
+
+    def set(self, labels: tuple[str, ...], value: float) -> None:
+        """What the number under these values of the labels is from now on."""
+        index = self._indexes.get(labels)
+        if index is None:
+            named = dict(zip(self._labels, labels, strict=True))
+            index = self._indexes[labels] = self._cells.index_of(self._name, self._name, named, self._documentation)
+        self._values[index] = value
+
+    def collect(self) -> Iterator[Metric]:
+        """The numbers of this process."""
+        family = GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
+        for labels, index in self._indexes.items():
+            family.add_metric(labels, self._values[index])
+        yield family
+
+
 class WatchedGauge(Collector):
     """A number that is asked for at every scrape, of the process that answers it."""
 
@@ -83,13 +107,15 @@ class RequestFigures(Collector):
 
     def timer(self, route: str) -> Callable[[int, float], None]:
         """A function `(status, seconds)` that counts one answered request of `route`."""
-        if route not in self._routes:
-            self._routes[route] = self._route(route)
-        buckets, sum_index = self._routes[route]
         values, count = self._times.values, self._counts.add
         labels: dict[int, tuple[str, str]] = {}
+        buckets: list[int] | None = None
+        sum_index = 0
 
         def answered(status: int, seconds: float) -> None:
+            nonlocal buckets, sum_index
+            if buckets is None:  # a route that nobody asks for has no series
+                buckets, sum_index = self._route(route)
             values[buckets[bisect_left(_REQUEST_BUCKETS_S, seconds)]] += 1
             values[sum_index] += seconds
             found = labels.get(status)
@@ -100,10 +126,13 @@ class RequestFigures(Collector):
         return answered
 
     def _route(self, route: str) -> tuple[list[int], int]:
+        if route in self._routes:
+            return self._routes[route]
         name, documentation = self._TIMES
         new = self._times.index_of
         buckets = [new(name, f"{name}_bucket", {"route": route, "le": bound}, documentation) for bound in _BOUNDS]
-        return buckets, new(name, f"{name}_sum", {"route": route}, documentation)
+        self._routes[route] = buckets, new(name, f"{name}_sum", {"route": route}, documentation)
+        return self._routes[route]
 
     def collect(self) -> Iterator[Metric]:
         """The figures of this process."""

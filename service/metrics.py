@@ -19,23 +19,25 @@ from .audit_metrics import AuditMetrics
 from .cells import CellSet
 from .close_metrics import CloseMetrics
 from .fold_metrics import FoldMetrics
+from .job_metrics import JobMetrics
 from .lease_metrics import LeaseMetrics
 from .loop_metrics import LoopCounter, LoopGauge, RequestFigures
 from .node_metrics import Node
 from .queue_metrics import QueueMetrics
 from .sharing_metrics import SharingMetrics
+from .store_metrics import StoreMetrics
 from .stream_metrics import StreamMetrics
 
 METRICS_TYPE = CONTENT_TYPE_LATEST
 OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
 RATE_KINDS = ("reads", "posts")
 REFUSALS = ("queue_full", "overloaded", "stopping", "expired")
-_WRITE_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
-_WAIT_BUCKETS_S = (0, 0.001, 0.01, 0.1, 1, 10)
-_REFRESH_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
-_BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
-_AGE_BUCKETS_S = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 21600, 86400)
-_KNOT_BUCKETS = (2, 10, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
+# Few buckets: a node has at most 500 series, and what they tell of is told to a factor of three.
+_WRITE_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.2, 1, 5)
+_REFRESH_BUCKETS_S = (0.01, 0.05, 0.2, 1, 5, 30, 300)
+_BATCH_BUCKETS = (1, 5, 20, 100, 500, 2000, 10000)
+_AGE_BUCKETS_S = (1, 10, 60, 300, 1800, 3600, 86400)
+_KNOT_BUCKETS = (2, 10, 100, 500, 1000, 2000, 10000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class Metrics:
             cells = node.join()  # before the library's first value: it writes to the node's folder as well
             self._shown.register(node)
         self._shown.register(self.views)
+        self.node = node
         self._count_loop(cells)
         self.write_seconds = Histogram(
             "rankcurve_write_seconds",
@@ -82,13 +85,7 @@ class Metrics:
         self._races = Counter(
             "rankcurve_write_conflicts", "Conditional writes that found another version", registry=self.registry
         )
-        self._connection_waits = Histogram(
-            "rankcurve_store_connection_wait_seconds",
-            "Time that programs waited for a connection to the shared store, by pool and kind of connection",
-            ["pool", "kind"],
-            buckets=_WAIT_BUCKETS_S,
-            registry=self.registry,
-        )
+        self.store = StoreMetrics(self.registry, cells)
         self._count_fits()
         self._curves_corrupt = Counter(
             "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
@@ -97,6 +94,7 @@ class Metrics:
         self.streaming = StreamMetrics(self.registry, cells)
         self.audits = AuditMetrics(self.registry)
         self.folds = FoldMetrics(self.registry)
+        self.jobs = JobMetrics(self.registry)
         self.queue = QueueMetrics(self.registry)
         self.closings = CloseMetrics(self.registry, cells)
         self.leases = LeaseMetrics(self.registry, cells.gauges)
@@ -182,10 +180,6 @@ class Metrics:
         self.write_seconds.observe(seconds)
         self._rows.inc(rows)
 
-    def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
-        """A connection was lent; pools have the names that the settings give them."""
-        self._connection_waits.labels(pool, kind).observe(seconds)
-
     def race_lost(self) -> None:
         """A conditional write found another version."""
         self._races.inc()
@@ -249,6 +243,15 @@ class Metrics:
     def families(self) -> Iterable[Metric]:
         """Every figure as it is now, of the node where the process is a part of one."""
         return self._shown.collect()
+
+    def counted(self) -> Iterable[Metric]:
+        """`families` without those that look at every curve."""
+        return self.registry.collect() if self.node is None else self.node.collect()
+
+    def viewed(self, family: str) -> float:
+        """The number that a callback answers for a family without labels; 0 where there is none."""
+        found = [metric.samples[0].value for metric in self.views.collect() if metric.name == family]
+        return found[0] if found else 0.0
 
     def text(self) -> bytes:
         """The exposition of `families`, of media type METRICS_TYPE."""

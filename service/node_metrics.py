@@ -14,11 +14,12 @@ from pathlib import Path
 import prometheus_client.values
 from prometheus_client import ProcessCollector
 from prometheus_client.core import Metric
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.multiprocess import mark_process_dead
 from prometheus_client.registry import Collector
 from prometheus_client.values import MultiProcessValue
 
 from .cells import CellSet, forget_gauges
+from .node_values import NodeValues
 
 # In memory where the system has a place for it: a page of a file on a disk that is just being written back makes
 # whoever changes it wait for that disk.
@@ -38,19 +39,20 @@ class Node(Collector):
     """A process' place in a node: what it counts is added to the node's, and it can tell the whole."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._folder, self._name = folder, name
+        self.folder, self.name = folder, name
+        self._values = NodeValues(folder)
 
     def join(self) -> CellSet:
         """Count in the node's folder from now on; a process that takes the place of another goes on with its counts."""
-        os.environ[_FOLDER_VARIABLE] = str(self._folder)
-        prometheus_client.values.ValueClass = MultiProcessValue(lambda: self._name)  # type: ignore[no-untyped-call]
-        write_pid(self._folder, self._name)
-        return CellSet(self._folder, self._name)
+        os.environ[_FOLDER_VARIABLE] = str(self.folder)
+        prometheus_client.values.ValueClass = MultiProcessValue(lambda: self.name)  # type: ignore[no-untyped-call]
+        write_pid(self.folder, self.name)
+        return CellSet(self.folder, self.name)
 
     def collect(self) -> Iterator[Metric]:
         """What all processes counted, and what the living ones say of themselves."""
-        yield from MultiProcessCollector(None, str(self._folder)).collect()  # type: ignore[no-untyped-call]
-        yield from _processes(self._folder)
+        yield from self._values.collect()
+        yield from _processes(self.folder)
 
 
 def write_pid(folder: Path, name: str) -> None:

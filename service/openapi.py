@@ -33,6 +33,10 @@ _PATH_SCHEMAS: dict[str, Schema] = {
     },
     "column": {"type": "string", "pattern": COLUMN_PATTERN},
     "family": {"type": "string", "pattern": FAMILY_PATTERN},
+    "operation": {
+        "type": "string",
+        "description": "The rest of the path, with slashes, by the protocol's own escapes.",
+    },
     "client_id": {"type": "string", "pattern": CLIENT_PATTERN},
     "pool_id": {"type": "string", "pattern": CLIENT_PATTERN},
     "key": {
@@ -79,7 +83,7 @@ def document(routes: Sequence[Route]) -> Schema:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, refs)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "rankcurve", "version": _version(), "description": _DESCRIPTION},
+        "info": {"title": "rankcurve", "version": service_version(), "description": _DESCRIPTION},
         "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
         "paths": paths,
         "components": {
@@ -93,7 +97,8 @@ def document(routes: Sequence[Route]) -> Schema:
     }
 
 
-def _version() -> str:
+def service_version() -> str:
+    """The version of the installed package."""
     try:
         return version("rankcurve")
     except PackageNotFoundError:  # run from a tree that is not installed
@@ -133,6 +138,8 @@ def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
         operation["tags"] = [route.tag]
     if route.body is not None:
         operation["requestBody"] = {"required": not route.body_optional, "content": _body_content(route, refs)}
+    elif route.takes_body:
+        operation["requestBody"] = {"required": True, "content": {JSON_TYPE: {"schema": {}}}}
     return operation
 
 
@@ -181,6 +188,8 @@ def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
         answer: Schema = {"description": route.summary, "headers": headers}
         if status not in (204, 304):
             schema = _one_of(route.response, refs) if route.response is not None else {}
+            if route.foreign and route.takes_body:  # one answer, or as many as there were requests
+                schema = {"anyOf": [schema, {"type": "array", "items": schema}]}
             answer["content"] = {route.media_type: {"schema": schema}}
         responses[str(status)] = answer
     by_status: dict[int, list[str]] = {}
@@ -206,6 +215,8 @@ def codes_of(route: Route) -> list[str]:
         codes.append("bad_request")
     if route.query is not None or route.body is not None:
         codes += ["unknown_field", "duplicate_field"]
+    if route.foreign and route.takes_body:
+        codes += ["bad_request", "body_too_large", "body_timeout"]
     if route.body is not None:
         codes += ["bad_json", "body_too_large", "body_timeout", "unsupported_media_type"]
     codes += [_PATH_CODES[name] for name in parameters if name in _PATH_CODES and route.method != "PUT"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from .jolokia.views import JOLOKIA
 from .keys import Role
 from .metrics import METRICS_TYPE
 from .openapi import document_bytes
@@ -77,4 +78,5 @@ def with_operating(routes: Sequence[Route]) -> list[Route]:
             summary="This document", tag=_TAG,
         ),
     ]  # fmt: skip
+    everything += JOLOKIA
     return everything

@@ -15,9 +15,9 @@ from storage.ingest_queue import ShardBacklog
 
 REFUSALS = ("queue_full", "overloaded", "stopping", "expired")
 OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
-_BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
-_ROUND_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
-_AGE_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
+_BATCH_BUCKETS = (1, 5, 20, 100, 500, 2000, 10000)
+_ROUND_BUCKETS_S = (0.002, 0.005, 0.02, 0.05, 0.2, 1, 5)
+_AGE_BUCKETS_S = (0.02, 0.1, 0.5, 2, 10, 60, 300)
 
 
 class QueueMetrics:

@@ -82,3 +82,9 @@ class Route:
     problems: tuple[str, ...] = ()  # codes beside those that every route of its kind has
     media_type: str = JSON_TYPE  # of the answer
     response_headers: tuple[str, ...] = ()  # beside X-Request-Id
+    foreign: bool = False  # another protocol's: its handler reads the rest of the path, the query and any media type
+
+    @property
+    def takes_body(self) -> bool:
+        """Whether a request has a body that is read."""
+        return self.body is not None or (self.foreign and self.method == "POST")

@@ -24,7 +24,7 @@ from .bodies import Bodies, BodyLimits
 from .key_limits import KeyLimits
 from .keys import ANYONE, Identity, KeyRing, Role, refuse_foreign_page, require
 from .lease_wire import parse_client_id, parse_key, parse_pool_id
-from .logs import REQUEST_ID, RequestLog
+from .logs import REQUEST_ID, TRACEPARENT, RequestLog
 from .metrics import Metrics
 from .post_bodies import NDJSON_TYPE
 from .problems import JSON_TYPE, PROBLEM_TYPE, Problem, problem_of, shown
@@ -32,10 +32,12 @@ from .queries import QueryBounds, query_parser
 from .quick import QuickJson
 from .routes import Answer, Call, Reply, Route
 from .strict_json import decode
+from .tracing import Tracer
 from .values import parse_board_id, parse_column, parse_family_id, parse_owner, parse_post_id
 
 _encode = msgspec.json.Encoder().encode
 X_REQUEST_ID = istr("X-Request-Id")
+_TRACEPARENT = istr("traceparent")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _CALLER_GONE = 499  # nginx' way to say it: never sent, only counted and logged
@@ -46,6 +48,7 @@ PATH_PARSERS: dict[str, Callable[[str], str]] = {
     "column": lru_cache(maxsize=1024)(parse_column),
     "owner": parse_owner,
     "family": lru_cache(maxsize=1024)(parse_family_id),
+    "operation": str,
     "client_id": lru_cache(maxsize=1024)(parse_client_id),
     "pool_id": lru_cache(maxsize=1024)(parse_pool_id),
     "key": parse_key,
@@ -85,6 +88,10 @@ class ShellContext(Protocol):
         """How much each caller may ask for."""
 
     @property
+    def tracer(self) -> Tracer | None:
+        """What makes spans of requests, where that is wanted."""
+
+    @property
     def request_log(self) -> RequestLog:
         """Where requests are told of."""
 
@@ -115,10 +122,12 @@ class Endpoint:
     def __init__(self, route: Route, context: ShellContext, ids: RequestIds, bodies: Bodies) -> None:
         self.route = route
         self._bodies = bodies
+        self._has_body = route.takes_body
         self._context = context
         self._handler = route.handler
         self._ids = ids
         self._identify = context.keyring.identify
+        self._tracer = context.tracer
         self._admit_read = None
         if route.role is Role.READER and context.key_limits.limits_reads:
             self._admit_read = context.key_limits.admit_read
@@ -138,8 +147,10 @@ class Endpoint:
         headers = request.headers
         request_id = self._ids.of(headers.get(X_REQUEST_ID))
         REQUEST_ID.set(request_id)
+        TRACEPARENT.set(headers.get(_TRACEPARENT, ""))
         identity = ANYONE
         code = ""
+        span = None if self._tracer is None else self._tracer.request(request.method, self.route.path, request_id)
         try:
             if self.route.role is not None:
                 identity = self._identify(headers.get(hdrs.AUTHORIZATION))
@@ -148,7 +159,7 @@ class Endpoint:
                     self._admit_read(identity)
                 if self._changes:
                     refuse_foreign_page(identity, headers.get(hdrs.ORIGIN))
-            body, media_type = (None, "") if self.route.body is None else await self._body(request)
+            body, media_type = (None, "") if not self._has_body else await self._body(request)
             call = self._call(request, body, media_type, identity, request_id)
             response = _response(await self._handler(self._context, call), request_id)
         except Exception as error:
@@ -158,6 +169,8 @@ class Endpoint:
                 response, code = self._failed(error, request_id)
         seconds = perf_counter() - started_s
         self._answered(response.status, seconds)
+        if span is not None:
+            span.end(response.status, identity.key_id)
         if self._logged(response.status, seconds):
             self._context.request_log.answered(
                 view=self.route.view,
@@ -173,7 +186,7 @@ class Endpoint:
     async def _body(self, request: web.Request) -> tuple[Any, str]:
         if self.route.body_optional and not request.can_read_body:
             return msgspec.json.decode(b"{}", type=self.route.body), JSON_TYPE
-        media_type = self._media_type(request)
+        media_type = "" if self.route.foreign else self._media_type(request)
         body = await self._bodies.read(request)
         return (body if self._decoder is None else decode(body, self._decoder)), media_type
 
@@ -187,7 +200,7 @@ class Endpoint:
         query = None
         if self._query is not None:
             query = self._query(query_text)
-        elif query_text:
+        elif query_text and not self.route.foreign:
             raise Problem("unknown_field", "this path takes no query parameters")
         return Call(path, query, body, media_type, identity, request, request_id)
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from config import Settings
+from storage.observing import StoreObserver
 from storage.postgres import PostgresLimits, PostgresStore
 from storage.replica import ReplicaFirst
 from storage.sqlite import SqliteLimits, SqliteStore
@@ -25,8 +25,8 @@ def is_shared(url: str) -> bool:
     return not url.startswith(SQLITE_PREFIX)
 
 
-async def open_store(settings: Settings, **options: Any) -> Store:
-    """The store of the settings; `options` go to the one that is shared by processes.
+async def open_store(settings: Settings, observer: StoreObserver | None = None) -> Store:
+    """The store of the settings.
 
     Raises:
         StoreLocked: another process owns the file.
@@ -35,11 +35,11 @@ async def open_store(settings: Settings, **options: Any) -> Store:
     """
     if settings.store.startswith(SQLITE_PREFIX):
         path = Path(settings.store.removeprefix(SQLITE_PREFIX))
-        return await SqliteStore.open(path, limits_of(SqliteLimits, settings))
-    return await PostgresStore.open(settings.store, limits_of(PostgresLimits, settings), **options)
+        return await SqliteStore.open(path, limits_of(SqliteLimits, settings), observer=observer)
+    return await PostgresStore.open(settings.store, limits_of(PostgresLimits, settings), observer=observer)
 
 
-async def open_sampling(settings: Settings, store: Store, **options: Any) -> Store:
+async def open_sampling(settings: Settings, store: Store, observer: StoreObserver | None = None) -> Store:
     """Where curves are sampled from: the replica that the settings name before the store, or the store itself.
 
     Raises:
@@ -48,5 +48,5 @@ async def open_sampling(settings: Settings, store: Store, **options: Any) -> Sto
     if not settings.sampling_store or not isinstance(store, PostgresStore):
         return store
     limits = replace(limits_of(PostgresLimits, settings), pools="", writer_connections=1)
-    replica = await PostgresStore.open(settings.sampling_store, limits, **options)
+    replica = await PostgresStore.open(settings.sampling_store, limits, observer=observer)
     return ReplicaFirst(store, replica, lag_s_max=settings.sampling_lag_s_max)

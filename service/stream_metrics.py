@@ -10,6 +10,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from .cells import CellSet
 from .loop_metrics import LoopGauge
 
+_SECONDS_BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2, 10)
+
 
 class StreamMetrics:
     """What the feed of one process does; a `FeedObserver`."""
@@ -21,6 +23,7 @@ class StreamMetrics:
         self._seconds = Histogram(
             "rankcurve_stream_look_seconds",
             "Time to read the journal once and to tell streams of it",
+            buckets=_SECONDS_BUCKETS,
             registry=registry,
         )
 

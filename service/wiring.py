@@ -15,10 +15,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
+import structlog
+
 from config import Settings
 from config.peers import parse_peers
 from jobs.audit import Auditor
 from jobs.close_periods import CloseLimits
+from jobs.controls import JobControls
 from jobs.demands import DemandLimits, StoreDesk
 from jobs.desk import Desk, RefreshDesk
 from jobs.drift import DriftLimits
@@ -60,6 +63,7 @@ from storage.writers import Writers
 from .context import Context
 from .cursors import Cursors
 from .feed import Feed, FeedLimits
+from .jolokia.answering import Agent
 from .key_limits import KeyLimitBounds, KeyLimits
 from .keys import KeyRing
 from .lease_peers import peer_reader
@@ -67,10 +71,15 @@ from .lease_wiring import lease_groups_of, leases_of, pool_parts
 from .limits import limits_of
 from .locators import Locators
 from .logs import RequestLog
+from .managed.wiring import ManagedParts, managing
 from .metrics import CurveFigures, Metrics
+from .openapi import service_version
 from .pages import first_pages
 from .positions import CountLimits
 from .stores import open_sampling, open_store
+from .tracing import TracedRefreshes, make_tracer
+
+log = structlog.get_logger(__name__)
 
 
 def now_us() -> int:
@@ -115,20 +124,33 @@ async def context_of(
         read_peer = None
         if settings.lease_peers:
             read_peer = await stack.enter_async_context(peer_reader(parse_peers(settings.lease_peers)))
+        controls = JobControls(asyncio.sleep, metrics.jobs, monotonic=time.monotonic)
         parts = _job_parts(settings, metrics, stored, clock, desk, read_peer)
+        parts = replace(parts, controls=controls, sleep=controls.sleep)
+        tracer = make_tracer(settings)
+        if tracer is not None:
+            stack.push_async_callback(asyncio.to_thread, tracer.close)
+            parts = replace(parts, observer=TracedRefreshes(metrics, tracer))
         if settings.jobs == "embedded":
-            sampled = await open_sampling(settings, stored.store, waited=metrics.connection_waited)
+            sampled = await open_sampling(settings, stored.store, metrics.store)
             if sampled is not stored.store:
                 stack.push_async_callback(sampled.close)
             parts = replace(parts, sampled=sampled)
         stack.push_async_callback(start(parts).stop)
         # On a store of its own nobody else could meet a demand: the desk that no job attends refuses it.
         far = settings.jobs == "none" and not stored.store.sole_writer
-        yield _context(settings, metrics, stored, clock, _store_desk(settings, stored) if far else desk)
+        context = _context(settings, metrics, stored, clock, _store_desk(settings, stored) if far else desk)
+        if settings.managed_objects:
+            managed = ManagedParts(stored.store, stored.catalog, stored.book, context.desk, controls, clock)
+            tree = await stack.enter_async_context(managing(settings, metrics, managed, service_version()))
+            context = replace(context, agent=Agent(tree, service_version(), failed=_managed_failed))
+        if tracer is not None:
+            context = replace(context, tracer=tracer)
+        yield context
 
 
 async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], int], stack: AsyncExitStack) -> _Stored:
-    store = await open_store(settings, waited=metrics.connection_waited)
+    store = await open_store(settings, metrics.store)
     stack.push_async_callback(store.close)
     salt = await store.write(lambda: migrate(store.dialect))
     catalog = Catalog(store)
@@ -293,6 +315,10 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, clock: Calla
         ),
         now_us=clock,
     )
+
+
+def _managed_failed(error: Exception) -> None:
+    log.error("managed_request_failed", exc_info=error)
 
 
 def new_holder() -> str:

@@ -154,7 +154,7 @@ class CurveBook:
         self._live: dict[tuple[int, int], _Live] = {}  # of `_served`'s versions
         self._as_of, self._mark, self._live_version = AsOf(0), Mark(0), 0
         self._unmatched: dict[tuple[int, int], StoredCounts] = {}  # of curves that this process does not serve yet
-        self._polling_live = asyncio.Lock()
+        self._polling_live, self._polling = asyncio.Lock(), asyncio.Lock()  # taken in this order
         self._expecting = 0
         self._forgotten_meanwhile: set[int] = set()  # board keys; curves under way to `serve` may be theirs
 
@@ -215,6 +215,11 @@ class CurveBook:
             del self._served[slot]
             self._live.pop(slot, None)
 
+    @property
+    def count(self) -> int:
+        """How many curves serve."""
+        return len(self._served)
+
     def all(self) -> list[Served]:
         """Every curve that serves, for metrics."""
         return [self._as_it_is(served) for served in self._served.values()]
@@ -224,6 +229,20 @@ class CurveBook:
 
     async def poll(self) -> int:
         """Take over what other processes stored since the last poll; answers how many were new."""
+        async with self._polling:
+            return await self._poll()
+
+    async def reread(self) -> int:
+        """Forget every curve and take all over anew; answers how many. Until then ranks are counted."""
+        async with self._polling_live, self._polling:
+            for kept in (self._served, self._live, self._unmatched):
+                kept.clear()
+            self._version = self._live_version = 0
+            await self._poll()
+        await self.poll_live()
+        return len(self._served)
+
+    async def _poll(self) -> int:
         taken = 0
         while True:
             with self.expecting():

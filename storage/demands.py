@@ -29,6 +29,7 @@ class StoredDemand:
     epoch: int
     board_id: str
     number: int  # grows with every demand of the store
+    origin: str | None  # the request that it was made for
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,8 @@ class DemandState:
     answer: DemandAnswer
 
 
-def make_demand(dialect: Dialect, board: Board, column_index: int) -> Program[int]:
-    """Demand a refresh; answers its number."""
+def make_demand(dialect: Dialect, board: Board, column_index: int, origin: str = "") -> Program[int]:
+    """Demand a refresh for the request `origin`; answers its number."""
     number = yield from next_in(dialect, "refresh_demand")
     yield (
         insert(DEMANDS)
@@ -67,10 +68,11 @@ def make_demand(dialect: Dialect, board: Board, column_index: int) -> Program[in
             detail="",
             version=0,
             took_us=0,
+            origin=param("origin"),
         )
         .on_conflict("board_key", "column_index")
-        .do_update(epoch=excluded("epoch"), demanded=excluded("demanded"))
-        .build(dialect, board_id=board.id)
+        .do_update(epoch=excluded("epoch"), demanded=excluded("demanded"), origin=excluded("origin"))
+        .build(dialect, board_id=board.id, origin=origin)
     )
     return number
 
@@ -78,7 +80,7 @@ def make_demand(dialect: Dialect, board: Board, column_index: int) -> Program[in
 def open_demands(dialect: Dialect, limit: int) -> Program[list[StoredDemand]]:
     """Demands that no job process has taken, oldest first."""
     rows = yield (
-        select(*(col(name) for name in ("board_key", "column_index", "epoch", "board_id", "demanded")))
+        select(*(col(name) for name in ("board_key", "column_index", "epoch", "board_id", "demanded", "origin")))
         .from_(DEMANDS)
         .where(col("demanded").gt(col("taken")))
         .order_by(asc(col("demanded")))

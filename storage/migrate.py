@@ -313,6 +313,10 @@ def _closing(_dialect: Dialect) -> list[Query]:
     ]
 
 
+def _origins(_dialect: Dialect) -> list[Query]:
+    return [add_column(DEMANDS, "origin", TEXT, null=True)]
+
+
 STEPS = (
     _first,
     _leases,
@@ -326,6 +330,7 @@ STEPS = (
     _owners,
     lease_pool_tables,
     ingest_tables,
+    _origins,
 )
 
 

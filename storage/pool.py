@@ -52,12 +52,16 @@ class Pool(Generic[C]):
         limits: PoolLimits,
         *,
         waited: Callable[[float], None],
+        lent: Callable[[int, int], None] = lambda lent, waiting: None,
     ) -> None:
+        """`waited` is told of each wait, `lent` how many are lent and wait after each change."""
         self.name, self.limits = name, limits
-        self._connect, self._waited = connect, waited
+        self._connect, self._waited, self._tell = connect, waited, lent
+        self._lent = 0
         self._slots = asyncio.Semaphore(limits.connections)
         self._idle: list[C] = []
         self._waiting = 0
+        self._changed()
 
     @property
     def waiting(self) -> int:
@@ -76,6 +80,7 @@ class Pool(Generic[C]):
         else:
             await self._slots.acquire()
             self._waited(0.0)
+        self._changed(lent=1)
         try:
             while self._idle:
                 connection = self._idle.pop()
@@ -83,22 +88,28 @@ class Pool(Generic[C]):
                     return connection
             return await self._connect()
         except BaseException:
+            self._changed(lent=-1)
             self._slots.release()
             raise
+
+    def _changed(self, *, lent: int = 0, waiting: int = 0) -> None:
+        self._lent += lent
+        self._waiting += waiting
+        self._tell(self._lent, self._waiting)
 
     async def _wait(self) -> None:
         if self._waiting >= self.limits.waiting_max:
             raise StoreBusy(f"{self._waiting} wait for a connection of {self.name!r}")
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        self._waiting += 1
+        self._changed(waiting=1)
         try:
             async with asyncio.timeout(self.limits.wait_s_max):
                 await self._slots.acquire()
         except TimeoutError:
             raise StoreBusy(f"no connection of {self.name!r} came free in {self.limits.wait_s_max:g} s") from None
         finally:
-            self._waiting -= 1
+            self._changed(waiting=-1)
             self._waited(loop.time() - begun)
 
     def give_back(self, connection: C) -> None:
@@ -108,6 +119,7 @@ class Pool(Generic[C]):
                 connection.terminate()
             else:
                 self._idle.append(connection)
+        self._changed(lent=-1)
         self._slots.release()
 
     async def close(self) -> None:

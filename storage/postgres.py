@@ -17,6 +17,7 @@ from config.pools import COMMON, BoardPool, parse_pools
 from querybuilder import POSTGRES, Built
 
 from .errors import StoreBusy, StoreUnsupported
+from .observing import StoreObserver, Unwatched, telling
 from .pool import Pool, PoolLimits
 from .postgres_attempts import AttemptLimits, Attempts
 from .postgres_connection import Connector, PostgresConnection, SessionLimits
@@ -51,10 +52,6 @@ class PostgresLimits:
     statement_cache: int
 
 
-def _no_observer(_pool: str, _kind: str, _seconds: float) -> None:
-    return
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Connections:
     """What one set of boards has for itself."""
@@ -76,6 +73,7 @@ class PostgresStore:
     def __init__(self, connections: _Connections, attempts: Attempts, others: list[tuple[BoardPool, PostgresStore]]):
         self._connections, self._attempts, self._others = connections, attempts, others
         self._chosen: dict[str, PostgresStore] = {}
+        self._ran = telling(attempts.observer)
         self.writes_at_once = connections.writers.limits.connections
 
     @classmethod
@@ -85,18 +83,21 @@ class PostgresStore:
         limits: PostgresLimits,
         *,
         rng: random.Random | None = None,
-        waited: Callable[[str, str, float], None] = _no_observer,
+        observer: StoreObserver | None = None,
     ) -> PostgresStore:
-        """Reach the server once. `waited` is told how long each connection was waited for: pool, kind, seconds.
+        """Reach the server once.
 
         Raises:
             StoreUnsupported: the server is too old, or refuses this user or database.
             StoreAway: it cannot be reached.
         """
         bounds = AttemptLimits(**{field.name: getattr(limits, field.name) for field in fields(AttemptLimits)})
-        attempts = Attempts(bounds, rng=rng or random.Random())
-        others = [(pool, cls(_connect(url, limits, waited, pool), attempts, [])) for pool in parse_pools(limits.pools)]
-        store = cls(_connect(url, limits, waited, None), attempts, others)
+        observer = observer or Unwatched()
+        attempts = Attempts(bounds, rng=rng or random.Random(), observer=observer)
+        others = [
+            (pool, cls(_connect(url, limits, observer, pool), attempts, [])) for pool in parse_pools(limits.pools)
+        ]
+        store = cls(_connect(url, limits, observer, None), attempts, others)
         try:
             await attempts.run(store._connections.writers, _check_server)
         except BaseException as error:
@@ -122,7 +123,7 @@ class PostgresStore:
 
         async def attempt(connection: PostgresConnection) -> T:
             await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            result = await _drive(connection, program())
+            result = await self._drive(connection, program())
             await connection.execute("COMMIT")
             return result
 
@@ -130,7 +131,7 @@ class PostgresStore:
 
     async def read_one(self, query: Built) -> Rows:
         """See `Store.read_one`. A statement is a snapshot of its own: two round trips less."""
-        return await self._attempts.run(self._connections.light, lambda connection: connection.run(query))
+        return await self._attempts.run(self._connections.light, lambda connection: self._run(connection, query))
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """See `Store.write`. Several may run at once, here and in other processes.
@@ -141,11 +142,26 @@ class PostgresStore:
 
         async def attempt(connection: PostgresConnection) -> T:
             await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-            result = await _drive(connection, program())
+            result = await self._drive(connection, program())
             await self._attempts.commit(connection)
             return result
 
         return await self._attempts.run(self._connections.writers, attempt)
+
+    async def _run(self, connection: PostgresConnection, query: Built) -> Rows:
+        rows = await connection.run(query)
+        self._ran(query, rows)
+        return rows
+
+    async def _drive(self, connection: PostgresConnection, program: Program[T]) -> T:
+        try:
+            query = next(program)
+            while True:
+                query = program.send(await self._run(connection, query))
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        finally:
+            program.close()
 
     async def log_position(self) -> str:
         """How far the log is durable: whoever has got so far holds every write acknowledged before the call."""
@@ -170,9 +186,7 @@ class PostgresStore:
                 await pool.close()
 
 
-def _connect(
-    url: str, limits: PostgresLimits, waited: Callable[[str, str, float], None], pool: BoardPool | None
-) -> _Connections:
+def _connect(url: str, limits: PostgresLimits, observer: StoreObserver, pool: BoardPool | None) -> _Connections:
     name = COMMON if pool is None else pool.name
 
     def connections_for(kind: str, count: int, timeout_s: float, *, read_only: bool) -> Pool[PostgresConnection]:
@@ -189,7 +203,13 @@ def _connect(
             wait_s_max=limits.connection_wait_s_max,
             close_s_max=limits.connect_timeout_s,
         )
-        return Pool(f"{name} {kind}", Connector(url, session), bounds, waited=lambda s: waited(name, kind, s))
+        return Pool(
+            f"{name} {kind}",
+            Connector(url, session),
+            bounds,
+            waited=lambda seconds: observer.connection_waited(name, kind, seconds),
+            lent=lambda lent, waiting: observer.connections_lent(name, kind, lent, waiting=waiting, limit=count),
+        )
 
     light_s, heavy_s = limits.statement_timeout_s, limits.heavy_statement_timeout_s
     return _Connections(
@@ -208,14 +228,3 @@ async def _check_server(connection: PostgresConnection) -> None:
     for setting in ("fsync", "synchronous_commit"):
         if await connection.fetchval(f"SHOW {setting}") == "off":
             log.warning("store_not_durable", detail=f"the server has {setting} = off: a crash loses posts")
-
-
-async def _drive(connection: PostgresConnection, program: Program[T]) -> T:
-    try:
-        query = next(program)
-        while True:
-            query = program.send(await connection.run(query))
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-    finally:
-        program.close()

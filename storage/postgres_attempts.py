@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import structlog
 
 from .errors import OutcomeUnknown, StoreBusy
+from .observing import StoreObserver
 from .pool import Pool
 from .postgres_connection import PostgresConnection
 from .postgres_errors import DRIVER_ERRORS, is_board_gone, is_lost, is_raced, said, translated
@@ -42,8 +43,8 @@ class AttemptLimits:
 class Attempts:
     """What every way to one database shares: bounds, chance, and what still runs when the store is closed."""
 
-    def __init__(self, limits: AttemptLimits, *, rng: random.Random) -> None:
-        self._limits, self._rng = limits, rng
+    def __init__(self, limits: AttemptLimits, *, rng: random.Random, observer: StoreObserver) -> None:
+        self._limits, self._rng, self.observer = limits, rng, observer
         self._closed = False
         self._running = 0
         self._idle = asyncio.Event()
@@ -80,6 +81,7 @@ class Attempts:
                 tries_max = 2 if is_board_gone(error) else self._limits.store_attempts_max
                 if tries >= tries_max or not (is_lost(error) or is_raced(error) or is_board_gone(error)):
                     raise translated(error) from error
+                self.observer.tried_again()
                 log.info("store_tried_again", pool=pool.name, detail=said(error))
             await asyncio.sleep(self._pause_s(tries - 1))
 

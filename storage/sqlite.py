@@ -11,16 +11,19 @@ import sqlite3
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any, TypeVar
 
 import aiosqlite
 import msgspec
 import structlog
 
+from config.pools import COMMON
 from querybuilder import SQLITE, Built
 
 from .errors import StoreBusy, StoreUnsupported, UnknownBoard
 from .lock import FileLock
+from .observing import StoreObserver, Unwatched, telling
 from .store import Program, Rows
 
 T = TypeVar("T")
@@ -51,31 +54,36 @@ class _Connection(aiosqlite.Connection):
         return await self._execute(function, self._conn)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def _execute(connection: sqlite3.Connection, query: Built) -> Rows:
+Ran = Callable[[Built, Rows], None]
+
+
+def _execute(connection: sqlite3.Connection, query: Built, ran: Ran) -> Rows:
     cursor = connection.execute(query.sql, query.arguments)
     if query.packed:
-        packed: Rows = _decode_rows(cursor.fetchone()[0])
-        return packed
-    if cursor.description is None:
-        return [(cursor.rowcount,)]
-    return cursor.fetchall()
+        rows: Rows = _decode_rows(cursor.fetchone()[0])
+    elif cursor.description is None:
+        rows = [(cursor.rowcount,)]
+    else:
+        rows = cursor.fetchall()
+    ran(query, rows)
+    return rows
 
 
-def _drive(connection: sqlite3.Connection, program: Program[T]) -> T:
+def _drive(connection: sqlite3.Connection, program: Program[T], ran: Ran) -> T:
     try:
         query = next(program)
         while True:
-            query = program.send(_execute(connection, query))
+            query = program.send(_execute(connection, query, ran))
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
     finally:
         program.close()
 
 
-def _in_transaction(connection: sqlite3.Connection, begin: str, make: Callable[[], Program[T]]) -> T:
+def _in_transaction(connection: sqlite3.Connection, begin: str, make: Callable[[], Program[T]], ran: Ran) -> T:
     connection.execute(begin)
     try:
-        result = _drive(connection, make())
+        result = _drive(connection, make(), ran)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -91,8 +99,9 @@ class SqliteStore:
     sole_writer = True
     writes_at_once = 1
 
-    def __init__(self, path: Path, limits: SqliteLimits, lock: FileLock) -> None:
+    def __init__(self, path: Path, limits: SqliteLimits, lock: FileLock, observer: StoreObserver) -> None:
         self._path, self._limits, self._lock = path, limits, lock
+        self._observer, self._ran = observer, telling(observer)
         self._writer: _Connection
         # Last in, first out: a thread that has just run has its pages and statements at hand.
         self._light: asyncio.Queue[_Connection] = asyncio.LifoQueue()
@@ -105,7 +114,7 @@ class SqliteStore:
         self._background: set[asyncio.Task[None]] = set()
 
     @classmethod
-    async def open(cls, path: Path, limits: SqliteLimits) -> SqliteStore:
+    async def open(cls, path: Path, limits: SqliteLimits, *, observer: StoreObserver | None = None) -> SqliteStore:
         """Open or create the file and take its lock.
 
         Raises:
@@ -120,7 +129,7 @@ class SqliteStore:
             lock.acquire()
         except OSError as error:
             raise StoreUnsupported(f"{path}: {error}") from error
-        store = cls(path, limits, lock)
+        store = cls(path, limits, lock, observer or Unwatched())
         try:
             await store._connect()
         except BaseException as error:
@@ -180,21 +189,25 @@ class SqliteStore:
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         """See `Store.read`."""
         return await self._reading(
-            lambda raw: _in_transaction(raw, "BEGIN", program), self._heavy if heavy else self._light
+            lambda raw: _in_transaction(raw, "BEGIN", program, self._ran), self._heavy if heavy else self._light
         )
 
     async def read_one(self, query: Built) -> Rows:
         """See `Store.read_one`. A statement is a snapshot of its own: no BEGIN and COMMIT, which are steps too."""
-        return await self._reading(lambda raw: _execute(raw, query), self._light)
+        return await self._reading(lambda raw: _execute(raw, query, self._ran), self._light)
 
     async def _reading(self, work: Callable[[sqlite3.Connection], T], queue: asyncio.Queue[_Connection]) -> T:
         if self._waiting >= self._limits.reads_waiting_max:
             raise StoreBusy(f"{self._waiting} reads are waiting")
         self._waiting += 1
+        began_s = 0.0 if queue.qsize() else monotonic()
         try:
             connection = await queue.get()
         finally:
             self._waiting -= 1
+        kind, _ = self._kind(queue)
+        self._observer.connection_waited(COMMON, kind, monotonic() - began_s if began_s else 0.0)
+        self._tell_lent(queue)
         idle = True
         try:
             self._check_open()
@@ -208,12 +221,26 @@ class SqliteStore:
         finally:
             if idle:
                 queue.put_nowait(connection)
+                self._tell_lent(queue)
+
+    def _kind(self, queue: asyncio.Queue[_Connection]) -> tuple[str, int]:
+        """What the connections of a queue are for, and how many there are."""
+        limits = self._limits
+        return (
+            ("heavy", limits.heavy_reader_connections) if queue is self._heavy else ("read", limits.reader_connections)
+        )
+
+    def _tell_lent(self, queue: asyncio.Queue[_Connection]) -> None:
+        kind, limit = self._kind(queue)
+        waiting = 0 if queue.qsize() else self._waiting
+        self._observer.connections_lent(COMMON, kind, limit - queue.qsize(), waiting=waiting, limit=limit)
 
     async def _give_back(self, connection: _Connection, queue: asyncio.Queue[_Connection]) -> None:
         try:
             await connection.run(lambda _: None)  # a thread runs in order: this ends when it is idle
         finally:
             queue.put_nowait(connection)
+            self._tell_lent(queue)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -225,7 +252,7 @@ class SqliteStore:
         self._check_open()
         self._writes += 1
         try:
-            return await self._writer.run(lambda raw: _in_transaction(raw, "BEGIN IMMEDIATE", program))
+            return await self._writer.run(lambda raw: _in_transaction(raw, "BEGIN IMMEDIATE", program, self._ran))
         except sqlite3.Error as error:
             raise _translated(error) from error
         finally:

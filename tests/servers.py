@@ -70,7 +70,7 @@ def _install(package: str) -> None:
             )
 
 
-def _ended(process: subprocess.Popen[bytes] | None) -> bool:
+def ended(process: subprocess.Popen[bytes] | None) -> bool:
     """Whether a server that is awaited has ended; looks for as long as one step of the waiting takes."""
     if process is None:
         return True
@@ -79,7 +79,7 @@ def _ended(process: subprocess.Popen[bytes] | None) -> bool:
     return process.poll() is not None
 
 
-class _Folder:
+class Folder:
     """A temporary folder that goes with the process that made it."""
 
     def __init__(self, prefix: str, pid_file: str, *, user: str | None, last_signal: str) -> None:
@@ -92,6 +92,7 @@ class _Folder:
         )
 
     def remove(self) -> None:
+        """Remove it, when what worked in it has ended."""
         shutil.rmtree(self.path, ignore_errors=True)
         assert self._watcher.stdin is not None
         self._watcher.stdin.close()
@@ -107,7 +108,7 @@ class PostgresServer:
         self._postgres = program("postgres", "postgresql")
         # The server refuses to run as root.
         self._user = "postgres" if os.getuid() == 0 else None
-        self._folder = _Folder("rankcurve-postgres-", "data/postmaster.pid", user=self._user, last_signal="QUIT")
+        self._folder = Folder("rankcurve-postgres-", "data/postmaster.pid", user=self._user, last_signal="QUIT")
         self.data, self.port = self._folder.path / "data", free_port()
         self._process: subprocess.Popen[bytes] | None = None
         if standby_of is None:
@@ -151,7 +152,7 @@ class PostgresServer:
         probe = [str(self._postgres.with_name("pg_isready")), "-q", "-h", HOST, "-p", str(self.port)]
         until = time.monotonic() + READY_S
         while subprocess.run(probe, check=False).returncode != 0:
-            if time.monotonic() > until or _ended(self._process):
+            if time.monotonic() > until or ended(self._process):
                 raise RuntimeError(f"PostgreSQL did not start: {self.log[-1000:]}")
 
     def stop(self, mode: str = "fast") -> None:
@@ -219,7 +220,7 @@ class MemcachedServer:
     def __init__(self, *words: str) -> None:
         """Choose a port, not started yet; `words` are further arguments."""
         self._program = program("memcached", "memcached")
-        self._folder = _Folder("rankcurve-memcached-", "pid", user=None, last_signal="KILL")
+        self._folder = Folder("rankcurve-memcached-", "pid", user=None, last_signal="KILL")
         self._words: Sequence[str] = words
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -243,7 +244,7 @@ class MemcachedServer:
         while True:
             with contextlib.suppress(OSError), socket.create_connection((HOST, self.port), timeout=1):
                 return
-            if time.monotonic() > until or _ended(self._process):
+            if time.monotonic() > until or ended(self._process):
                 raise RuntimeError("memcached did not start")
 
     def signal(self, number: signal.Signals) -> None:

@@ -28,7 +28,10 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 _PATHS = [
-    (re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(path))), methods)
+    (
+        re.compile(re.sub(r"\\\{operation\\\}", ".*", re.sub(r"\\\{(?!operation)\w+\\\}", "[^/]+", re.escape(path)))),
+        methods,
+    )
     for path, methods in DOCUMENT["paths"].items()
 ]
 

@@ -61,7 +61,17 @@ async def closed(keys: tuple[Path, dict[str, str]]) -> AsyncIterator[Service]:
 
 def path_of(route: Route) -> str:
     """A request that the route takes, on a board that may be there or not."""
-    path = route.path.format(board="b", owner="a", column="xp", family="f", client_id="c", pool_id="p", key="k")
+    names = {
+        "board": "b",
+        "owner": "a",
+        "column": "xp",
+        "family": "f",
+        "client_id": "c",
+        "pool_id": "p",
+        "key": "k",
+        "post_id": "p",
+    }
+    path = route.path.format(**names, operation="version")
     return path + QUERIES.get(route.view, "")
 
 

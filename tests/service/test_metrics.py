@@ -61,8 +61,8 @@ def test_requests_are_counted_by_route_and_status_with_their_times() -> None:
     assert found["rankcurve_requests_total", (("route", "page"), ("status", "200"))] == 2
     assert found["rankcurve_requests_total", (("route", "page"), ("status", "404"))] == 1
     assert found["rankcurve_request_seconds_count", (("route", "page"),)] == 3
-    assert found["rankcurve_request_seconds_bucket", (("le", "0.0002"), ("route", "page"))] == 1
-    assert found["rankcurve_request_seconds_bucket", (("le", "5.0"), ("route", "page"))] == 2
+    assert found["rankcurve_request_seconds_bucket", (("le", "0.0005"), ("route", "page"))] == 1
+    assert found["rankcurve_request_seconds_bucket", (("le", "2.5"), ("route", "page"))] == 2
 
 
 def test_curves_are_shown_over_all_boards_without_naming_one() -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import prometheus_client.values
 import pytest
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.core import Metric
 from prometheus_client.mmap_dict import MmapedDict
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from service.cells import FILE_BYTES, SharedCells
 from service.metrics import Metrics
 from service.node_metrics import SUPERVISOR, Node, leave, write_pid
+from service.node_values import NodeValues
 from tests.service.test_metrics import samples
 
 
@@ -24,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_each_process_tells_the_sums_of_all(folder: Path) -> None:
     one, two = Metrics(Node(folder, "worker1")), Metrics(Node(folder, "worker2"))
-    for metrics, seconds in ((one, 0.0001), (two, 3.0)):
+    for metrics, seconds in ((one, 0.0001), (two, 2.0)):
         metrics.request_timer("page")(200, seconds)
         metrics.read("page", "count", 7)
         metrics.posts_settled("applied", 3)
@@ -36,9 +41,9 @@ def test_each_process_tells_the_sums_of_all(folder: Path) -> None:
         assert found["rankcurve_requests_total", (("route", "page"), ("status", "200"))] == 2
         assert found["rankcurve_requests_total", (("route", "page"), ("status", "404"))] == 1
         assert found["rankcurve_request_seconds_count", (("route", "page"),)] == 3
-        assert found["rankcurve_request_seconds_bucket", (("le", "0.0002"), ("route", "page"))] == 2
-        assert found["rankcurve_request_seconds_bucket", (("le", "5.0"), ("route", "page"))] == 3
-        assert found["rankcurve_request_seconds_sum", (("route", "page"),)] == pytest.approx(3.0002)
+        assert found["rankcurve_request_seconds_bucket", (("le", "0.0005"), ("route", "page"))] == 2
+        assert found["rankcurve_request_seconds_bucket", (("le", "2.5"), ("route", "page"))] == 3
+        assert found["rankcurve_request_seconds_sum", (("route", "page"),)] == pytest.approx(2.0002)
         assert found["rankcurve_reads_total", (("method", "count"), ("view", "page"))] == 14
         assert found["rankcurve_posts_total", (("outcome", "applied"),)] == 6
         assert found["rankcurve_write_seconds_count", ()] == 2
@@ -51,7 +56,10 @@ def test_a_node_tells_the_same_families_as_a_process_alone(folder: Path) -> None
     for metrics in (alone, node):
         metrics.request_timer("page")(200, 0.1)
         metrics.read("page", "count")
-        metrics.connection_waited("default", "read", 0.1)
+        metrics.store.connection_waited("default", "read", 0.1)
+        metrics.store.connections_lent("default", "read", 1, waiting=0, limit=4)
+        metrics.jobs.job_paused("fold", paused=False)
+        metrics.jobs.job_round_ended("fold", 0.1)
     described = [
         {(family.name, family.type, family.documentation) for family in metrics.families()} for metrics in (alone, node)
     ]
@@ -110,3 +118,44 @@ def test_a_full_file_is_an_error_that_names_the_sample(tmp_path: Path) -> None:
     cells = SharedCells(tmp_path / "counter_a.db")
     with pytest.raises(ValueError, match="more samples than a node's file holds: s_total"):
         cells.index_of("f", "s_total", {"label": "x" * FILE_BYTES}, "Help")
+
+
+def test_the_sums_are_those_that_the_library_finds(folder: Path) -> None:
+    processes = [Metrics(Node(folder, f"worker{number}")) for number in range(3)]
+    for number, metrics in enumerate(processes):
+        for route in ("page", "post"):
+            metrics.request_timer(route)(200 + number, 0.001 * 10**number)
+        metrics.store.connection_waited("default", "read", 0.1 * number)
+        metrics.refreshed(0.1)
+        metrics.queue_depth(number)
+    leave(folder, "worker1")
+    library = MultiProcessCollector(None, str(folder)).collect()  # type: ignore[no-untyped-call]
+    ours = NodeValues(folder)
+    for _ in range(2):  # the second time without reading a key again
+        found = [family for family in ours.collect() if family.samples]
+        assert {(family.name, family.type) for family in found} == {
+            (each.name, each.type) for each in library if each.samples
+        }
+        assert _by_sample(found) == pytest.approx(_by_sample(library))
+        processes[0].read("page", "count")
+        library = MultiProcessCollector(None, str(folder)).collect()  # type: ignore[no-untyped-call]
+
+
+def test_of_a_gauge_that_all_tell_the_newest_word_counts(folder: Path) -> None:
+    Metrics(Node(folder, "worker1"))
+    first = Gauge("depth", "Help", registry=CollectorRegistry(), multiprocess_mode="livemostrecent")
+    first.set(3)
+    Metrics(Node(folder, "worker2"))
+    second = Gauge("depth", "Help", registry=CollectorRegistry(), multiprocess_mode="livemostrecent")
+    values = NodeValues(folder)
+    for gauge, value in ((second, 5.0), (first, 4.0)):
+        gauge.set(value)
+        assert _by_sample([each for each in values.collect() if each.name == "depth"]) == {("depth", ()): value}
+
+
+def _by_sample(families: Iterable[Metric]) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }

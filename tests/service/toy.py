@@ -15,6 +15,7 @@ from service.post_bodies import PostKind, PostLimits, parse_posts
 from service.problems import Problem
 from service.queries import PageQuery, PositionsQuery
 from service.routes import Call, Reply, Route
+from service.tracing import Tracer
 from service.wire import Lookup, PostBody, PostList
 from storage.errors import Overloaded, QueueFull, StoreBusy, UnknownBoard
 
@@ -59,6 +60,7 @@ class ToyContext:
     request_log: RequestLog = field(default_factory=lambda: RequestLog(sample_ratio=0, slow_s=60))
     key_limits: KeyLimits = field(default_factory=lambda: key_limits(Metrics()))
     store_error: Exception | None = None
+    tracer: Tracer | None = None
 
     def stopping(self) -> None:
         """Nothing goes on for ever here."""

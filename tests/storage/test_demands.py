@@ -54,9 +54,9 @@ async def test_demands_wait_oldest_first_until_one_process_takes_each(deployment
     assert numbers == sorted(numbers)
     found = await listed(deployment)
     assert found == [
-        StoredDemand(other.key, 1, other.epoch, "other", numbers[0]),
-        StoredDemand(board.key, 0, board.epoch, "b", numbers[1]),
-        StoredDemand(board.key, 1, board.epoch, "b", numbers[2]),
+        StoredDemand(other.key, 1, other.epoch, "other", numbers[0], ""),
+        StoredDemand(board.key, 0, board.epoch, "b", numbers[1], ""),
+        StoredDemand(board.key, 1, board.epoch, "b", numbers[2], ""),
     ]
     assert await listed(deployment, 1) == found[:1]
     assert [await take(deployment, found[1]) for _ in range(2)] == [True, False]

@@ -29,6 +29,7 @@ from storage.writers import Writers
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked, spec
 from tests.storage.processes import Processes
+from tests.storage.watcher import Watcher
 
 XP = ranked("xp")
 
@@ -225,14 +226,14 @@ async def test_boards_whose_pool_stands_still_hold_up_no_others(processes: Proce
 
 
 async def test_every_wait_for_a_connection_is_told_by_pool_and_kind(place: str) -> None:
-    told: set[tuple[str, str]] = set()
-    store = await PostgresStore.open(
-        place, replace(POSTGRES_LIMITS, pools="arena=arena-*:1"), waited=lambda pool, kind, _: told.add((pool, kind))
-    )
+    told = Watcher()
+    store = await PostgresStore.open(place, replace(POSTGRES_LIMITS, pools="arena=arena-*:1"), observer=told)
     deployment = await Deployment.on(store)
     await deployment.create("b", XP)
     await store.of("arena-x").read_one(select(count()).from_("boards").build(deployment.dialect))
-    assert told == {("common", "write"), ("arena", "read")}
+    assert {(pool, kind) for pool, kind, _ in told.waits} == {("common", "write"), ("arena", "read")}
+    assert {(lent, waiting) for lent, waiting, _ in told.lent.values()} == {(0, 0)}
+    assert told.lent["arena", "read"] == (0, 0, 1)
     await store.close()
 
 

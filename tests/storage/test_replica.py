@@ -19,6 +19,7 @@ from tests.servers import PostgresServer, postgres
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import NOW_US, Deployment, part, ranked
 from tests.storage.raw_log import log_change
+from tests.storage.watcher import Watcher
 
 XP = ranked("xp")
 
@@ -58,15 +59,16 @@ async def opened(stack: AsyncExitStack, primary_url: str, replica_url: str, *, l
     """Both ends open, without pauses between looks at the replica."""
     heard = {"replica": 0, "primary": 0}
 
-    def waited(_pool: str, kind: str, _seconds: float) -> None:
-        heard["replica"] += kind == "heavy"
+    class Replica(Watcher):
+        def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
+            heard["replica"] += kind == "heavy"
 
     def passed_over() -> None:
         heard["primary"] += 1
 
     primary = await PostgresStore.open(primary_url, POSTGRES_LIMITS)
     stack.push_async_callback(primary.close)
-    replica = await PostgresStore.open(replica_url, replace(POSTGRES_LIMITS, store_attempts_max=2), waited=waited)
+    replica = await PostgresStore.open(replica_url, replace(POSTGRES_LIMITS, store_attempts_max=2), observer=Replica())
     store = ReplicaFirst(primary, replica, lag_s_max=lag_s_max, on_fallback=passed_over)
     stack.push_async_callback(store.close)
     return Sampled(await Deployment.on(primary), store, heard)

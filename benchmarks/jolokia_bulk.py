@@ -1,0 +1,95 @@
+"""A bulk of 100 Jolokia reads, again and again on one connection: of a process on a file, of a node on PostgreSQL.
+
+Rule kept: the reads are of all kinds of objects, and every one of every bulk has to be answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from statistics import quantiles
+
+from benchmarks import report
+from benchmarks.boards import BOARD, COLUMN, create, refresh, spec
+from benchmarks.client import HOST, BadAnswer, Connection
+from benchmarks.options import Options, parse
+from benchmarks.servers import Server, free_port, rankcurve, service
+from tests.servers import FAST, postgres
+
+_READS = 100
+_WARM_UP = 20
+_P99_MS_MAX = 20.0
+_MBEANS: tuple[tuple[str, str | None], ...] = (
+    ("rankcurve:type=RequestProcessor,name=post", "RequestSeconds"),
+    ("rankcurve:type=RequestProcessor,name=post", "Requests"),
+    ("rankcurve:type=Throttle", None),
+    ("rankcurve:type=Job,name=fold", None),
+    ("rankcurve:type=Cache", "CurvesCorrupt"),
+    (f"rankcurve:type=Board,name={BOARD}", None),
+    (f"rankcurve:type=Predictor,board={BOARD},column={COLUMN}", None),
+    ("java.lang:type=Memory", "HeapMemoryUsage"),
+    ("java.lang:type=Runtime", "Uptime"),
+    ("rankcurve:name=common,type=Pool", None),
+)
+
+
+def bulk() -> bytes:
+    """The body."""
+    requests = [
+        {"type": "read", "mbean": mbean, **({"attribute": attribute} if attribute else {})}
+        for mbean, attribute in (_MBEANS[index % len(_MBEANS)] for index in range(_READS))
+    ]
+    return json.dumps(requests).encode()
+
+
+async def times_ms(port: int, bulks: int) -> list[float]:
+    """How long each bulk took. Raises BadAnswer where a read was not answered."""
+    await create(port, BOARD, spec([COLUMN]))
+    connection, body, found = Connection(port), bulk(), []
+    await connection.must("POST", f"/v1/leaderboards/{BOARD}/posts", {"owner": "ada", "stats": {COLUMN: 1}})
+    await refresh(port, BOARD, [COLUMN])
+    for number in range(bulks + _WARM_UP):
+        begun = time.perf_counter()
+        status, answer = await connection.call("POST", "/jolokia/read", body)
+        took_ms = 1000 * (time.perf_counter() - begun)
+        wrong = [each for each in json.loads(answer) if each["status"] != 200]
+        if status != 200 or wrong:
+            raise BadAnswer(f"{status} {wrong[:2]}")
+        if number >= _WARM_UP:
+            found.append(took_ms)
+    connection.close()
+    return found
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    bulks = max(100, options.rows)
+    with service(folder / "board.db") as server:
+        alone = asyncio.run(times_ms(server.port, bulks))
+    port = free_port()
+    with postgres(FAST) as database:
+        command = [*rankcurve(), "serve", "--host", HOST, "--port", str(port), "--workers", "2"]
+        command += ["--store", database.create_database("bulk")]
+        with Server(command, folder, port=port, ready_path="/readyz") as node:
+            shared = asyncio.run(times_ms(node.port, bulks))
+    named = {"one process, SQLite": alone, "two workers, PostgreSQL": shared}
+    p99_ms = {name: quantiles(found, n=100)[98] for name, found in named.items()}
+    report.table(
+        ("", "p50 ms", "p99 ms", "most ms"),
+        [[name, quantiles(found, n=2)[0], p99_ms[name], max(found)] for name, found in named.items()],
+    )
+    return [
+        report.Bar(f"p99 of a bulk of {_READS} reads, {name}", p99, _P99_MS_MAX, " ms", at_most=True)
+        for name, p99 in p99_ms.items()
+    ]
+
+
+def main() -> int:
+    options = parse(__doc__, rows=1_000)
+    return report.run(options, f"Jolokia: bulks of {_READS} reads, {max(100, options.rows):,} of them", measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

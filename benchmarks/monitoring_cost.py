@@ -1,0 +1,73 @@
+"""What monitoring costs `positions`: scraped and read by Jolokia all the time, against managed objects off, no scrape.
+
+Rule kept: both services serve the same board at the same time and take turns; the watched one is asked far more often
+than anybody would: /metrics and all objects of the tree once a second each.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import load, report
+from benchmarks.boards import BOARD, copy_store, filled_store
+from benchmarks.client import call_once
+from benchmarks.options import Options, parse
+from benchmarks.positions import FEW
+from benchmarks.servers import Server, service
+
+_EVERY_S = 1.0
+_PATHS = ("/metrics", "/jolokia/read/*:*")
+
+
+def watched(server: Server, measured: Callable[[int], load.Figure]) -> Callable[[int], load.Figure]:
+    """The same contestant, while somebody watches."""
+
+    def contest(number: int) -> load.Figure:
+        over = threading.Event()
+        watcher = threading.Thread(target=watch, args=(server, over))
+        watcher.start()
+        try:
+            return measured(number)
+        finally:
+            over.set()
+            watcher.join()
+
+    return contest
+
+
+def watch(server: Server, over: threading.Event) -> None:
+    """Ask for everything, again and again."""
+    while not over.wait(_EVERY_S):
+        for path in _PATHS:
+            status, answer = call_once(server.port, "GET", path)
+            if status != 200 or not answer:
+                raise load.LoadFailed(f"{path}: {status}")
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    store = filled_store(options, folder, rows=options.rows)
+    other = folder / "other" / "board.db"
+    other.parent.mkdir()
+    copy_store(store, other)
+    with service(store) as on, service(other, environment={"RANKCURVE_MANAGED_OBJECTS": "false"}) as off:
+        targets = [
+            load.Target(each.url, f"/v1/leaderboards/{BOARD}/entries/", "/positions", rows=options.rows)
+            for each in (on, off)
+        ]
+        ours, theirs = (load.by_wrk(target, connections=FEW, seconds=options.seconds) for target in targets)
+        figures = load.alternate({"watched": watched(on, ours), "unwatched": theirs}, rounds=options.rounds)
+    report.table(load.COLUMNS, [load.row(name, found) for name, found in figures.items()])
+    return [report.Bar("positions watched / unwatched", load.ratio(figures["watched"], figures["unwatched"]), 0.95)]
+
+
+def main() -> int:
+    options = parse(__doc__, rows=100_000)
+    title = f"cost of monitoring: {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s"
+    return report.run(options, title, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

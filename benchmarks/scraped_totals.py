@@ -1,0 +1,153 @@
+"""What /metrics counted after ten workers were killed under load: at least what was answered, at most what was sent.
+
+Rule kept: the clients' own numbers are the truth. Without a kill the three are equal, to the post and to the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.boards import BOARD, COLUMN, create, owner, spec
+from benchmarks.client import HOST, Connection
+from benchmarks.options import Options, parse
+from benchmarks.servers import Server, free_port, rankcurve
+from tests.servers import DURABLE, postgres
+
+_WORKERS = 2
+_CLIENTS = 8
+_POSTS = 10  # in a request
+_KILLS = 10
+_ASKED = 6  # connections that ask for the metrics, so that each worker is asked
+_LINE = re.compile(r"^(rankcurve_(?:posts|requests)_total)\{([^}]*)\} (\S+)$", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class Told:
+    """Requests and posts, as the clients know them."""
+
+    sent: int = 0
+    answered: int = 0
+    stop: bool = False
+
+
+async def post_on(port: int, seed: int, told: Told) -> None:
+    """Post until told to stop; a connection that breaks is opened again, and what it had sent is not sent again."""
+    connection, rng, number = Connection(port), random.Random(seed), 0
+    while not told.stop:
+        number += 1
+        posts = [
+            {"owner": owner(rng.randrange(10_000)), "stats": {COLUMN: 1}, "post_id": f"{seed}/{number}/{index}"}
+            for index in range(_POSTS)
+        ]
+        told.sent += 1
+        try:
+            status, _ = await connection.call(
+                "POST", f"/v1/leaderboards/{BOARD}/posts", json.dumps({"posts": posts}).encode()
+            )
+        except (OSError, EOFError):
+            await asyncio.sleep(0.01)
+            continue
+        told.answered += status == 200
+    connection.close()
+
+
+async def counted(port: int) -> set[tuple[int, int]]:
+    """Requests and posts as the workers tell them, each asked on a connection of its own."""
+    found = set()
+    for _ in range(_ASKED):
+        connection = Connection(port)
+        try:
+            _, text = await connection.call("GET", "/metrics")
+        finally:
+            connection.close()
+        lines = _LINE.findall(text.decode())
+        requests = sum(
+            float(value)
+            for name, labels, value in lines
+            if name.endswith("requests_total") and 'route="post"' in labels
+        )
+        posts = sum(float(value) for name, _, value in lines if name.endswith("posts_total"))
+        found.add((round(requests), round(posts)))
+    return found
+
+
+def worker_pids(server: Server) -> list[int]:
+    """The processes that serve now, as the supervisor's log tells."""
+    pids: dict[str, int] = {}
+    for line in server.log_text().splitlines():
+        told = json.loads(line) if line.startswith("{") else {}
+        if told.get("event") == "process_ready" and told.get("work") == "serve":
+            pids[told["name"]] = told["pid"]
+    return list(pids.values())
+
+
+async def kill_workers(server: Server, options: Options) -> None:
+    """Kill one worker after the other, each once its predecessor's place is taken again."""
+    rng = random.Random(3)
+    for _ in range(_KILLS):
+        await asyncio.sleep(options.seconds / _KILLS)
+        before = worker_pids(server)
+        victim = rng.choice(before)
+        os.kill(victim, signal.SIGKILL)
+        while set(worker_pids(server)) == set(before):  # noqa: ASYNC110 - another process' log
+            await asyncio.sleep(0.05)
+
+
+async def run(server: Server, options: Options, *, kills: bool) -> tuple[Told, tuple[int, int]]:
+    """Load for a while; what the clients know, and what the metrics have more than before."""
+    [before] = await counted(server.port)
+    told = Told()
+    async with asyncio.TaskGroup() as group:
+        for seed in range(_CLIENTS):
+            group.create_task(post_on(server.port, seed + 100 * kills, told))
+        if kills:
+            await kill_workers(server, options)
+        else:
+            await asyncio.sleep(options.seconds)
+        told.stop = True
+    after = await counted(server.port)
+    if len(after) != 1:
+        raise AssertionError(f"workers tell different totals: {after}")
+    [(requests, posts)] = after
+    return told, (requests - before[0], posts - before[1])
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    port = free_port()
+    with postgres(DURABLE) as database:
+        command = [*rankcurve(), "serve", "--host", HOST, "--port", str(port), "--workers", str(_WORKERS)]
+        command += ["--store", database.create_database("totals"), "--set", "worker_backoff_base_s=0.01"]
+        with Server(command, folder, port=port, ready_path="/readyz") as server:
+            asyncio.run(create(port, BOARD, spec([COLUMN])))
+            calm, calm_counted = asyncio.run(run(server, options, kills=False))
+            told, (requests, posts) = asyncio.run(run(server, options, kills=True))
+    print(f"   nothing killed: {calm.answered:,} of {calm.sent:,} requests answered, {calm_counted} counted")
+    print(f"   {_KILLS} kills: {told.answered:,} <= {requests:,} <= {told.sent:,} requests,", end=" ")
+    print(f"{told.answered * _POSTS:,} <= {posts:,} <= {told.sent * _POSTS:,} posts")
+    off = max(abs(calm_counted[0] - calm.answered), abs(calm_counted[1] - calm.answered * _POSTS))
+    return [
+        report.Bar("requests and posts counted wrongly where nothing was killed", off, 0, at_most=True),
+        report.Bar("answered requests that are not counted", max(0, told.answered - requests), 0, at_most=True),
+        report.Bar("answered posts that are not counted", max(0, told.answered * _POSTS - posts), 0, at_most=True),
+        report.Bar("counted requests that were not sent", max(0, requests - told.sent), 0, at_most=True),
+        report.Bar("counted posts that were not sent", max(0, posts - told.sent * _POSTS), 0, at_most=True),
+    ]
+
+
+def main() -> int:
+    options = parse(__doc__, seconds=10.0)
+    title = f"scraped totals: {_WORKERS} workers, {_KILLS} kills under load of {_CLIENTS} clients"
+    return report.run(options, title, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

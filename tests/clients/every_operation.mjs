@@ -1,0 +1,102 @@
+// Does with jolokia.js whatever it can do, and prints what came of it, by name.
+// argv: URL, user, password, a path to the installed modules.
+
+import { pathToFileURL } from "node:url";
+
+const [url, username, password, modules] = process.argv.slice(2);
+globalThis.window = globalThis; // the client is for browsers
+const at = (name) => import(pathToFileURL(`${modules}/${name}`).href);
+const { default: Jolokia } = await at("@jolokia.js/simple/dist/jolokia-simple.mjs");
+
+const memory = "java.lang:type=Memory";
+const fold = "rankcurve:type=Job,name=fold";
+const jolokia = new Jolokia({ url, username, password });
+const found = {};
+const tell = async (name, work) => {
+  try {
+    found[name] = await work();
+  } catch (error) {
+    found[name] = { thrown: error instanceof Response ? error.status : String(error) };
+  }
+};
+
+for (const method of ["get", "post"]) {
+  const ask = (request, more) => jolokia.request(request, { method, ...more });
+  await tell(`${method} version`, () => ask({ type: "version" }));
+  await tell(`${method} read`, () => ask({ type: "read", mbean: memory, attribute: "HeapMemoryUsage", path: "used" }));
+  await tell(`${method} read all`, () => ask({ type: "read", mbean: memory }));
+  await tell(`${method} read path list`, () =>
+    ask({ type: "read", mbean: memory, attribute: "HeapMemoryUsage", path: ["used"] }));
+  await tell(`${method} read pattern`, () => ask({ type: "read", mbean: "java.lang:type=*", attribute: "Name" }));
+  await tell(`${method} search`, () => ask({ type: "search", mbean: "rankcurve:type=Job,*" }));
+  await tell(`${method} list`, () => ask({ type: "list", path: "rankcurve/type=Cache" }));
+  await tell(`${method} list depth`, () => ask({ type: "list" }, { maxDepth: 1 }));
+  await tell(`${method} exec`, () => ask({ type: "exec", mbean: fold, operation: "run" }));
+  await tell(`${method} exec argument`, () =>
+    ask({ type: "exec", mbean: fold, operation: "run", arguments: ["a/b!c", null, ""] }));
+  await tell(`${method} write`, () => ask({ type: "write", mbean: memory, attribute: "Verbose", value: true }));
+  await tell(`${method} quoted`, () =>
+    ask({ type: "read", mbean: 'rankcurve:type=Board,name="week:1,x"', attribute: "Id" }));
+  await tell(`${method} parameters`, () =>
+    ask({ type: "read", mbean: memory, attribute: "No" }, { ignoreErrors: true, includeRequest: false }));
+  await tell(`${method} unknown`, () => ask({ type: "read", mbean: "no:type=such" }));
+}
+await tell("bulk", () => jolokia.request([
+  { type: "version" }, { type: "read", mbean: "no:type=such" }, { type: "search", mbean: "java.lang:*" },
+]));
+await tell("several attributes", () =>
+  jolokia.request({ type: "read", mbean: memory, attribute: ["HeapMemoryUsage", "NonHeapMemoryUsage"] }));
+await tell("config", () => jolokia.request({ type: "list", config: { maxDepth: 1 } }));
+await tell("text", () => jolokia.request({ type: "version" }, { dataType: "text" }));
+await tell("response", async () => (await jolokia.request({ type: "version" }, { resolve: "response" })).status);
+await tell("callbacks", () => new Promise((resolve) => {
+  const said = [];
+  jolokia.request([{ type: "version" }, { type: "read", mbean: "no:type=such" }], {
+    success: (answer) => said.push(answer.status),
+    error: (answer) => { said.push(answer.status); resolve(said); },
+  });
+}));
+await tell("simple getAttribute", () => jolokia.getAttribute(memory, "HeapMemoryUsage", "used"));
+await tell("simple setAttribute", () => jolokia.setAttribute(memory, "Verbose", true));
+await tell("simple execute", () => jolokia.execute(fold, "run"));
+await tell("simple search", () => jolokia.search("java.lang:*"));
+await tell("simple version", () => jolokia.version());
+await tell("simple list", () => jolokia.list(["rankcurve", "type=Cache", "desc"]));
+await tell("static", () => [Jolokia.escape("a/b!c"), Jolokia.escapePost("a/b!c"), Jolokia.isError({ status: 404 })]);
+await tell("jobs", () => new Promise((resolve) => {
+  let polls = 0;
+  const handle = jolokia.register({
+    callback: (...answers) => {
+      polls += 1;
+      if (polls === 3) {
+        const [registered, running] = [jolokia.jobs().length, jolokia.isRunning()];
+        jolokia.stop();
+        jolokia.unregister(handle);
+        resolve([answers.map((answer) => answer.status), registered, running, jolokia.jobs().length, jolokia.isRunning()]);
+      }
+    },
+  }, { type: "read", mbean: memory, attribute: "HeapMemoryUsage" }, { type: "read", mbean: "no:type=such" });
+  jolokia.start(20);
+}));
+await tell("jobs unless changed", () => new Promise((resolve) => {
+  const lists = [];
+  const handle = jolokia.register({
+    onlyIfModified: true,
+    success: (answer) => lists.push(answer.status),
+    error: () => lists.push("error"),
+  }, { type: "list", config: { maxDepth: 1 } });
+  let polls = 0;
+  const counter = jolokia.register((answer) => {
+    polls += 1;
+    if (polls === 5) {
+      jolokia.stop();
+      jolokia.unregister(handle);
+      jolokia.unregister(counter);
+      resolve([lists.every((status) => status === 200), answer.status]);
+    }
+  }, { type: "version" });
+  jolokia.start(20);
+}));
+await tell("notifications", () => jolokia.addNotificationListener({ mbean: memory, callback: () => {} }));
+await tell("wrong key", () => new Jolokia({ url, username, password: "wrong" }).version());
+console.log(JSON.stringify(found));

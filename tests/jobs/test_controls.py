@@ -1,0 +1,154 @@
+"""Operators end a job's rest, or let it last; a round that began is never cut."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from jobs.controls import JobControls
+from jobs.runner import Runner, RunnerLimits
+from tests.jobs.world import ManualTime, within
+
+LIMITS = RunnerLimits(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=5)
+
+
+class Told:
+    """A `JobObserver` that remembers."""
+
+    def __init__(self) -> None:
+        self.rounds: list[tuple[str, float]] = []
+        self.failures: list[str] = []
+        self.paused: dict[str, bool] = {}
+        self.told_twice = asyncio.Event()
+
+    def job_round_ended(self, job: str, seconds: float) -> None:
+        self.rounds.append((job, seconds))
+        if len(self.rounds) == 2:
+            self.told_twice.set()
+
+    def job_failed(self, job: str) -> None:
+        self.failures.append(job)
+
+    def job_paused(self, job: str, *, paused: bool) -> None:
+        self.paused[job] = paused
+
+
+class World:
+    """Jobs that count their rounds, by a clock that stands still."""
+
+    def __init__(self, time: ManualTime) -> None:
+        self.time, self.told = time, Told()
+        self.controls = JobControls(time.elapse, self.told, monotonic=time.monotonic)
+        self.runner = Runner(
+            LIMITS, monotonic=time.monotonic, sleep=time.elapse, rng=random.Random(1), controls=self.controls
+        )
+        self.rest = self.controls.sleep
+        self.rounds: asyncio.Queue[str] = asyncio.Queue()
+
+    def start(self, name: str, work: Callable[[], Awaitable[None]] | None = None) -> None:
+        async def job() -> None:
+            while True:
+                self.rounds.put_nowait(name)
+                if work is not None:
+                    await work()
+                await self.rest(60)
+
+        self.runner.start(name, job)
+
+    async def round(self) -> str:
+        """The job that works now, once it rests again."""
+        name = await within(self.rounds.get())
+        await self.time.asleep(60)
+        return name
+
+
+@pytest.fixture
+async def world() -> World:
+    return World(ManualTime())
+
+
+async def test_run_ends_a_rest_at_once_and_the_next_one_is_as_long_as_ever(world: World) -> None:
+    world.start("prune")
+    assert await world.round() == "prune"
+    assert world.controls.run("prune")
+    assert await world.round() == "prune"
+    world.time.advance(59)
+    assert world.rounds.empty()
+    world.time.advance(1)
+    assert await world.round() == "prune"
+    assert not world.controls.run("nobody")
+    await world.runner.stop()
+
+
+async def test_a_paused_job_works_only_when_told_to_until_it_is_resumed(world: World) -> None:
+    world.start("prune")
+    await world.round()
+    assert world.controls.pause("prune")
+    assert world.told.paused == {"prune": True}
+    world.time.advance(60)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert world.rounds.empty()
+    world.controls.run("prune")
+    await world.round()
+    world.time.advance(60)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert world.rounds.empty()
+    assert world.controls.resume("prune")
+    await world.round()
+    assert world.told.paused == {"prune": False}
+    await world.runner.stop()
+
+
+async def test_workers_of_one_job_are_one_job_and_others_are_left_alone(world: World) -> None:
+    for name in ("refresh schedule", "refresh worker 1", "refresh worker 2", "prune"):
+        world.start(name)
+    assert {await within(world.rounds.get()) for _ in range(4)} == {
+        "refresh schedule", "refresh worker 1", "refresh worker 2", "prune",
+    }  # fmt: skip
+    await world.time.asleep(60)
+    assert world.controls.names == ["refresh", "prune"]
+    world.controls.run("refresh")
+    assert {await within(world.rounds.get()) for _ in range(3)} == {
+        "refresh schedule", "refresh worker 1", "refresh worker 2",
+    }  # fmt: skip
+    assert world.rounds.empty()
+    await world.runner.stop()
+
+
+async def test_work_is_timed_without_the_rest_also_in_a_task_of_the_jobs_own(world: World) -> None:
+    async def work() -> None:
+        async def inner() -> None:
+            await world.time.elapse(3)
+            await world.rest(60)
+
+        await asyncio.ensure_future(inner())
+
+    world.start("fold", work)
+    await world.time.asleep(3)
+    world.time.advance(3)
+    await world.time.asleep(60)
+    assert world.told.rounds == [("fold", 3)]
+    world.controls.run("fold")
+    await within(world.told.told_twice.wait())
+    assert world.told.rounds == [("fold", 3), ("fold", 0)]
+    await world.runner.stop()
+
+
+async def test_a_failure_is_told_of_and_who_is_no_job_just_sleeps(world: World) -> None:
+    async def work() -> None:
+        raise ValueError("broken")
+
+    world.start("audit", work)
+    await world.time.asleep()
+    assert world.told.failures == ["audit"]
+    other = asyncio.ensure_future(world.rest(7))
+    await world.time.asleep(7)
+    world.time.advance(7)
+    await within(other)
+    assert world.told.rounds == []
+    await world.runner.stop()

@@ -1,0 +1,210 @@
+"""Clients that others wrote talk to the service: jolokia.js, pyjolokia, and what Telegraf and check_jmx4perl send."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from aiohttp import ClientSession
+from yarl import URL
+
+from tests.jolokia_clients import CLIENTS, javascript_modules, node, python_modules
+from tests.service.real_service import WAIT_S, Process, Service, command_line
+
+MEMORY = "java.lang:type=Memory"
+XP = {"name": "xp", "merge": "sum"}
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The address of a service with a key, and the key of an operator."""
+    folder = tmp_path_factory.mktemp("closed")
+    store = f"sqlite:///{folder / 'rankcurve.db'}"
+    key = command_line("keys", "create", "ops", "--role", "ops", "--store", store, cwd=folder).stdout.strip()
+    process = Process(folder)
+    try:
+        yield process.ready().url, key
+    finally:
+        process.discard()
+
+
+@pytest.fixture(scope="module")
+def by_javascript(closed: tuple[str, str]) -> dict[str, Any]:
+    """What came of all that jolokia.js does, by Basic authentication."""
+    url, key = closed
+    request = urllib.request.Request(
+        f"{url}/v1/leaderboards/week:1,x",
+        json.dumps({"columns": [{"sorted": True, **XP}]}).encode(),
+        {"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
+        method="PUT",
+    )
+    urllib.request.urlopen(request, timeout=WAIT_S).close()
+    command = [str(node()), str(CLIENTS / "every_operation.mjs"), f"{url}/jolokia", "anyone", key]
+    done = subprocess.run([*command, str(javascript_modules())], capture_output=True, text=True, timeout=WAIT_S)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_jolokia_js_reads_searches_lists_and_executes(by_javascript: dict[str, Any], method: str) -> None:
+    found = {name.removeprefix(f"{method} "): each for name, each in by_javascript.items() if name.startswith(method)}
+    assert found["version"]["value"]["protocol"] == "7.2"
+    assert found["read"]["value"] > 0
+    assert found["read path list"]["value"] > 0
+    assert {"HeapMemoryUsage", "NonHeapMemoryUsage"} <= found["read all"]["value"].keys()
+    assert found["read pattern"]["value"].keys() == {"java.lang:type=Runtime", "java.lang:type=OperatingSystem"}
+    assert "rankcurve:name=fold,type=Job" in found["search"]["value"]
+    assert "flush" in found["list"]["value"]["op"]
+    assert found["list depth"]["value"].keys() == {"rankcurve", "java.lang"}
+    assert (found["exec"]["status"], found["exec"]["value"]) == (200, 1)
+    assert found["exec argument"]["status"] == 400
+    assert found["exec argument"]["request"]["arguments"] == ["a/b!c", None, ""]
+    assert (found["write"]["status"], found["unknown"]["status"]) == (403, 404)
+    assert found["quoted"]["value"] == "week:1,x"
+    assert found["parameters"]["value"].startswith("ERROR")
+    assert "request" not in found["parameters"]
+
+
+def test_jolokia_js_sends_bulks_polls_and_calls_back(by_javascript: dict[str, Any]) -> None:
+    assert [each["status"] for each in by_javascript["bulk"]] == [200, 404, 200]
+    assert by_javascript["several attributes"]["value"].keys() == {"HeapMemoryUsage", "NonHeapMemoryUsage"}
+    assert by_javascript["config"]["value"].keys() == {"rankcurve", "java.lang"}
+    assert json.loads(by_javascript["text"])["status"] == 200
+    assert by_javascript["response"] == 200
+    assert by_javascript["callbacks"] == [200, 404]
+    assert by_javascript["jobs"] == [[200, 404], 1, True, 0, False]
+    assert by_javascript["jobs unless changed"] == [True, 200]
+    assert by_javascript["static"] == ["a!%2Fb!!c", "a!/b!!c", True]
+
+
+def test_jolokia_js_simple_answers_values_and_what_is_not_there_is_refused(by_javascript: dict[str, Any]) -> None:
+    found = {name.removeprefix("simple "): each for name, each in by_javascript.items() if name.startswith("simple ")}
+    assert found["getAttribute"] > 0
+    assert found["execute"] == 1
+    assert "java.lang:type=Memory" in found["search"]
+    assert found["version"]["protocol"] == "7.2"
+    assert "curves" in found["list"]
+    assert "thrown" in found["setAttribute"]
+    assert "Can not register client" in by_javascript["notifications"]["thrown"]
+    assert by_javascript["wrong key"] == {"thrown": 401}
+
+
+@pytest.fixture(scope="module")
+def pyjolokia() -> Any:
+    """The module."""
+    spec = importlib.util.spec_from_file_location("pyjolokia", python_modules() / "pyjolokia.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_pyjolokia_does_all_that_it_can(
+    pyjolokia: Any, closed: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, key = closed
+    # Its own `auth` needs a function that Python 3.9 removed; urllib, by which it asks, answers the challenge as well.
+    passwords = urllib.request.HTTPPasswordMgrWithDefaultRealm()
+    passwords.add_password(None, url, "anyone", key)
+    opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(passwords))
+    monkeypatch.setattr(urllib.request, "_opener", opener)
+    client = pyjolokia.Jolokia(f"{url}/jolokia/", timeout=WAIT_S)
+    read = client.request(type="read", mbean=MEMORY, attribute="HeapMemoryUsage", path="used")
+    assert (read["status"], read["request"]["attribute"]) == (200, "HeapMemoryUsage")
+    assert read["value"] > 0
+    assert client.request(type="read", mbean=MEMORY)["value"].keys() >= {"HeapMemoryUsage"}
+    assert client.request(type="list")["value"].keys() == {"rankcurve", "java.lang"}
+    assert client.request(type="list", path="java.lang/type=Memory/class")["value"] == "rankcurve.Memory"
+    assert client.request(type="search", mbean="java.lang:*")["value"]
+    assert client.request(type="version")["value"]["protocol"] == "7.2"
+    assert client.request(type="exec", mbean="rankcurve:type=Job,name=fold", operation="run")["value"] == 1
+    refused = client.request(type="exec", mbean="rankcurve:type=Job,name=fold", operation="run", arguments=["x"])
+    assert refused["status"] == 400
+    assert client.request(type="write", mbean=MEMORY, attribute="Verbose", value=1)["status"] == 403
+    client.config(ignoreErrors=True)
+    assert client.request(type="read", mbean=MEMORY, attribute=["No"])["value"]["No"].startswith("ERROR")
+    client.data = None
+    for attribute in ("HeapMemoryUsage", "NonHeapMemoryUsage"):
+        client.add_request(type="read", mbean=MEMORY, attribute=attribute)
+    assert [each["request"]["attribute"] for each in client.getRequests()] == ["HeapMemoryUsage", "NonHeapMemoryUsage"]
+    client.proxy("service:jmx:rmi://elsewhere", user="me", password="secret")
+    proxied = client.request(type="read", mbean=MEMORY)
+    assert proxied["status"] == 400
+    assert proxied["request"]["target"] == {"url": "service:jmx:rmi://elsewhere", "user": "me"}
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[Service]:
+    """A service whose metrics have something to tell."""
+    made = Service(tmp_path)
+    await made.start()
+    await made.board("b", XP)
+    await made.post("b", {"owner": "ada", "stats": {"xp": 3}})
+    yield made
+    await made.stop()
+
+
+async def test_what_telegraf_sends_is_answered_as_it_matches_answers(service: Service) -> None:
+    """Its source: plugins/common/jolokia2/client.go. It finds its metric by the echoed name, attribute and path."""
+    requests = [
+        {"type": "read", "mbean": "java.lang:type=Runtime", "attribute": "Uptime"},
+        {"type": "read", "mbean": MEMORY, "attribute": ["HeapMemoryUsage", "NonHeapMemoryUsage"]},
+        {"type": "read", "mbean": "rankcurve:type=RequestProcessor,name=*"},
+        {"type": "read", "mbean": "rankcurve:type=Store,name=*", "attribute": "Posts", "path": "*/*/Count"},
+    ]
+    body = json.dumps(requests, separators=(",", ":")).encode()
+    async with (
+        ClientSession() as session,
+        session.post(f"{service.base}/jolokia/read", data=body, headers={"Content-type": "application/json"}) as answer,
+    ):
+        assert answer.status == 200
+        answers = await answer.json(content_type=None)
+    assert [each["request"] for each in answers] == requests
+    assert [each["status"] for each in answers] == [200] * 4
+    assert "rankcurve:name=post,type=RequestProcessor" in answers[2]["value"]  # names that it takes apart for its tags
+
+
+async def test_what_check_jmx4perl_sends_is_answered(service: Service) -> None:
+    """Its source: lib/JMX/Jmx4Perl/Agent.pm: GET by default, `p` where a path may not hold it, POST on request."""
+
+    def perl_escaped(text: str) -> str:
+        return quote(text.replace("!", "!!").replace("/", "!/"), safe="-_.!~*'()/")
+
+    quoted = 'rankcurve:name="a?b",type=Board'
+    paths = {
+        f"/jolokia/read/{perl_escaped(MEMORY)}/HeapMemoryUsage/used": 200,
+        "/jolokia/version/": 200,
+        f"/jolokia/search/{perl_escaped('java.lang:*')}": 200,
+        "/jolokia/list/java.lang/type%3DMemory?maxDepth=4": 200,
+        f"/jolokia/exec/{perl_escaped('rankcurve:type=Job,name=fold')}/run": 200,
+        f"/jolokia/?p=read/{perl_escaped(quoted)}/Id": 404,
+        f"/jolokia/?p=read/{perl_escaped(MEMORY)}/HeapMemoryUsage/used&maxDepth=2": 200,
+        f"/jolokia/read/{perl_escaped(MEMORY)}/": 200,
+    }
+    for path, status in paths.items():
+        found = await service.call("GET", path)
+        assert (path, found.status, found.body["status"]) == (path, 200, status)
+    posted = {
+        "type": "READ",
+        "mbean": MEMORY,
+        "attribute": "HeapMemoryUsage",
+        "path": "used",
+        "config": {"maxDepth": 2},
+    }
+    async with (
+        ClientSession() as session,
+        session.post(
+            URL(f"{service.base}/jolokia/"), data=json.dumps(posted).encode(), skip_auto_headers=["Content-Type"]
+        ) as answer,
+    ):
+        body = await answer.json()
+    assert (body["status"], body["request"]) == (200, posted)

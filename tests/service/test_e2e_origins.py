@@ -1,0 +1,54 @@
+"""A request's id and trace stand in the log of whatever process works for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.schemas import fresh_schema
+from tests.service.real_service import Caller, Process
+
+XP = {"name": "xp", "merge": "sum"}
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+SENT = {"X-Request-Id": "operator-1", "traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
+KNOWN = {"request_id": "operator-1", "trace_id": TRACE}
+
+
+async def test_a_refresh_is_logged_with_its_request_in_the_process_of_the_jobs(
+    postgres_url: str, spawn: Callable[..., Process]
+) -> None:
+    async with fresh_schema(postgres_url) as url:
+        front_end = spawn("--store", url, "--jobs", "none", "--set", "log_sample_ratio=1").ready()
+        jobs = spawn("--store", url, command=("jobs",))
+        jobs.await_line("working")
+        async with Caller(front_end.url) as caller:
+            await caller.board("b", XP)
+            await caller.post("b", {"owner": "ada", "stats": {"xp": 1}})
+            answer = await caller.call("POST", "/v1/leaderboards/b/rankings/xp/refresh", headers=SENT)
+        assert (answer.status, answer.headers["X-Request-Id"]) == (200, "operator-1")
+        assert front_end.await_line("request", view="refresh", **KNOWN)["status"] == 200
+        assert jobs.await_line("refreshed_on_demand", **KNOWN)["board"] == "b"
+
+
+async def test_an_operation_is_logged_with_its_request_in_every_process_that_does_it(
+    postgres_url: str, spawn: Callable[..., Process]
+) -> None:
+    async with fresh_schema(postgres_url) as url:
+        node = spawn("--store", url, "--workers", "2").ready()
+        async with Caller(node.url) as caller:
+            answer = await caller.call("GET", "/jolokia/exec/rankcurve:type=Job,name=watch/run", headers=SENT)
+        assert answer.body["value"] == 3
+        for process in ("worker1", "worker2", "jobs1"):
+            assert not any(line.get("process") == process and line["event"] == "error" for line in node.lines)
+        told = {node.await_line("managed_action", **KNOWN)["process"] for _ in range(3)}
+        assert told == {"worker1", "worker2", "jobs1"}
+
+
+async def test_without_ids_of_the_callers_a_line_has_one_of_the_services_own_and_no_trace(
+    spawn: Callable[..., Process],
+) -> None:
+    process = spawn("--set", "log_sample_ratio=1").ready()
+    async with Caller(process.url) as caller:
+        await caller.call("GET", "/healthz", headers={"traceparent": "nonsense"})
+    line = process.await_line("request", view="healthz")
+    assert line["request_id"]
+    assert "trace_id" not in line

@@ -1,0 +1,35 @@
+"""Remembers what a store tells of itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+
+class Watcher:
+    """A `StoreObserver`."""
+
+    def __init__(self) -> None:
+        self.waits: list[tuple[str, str, float]] = []
+        self.lent: dict[tuple[str, str], tuple[int, int, int]] = {}
+        self.most_lent: Counter[tuple[str, str]] = Counter()
+        self.statements: Counter[str] = Counter()
+        self.rows: Counter[str] = Counter()
+        self.retries = 0
+
+    def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
+        """See `StoreObserver`."""
+        self.waits.append((pool, kind, seconds))
+
+    def connections_lent(self, pool: str, kind: str, lent: int, *, waiting: int, limit: int) -> None:
+        """See `StoreObserver`."""
+        self.lent[pool, kind] = lent, waiting, limit
+        self.most_lent[pool, kind] = max(self.most_lent[pool, kind], lent)
+
+    def statement_ran(self, kind: str, rows: int) -> None:
+        """See `StoreObserver`."""
+        self.statements[kind] += 1
+        self.rows[kind] += rows
+
+    def tried_again(self) -> None:
+        """See `StoreObserver`."""
+        self.retries += 1
