@@ -8,6 +8,7 @@ from functools import wraps
 import msgspec
 from msgspec import UNSET
 
+from storage.archives import ArchivedEntries
 from storage.entries import Entries
 from storage.entry_reads import EntryRead
 from storage.errors import NotRanked, UnknownColumn, UnknownOwner
@@ -69,7 +70,9 @@ async def entry(context: Context, call: Call) -> EntryAnswer:
 
 async def hidden_entries(context: Context, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
     """The entries of hidden owners, whom no ranking of the board has; asked for where the board has no entry."""
-    statements = hidden(context.store.dialect)
+    entries, statements = context.boards.open(board)[0], hidden(context.store.dialect)
+    if isinstance(entries, ArchivedEntries):
+        return await context.store_of(board).read(lambda: entries.of_hidden(owners))
     found = await context.store_of(board).read(lambda: statements.find([board.key], owners))
     return {each.entry.owner: each.widened(len(board.spec.columns)) for each in found.entries}
 

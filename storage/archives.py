@@ -28,6 +28,7 @@ from .archive_blocks import (
 from .entries import Entries
 from .errors import Archived
 from .gap_counts import Footing
+from .hidden import hidden
 from .migrate import ARCHIVE_BLOCKS
 from .neighbours import Neighbours
 from .padding import Padding
@@ -36,7 +37,7 @@ from .rankings import Ranking
 from .records import Board, Entry
 from .store import Program
 
-NOBODY = ""  # as owner: the row of one who was erased
+NOBODY = ""  # as owner: the row of one who was erased, or is hidden
 _AFTER_ALL = "\U0010ffff"  # stands after every owner
 
 
@@ -118,7 +119,9 @@ class ArchivedRanking(Ranking):
         rows = yield self._reads.up_to_place.bind(
             board_key=self._board_key, section=top_section(self.index), place=rows_max
         )
-        return [entry for _, document in rows for entry in _widened(document, self._columns)]
+        top = [entry for _, document in rows for entry in _widened(document, self._columns)]
+        unseen = yield from _hidden_of(self._dialect, [entry.owner for entry in top])
+        return [_nobodys(entry, self.index) if entry.owner in unseen else entry for entry in top] if unseen else top
 
     def _whole_top(self) -> Program[list[Entry]]:
         return (yield from self._top(2**62))
@@ -266,7 +269,18 @@ class ArchivedEntries(Entries):
         return (yield from ranking.curve())
 
     def by_owners(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
-        """See `Entries`."""
+        """See `Entries`. Without those who are hidden by now."""
+        unseen = yield from _hidden_of(self.dialect, owners)
+        return (yield from self._kept([owner for owner in owners if owner not in unseen]))
+
+    def of_hidden(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
+        """The entries of those of these owners who are hidden by now."""
+        unseen = yield from _hidden_of(self.dialect, owners)
+        return (yield from self._kept([owner for owner in owners if owner in unseen]))
+
+    def _kept(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
+        if not owners:
+            return {}
         reads, key = block_reads(self.dialect), self.board.key
         if len(owners) == 1:
             rows = yield reads.first_up_to.bind(board_key=key, section=OWNERS, text=owners[0])
@@ -281,7 +295,7 @@ class ArchivedEntries(Entries):
     def take_out(self, owner: str, happened: Happened, *, now_us: int, place: int = 0) -> Program[Entry | None]:
         """Take an owner out of the archive, whose places stay as they are; None where there was none.
 
-        Only who is erased: who is hidden stays as when the board was archived. The log says nothing of it.
+        Only who is erased: who is hidden is looked up when the archive is read. The log says nothing of it.
         """
         if happened is not Happened.ERASED:
             return None
@@ -310,12 +324,19 @@ class ArchivedEntries(Entries):
             rows = decode_rows(document)
             if all(entry.owner != owner for entry in rows.entries):
                 continue
-            empty = [cell if at == index else None for at, cell in enumerate(rows.entries[0].cells)]
             for place, entry in enumerate(rows.entries):
                 if entry.owner == owner:
-                    empty[index] = entry.cells[index]
-                    rows.entries[place] = Entry(NOBODY, 0, empty)
+                    rows.entries[place] = _nobodys(entry, index)
             yield reads.change.bind(board_key=key, section=section, place=number, document=encode_rows(rows))
+
+
+def _hidden_of(dialect: Dialect, owners: Sequence[str]) -> Program[set[str]]:
+    return (yield from hidden(dialect).find([], owners)).hidden
+
+
+def _nobodys(entry: Entry, index: int) -> Entry:
+    """The place of an entry in the top of a column, without whose it is."""
+    return Entry(NOBODY, 0, [cell if at == index else None for at, cell in enumerate(entry.cells)])
 
 
 def archives_of(dialect: Dialect, owner: str, *, after_key: int, limit: int) -> Program[list[int]]:

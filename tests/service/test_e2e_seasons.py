@@ -288,6 +288,32 @@ async def test_an_owner_is_erased_from_archives_too(service: Service) -> None:
     assert now["total"] == page["total"] == OWNERS
 
 
+async def test_who_is_hidden_later_is_nobody_in_archives_until_shown_again(service: Service) -> None:
+    end = NOW + timedelta(hours=1)
+    times = {"closes_at": at(end), "grace_seconds": 0, "keep_seconds": 0}
+    await service.must("PUT", "/v1/leaderboards/s", spec(service, **times))
+    await fill(service, "/v1/leaderboards/s", NOW)
+    await close_as_of(service, end)
+    board, ranking = "/v1/leaderboards/s", "/v1/leaderboards/s/rankings/xp?limit=9"
+    before = await service.get(ranking)
+    cheat, other = (before["entries"][place]["owner"] for place in (1, 4))
+    entry = await service.get(f"{board}/entries/{cheat}")
+    place = await service.get(f"{board}/entries/{cheat}/positions?columns=xp")
+    assert (await service.call("PUT", f"/v1/owners/{cheat}/hidden")).status == 204
+    now = await service.get(ranking)
+    assert now["entries"] == [row for row in before["entries"] if row["owner"] != cheat]
+    assert now["total"] == before["total"]
+    assert await service.get(f"{board}/entries/{cheat}") == {**entry, "hidden": True}
+    assert await service.refused("GET", f"{board}/entries/{cheat}/positions?columns=xp") == (404, "not_ranked")
+    assert (await service.get(f"{board}/entries/{other}"))["owner"] == other
+    assert (await service.call("DELETE", f"/v1/owners/{cheat}/hidden")).status == 204
+    assert await service.get(ranking) == before
+    assert await service.get(f"{board}/entries/{cheat}/positions?columns=xp") == place
+    assert (await service.call("PUT", f"/v1/owners/{cheat}/hidden")).status == 204
+    assert (await service.call("DELETE", f"/v1/owners/{cheat}")).status == 204
+    assert await service.refused("GET", f"{board}/entries/{cheat}") == (404, "unknown_owner")
+
+
 async def test_who_is_hidden_when_a_board_is_archived_is_not_in_the_archive(service: Service) -> None:
     end = NOW + timedelta(hours=1)
     season = spec(service, closes_at=at(end), grace_seconds=0, keep_seconds=60)
@@ -308,4 +334,4 @@ async def test_who_is_hidden_when_a_board_is_archived_is_not_in_the_archive(serv
     assert (await service.call("DELETE", f"/v1/owners/{owners[0]}/hidden")).status == 204
     assert (await service.call("PUT", f"/v1/owners/{owners[2]}/hidden")).status == 204
     after = await service.get("/v1/leaderboards/s/rankings/xp?limit=2")
-    assert (after["total"], after["entries"]) == (OWNERS - 1, page["entries"]), "an archive stays as it is"
+    assert (after["total"], after["entries"]) == (OWNERS - 1, page["entries"][:1]), "the place stays, as nobody's"
