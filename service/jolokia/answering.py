@@ -159,10 +159,7 @@ def _read(name: ObjectName, request: Request, look: Look) -> Any:
 
 def _value(managed: Managed, attribute: str, request: Request, look: Look) -> Any:
     try:
-        found = managed.attributes.get(attribute)
-        if found is None:
-            raise UnknownAttribute(f"No such attribute: {attribute}")
-        return found.read(look.moment)
+        return look.read(managed, attribute)
     except Exception as error:
         if not request.parameters.ignore_errors:
             raise

@@ -56,8 +56,12 @@ async def post(context: Any, call: Call) -> Reply:
     requests_max = context.settings.jolokia_requests_max
     if len(body) > requests_max:
         return _reply(agent.refused(BadRequest(f"A body has at most {requests_max} requests")), query)
-    look = agent.look()
-    return _reply([await _answered(agent, one, query, look) for one in body], query)
+    answers, look = [], agent.look()
+    for one in body:
+        answers.append(await _answered(agent, one, query, look))
+        if isinstance(one, dict) and str(one.get("type")).lower() == "exec":
+            look = agent.look()  # what comes after an operation is read after it
+    return _reply(answers, query)
 
 
 async def _answered(agent: Agent, body: Any, query: Mapping[str, str], look: Any = None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from .boards import BoardObjects
 from .groups import Grouping
 from .history import History, Moment
 from .object_names import ObjectName
-from .objects import Forbidden, Managed, UnknownObject, UnknownOperation
+from .objects import Forbidden, Managed, UnknownAttribute, UnknownObject, UnknownOperation
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,9 @@ class Look:
     """The tree as it is while one request is answered."""
 
     def __init__(self, moment: Moment, objects: Mapping[str, Managed], boards: BoardObjects) -> None:
-        self.moment, self._objects, self._boards = moment, objects, boards
+        self._moment, self._objects, self._boards = moment, objects, boards
+        self._found: dict[str, Managed | None] = {}  # a body may ask for one object a hundred times
+        self._values: dict[tuple[str, str], Any] = {}
 
     def names(self) -> Iterator[ObjectName]:
         """Every name."""
@@ -122,4 +124,20 @@ class Look:
         return found
 
     def _find(self, name: ObjectName) -> Managed | None:
-        return self._objects.get(name.canonical) or self._boards.find(name)
+        if name.canonical not in self._found:
+            self._found[name.canonical] = self._objects.get(name.canonical) or self._boards.find(name)
+        return self._found[name.canonical]
+
+    def read(self, managed: Managed, attribute: str) -> Any:
+        """An attribute's value at this moment.
+
+        Raises:
+            UnknownAttribute: the object has none of that name.
+        """
+        key = managed.name.canonical, attribute
+        if key not in self._values:
+            found = managed.attributes.get(attribute)
+            if found is None:
+                raise UnknownAttribute(f"No such attribute: {attribute}")
+            self._values[key] = found.read(self._moment)
+        return self._values[key]

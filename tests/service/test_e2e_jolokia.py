@@ -170,6 +170,13 @@ async def test_a_bulk_keeps_its_order_comes_without_a_content_type_and_is_bounde
     assert (await posted(service, requests))["status"] == 400
 
 
+async def test_what_follows_an_operation_in_a_bulk_is_read_after_it(service: Service) -> None:
+    job = "rankcurve:type=Job,name=prune"
+    paused = {"type": "read", "mbean": job, "attribute": "Paused"}
+    bulk = [paused, {"type": "exec", "mbean": job, "operation": "pause"}, paused]
+    assert [each["value"] for each in await posted(service, bulk)] == [0, 1, 1]
+
+
 async def test_list_tells_types_units_and_operations_by_path_and_depth(service: Service) -> None:
     whole = (await asked(service, "/list"))["value"]
     cache = whole["rankcurve"]["type=Cache"]
