@@ -33,6 +33,7 @@ class FoldMetrics:
             "rankcurve_change_log_age_seconds",
             "Age of the oldest change that is kept, when the log was to be pruned last",
             registry=registry,
+            multiprocess_mode="mostrecent",  # any process prunes: the last one to do so knows
         )
 
     def log_age(self, seconds: float) -> None:
