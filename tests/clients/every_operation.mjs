@@ -6,7 +6,7 @@ import { pathToFileURL } from "node:url";
 const [url, username, password, modules] = process.argv.slice(2);
 globalThis.window = globalThis; // the client is for browsers
 const at = (name) => import(pathToFileURL(`${modules}/${name}`).href);
-const { default: Jolokia } = await at("@jolokia.js/simple/dist/jolokia-simple.mjs");
+const { default: Jolokia } = await at("jolokia.js/dist/jolokia.mjs");
 
 const memory = "java.lang:type=Memory";
 const fold = "rankcurve:type=Job,name=fold";
@@ -56,12 +56,17 @@ await tell("callbacks", () => new Promise((resolve) => {
     error: (answer) => { said.push(answer.status); resolve(said); },
   });
 }));
-await tell("simple getAttribute", () => jolokia.getAttribute(memory, "HeapMemoryUsage", "used"));
-await tell("simple setAttribute", () => jolokia.setAttribute(memory, "Verbose", true));
-await tell("simple execute", () => jolokia.execute(fold, "run"));
-await tell("simple search", () => jolokia.search("java.lang:*"));
-await tell("simple version", () => jolokia.version());
-await tell("simple list", () => jolokia.list(["rankcurve", "type=Cache", "desc"]));
+const value = async (request) => {
+  const answer = await jolokia.request(request, { method: "post" });
+  if (Jolokia.isError(answer)) throw answer.error;
+  return answer.value;
+};
+await tell("value read", () => value({ type: "read", mbean: memory, attribute: "HeapMemoryUsage", path: "used" }));
+await tell("value write", () => value({ type: "write", mbean: memory, attribute: "Verbose", value: true }));
+await tell("value exec", () => value({ type: "exec", mbean: fold, operation: "run", arguments: [] }));
+await tell("value search", () => value({ type: "search", mbean: "java.lang:*" }));
+await tell("value version", () => value({ type: "version" }));
+await tell("value list", () => value({ type: "list", path: ["rankcurve", "type=Cache", "desc"] }));
 await tell("static", () => [Jolokia.escape("a/b!c"), Jolokia.escapePost("a/b!c"), Jolokia.isError({ status: 404 })]);
 await tell("jobs", () => new Promise((resolve) => {
   let polls = 0;
@@ -98,5 +103,5 @@ await tell("jobs unless changed", () => new Promise((resolve) => {
   jolokia.start(20);
 }));
 await tell("notifications", () => jolokia.addNotificationListener({ mbean: memory, callback: () => {} }));
-await tell("wrong key", () => new Jolokia({ url, username, password: "wrong" }).version());
+await tell("wrong key", () => new Jolokia({ url, username, password: "wrong" }).request({ type: "version" }));
 console.log(JSON.stringify(found));

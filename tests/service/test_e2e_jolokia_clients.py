@@ -85,14 +85,14 @@ def test_jolokia_js_sends_bulks_polls_and_calls_back(by_javascript: dict[str, An
     assert by_javascript["static"] == ["a!%2Fb!!c", "a!/b!!c", True]
 
 
-def test_jolokia_js_simple_answers_values_and_what_is_not_there_is_refused(by_javascript: dict[str, Any]) -> None:
-    found = {name.removeprefix("simple "): each for name, each in by_javascript.items() if name.startswith("simple ")}
-    assert found["getAttribute"] > 0
-    assert found["execute"] == 1
+def test_jolokia_js_takes_values_out_of_answers_and_what_is_not_there_is_refused(by_javascript: dict[str, Any]) -> None:
+    found = {name.removeprefix("value "): each for name, each in by_javascript.items() if name.startswith("value ")}
+    assert found["read"] > 0
+    assert found["exec"] == 1
     assert "java.lang:type=Memory" in found["search"]
     assert found["version"]["protocol"] == "7.2"
     assert "curves" in found["list"]
-    assert "thrown" in found["setAttribute"]
+    assert "thrown" in found["write"]
     assert "Can not register client" in by_javascript["notifications"]["thrown"]
     assert by_javascript["wrong key"] == {"thrown": 401}
 
