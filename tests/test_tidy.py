@@ -38,7 +38,7 @@ WORKPLACE = re.compile(
             "before-" + "stop",
             "(extra-)?index-" + "url",
             "find-" + "links",
-            r"(?<!@jolokia\.js)/sim" + "ple/" + '?[" ]',  # an index's path, not that package's name
+            "/sim" + "ple/" + '?[" ]',
             "py" + r"pi\.org",
             "pythonhosted" + r"\.org",
         )
