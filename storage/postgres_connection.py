@@ -135,6 +135,10 @@ def _session_settings(limits: SessionLimits) -> str:
         "client_min_messages": "warning",  # a COMMIT that the server does not vouch for says so by a warning only
         "cursor_tuple_fraction": 0,  # a cursor follows an index, however many of its rows are skipped: it never sorts
         "jit": "off",  # compiling costs more than any statement here gains
+        # Every join here looks up keys that an index has. By fresh rows, or none yet, in its statistics the planner
+        # takes a table for small and reads all of it to join a few thousand.
+        "enable_hashjoin": "off",
+        "enable_mergejoin": "off",
     }
     if limits.read_only:
         settings["default_transaction_read_only"] = "on"
