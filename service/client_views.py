@@ -11,7 +11,8 @@ from storage.lease_clients import Client, LeaseClients, lease_clients
 
 from .context import Context
 from .cursors import ClientsPlace
-from .lease_wire import ClientAnswer, ClientList, ClientsQuery, PutClient
+from .lease_wire import ClientAnswer, ClientList, PutClient
+from .queries import ListQuery
 from .routes import Call, Reply
 from .values import format_us
 
@@ -33,9 +34,9 @@ async def get_client(context: Context, call: Call) -> ClientAnswer:
 
 async def get_clients(context: Context, call: Call) -> ClientList:
     """`GET /v1/clients`."""
-    query: ClientsQuery = call.query
+    query: ListQuery = call.query
     limit = query.limit or context.settings.page_entries_default
-    after = "" if query.cursor is None else context.cursors.clients_place(query.cursor).after
+    after = "" if query.cursor is None else context.cursors.read(query.cursor, ClientsPlace).after
     clients = await context.store.read(lambda: _clients(context).listed(after=after, limit=limit + 1))
     shown = clients[:limit]
     more = len(clients) > limit

@@ -82,5 +82,4 @@ class Context:
 
 
 def _nothing() -> Program[None]:
-    return
-    yield
+    yield from ()

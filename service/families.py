@@ -148,7 +148,7 @@ async def facets(context: Context, call: Call) -> FacetList:
     of_period = f"{family.id}:{period.id}:"
     after = ""
     if query.cursor is not None:
-        place = context.cursors.boards_place(query.cursor)
+        place = context.cursors.read(query.cursor, BoardsPlace)
         if place.prefix != of_period + query.facet:
             raise Problem("bad_cursor", "the cursor is of another list", pointer="cursor")
         after = place.after

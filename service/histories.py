@@ -81,7 +81,7 @@ def _newest_closed(context: Context, family: Family, kind: PeriodKind) -> Period
 
 def _before(context: Context, cursor: str, list_id: str) -> Period | None:
     """The period before the one that a cursor names."""
-    place = context.cursors.boards_place(cursor)
+    place = context.cursors.read(cursor, BoardsPlace)
     last = parse_period(place.after)
     if place.prefix != list_id or last is None:
         raise Problem("bad_cursor", "the cursor is of another list", pointer="cursor")

@@ -13,7 +13,6 @@ from .lease_wire import (
     AskLease,
     ClientAnswer,
     ClientList,
-    ClientsQuery,
     LeaseAnswer,
     LeaseEventLine,
     LeaseJournalQuery,
@@ -25,9 +24,9 @@ from .lease_wire import (
     RemovedResources,
     RemoveResources,
     ResourceList,
-    ResourcesQuery,
 )
 from .post_bodies import NDJSON_TYPE
+from .queries import ListQuery
 from .routes import Route
 
 _TAG = "Leases"
@@ -68,7 +67,7 @@ _CLIENT = "/v1/clients/{client_id}"
 POOLS = [
     Route(
         method="GET", path="/v1/clients", handler=client_views.get_clients, role=Role.WRITER, view="clients",
-        summary="Clients by id", tag=_TAG, query=ClientsQuery, response=ClientList,
+        summary="Clients by id", tag=_TAG, query=ListQuery, response=ClientList,
         problems=("bad_cursor", "too_many_entries"),
     ),
     Route(
@@ -110,7 +109,7 @@ POOLS = [
     ),
     Route(
         method="GET", path=_RESOURCES, handler=pool_views.get_resources, role=Role.OPS, view="resources",
-        summary="The resources of a pool", tag=_TAG, query=ResourcesQuery, response=ResourceList,
+        summary="The resources of a pool", tag=_TAG, query=ListQuery, response=ResourceList,
         problems=("unknown_pool", "bad_cursor", "too_many_entries"),
     ),
     Route(

@@ -15,6 +15,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from .curve_states import Time
 from .problems import Problem, shown
+from .queries import ListQuery
+from .values import normalised
 
 CLIENT_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"  # of a client's id and of a pool's
 REGION_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$"
@@ -88,26 +90,10 @@ class AskLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     lease_seconds: Annotated[float, Meta(gt=0)] | UnsetType = UNSET
 
 
-class ClientsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A page of clients."""
-
-    limit: Annotated[int, Meta(ge=1)] | None = None
-    cursor: str | None = None
-
-
-class PoolsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PoolsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
     """A page of pools, of one client where it is named."""
 
     client_id: ClientId | None = None
-    limit: Annotated[int, Meta(ge=1)] | None = None
-    cursor: str | None = None
-
-
-class ResourcesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A page of a pool's resources."""
-
-    limit: Annotated[int, Meta(ge=1)] | None = None
-    cursor: str | None = None
 
 
 class LeaseJournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -242,13 +228,9 @@ def parse_pool_id(text: str) -> str:
 
 def parse_key(text: str, *, pointer: str = "key") -> str:
     """The key in NFC, without control characters and surrogates. Raises Problem."""
-    if text.isascii():
-        if text.isprintable() and 0 < len(text) <= KEY_CHARS_MAX:
-            return text
-    elif len(text) <= KEY_CHARS_MAX * 4:  # a bound before the work: NFC shortens text, at most to a third
-        key = unicodedata.normalize("NFC", text)
-        if len(key) <= KEY_CHARS_MAX and not any(unicodedata.category(char) in ("Cc", "Cs") for char in key):
-            return key
+    key = normalised(text, chars_max=KEY_CHARS_MAX)
+    if key is not None:
+        return key
     detail = f"a key is 1 to {KEY_CHARS_MAX} characters, none of them a control character, not {shown(text)!r}"
     raise Problem("bad_request", detail, pointer=pointer)
 

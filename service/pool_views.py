@@ -34,10 +34,10 @@ from .lease_wire import (
     RemoveResources,
     ResourceAnswer,
     ResourceList,
-    ResourcesQuery,
     parse_resource,
 )
 from .problems import Problem
+from .queries import ListQuery
 from .routes import Call, Reply
 from .values import format_us
 
@@ -69,7 +69,7 @@ async def get_pools(context: Context, call: Call) -> PoolList:
     limit = query.limit or context.settings.page_entries_default
     after = ("", "")
     if query.cursor is not None:
-        place = context.cursors.pools_place(query.cursor)
+        place = context.cursors.read(query.cursor, PoolsPlace)
         if place.client_id != query.client_id:
             raise Problem("bad_cursor", "the cursor is of a list for another client", pointer="cursor")
         after = place.after
@@ -125,9 +125,9 @@ async def remove_resources(context: Context, call: Call) -> RemovedResources:
 
 async def get_resources(context: Context, call: Call) -> ResourceList:
     """`GET /v1/pools/{client_id}/{pool_id}/resources`."""
-    query: ResourcesQuery = call.query
+    query: ListQuery = call.query
     limit = query.limit or context.settings.page_entries_default
-    place = None if query.cursor is None else context.cursors.resources_place(query.cursor)
+    place = None if query.cursor is None else context.cursors.read(query.cursor, ResourcesPlace)
     pools = _pools(context)
 
     def program() -> Program[tuple[Pool, list[Resource]]]:

@@ -3,7 +3,9 @@
 The one rule: figures and names are read from the pages as they stand.
 """
 
+import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,6 +17,8 @@ from config import Settings
 from service.api import ROUTES
 from service.cli import app
 from service.metrics import Metrics
+from tests.service.closing import us
+from tests.service.real_service import Service
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -47,10 +51,28 @@ def test_every_command_request_setting_and_metric_of_a_page_exists(page: Path) -
         assert any(route.method == method and route.path.endswith(tail) for route in ROUTES), tail
     for module in set(re.findall(r"`python -m (benchmarks\.\w+)", text)):
         assert (ROOT / f"{module.replace('.', '/')}.py").exists()
-    shown = Metrics().text().decode()
+    metrics = Metrics()
+    metrics.watch_curves(list)
+    shown = metrics.text().decode()
     for metric in set(re.findall(r"`(rankcurve_\w+)`", text)):
         assert f"# TYPE {metric} " in shown
     assert set(re.findall(r"`(audit_\w+)`", text)) <= Settings.model_fields.keys()
+
+
+async def test_the_family_that_its_page_shows_is_made_posted_to_and_found(tmp_path: Path) -> None:
+    spec, post, found = map(
+        json.loads, re.findall(r"^```json\n(.*?)^```", text_of(ROOT / "docs" / "families.md"), re.M | re.S)
+    )
+    service = Service(tmp_path)
+    service.clock = lambda: us(datetime(2026, 12, 1, tzinfo=UTC))
+    await service.start()
+    await service.must("PUT", "/v1/families/arena", spec)
+    answer = await service.must("POST", "/v1/families/arena/posts", post)
+    query = "period=week&at=2026-12-05T00:00:00Z&clan=fox"
+    assert await service.get(f"/v1/families/arena/boards?{query}") == found
+    assert f"?{query}`" in text_of(ROOT / "docs" / "families.md")
+    await service.stop()
+    assert [each["status"] for each in answer["results"][0]["boards"]] == ["applied"] * 6
 
 
 def test_the_study_of_buckets_is_quoted_as_it_comes_out() -> None:

@@ -23,7 +23,6 @@ from jobs.refresh import RefreshJob, RefreshLimits
 from jobs.runner import RunnerLimits
 from jobs.schedule import ScheduleLimits
 from jobs.wiring import JobLimits, JobParts, Jobs, start_jobs
-from querybuilder import Built
 from storage.archiving import ArchiveLimits
 from storage.catalog import Catalog
 from storage.curves import CurveBook
@@ -32,8 +31,9 @@ from storage.leaderboards import change_board, create_board
 from storage.leases import Leases
 from storage.records import Board, Method, PredictorSpec
 from storage.scanning import ScanLimits
-from storage.store import Program, Rows, Store
+from storage.store import Program, Store
 from tests.storage.deployment import BOARDS_MAX, Deployment, counter, part, ranked, spec
+from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 
@@ -195,12 +195,11 @@ class Observed:
         self.folds.put_nowait(changes)
 
 
-class HeldStore:
+class HeldStore(PassingStore):
     """A store whose heavy reads wait for `release` once `hold` was called, and whose reads fail on command."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
-        self.dialect, self.sole_writer, self.writes_at_once = store.dialect, store.sole_writer, store.writes_at_once
+        super().__init__(store)
         self.heavy_reads = 0
         self._read = asyncio.Condition()
         self.failures: list[Exception] = []
@@ -225,10 +224,6 @@ class HeldStore:
         """They go on."""
         self._free.set()
 
-    def of(self, board_id: str) -> HeldStore:
-        """See `Store`."""
-        return self
-
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         """See `Store.read`."""
         if heavy:
@@ -248,10 +243,6 @@ class HeldStore:
         self.entered.set()
         await self._free.wait()
 
-    async def read_one(self, query: Built) -> Rows:
-        """See `Store.read_one`."""
-        return await self._store.read_one(query)
-
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """See `Store.write`."""
         try:
@@ -259,10 +250,6 @@ class HeldStore:
         except Exception as error:
             self.refused.put_nowait(error)
             raise
-
-    async def close(self) -> None:
-        """See `Store.close`."""
-        await self._store.close()
 
 
 class World:

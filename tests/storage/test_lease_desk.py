@@ -17,6 +17,7 @@ from storage.store import Program, Store
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment
 from tests.storage.leasing import CLIENT, LEASE_US, Pools
+from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 LIMITS = LeaseDeskLimits(
@@ -28,19 +29,16 @@ LIMITS = LeaseDeskLimits(
 )
 
 
-class GatedStore:
+class GatedStore(PassingStore):
     """A store whose transactions wait for a gate, and fail where a test says so."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
-        self.dialect, self.writes_at_once = store.dialect, 1
+        super().__init__(store)
+        self.writes_at_once = 1
         self.gate = asyncio.Event()
         self.gate.set()
         self.begun: asyncio.Queue[None] = asyncio.Queue()
         self.failures: list[Exception] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """See `Store.write`."""
