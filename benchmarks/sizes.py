@@ -49,7 +49,7 @@ _IN_POSTGRES = (
 def _posts(rows: int, columns: int, *, ids: bool) -> Iterator[dict[str, object]]:
     named = {name: values(rows, index) for index, name in enumerate(column_names(columns))}
     for index in range(rows):
-        post = {"owner": owner(index), "stats": {name: named[name][index] for name in named}}
+        post: dict[str, object] = {"owner": owner(index), "stats": {name: named[name][index] for name in named}}
         yield {**post, "post_id": f"match-{index:012d}"} if ids else post
 
 
