@@ -68,20 +68,21 @@ async def _bytes(service: Service) -> Mapping[str, int]:
 
 
 async def _store(service: Service, rows: int, columns: int) -> list[float]:
-    """Bytes of an entry, of a post in the log, of a post id, of a curve."""
+    """Bytes of an entry when it is new and after one change, of a post in the log, of a post id, of a curve."""
     body = {**spec(column_names(columns)), "table": "own"}
     await service.must("PUT", f"/v1/leaderboards/{BOARD}", body)
+    entries = []
     for ids in (False, True):
         posts = list(_posts(rows, columns, ids=ids))
         for start in range(0, rows, BATCH):
             await service.post(BOARD, *posts[start : start + BATCH])
+        found = await _bytes(service)
+        entries.append(next(size for name, size in found.items() if name.startswith("entries_")) / rows)
     await service.refresh(BOARD, *column_names(columns))
-    found = await _bytes(service)
-    entries = next(size for name, size in found.items() if name.startswith("entries_"))
     store = service.context.store
     curves = await store.read_one(select(col("document")).from_(CURVES).build(store.dialect))
     curve = sum(len(row[0]) for row in curves) / len(curves)
-    return [entries / rows, found["changes"] / (2 * rows), found["post_ids"] / rows, curve]
+    return [*entries, found["changes"] / (2 * rows), found["post_ids"] / rows, curve]
 
 
 async def _stores(options: Options, folder: Path, url: str) -> list[list[Any]]:
@@ -119,7 +120,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     with postgres(SERVER) as cluster:
         stores = asyncio.run(_stores(options, folder, cluster.url()))
     memory = _memory_mib(options.rows, folder)
-    report.table(("", "columns", "entry B", "post in the log B", "post id B", "curve B"), stores)
+    report.table(("", "columns", "entry B", "changed once B", "post in the log B", "post id B", "curve B"), stores)
     report.table(("", "started MiB", "after posts", "after a refresh", "most"), [["serve", *memory]])
     return [report.Bar("bytes an entry of one ranked column, most", max(row[2] for row in stores[:2]), None)]
 
