@@ -46,6 +46,8 @@ lock: ## Renew requirements.lock from pyproject.toml (ARGS=--upgrade: to the new
 	build/lock/bin/python -m pip --disable-pip-version-check install --quiet uv
 	build/lock/bin/uv pip compile pyproject.toml --no-config --group dev --extra plots --extra tracing --universal --python-version 3.11 \
 	  --generate-hashes --no-header --quiet --output-file requirements.lock $(ARGS)
+	build/lock/bin/uv pip compile pyproject.toml --no-config --group image --extra tracing --universal --python-version 3.11 \
+	  --constraint requirements.lock --generate-hashes --no-header --no-annotate --quiet --output-file deploy/requirements.lock
 
 clean: ## Remove .venv and what the tools made; data/ stays
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

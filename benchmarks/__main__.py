@@ -40,6 +40,7 @@ _ALL = (
     "queued_posts",
     "simulated_year",
     "archives",
+    "sizes",
     "shared_tables",
     "pools",
     "lease_latency",

@@ -14,7 +14,7 @@ quoted by one function, and every word of SQL stands in this package.
 
 from querybuilder.clock import clock_us
 from querybuilder.cursors import CURSOR_ROWS_MAX, close_cursor, create_row_reader, open_cursor, row_at
-from querybuilder.dialect import BLOB, INTEGER, POSTGRES, SQLITE, TEXT, Dialect, Kind
+from querybuilder.dialect import BLOB, INTEGER, POSTGRES, SQLITE, TEXT, Dialect, Kind, numbered_from
 from querybuilder.errors import (
     BadIdentifier,
     BadValue,
@@ -24,7 +24,7 @@ from querybuilder.errors import (
     UnboundParameter,
 )
 from querybuilder.render import Built, Query, Statement
-from querybuilder.schema import add_column, create_index, create_table, drop_index, drop_table
+from querybuilder.schema import add_column, create_index, create_table, drop_index, drop_table, renumber
 from querybuilder.select import Lock, Recursive, Rows, Select, Union, recursive, rows, select, union_all
 from querybuilder.terms import (
     ASC,
@@ -58,7 +58,7 @@ from querybuilder.terms import (
     times,
     whole_part,
 )
-from querybuilder.transactions import oldest_transaction, this_transaction
+from querybuilder.transactions import next_transaction, oldest_transaction, this_transaction
 from querybuilder.typed import collated, holds, length, null, part
 from querybuilder.write import Delete, Empty, HoldTable, Insert, Update, delete, empty, hold_table, insert, update
 
@@ -127,14 +127,17 @@ __all__ = [
     "max_",
     "min_",
     "minus",
+    "next_transaction",
     "not_",
     "null",
+    "numbered_from",
     "oldest_transaction",
     "open_cursor",
     "param",
     "part",
     "plus",
     "recursive",
+    "renumber",
     "row_at",
     "rows",
     "seek",

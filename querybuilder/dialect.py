@@ -4,7 +4,7 @@ The rule it keeps: a name enters SQL text through `quote` and nowhere else, and 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 
@@ -30,7 +30,7 @@ BLOB = Kind.BLOB
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
-    """One way of writing SQL; there are two of them, compared by identity."""
+    """One way of writing SQL; there are two of them, and those of `numbered_from`, compared by identity."""
 
     name: str
     quote_mark: str
@@ -51,6 +51,7 @@ class Dialect:
     numbered_column: str  # the type of a column that numbers rows in the order of their inserts
     transaction: str  # the number of the running transaction, for writers only; empty: they come one after the other
     oldest_transaction: str  # the lowest number that a transaction still running, in this snapshot, has or may get
+    next_transaction: str  # the lowest number that no transaction has yet, in this snapshot
 
 
 # A double-quoted name that SQLite cannot resolve silently becomes a string constant; one in backticks is an error.
@@ -75,6 +76,7 @@ SQLITE = Dialect(
     numbered_column="INTEGER",  # as the only column of the primary key
     transaction="",
     oldest_transaction="",
+    next_transaction="",
 )
 POSTGRES = Dialect(
     name="postgres",
@@ -97,7 +99,18 @@ POSTGRES = Dialect(
     transaction="txid_current()",
     # Not from the list of running ones: in a hot standby's snapshot that is empty.
     oldest_transaction="txid_snapshot_xmin(txid_current_snapshot())",
+    next_transaction="txid_snapshot_xmax(txid_current_snapshot())",
 )
+
+
+def numbered_from(dialect: Dialect, before: int) -> Dialect:
+    """The dialect with transactions numbered after so many others: those of another server, whose data this one has."""
+    return replace(
+        dialect,
+        transaction=f"({dialect.transaction} + {before:d})",
+        oldest_transaction=f"({dialect.oldest_transaction} + {before:d})",
+        next_transaction=f"({dialect.next_transaction} + {before:d})",
+    )
 
 
 def quote(dialect: Dialect, identifier: str) -> str:

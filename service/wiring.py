@@ -51,12 +51,12 @@ from storage.keys import list_keys
 from storage.lease_desk import LeaseDesk, LeaseDeskLimits
 from storage.leases import Leases
 from storage.memcached import Memcached, MemcachedLimits
-from storage.migrate import migrate
 from storage.post_ids import PostIds
 from storage.scanning import ScanLimits
 from storage.semaphores import Semaphore
 from storage.shared_curves import SharedCurves
 from storage.store import Store
+from storage.transaction_numbers import bring_up
 from storage.writer import Writer, WriterLimits, WriterObserver
 from storage.writers import Writers
 
@@ -152,7 +152,7 @@ async def context_of(
 async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], int], stack: AsyncExitStack) -> _Stored:
     store = await open_store(settings, metrics.store)
     stack.push_async_callback(store.close)
-    salt = await store.write(lambda: migrate(store.dialect))
+    salt = await bring_up(store)
     catalog = Catalog(store)
     await catalog.load(boards_max=settings.catalog_boards_max)
     await catalog.families.load(families_max=settings.catalog_families_max)

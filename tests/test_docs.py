@@ -35,6 +35,18 @@ def test_every_file_that_a_page_links_to_exists(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def heading_ids(page: Path) -> set[str]:
+    """What a link may name in a page: its headings as the usual renderers spell them."""
+    headings = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_part_of_a_page_that_is_linked_to_exists(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", text_of(page))
+    assert [link for link in links if link[1] not in heading_ids(page.parent / link[0] if link[0] else page)] == []
+
+
 @pytest.mark.parametrize("picture", sorted((ROOT / "docs").glob("*.svg")), ids=lambda path: path.name)
 def test_every_picture_is_small_and_shown_on_a_page(picture: Path) -> None:
     assert ElementTree.parse(picture).getroot().tag == "{http://www.w3.org/2000/svg}svg"
