@@ -57,7 +57,7 @@ function axes(on, scale) {
       svg("text", { x: EDGE.left - 6, y: y + 4, "text-anchor": "end" }, tick(rank, on.y.domain[1])),
     );
   }
-  for (const value of marks(on.x, MARKS_X_PX, { whole: scale === 0 })) {
+  for (const value of marks(on.x, MARKS_X_PX, { whole: scale === 0, fine: true })) {
     const x = on.x.at(value);
     found.push(svg("line", { x1: x, x2: x, y1: bottom, y2: bottom + 4, class: "tick" }), below(x, bottom, on.width, tick(value, on.x.domain[1])));
   }
