@@ -11,6 +11,8 @@ import { RankingPanel } from "./ranking.js";
 import { toBoard, toBoards } from "./routes.js";
 import { empty, fault, loading } from "./tables.js";
 
+const WIDE = "(min-width: 62rem)"; // as in parts.css
+
 /** The view of one board. */
 export class BoardView {
   constructor(root, route, signal) {
@@ -32,6 +34,8 @@ export class BoardView {
       this.search,
       this.grid,
     );
+    this.wide = matchMedia(WIDE);
+    this.wide.addEventListener("change", () => this.spec && this.arrange(), { signal });
     this.running = {}; // what each panel shows now, and how to stop it
     this.route = route;
     poll(() => this.load(), BOARD_POLL_MS, signal);
@@ -93,7 +97,7 @@ export class BoardView {
     const kept = { column: column.name, owner, from: from > 1 ? from : undefined, value: parameters.value };
     this.drawTabs(ranked, kept);
     this.drawSearch(kept);
-    show(this.grid, owner ? this.owner.panel.section : null, this.ranking.panel.section, this.curves.curve.section, this.curves.spread.section);
+    this.place(owner !== "");
     this.run("column", [column.name], (signal) => {
       const onValue = (value) => (location.hash = toBoard(board, { ...this.route.parameters, column: column.name, value }));
       this.curves.start({ board, column }, signal, onValue);
@@ -108,6 +112,19 @@ export class BoardView {
     this.run("ranking", [column.name, owner, from], (signal) => this.ranking.start(view, signal, () => {}));
     const mark = (position) => this.curves.markOwner(position, knownName(owner) || owner);
     this.run("owner", [column.name, owner], (signal) => (owner ? this.owner.start(view, signal, mark) : mark(null)));
+  }
+
+  /** The panels in one column or in two; read and tabbed through in the order in which they are seen. */
+  place(withOwner) {
+    const now = JSON.stringify([this.wide.matches, withOwner]);
+    if (this.placed === now && this.grid.hasChildNodes()) return;
+    this.placed = now;
+    const owner = withOwner ? this.owner.panel.section : null;
+    const { curve, spread } = this.curves;
+    const ranking = this.ranking.panel.section;
+    if (!this.wide.matches) show(this.grid, owner, ranking, curve.section, spread.section);
+    else if (owner) show(this.grid, column(ranking, spread.section), column(owner, curve.section));
+    else show(this.grid, column(ranking), column(curve.section, spread.section));
   }
 
   run(name, what, start) {
@@ -149,6 +166,10 @@ export class BoardView {
     };
     show(this.search, el("form", { class: "line", role: "search", onsubmit: go }, el("label", { for: "find" }, "Find an owner"), input, el("button", {}, "Show")));
   }
+}
+
+function column(...sections) {
+  return el("div", { class: "column" }, sections);
 }
 
 function aboutBoard(spec) {

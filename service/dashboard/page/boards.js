@@ -1,9 +1,9 @@
 // The list of boards, by pages, with a search by what their ids begin with.
 
-import { ask, poll } from "./api.js";
+import { Away, ask, poll } from "./api.js";
 import { el, show } from "./dom.js";
 import { ago, whole } from "./format.js";
-import { BOARD_POLL_MS, BOARDS_PER_PAGE, SEARCH_PAUSE_MS } from "./limits.js";
+import { AGES_STALE_MS, BOARD_POLL_MS, BOARDS_PER_PAGE, SEARCH_PAUSE_MS } from "./limits.js";
 import { toBoard, toBoards } from "./routes.js";
 import { empty, fault, loading, table } from "./tables.js";
 
@@ -72,9 +72,15 @@ export class BoardsView {
     if (cursor) query.set("cursor", cursor);
     try {
       const { data } = await ask(`/v1/leaderboards?${query}`, { signal });
+      const drawn = JSON.stringify([prefix, cursor, data]);
+      if (drawn === this.drawn && Date.now() - this.drawnAt < AGES_STALE_MS) return;
+      this.drawn = drawn;
+      this.drawnAt = Date.now();
       this.draw(data, prefix, cursor);
     } catch (error) {
       if (signal.aborted) return;
+      if (this.drawn && error instanceof Away) return; // what was there stays; the bar tells
+      this.drawn = null;
       show(this.list, fault(error));
       show(this.pages);
       this.onFault?.(error);

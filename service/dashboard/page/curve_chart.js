@@ -2,7 +2,7 @@
 
 import { forValues, linear, logarithmic, marks } from "./axes.js";
 import { svg } from "./dom.js";
-import { short, stored, whole } from "./format.js";
+import { stored, tick, whole } from "./format.js";
 import { ZOOM_KNOTS } from "./limits.js";
 
 const HEIGHT = 300;
@@ -53,16 +53,12 @@ function axes(on, scale) {
     const y = on.y.at(rank);
     found.push(
       svg("line", { x1: EDGE.left, x2: on.width - EDGE.right, y1: y, y2: y, class: "grid" }),
-      svg("text", { x: EDGE.left - 6, y: y + 4, "text-anchor": "end" }, short(rank)),
+      svg("text", { x: EDGE.left - 6, y: y + 4, "text-anchor": "end" }, tick(rank, on.y.domain[1])),
     );
   }
   for (const value of marks(on.x, MARKS_X_PX, { whole: scale === 0 })) {
     const x = on.x.at(value);
-    const text = on.x.kind === "linear" && Math.abs(value) < 1e6 ? String(value) : short(value);
-    found.push(
-      svg("line", { x1: x, x2: x, y1: bottom, y2: bottom + 4, class: "tick" }),
-      svg("text", { x, y: bottom + 16, "text-anchor": "middle" }, text),
-    );
+    found.push(svg("line", { x1: x, x2: x, y1: bottom, y2: bottom + 4, class: "tick" }), below(x, bottom, on.width, tick(value, on.x.domain[1])));
   }
   found.push(
     svg("line", { x1: EDGE.left, x2: on.width - EDGE.right, y1: bottom, y2: bottom, class: "tick" }),
@@ -70,6 +66,12 @@ function axes(on, scale) {
     svg("text", { x: 4, y: HEIGHT - 4, class: "title" }, `rank${on.y.kind === "log" ? " (log)" : ""}`),
   );
   return found;
+}
+
+/** A label below the axis, that stays within the picture. */
+export function below(x, bottom, width, text) {
+  const last = x + text.length * 3.5 > width;
+  return svg("text", { x: last ? width - 1 : x, y: bottom + 16, "text-anchor": last ? "end" : "middle" }, text);
 }
 
 /** Values from left to right: every knot and the places between, as close as they can be told apart. */

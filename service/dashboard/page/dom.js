@@ -22,11 +22,16 @@ export function svg(tag, properties = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), properties, children);
 }
 
-/** Put `children` in the place of what is in `parent`; what had the focus has it again, found by its `data-key`. */
+/** Put `children` in the place of what is in `parent`. By its `data-key` what had the focus has it again, and what was
+ * unfolded stays so. */
 export function show(parent, ...children) {
   const active = document.activeElement;
   const key = active && parent.contains(active) ? active.dataset.key : undefined;
+  const unfolded = new Set([...parent.querySelectorAll("details[open] > summary")].map((summary) => summary.dataset.key));
   parent.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  for (const summary of parent.querySelectorAll("summary")) {
+    if (unfolded.has(summary.dataset.key)) summary.parentElement.open = true;
+  }
   if (key === undefined) return;
   const again = [...parent.querySelectorAll("[data-key]")].find((each) => each.dataset.key === key);
   again?.focus({ preventScroll: true });

@@ -52,6 +52,11 @@ export function rate(before, now, count) {
   return grown >= 0 ? grown / (now.at - before.at) : null; // a node that began anew counts from nothing
 }
 
+/** The rate of the last minute, all objects together: what there is to say at first. */
+export function lately(objects, attribute) {
+  return Object.values(objects ?? {}).reduce((sum, values) => sum + (values[attribute]?.OneMinuteRate ?? 0), 0);
+}
+
 /** Requests that were answered with this class of statuses, of all routes. */
 export function requests(figures, digits = "12345") {
   let sum = 0;

@@ -5,6 +5,8 @@ import { el } from "./dom.js";
 const LOCALE = "en";
 const WHOLE = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 0 });
 const SHORT = new Intl.NumberFormat(LOCALE, { notation: "compact", maximumSignificantDigits: 3 });
+const TICK = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 6 });
+const TWO = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 2 });
 const THREE = new Intl.NumberFormat(LOCALE, { maximumSignificantDigits: 3 });
 const PERCENT = new Intl.NumberFormat(LOCALE, { style: "percent", maximumSignificantDigits: 2 });
 const MOMENT = new Intl.DateTimeFormat(LOCALE, { dateStyle: "medium", timeStyle: "medium" });
@@ -19,6 +21,18 @@ export function whole(value) {
 /** A number for an axis or a tile: 12.3K. */
 export function short(value) {
   return value === null || value === undefined ? NONE : SHORT.format(value);
+}
+
+/** A value at an axis that reaches to `most`: short where some would have many digits. */
+export function tick(value, most) {
+  return Math.abs(most) < 100_000 || Math.abs(value) < 1000 ? TICK.format(value) : SHORT.format(value);
+}
+
+/** How often a second: nothing is told of what hardly ever happens. */
+export function rate(perSecond) {
+  if (perSecond === null || perSecond === undefined) return NONE;
+  if (perSecond > 0 && perSecond < 0.01) return "< 0.01";
+  return perSecond < 1 ? TWO.format(perSecond) : SHORT.format(perSecond);
 }
 
 /** Three digits that count. */
@@ -53,18 +67,18 @@ export function percentile(value, rank) {
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return NONE;
   if (seconds === 0) return "0";
-  if (seconds < 0.001) return `${THREE.format(seconds * 1e6)} µs`;
-  if (seconds < 1) return `${THREE.format(seconds * 1e3)} ms`;
-  return seconds < 10 ? `${THREE.format(seconds)} s` : age(seconds);
+  if (seconds < 0.001) return `${THREE.format(seconds * 1e6)}\u00a0µs`;
+  if (seconds < 1) return `${THREE.format(seconds * 1e3)}\u00a0ms`;
+  return seconds < 10 ? `${THREE.format(seconds)}\u00a0s` : age(seconds);
 }
 
 /** How long ago, in the unit that fits. */
 export function age(seconds) {
   const s = Math.max(0, seconds);
-  if (s < 100) return `${Math.round(s)} s`;
-  if (s < 6000) return `${Math.round(s / 60)} min`;
-  if (s < 172_800) return `${Math.round(s / 3600)} h`;
-  return `${WHOLE.format(s / 86_400)} d`;
+  if (s < 100) return `${Math.round(s)}\u00a0s`;
+  if (s < 6000) return `${Math.round(s / 60)}\u00a0min`;
+  if (s < 172_800) return `${Math.round(s / 3600)}\u00a0h`;
+  return `${WHOLE.format(s / 86_400)}\u00a0d`;
 }
 
 /** Bytes by powers of 1024. */
@@ -72,7 +86,7 @@ export function bytes(count) {
   if (count === null || count === undefined || count < 0) return NONE;
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   const step = count < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(count) / 10));
-  return `${THREE.format(count / 1024 ** step)} ${units[step]}`;
+  return `${THREE.format(count / 1024 ** step)}\u00a0${units[step]}`;
 }
 
 /** A moment as time element: its age to read, all of it on hover. */

@@ -1,8 +1,9 @@
 // How the values are spread: owners by value, read off the curve, or counted by the service where no curve is.
 
 import { marks } from "./axes.js";
+import { below } from "./curve_chart.js";
 import { el, svg } from "./dom.js";
-import { short, stored, whole } from "./format.js";
+import { stored, tick, whole } from "./format.js";
 import { BINS } from "./limits.js";
 import { table } from "./tables.js";
 
@@ -27,7 +28,10 @@ export function binsOf(shape, x) {
 
 /** The picture of bins on a scale of values, and the same as a table. */
 export function drawBins(bins, x, width, { label, scale, estimated }) {
-  const most = Math.max(1, ...bins.map(({ entries }) => entries));
+  const usual = (x.at(x.domain[1]) - x.at(x.domain[0])) / Math.min(BINS, bins.length); // pixels of a bar
+  const places = bins.map(({ from, to }) => [x.at(from), Math.max(1, x.at(Math.min(to, x.domain[1])) - x.at(from))]);
+  const dense = bins.map(({ entries }, index) => (entries * usual) / places[index][1]);
+  const most = Math.max(1, ...dense);
   const bottom = HEIGHT - EDGE.bottom;
   const y = (entries) => bottom - (entries / most) * (bottom - EDGE.top);
   const picture = svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label, class: "chart" });
@@ -35,23 +39,21 @@ export function drawBins(bins, x, width, { label, scale, estimated }) {
     if (entries < 1) continue;
     picture.append(
       svg("line", { x1: EDGE.left, x2: width - EDGE.right, y1: y(entries), y2: y(entries), class: "grid" }),
-      svg("text", { x: EDGE.left - 6, y: y(entries) + 4, "text-anchor": "end" }, short(entries)),
+      svg("text", { x: EDGE.left - 6, y: y(entries) + 4, "text-anchor": "end" }, tick(Math.round(entries), most)),
     );
   }
-  bins.forEach(({ from, to, entries }) => {
-    if (!entries) return;
-    const start = x.at(from);
-    const wide = Math.max(1.5, x.at(Math.min(to, x.domain[1])) - start - 1);
-    const top = Math.min(y(entries), bottom - 1);
-    picture.append(svg("rect", { x: start, y: top, width: wide, height: bottom - top, class: "bar-of" }));
+  places.forEach(([start, wide], index) => {
+    if (!dense[index]) return;
+    const top = Math.min(y(dense[index]), bottom - 1);
+    picture.append(svg("rect", { x: start, y: top, width: Math.max(1.5, wide - 1), height: bottom - top, class: "bar-of" }));
   });
   for (const value of marks(x, 64, { whole: scale === 0 })) {
-    picture.append(svg("text", { x: x.at(value), y: bottom + 16, "text-anchor": "middle" }, short(value)));
+    picture.append(below(x.at(value), bottom, width, tick(value, x.domain[1])));
   }
   picture.append(
     svg("line", { x1: EDGE.left, x2: width - EDGE.right, y1: bottom, y2: bottom, class: "tick" }),
     svg("text", { x: width - EDGE.right, y: HEIGHT - 4, "text-anchor": "end", class: "title" }, `value${x.kind === "log" ? " (log)" : ""}`),
-    svg("text", { x: 4, y: HEIGHT - 4, class: "title" }, "owners"),
+    svg("text", { x: 4, y: HEIGHT - 4, class: "title" }, "owners, by area"),
   );
   return el("div", {}, picture, asTable(bins, scale, estimated));
 }

@@ -2,7 +2,7 @@
 
 export const BOARDS_PER_PAGE = 50;
 export const TOP_ROWS = 20; // of the live top
-export const RANKING_ROWS = 50; // of a page further down
+export const RANKING_ROWS = 25; // of a page further down
 export const AROUND_ROWS = 3; // on each side of an owner
 export const OVERTAKERS_SHOWN = 3;
 export const NAMES_MAX = 5000; // remembered names of owners
@@ -17,6 +17,7 @@ export const SPARK_POINTS = 90;
 
 export const REQUEST_TIMEOUT_MS = 15_000;
 export const BOARD_POLL_MS = 5_000; // the list, or state and curve of the board that is shown
+export const AGES_STALE_MS = 60_000; // a list is drawn anew for its ages alone
 export const HEALTH_POLL_MS = 2_000;
 export const POOLS_POLL_MS = 10_000;
 export const OWNER_RELOAD_MS = 1_000; // at most so often, however many events come

@@ -3,8 +3,8 @@
 import { Problem, ask, path, poll } from "./api.js";
 import { spark } from "./curve_chart.js";
 import { el, panel, show } from "./dom.js";
-import { only, posts, rate, readFigures, requests } from "./figures.js";
-import { age, bytes, duration, short, whole } from "./format.js";
+import { lately, only, posts, rate, readFigures, requests } from "./figures.js";
+import { age, bytes, duration, rate as perSecond, whole } from "./format.js";
 import { HEALTH_POLL_MS, LEASE_POOLS_SHOWN, POOLS_PER_PAGE, POOLS_POLL_MS, REQUEST_TIMEOUT_MS, SPARK_POINTS } from "./limits.js";
 import { connectionTable, jobTable, leaseFacts, poolTable, queueFacts, routeTable, storeFacts } from "./node_parts.js";
 import { empty, fault, loading } from "./tables.js";
@@ -28,7 +28,9 @@ export class NodeView {
     this.leaseFacts = el("div", {});
     this.leasePools = el("div", {});
     this.panels.leases.body.append(this.leaseFacts, this.leasePools);
-    this.grid = el("div", { class: "grid node", hidden: true }, Object.values(this.panels).map(({ section }) => section));
+    const sections = Object.values(this.panels).map(({ section }) => section);
+    const columns = [sections.slice(0, 3), sections.slice(3)].map((each) => el("div", { class: "column" }, each));
+    this.grid = el("div", { class: "grid", hidden: true }, columns);
     show(root, el("header", { class: "head" }, this.title, this.about), this.tiles, this.grid);
     this.history = { posts: [], requests: [] };
     this.before = null;
@@ -69,9 +71,8 @@ export class NodeView {
 
   draw(now, queue) {
     const { before } = this;
-    const rates = { posts: rate(before, now, posts), requests: rate(before, now, requests) };
+    const rates = { posts: rate(before, now, posts) ?? lately(now.store, "Posts"), requests: rate(before, now, requests) ?? lately(now.routes, "Requests") };
     for (const name of ["posts", "requests"]) {
-      if (rates[name] === null) continue;
       this.history[name].push(rates[name]);
       if (this.history[name].length > SPARK_POINTS) this.history[name].shift();
     }
@@ -96,13 +97,13 @@ export class NodeView {
     return el(
       "ul",
       {},
-      tile("Posts a second", short(rates.posts), spark(this.history.posts, "Posts a second, the last minutes")),
-      tile("Requests a second", short(rates.requests), spark(this.history.requests, "Requests a second, the last minutes")),
+      tile("Posts a second", perSecond(rates.posts), spark(this.history.posts, "Posts a second, the last minutes")),
+      tile("Requests a second", perSecond(rates.requests), spark(this.history.requests, "Requests a second, the last minutes")),
       tile("Write p50 / p99", `${duration(write.P50)} / ${duration(write.P99)}`, "Transactions of the last 5 minutes"),
-      tile("Failures a second", short(failed), failed > 0 ? "5xx: see the log" : "5xx", failed > 0),
+      tile("Failures a second", perSecond(failed), failed > 0 ? "5xx: see the log" : "5xx", failed > 0),
       tile("Posts waiting", whole(waiting), queue.posts ? `oldest ${age(queue.age_seconds)}` : "queued or being written"),
       tile("Curves", whole(cache?.Curves), cache ? `${whole(cache.CurvesLive)} live, oldest ${age(cache.CurveAgeMax ?? 0)}` : ""),
-      tile("Streams", whole(streams?.StreamsOpen ?? 0), "open, this page’s included"),
+      tile("Streams", whole(streams?.StreamsOpen ?? 0), "open now"),
       tile("CPU / memory", `${cpu === null ? "–" : `${Math.round(cpu * 100)}%`} / ${bytes(memory?.HeapMemoryUsage?.used)}`, system ? `load ${system.SystemLoadAverage.toFixed(2)} of ${system.AvailableProcessors}` : ""),
     );
   }

@@ -2,14 +2,14 @@
 
 import { el, facts } from "./dom.js";
 import { byProperty } from "./figures.js";
-import { age, duration, percent, short, three, whole } from "./format.js";
+import { age, duration, percent, rate, three, whole } from "./format.js";
 import { ROUTES_SHOWN } from "./limits.js";
 import { empty, scrolled, table } from "./tables.js";
 
 const NUMBER = "number";
 
 function perSecond(counted) {
-  return short(counted?.OneMinuteRate ?? 0);
+  return rate(counted?.OneMinuteRate ?? 0);
 }
 
 /** Requests by route: the busiest of the last five minutes. */
@@ -33,14 +33,14 @@ export function routeTable(routes) {
   const columns = [
     { label: "Route" },
     { label: "A second", kind: NUMBER },
-    { label: "p50", kind: NUMBER },
+    { label: "p50", kind: NUMBER, wide: true },
     { label: "p95", kind: NUMBER, wide: true },
     { label: "p99", kind: NUMBER },
     { label: "Ever", kind: NUMBER, wide: true },
     { label: "5xx", kind: NUMBER },
   ];
   const hidden = busiest.length > ROUTES_SHOWN ? `The ${ROUTES_SHOWN} busiest of ${busiest.length} routes; all are at /metrics.` : null;
-  return el("div", {}, scrolled("Requests", table("Requests by route, percentiles of the last five minutes", columns, rows)), hidden && el("p", { class: "quiet" }, hidden));
+  return el("div", { class: "stack" }, scrolled("Requests by route", table("Requests by route, percentiles of the last five minutes", columns, rows)), hidden && el("p", { class: "quiet" }, hidden));
 }
 
 /** What the store does. */

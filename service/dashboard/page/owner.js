@@ -81,7 +81,7 @@ export class OwnerPanel {
         this.parts,
         this.standing(view, found.value.data, ranked, positions.reason),
         this.stats(view, found.value.data),
-        this.around(view, neighbours),
+        found.value.data.hidden ? null : this.around(view, neighbours),
       );
       const here = ranked.find((position) => position.column === column.name);
       onPosition(here && here.rank !== null ? here : null);
@@ -100,7 +100,7 @@ export class OwnerPanel {
       { label: "Column" },
       { label: "Rank", kind: "text" },
       { label: "Better than", kind: "number" },
-      { label: "Next place", kind: "number", wide: true },
+      { label: "To the next place", kind: "number", wide: true },
       { label: "Found", wide: true },
     ];
     const rows = positions.map((position) => {
@@ -122,7 +122,7 @@ export class OwnerPanel {
     const rows = Object.entries(stats).map(([name, value]) =>
       el("div", {}, el("dt", {}, name), el("dd", {}, known[name]?.type === "text" ? named(value ?? "–") : stored(value, known[name]?.scale ?? 0))),
     );
-    return el("div", {}, el("h3", {}, "Stats"), el("dl", { class: "facts" }, rows), el("p", { class: "quiet" }, "Changed ", ago(updatedAt)));
+    return el("div", { class: "stack" }, el("h3", {}, "Stats"), el("dl", { class: "facts" }, rows), el("p", { class: "quiet" }, "Changed ", ago(updatedAt)));
   }
 
   around({ board, column, parameters, owner }, neighbours) {
@@ -149,7 +149,7 @@ function absent(error) {
 function next(place, scale) {
   if (place === null || place === undefined) return el("span", { class: "quiet" }, "leads");
   if (place.points === null) return "–";
-  return `${stored(place.points, scale)} to ${place.exact ? "" : "≈ "}${whole(place.rank)}`;
+  return `${stored(place.points, scale)} → ${place.exact ? "" : "≈ "}${whole(place.rank)}`;
 }
 
 /** `work`, at once but no more often than every `everyMs`; what is asked for meanwhile is done once, afterwards. */

@@ -38,7 +38,7 @@ export function rankedTable(caption, { board, column, parameters, entries, moves
       el("th", { scope: "row", class: "number" }, entry.exact ? whole(entry.rank) : `≈ ${whole(entry.rank)}`),
       el("td", { class: "who" }, ownerLink(board, parameters, entry.owner), here ? unseen(" (this owner)") : null, moved(move)),
       el("td", { class: "number" }, stored(entry.value, column.scale)),
-      el("td", { class: "text wide quiet" }, ago(entry.updated_at)),
+      el("td", { class: "when wide quiet" }, ago(entry.updated_at)),
     );
   });
   return table(caption, COLUMNS, rows);

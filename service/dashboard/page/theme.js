@@ -24,7 +24,14 @@
   document.addEventListener("DOMContentLoaded", () => {
     const button = document.getElementById("theme-button");
     const label = () => {
-      button.textContent = `Theme: ${theme}`;
+      const word = document.createElement("span");
+      word.className = "theme-word";
+      word.textContent = "Theme: ";
+      const sign = document.createElement("span");
+      sign.className = "theme-sign";
+      sign.setAttribute("aria-hidden", "true");
+      sign.textContent = "◐ ";
+      button.replaceChildren(sign, word, theme);
     };
     label();
     button.addEventListener("click", () => {
