@@ -53,6 +53,7 @@ _ALL = (
     "scraped_totals",
     "monitoring_cost",
     "jolokia_bulk",
+    "dashboard",
     "counting_tree",
     "sketches",
     "large_board",

@@ -347,6 +347,8 @@ class Settings(BaseModel):
     default_exact_top: int = _number(500, 0, 1_000_000, "ranks", "Ranks always counted where the spec does not say")
     default_refresh_seconds: float = _number(60, 1, 30 * 86_400, "s", "Refresh interval where the spec does not say")
 
+    dashboard: bool = _choice(True, "Serve the dashboard at /, a page for people over what the service answers anyway")
+
     # Managed objects: what /jolokia shows and does
     managed_objects: bool = _choice(True, "Keep managed objects with their rates and answer /jolokia")
     managed_operations: Operations = _choice(

@@ -39,7 +39,8 @@ def make_app(routes: Sequence[Route], context: ShellContext) -> web.Application:
             "lingering_time": LINGERING_S,
         },
     )
-    table = with_operating(routes)
+    # The port of the jobs has no routes of its own, and so nothing for a page to show.
+    table = with_operating(routes, dashboard=bool(routes) and context.settings.dashboard)
     resources: dict[str, web.Resource] = {}
     for route in table:
         resource = resources.get(route.path)

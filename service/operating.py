@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from .dashboard.views import DASHBOARD
 from .jolokia.views import JOLOKIA
 from .keys import Role
 from .metrics import METRICS_TYPE
@@ -57,8 +58,11 @@ def _document(routes: Sequence[Route]) -> Handler:
     return openapi
 
 
-def with_operating(routes: Sequence[Route]) -> list[Route]:
-    """The routes, and after them those of this module; the OpenAPI document describes all of them."""
+def with_operating(routes: Sequence[Route], *, dashboard: bool = True) -> list[Route]:
+    """The routes, and after them those of this module; the OpenAPI document describes all of them.
+
+    Without the `dashboard` its paths are as unknown as any other.
+    """
     everything = list(routes)
     everything += [
         Route(
@@ -79,4 +83,6 @@ def with_operating(routes: Sequence[Route]) -> list[Route]:
         ),
     ]  # fmt: skip
     everything += JOLOKIA
+    if dashboard:
+        everything += DASHBOARD
     return everything

@@ -19,6 +19,7 @@ from .answers import Bucket, Buckets, CurveAnswer, Page, PercentileValue, RankVa
 from .context import Context
 from .curve_buckets import Part, edges_between, estimated_parts
 from .curve_documents import curve_document, curve_etag
+from .entity_tags import holds
 from .owner_views import find_column
 from .pages import Pager
 from .position_answers import Position, Positions
@@ -199,16 +200,10 @@ async def _final_curve(context: Context, call: Call, board: Board, index: int) -
 
 def _curve_reply(context: Context, call: Call, etag: str, document: Callable[[], CurveAnswer]) -> Reply:
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
-    if _holds(call.request.headers.get("If-None-Match", ""), etag):
+    if holds(call.request.headers.get("If-None-Match", ""), etag):
         return Reply(None, status=304, headers=headers)
     context.metrics.read("curve", "curve")
     return Reply(document(), headers=headers)
-
-
-def _holds(if_none_match: str, etag: str) -> bool:
-    """Whether the header, a list of entity tags or `*`, has this one; weak ones count (RFC 9110, 13.1.2)."""
-    tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
-    return etag.removeprefix("W/") in tags or tags == ["*"]
 
 
 async def refresh(context: Context, call: Call) -> RefreshAnswer:

@@ -49,6 +49,7 @@ PATH_PARSERS: dict[str, Callable[[str], str]] = {
     "owner": parse_owner,
     "family": lru_cache(maxsize=1024)(parse_family_id),
     "operation": str,
+    "file": str,
     "client_id": lru_cache(maxsize=1024)(parse_client_id),
     "pool_id": lru_cache(maxsize=1024)(parse_pool_id),
     "key": parse_key,
@@ -58,6 +59,10 @@ PATH_PARSERS: dict[str, Callable[[str], str]] = {
 
 class ShellSettings(QueryBounds, BodyLimits, Protocol):
     """The settings that the shell itself needs."""
+
+    @property
+    def dashboard(self) -> bool:
+        """Whether the page for people is served."""
 
     @property
     def retry_after_s(self) -> int:

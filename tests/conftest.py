@@ -7,10 +7,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.chromium import chromium
 from tests.servers import PostgresServer, postgres
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--screenshots FOLDER`: for who wants to look at the pages that were tested."""
+    parser.addoption("--screenshots", type=Path, help="write a picture of every view of the dashboard to this folder")
+
+
+@pytest.fixture(scope="session")
+def chromium_address() -> Iterator[str]:
+    """Where the DevTools of a browser listen: each test opens pages of its own in it."""
+    with chromium() as browser:
+        yield browser.address
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ def node() -> Path:
 
 
 def javascript_modules() -> Path:
-    """The folder that jolokia.js is in."""
+    """The folder that npm's packages are in: jolokia.js, and what judges pages."""
     wanted = (CLIENTS / "package-lock.json").read_bytes()
     stamp = _BUILD / "npm" / ".installed"
     if not stamp.exists() or stamp.read_bytes() != wanted:

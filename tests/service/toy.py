@@ -34,6 +34,7 @@ class ToySettings:
     buckets_max: int = 1000
     query_values_max: int = 5
     audit_owners_max: int = 5
+    dashboard: bool = True
 
 
 def key_limits(metrics: Metrics, *, reads_per_s: float = 0, posts_per_s: float = 0, now_s: float = 0) -> KeyLimits:

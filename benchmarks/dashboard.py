@@ -1,0 +1,101 @@
+"""The dashboard in a real browser: how soon it paints, when a view is complete, and how many bytes that took.
+
+Rule kept: every load is the first one of a new profile, nothing is cached, and all that a view asks for is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from benchmarks import report
+from benchmarks.boards import BOARD, filled_store, owner
+from benchmarks.options import Options, parse
+from benchmarks.servers import service
+from tests.browser import Page, open_page
+from tests.chromium import chromium
+
+_LOADS = 10
+_PAINT_MS_MAX = 200.0
+_KB_MAX = 150.0
+_CURVE = "document.querySelector('#curve svg') && document.querySelector('#spread svg')"
+# Each with an expression that is true once everything is there.
+_VIEWS = {
+    "boards": ("", "document.querySelector('#view tbody tr')"),
+    "board": (f"#/boards/{BOARD}", f"document.querySelector('#ranking tbody tr') && {_CURVE}"),
+    "owner": (
+        f"#/boards/{BOARD}?owner={owner(0)}",
+        f"document.querySelectorAll('#owner table').length === 2 && {_CURVE}",
+    ),
+    "node": ("#/node", "document.querySelector('#node-jobs table')"),
+}
+_PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One load of a view."""
+
+    paint_ms: float
+    complete_ms: float
+    encoded_bytes: int
+    requests: int
+
+
+async def load(page: Page, url: str, complete: str) -> Load:
+    """Go to a view for the first time."""
+    await page.command("Network.setCacheDisabled", cacheDisabled=True)
+    await page.goto(url)
+    complete_ms = await page.wait_for(f"({complete}) && performance.now()")
+    paint_ms = await page.wait_for(_PAINTED)
+    sent = page.sent
+    if failed := [each.url for each in sent if each.status != 200]:
+        raise RuntimeError(f"not answered: {failed}")
+    return Load(paint_ms, complete_ms, sum(each.encoded_bytes for each in sent), len(sent))
+
+
+async def loads(address: str, url: str) -> dict[str, list[Load]]:
+    """All views, in turns, after a round that is thrown away."""
+    found: dict[str, list[Load]] = {name: [] for name in _VIEWS}
+    for number in range(_LOADS + 1):
+        for name, (route, complete) in _VIEWS.items():
+            async with open_page(address) as page:
+                one = await load(page, f"{url}/{route}", complete)
+            if number:
+                found[name].append(one)
+    return found
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    store = filled_store(options, folder, rows=options.rows)
+    with service(store) as server, chromium() as browser:
+        found = asyncio.run(loads(browser.address, server.url))
+    columns = ("view", "first paint ms", "slowest", "complete ms", "kB", "requests")
+    figures = {
+        name: (
+            median(one.paint_ms for one in found[name]), max(one.paint_ms for one in found[name]),
+            median(one.complete_ms for one in found[name]), max(one.encoded_bytes for one in found[name]) / 1000,
+            median(one.requests for one in found[name]),
+        )
+        for name in _VIEWS
+    }  # fmt: skip
+    report.table(columns, [(name, *row) for name, row in figures.items()])
+    bars = []
+    for name, (paint_ms, _, _, kilobytes, _) in figures.items():
+        bars += [
+            report.Bar(f"first paint, {name}", paint_ms, _PAINT_MS_MAX, " ms", at_most=True),
+            report.Bar(f"bytes sent, {name}", kilobytes, _KB_MAX, " kB", at_most=True),
+        ]
+    return bars
+
+
+def main() -> int:
+    options = parse(__doc__, rows=100_000)
+    return report.run(options, f"dashboard in Chromium: a board of {options.rows:,} rows, {_LOADS} loads each", measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

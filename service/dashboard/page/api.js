@@ -1,0 +1,133 @@
+// The service, asked over its public contract. Failures are of two kinds: a Problem says what is wrong, Away that
+// nobody answered.
+
+import { keyHeader } from "./keys.js";
+import { REQUEST_TIMEOUT_MS } from "./limits.js";
+
+const LONG_NUMBER = /[\d.]{16}/;
+const FIXED_POINT = /^-?\d+(\.\d{1,30})?$/;
+const listeners = new Set();
+let reachable = true;
+
+/** What the service refused, in its own words. */
+export class Problem extends Error {
+  constructor(status, document) {
+    super(document.detail || document.title || `HTTP ${status}`);
+    this.status = status;
+    this.code = document.code ?? "";
+    this.title = document.title ?? "";
+  }
+}
+
+/** Nobody answered. */
+export class Away extends Error {
+  constructor() {
+    super("The service does not answer.");
+  }
+}
+
+/** Be told when the service is reached again, or no more. */
+export function onReach(listener) {
+  listeners.add(listener);
+}
+
+function reached(now) {
+  if (now === reachable) return;
+  reachable = now;
+  for (const listener of listeners) listener(now);
+}
+
+/** A path with its parts escaped: path`/v1/leaderboards/${id}`. Throws a Problem for parts that no browser sends. */
+export function path(texts, ...parts) {
+  return texts.reduce((made, text, index) => made + segment(parts[index - 1]) + text);
+}
+
+function segment(part) {
+  if (part === "." || part === "..") {
+    throw new Problem(400, { detail: `A browser can't ask for “${part}”: it takes it for a folder.` });
+  }
+  return encodeURIComponent(part);
+}
+
+/** The response to a request; throws Away, or the service's Problem. An abort is thrown as it is. */
+export async function call(target, { method = "GET", body, headers = {}, signal } = {}) {
+  const sent = { ...headers, ...keyHeader() };
+  if (body !== undefined) sent["Content-Type"] = "application/json";
+  let response;
+  try {
+    response = await fetch(target, {
+      method,
+      headers: sent,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      credentials: "omit", // with them a browser answers 401 by a dialogue of its own
+      redirect: "error",
+      referrerPolicy: "no-referrer",
+      signal,
+    });
+  } catch (error) {
+    if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw error;
+    reached(false);
+    throw new Away();
+  }
+  reached(true);
+  if (response.ok) return response;
+  throw new Problem(response.status, await response.json().catch(() => ({})));
+}
+
+/** The JSON that a request answers, and its entity tag. */
+export async function ask(target, { signal, ...rest } = {}) {
+  const timeout = AbortSignal.timeout(REQUEST_TIMEOUT_MS);
+  const response = await call(target, { ...rest, signal: signal ? AbortSignal.any([signal, timeout]) : timeout });
+  return { data: parsed(await response.text()), etag: response.headers.get("ETag") };
+}
+
+/** JSON, in which numbers that a double can't hold stay text, digit by digit. */
+export function parsed(text) {
+  return LONG_NUMBER.test(text) ? JSON.parse(text, exact) : JSON.parse(text);
+}
+
+function exact(_, value, context) {
+  const source = context?.source;
+  if (typeof value !== "number" || source === undefined || !FIXED_POINT.test(source)) return value;
+  const decimals = source.length - 1 - source.indexOf(".");
+  return value.toFixed(source.includes(".") ? decimals : 0) === source ? value : source;
+}
+
+/** Call `work` now and every `everyMs` until the signal; while the page is out of sight it rests. */
+export async function poll(work, everyMs, signal) {
+  while (!signal.aborted) {
+    await visible(signal);
+    if (signal.aborted) return;
+    await work();
+    await pause(everyMs, signal);
+  }
+}
+
+/** Wait so long, or until the signal. */
+export function pause(ms, signal) {
+  return new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    if (signal.aborted) done();
+    else signal.addEventListener("abort", done, { once: true });
+  });
+}
+
+/** Wait until the page can be seen, or until the signal. */
+export function visible(signal) {
+  if (!document.hidden || signal.aborted) return Promise.resolve();
+  return new Promise((resolve) => {
+    const look = () => {
+      if (document.hidden && !signal.aborted) return;
+      document.removeEventListener("visibilitychange", look);
+      signal.removeEventListener("abort", look);
+      resolve();
+    };
+    document.addEventListener("visibilitychange", look);
+    signal.addEventListener("abort", look);
+  });
+}

@@ -1,0 +1,189 @@
+// A board: its facts, and four panels that live as long as their column or owner is shown.
+
+import { ask, path, poll } from "./api.js";
+import { CurvePanels } from "./curve.js";
+import { el, facts, show } from "./dom.js";
+import { moment, whole } from "./format.js";
+import { BOARD_POLL_MS } from "./limits.js";
+import { knownName } from "./names.js";
+import { OwnerPanel } from "./owner.js";
+import { RankingPanel } from "./ranking.js";
+import { toBoard, toBoards } from "./routes.js";
+import { empty, fault, loading } from "./tables.js";
+
+const WIDE = "(min-width: 62rem)"; // as in parts.css
+
+/** The view of one board. */
+export class BoardView {
+  constructor(root, route, signal) {
+    this.root = root;
+    this.signal = signal;
+    this.board = route.board;
+    this.title = el("h1", { tabindex: "-1" }, el("bdi", {}, route.board));
+    this.about = el("div", {}, loading());
+    this.columns = el("nav", { class: "tabs", "aria-label": "Ranked columns" });
+    this.search = el("div", {});
+    this.grid = el("div", { class: "grid" });
+    this.ranking = new RankingPanel();
+    this.owner = new OwnerPanel();
+    this.curves = new CurvePanels();
+    show(
+      root,
+      el("header", { class: "head" }, el("p", { class: "crumbs" }, el("a", { href: toBoards() }, "Boards")), this.title, this.about),
+      this.columns,
+      this.search,
+      this.grid,
+    );
+    this.wide = matchMedia(WIDE);
+    this.wide.addEventListener("change", () => this.spec && this.arrange(), { signal });
+    this.running = {}; // what each panel shows now, and how to stop it
+    this.route = route;
+    poll(() => this.load(), BOARD_POLL_MS, signal);
+  }
+
+  /** Another column, owner or page of the same board. */
+  update(route) {
+    const followed = route.parameters.owner && route.parameters.owner !== this.route.parameters.owner;
+    this.route = route;
+    if (!this.spec) return;
+    this.arrange();
+    if (followed) this.owner.panel.heading.focus();
+  }
+
+  get name() {
+    return this.board;
+  }
+
+  async load() {
+    try {
+      const { data } = await ask(path`/v1/leaderboards/${this.board}`, { signal: this.signal });
+      const first = !this.spec;
+      this.spec = data;
+      show(this.about, aboutBoard(data));
+      if (first) this.arrange();
+      this.tellCurve();
+      if (this.column && !first) await this.curves.load(this.running.column.abort.signal);
+    } catch (error) {
+      if (this.signal.aborted) return;
+      if (!this.spec || error.code === "unknown_board") {
+        this.stop();
+        this.spec = null;
+        show(this.about, fault(error));
+        show(this.columns);
+        show(this.search);
+        show(this.grid);
+      }
+      this.onFault?.(error);
+    }
+  }
+
+  stop() {
+    for (const each of Object.values(this.running)) each.abort.abort();
+    this.running = {};
+  }
+
+  /** Start what the route asks for, stop what it no longer does, leave the rest as it is. */
+  arrange() {
+    const ranked = this.spec.columns.filter((column) => column.sorted);
+    const { parameters } = this.route;
+    this.column = ranked.find((column) => column.name === parameters.column) ?? ranked[0];
+    if (!this.column) {
+      show(this.grid, empty("No column of this board is ranked."));
+      return;
+    }
+    const { column, board, spec } = this;
+    const owner = parameters.owner ?? "";
+    const from = Math.max(1, Math.floor(Number(parameters.from)) || 1);
+    const kept = { column: column.name, owner, from: from > 1 ? from : undefined, value: parameters.value };
+    this.drawTabs(ranked, kept);
+    this.drawSearch(kept);
+    this.place(owner !== "");
+    this.run("column", [column.name], (signal) => {
+      const onValue = (value) => (location.hash = toBoard(board, { ...this.route.parameters, column: column.name, value }));
+      this.curves.start({ board, column }, signal, onValue);
+      this.running.owner?.abort.abort();
+      delete this.running.owner; // its mark is gone with the picture
+      delete this.running.value;
+      this.tellCurve();
+      this.curves.load(signal);
+    });
+    this.run("value", [parameters.value ?? ""], (signal) => this.curves.rankOf(parameters.value ?? "", signal));
+    const view = { board, spec, column, owner, from, parameters: kept };
+    this.run("ranking", [column.name, owner, from], (signal) => this.ranking.start(view, signal, () => {}));
+    const mark = (position) => this.curves.markOwner(position, knownName(owner) || owner);
+    this.run("owner", [column.name, owner], (signal) => (owner ? this.owner.start(view, signal, mark) : mark(null)));
+  }
+
+  /** The panels in one column or in two; read and tabbed through in the order in which they are seen. */
+  place(withOwner) {
+    const now = JSON.stringify([this.wide.matches, withOwner]);
+    if (this.placed === now && this.grid.hasChildNodes()) return;
+    this.placed = now;
+    const owner = withOwner ? this.owner.panel.section : null;
+    const { curve, spread } = this.curves;
+    const ranking = this.ranking.panel.section;
+    if (!this.wide.matches) show(this.grid, owner, ranking, curve.section, spread.section);
+    else if (owner) show(this.grid, column(ranking, spread.section), column(owner, curve.section));
+    else show(this.grid, column(ranking), column(curve.section, spread.section));
+  }
+
+  run(name, what, start) {
+    const key = JSON.stringify(what);
+    if (this.running[name]?.key === key) return;
+    this.running[name]?.abort.abort();
+    const abort = new AbortController();
+    this.signal.addEventListener("abort", () => abort.abort(), { signal: abort.signal });
+    this.running[name] = { key, abort };
+    start(abort.signal);
+  }
+
+  tellCurve() {
+    if (this.column) this.curves.tellState(this.spec.curves?.[this.column.name], this.spec.predictor.exact_top);
+  }
+
+  drawTabs(ranked, kept) {
+    const links = ranked.map(({ name, best }) =>
+      el(
+        "a",
+        {
+          href: toBoard(this.board, { ...kept, column: name, from: undefined, value: undefined }),
+          "aria-current": name === this.column.name ? "page" : null,
+          "data-key": `column:${name}`,
+          title: best === "high" ? "higher is better" : "lower is better",
+        },
+        name,
+        el("span", { "aria-hidden": "true", class: "quiet" }, best === "high" ? " ↑" : " ↓"),
+      ),
+    );
+    show(this.columns, links);
+  }
+
+  drawSearch(kept) {
+    const input = el("input", { id: "find", name: "owner", type: "search", value: kept.owner, required: true, autocomplete: "off", autocapitalize: "off", spellcheck: "false", dir: "auto", "data-key": "find" });
+    const go = (event) => {
+      event.preventDefault();
+      location.hash = toBoard(this.board, { ...kept, owner: input.value.trim() });
+    };
+    show(this.search, el("form", { class: "line", role: "search", onsubmit: go }, el("label", { for: "find" }, "Find an owner"), input, el("button", {}, "Show")));
+  }
+}
+
+function column(...sections) {
+  return el("div", { class: "column" }, sections);
+}
+
+function aboutBoard(spec) {
+  const state = spec.archived ? "archived" : spec.closed ? "closed, final" : "open";
+  const family = spec.id.includes(":") ? `${spec.id.split(":")[0]}:` : null;
+  return facts([
+    ["Entries", whole(spec.entries)],
+    ["State", state],
+    spec.opens_at && ["Opens", moment(spec.opens_at)],
+    spec.closes_at && ["Closes", moment(spec.closes_at)],
+    ["Ties", spec.ties === "shared" ? "share a rank" : "the earliest is better"],
+    ["Counted up to", `rank ${whole(spec.predictor.exact_top)}`, "Ranks up to this one are counted and always exact"],
+    ["Table", spec.table],
+    ["Created", moment(spec.created_at)],
+    family && ["Family", el("a", { href: toBoards({ prefix: family }), "data-key": "family" }, `boards of ${family.slice(0, -1)}`)],
+  ]);
+}

@@ -1,0 +1,243 @@
+// The curve of a column: what it is worth, its picture, the rank of any value, and how the values are spread.
+
+import { Problem, ask, path } from "./api.js";
+import { forValues } from "./axes.js";
+import { drawCurve, frame, reading } from "./curve_chart.js";
+import { el, facts, panel, show } from "./dom.js";
+import { age, moment, percent, rankNodes, rankText, stored, whole } from "./format.js";
+import { binsOf, drawBins } from "./histogram.js";
+import { BINS, TABLE_KNOTS_MAX } from "./limits.js";
+import { Shape } from "./shape.js";
+import { empty, fault, loading, table } from "./tables.js";
+
+const WIDTH_MIN = 280;
+
+/** Two panels that share one document: the curve and the distribution. */
+export class CurvePanels {
+  constructor() {
+    this.curve = panel("curve", "Rank curve");
+    this.spread = panel("spread", "Distribution");
+    this.about = el("div", {});
+    this.picture = el("div", { class: "picture" });
+    this.readout = el("p", { class: "readout quiet", "aria-hidden": "true" });
+    this.knots = el("div", {});
+    this.valueForm = el("div", { class: "stack" });
+    this.zoom = el("button", { type: "button", "aria-pressed": "false", onclick: () => this.toggleZoom() }, "Zoom to the mark");
+    this.curve.aside.append(this.zoom);
+    this.curve.body.append(this.about, this.picture, this.readout, this.valueForm, this.knots);
+    this.picture.addEventListener("pointermove", (event) => this.read(event));
+    this.picture.addEventListener("pointerleave", () => this.read(null));
+    this.resized = new ResizeObserver(() => this.draw());
+    this.clear();
+  }
+
+  clear() {
+    this.shape = null;
+    this.etag = null;
+    this.bins = null;
+    this.owner = null;
+    this.asked = null;
+    this.zoomed = false;
+    this.width = 0;
+  }
+
+  /** Begin with `{board, column}`: the frame at once, the curve when `load` has it. */
+  start(view, signal, onValue) {
+    this.clear();
+    this.view = view;
+    this.curve.heading.textContent = `Rank curve of ${view.column.name}`;
+    this.spread.heading.textContent = `Distribution of ${view.column.name}`;
+    show(this.about);
+    show(this.picture, loading());
+    show(this.knots);
+    show(this.spread.body, loading());
+    this.zoom.hidden = true;
+    this.askForm(onValue);
+    this.resized.observe(this.picture);
+    signal.addEventListener("abort", () => this.resized.disconnect());
+  }
+
+  /** What the board says of the curve: age, certificate, bound. */
+  tellState(state, exactTop) {
+    if (!state) {
+      show(this.about);
+      return;
+    }
+    show(this.about, aboutCurve(state, exactTop));
+  }
+
+  /** Ask for the document; drawn anew where it is another one. */
+  async load(signal) {
+    const { board, column } = this.view;
+    try {
+      const target = path`/v1/leaderboards/${board}/rankings/${column.name}/curve`;
+      const { data, etag } = await ask(target, { signal });
+      if (signal.aborted || (etag !== null && etag === this.etag)) return;
+      this.etag = etag;
+      this.shape = new Shape(data);
+      this.redraw();
+      show(this.knots, knotTable(this.shape, column));
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof Problem && error.code === "no_curve") await this.without(signal);
+      else if (!this.shape) show(this.picture, fault(error));
+    }
+  }
+
+  async without(signal) {
+    const { board, column } = this.view;
+    this.shape = null;
+    show(this.picture, empty("No curve yet: ranks of this column are counted, so each of them is exact."));
+    try {
+      const target = path`/v1/leaderboards/${board}/rankings/${column.name}/buckets`;
+      const { data } = await ask(`${target}?buckets=${BINS}&rank=estimate`, { signal });
+      this.bins = data.buckets.map(({ from, to, entries }) => ({ from: Number(from), to: Number(to), entries }));
+      this.redraw();
+    } catch (error) {
+      if (!signal.aborted) show(this.spread.body, fault(error));
+    }
+  }
+
+  /** Mark an owner's position, or nobody's. */
+  markOwner(position, label) {
+    this.owner = position === null ? null : { ...position, value: Number(position.value), label };
+    this.redraw();
+  }
+
+  toggleZoom() {
+    this.zoomed = !this.zoomed;
+    this.redraw();
+  }
+
+  redraw() {
+    this.width = 0;
+    this.draw();
+  }
+
+  draw() {
+    const width = Math.max(WIDTH_MIN, Math.floor(this.picture.clientWidth || this.spread.body.clientWidth));
+    if (width === this.width) return;
+    this.width = width;
+    if (this.shape) this.drawShape(width);
+    else if (this.bins) this.drawCounted(width);
+  }
+
+  drawShape(width) {
+    const { column } = this.view;
+    const { shape } = this;
+    if (!shape.values.length) {
+      show(this.picture, empty("Nobody is ranked in this column yet."));
+      show(this.spread.body, empty("No values yet."));
+      return;
+    }
+    const marked = [this.owner, this.asked].filter(Boolean);
+    this.zoom.hidden = marked.length === 0;
+    const zoomed = this.zoomed && marked.length ? marked[0].value : null;
+    this.zoom.setAttribute("aria-pressed", String(zoomed !== null));
+    this.frame = frame(shape, width, zoomed);
+    show(this.picture, drawCurve(shape, this.frame, marked, { label: this.describe(marked), scale: column.scale }));
+    const x = frame(shape, width).x;
+    const bins = binsOf(shape, x);
+    show(this.spread.body, drawBins(bins, x, width, { label: spreadLabel(bins, column), scale: column.scale, estimated: true }));
+  }
+
+  drawCounted(width) {
+    const { column } = this.view;
+    if (!this.bins.length) {
+      show(this.spread.body, empty("No values yet."));
+      return;
+    }
+    const domain = [this.bins[0].from, this.bins[this.bins.length - 1].to];
+    const x = forValues(domain[0] < domain[1] ? domain : [domain[0], domain[0] + 1], [52, width - 12], (domain[0] + domain[1]) / 2);
+    show(this.spread.body, drawBins(this.bins, x, width, { label: spreadLabel(this.bins, column), scale: column.scale, estimated: false }));
+  }
+
+  describe(marked) {
+    const { column } = this.view;
+    const { shape } = this;
+    const [least, most] = shape.range();
+    const whose = marked.map((each) => `${each.label} with ${stored(each.value, column.scale)}: rank ${rankText(each)}.`);
+    return [
+      `Rank by value in ${column.name}: ${whole(shape.values.length)} knots from ${stored(least, column.scale)} to`,
+      `${stored(most, column.scale)}, ${whole(shape.total)} ranked; ${column.best === "high" ? "higher" : "lower"} is better.`,
+      ...whose,
+    ].join(" ");
+  }
+
+  read(event) {
+    const over = event && this.shape && this.frame && this.picture.querySelector("svg");
+    if (!over) {
+      this.readout.textContent = "";
+      return;
+    }
+    const box = over.getBoundingClientRect();
+    const place = ((event.clientX - box.left) / box.width) * this.width;
+    this.readout.textContent = reading(this.shape, this.frame, place, this.view.column.scale);
+  }
+
+  askForm(onValue) {
+    const { column } = this.view;
+    this.input = el("input", { id: "value", name: "value", inputmode: "decimal", required: true, autocomplete: "off" });
+    const go = (event) => {
+      event.preventDefault();
+      onValue(this.input.value.trim());
+    };
+    this.answer = el("p", { class: "answer", role: "status" });
+    show(
+      this.valueForm,
+      el("form", { class: "line", onsubmit: go }, el("label", { for: "value" }, `Rank of a value of ${column.name}`), this.input, el("button", {}, "Ask")),
+      this.answer,
+    );
+  }
+
+  /** Show and mark the rank that the service gives a value; none is marked without one. */
+  async rankOf(value, signal) {
+    const { board, column } = this.view;
+    this.asked = null;
+    this.input.value = value;
+    this.redraw();
+    show(this.answer);
+    if (!value) return;
+    try {
+      const target = path`/v1/leaderboards/${board}/rankings/${column.name}/positions`;
+      const { data } = await ask(`${target}?${new URLSearchParams({ values: value })}`, { signal });
+      const [position] = data.positions;
+      show(this.answer, `${stored(position.value, column.scale)} has rank `, ...rankNodes(position), ` of ${whole(position.total)}.`);
+      this.asked = { ...position, value: Number(position.value), label: "this value" };
+      this.redraw();
+    } catch (error) {
+      if (!signal.aborted) show(this.answer, fault(error));
+    }
+  }
+}
+
+function aboutCurve(state, exactTop) {
+  const scanned = state.certificate !== null;
+  return facts([
+    ["Refreshed", el("span", { title: state.as_of }, `${age(state.age_seconds)} ago`), "Age of the moment that the curve is of; live curves go on with the log of changes"],
+    ["Method", state.method === "scan" ? "scan" : "skip", state.method === "scan" ? "Every value was read at the fit" : "The knots alone were read"],
+    ["Certificate", scanned ? `${percent(state.certificate)} from rank 1 on` : "none", scanned ? "Worst error of any rank, the counted ones too: measured at the fit, widened by what moved since" : "A sampled curve is not measured; brackets hold all the same"],
+    ["Off by at most", `${percent(state.bound)} past rank ${whole(exactTop)}`, "Bound of the error by now; ranks up to there are counted"],
+    ["Knots", whole(state.knots), "Values with exact counts"],
+    ["Live", state.live ? `yes, ${whole(state.moves)} moves` : "no", "Whether posts since the fit are counted; moves make gaps between knots less certain"],
+  ]);
+}
+
+function knotTable(shape, column) {
+  const count = shape.values.length;
+  const step = Math.max(1, Math.ceil(count / TABLE_KNOTS_MAX));
+  const rows = [];
+  for (let index = 0; index < count; index += step) {
+    rows.push([whole(shape.ranks[index]), stored(shape.document.knots[index].value, column.scale), whole(shape.ties[index])]);
+  }
+  const columns = [{ label: "Rank", kind: "number" }, { label: "Value", kind: "number" }, { label: "Owners with it", kind: "number" }];
+  const which = step === 1 ? "All knots" : `One of every ${step} of ${whole(count)} knots`;
+  const as = el("span", {}, `${which}, as of `, moment(shape.document.as_of));
+  return el("details", {}, el("summary", { "data-key": "knots" }, "The curve as a table"), el("p", { class: "quiet" }, as), table("Knots of the curve", columns, rows));
+}
+
+function spreadLabel(bins, column) {
+  const fullest = bins.reduce((most, bin) => (bin.entries > most.entries ? bin : most), bins[0]);
+  const range = `${stored(fullest.from, column.scale)} and ${stored(fullest.to, column.scale)}`;
+  return `Owners by value of ${column.name}. Most, ${whole(fullest.entries)}, have between ${range}.`;
+}

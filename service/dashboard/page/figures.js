@@ -1,0 +1,72 @@
+// The figures of the node: one bulk of Jolokia reads, and what can be said of them.
+
+import { call } from "./api.js";
+
+const READS = {
+  store: "rankcurve:type=Store,*",
+  routes: "rankcurve:type=RequestProcessor,*",
+  jobs: "rankcurve:type=Job,*",
+  pools: "rankcurve:type=Pool,*",
+  queue: "rankcurve:type=Queue,shard=all",
+  leases: "rankcurve:type=Lease,name=all",
+  streams: "rankcurve:type=Stream",
+  cache: "rankcurve:type=Cache",
+  throttle: "rankcurve:type=Throttle",
+  others: "rankcurve:type=Metrics",
+  memory: "java.lang:type=Memory",
+  system: "java.lang:type=OperatingSystem",
+  runtime: "java.lang:type=Runtime",
+};
+
+/** Everything that is read, by the names above; null where the node has no such object. */
+export async function readFigures(signal) {
+  const body = Object.values(READS).map((mbean) => ({ type: "read", mbean }));
+  const target = "/jolokia?ignoreErrors=true&includeRequest=false";
+  const response = await call(target, { method: "POST", body, signal });
+  const answers = await response.json();
+  const at = Date.now() / 1000;
+  const values = Object.keys(READS).map((name, index) => [name, answers[index].status === 200 ? answers[index].value : null]);
+  return { at, ...Object.fromEntries(values) };
+}
+
+/** The objects of a pattern by one property of their names. */
+export function byProperty(objects, property) {
+  const found = Object.entries(objects ?? {}).map(([name, values]) => [propertyOf(name, property), values]);
+  return new Map(found);
+}
+
+function propertyOf(name, property) {
+  const found = new RegExp(`[:,]${property}=("(?:[^"\\\\]|\\\\.)*"|[^,]*)`).exec(name);
+  return (found?.[1] ?? "").replace(/^"(.*)"$/s, "$1").replace(/\\([\\"*?])/g, "$1");
+}
+
+/** The one object of a pattern that stands for the whole node. */
+export function only(objects) {
+  return Object.values(objects ?? {})[0] ?? null;
+}
+
+/** How much a count grew a second between two readings; null where there is none before. */
+export function rate(before, now, count) {
+  if (!before || !(now.at > before.at)) return null;
+  const grown = count(now) - count(before);
+  return grown >= 0 ? grown / (now.at - before.at) : null; // a node that began anew counts from nothing
+}
+
+/** The rate of the last minute, all objects together: what there is to say at first. */
+export function lately(objects, attribute) {
+  return Object.values(objects ?? {}).reduce((sum, values) => sum + (values[attribute]?.OneMinuteRate ?? 0), 0);
+}
+
+/** Requests that were answered with this class of statuses, of all routes. */
+export function requests(figures, digits = "12345") {
+  let sum = 0;
+  for (const route of Object.values(figures.routes ?? {})) {
+    for (const [status, { Count }] of Object.entries(route.Requests?.status ?? {})) if (digits.includes(status[0])) sum += Count;
+  }
+  return sum;
+}
+
+/** Posts that the store has dealt with, whatever became of them. */
+export function posts(figures) {
+  return only(figures.store)?.Posts?.Count ?? 0;
+}

@@ -1,0 +1,126 @@
+// Numbers, times and ranks as people read them. The page's language is English, so the numbers' is too.
+
+import { el } from "./dom.js";
+
+const LOCALE = "en";
+const WHOLE = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 0 });
+const SHORT = new Intl.NumberFormat(LOCALE, { notation: "compact", maximumSignificantDigits: 3 });
+const TICK = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 6 });
+const TWO = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 2 });
+const THREE = new Intl.NumberFormat(LOCALE, { maximumSignificantDigits: 3 });
+const PERCENT = new Intl.NumberFormat(LOCALE, { style: "percent", maximumSignificantDigits: 2 });
+const MOMENT = new Intl.DateTimeFormat(LOCALE, { dateStyle: "medium", timeStyle: "medium" });
+const DECIMALS = new Map();
+const NONE = "–";
+
+/** A whole number: 12,345. */
+export function whole(value) {
+  return value === null || value === undefined ? NONE : WHOLE.format(value);
+}
+
+/** A number for an axis or a tile: 12.3K. */
+export function short(value) {
+  return value === null || value === undefined ? NONE : SHORT.format(value);
+}
+
+/** A value at an axis that reaches to `most`: short where some would have many digits. */
+export function tick(value, most) {
+  return Math.abs(most) < 100_000 || Math.abs(value) < 1000 ? TICK.format(value) : SHORT.format(value);
+}
+
+/** How often a second: nothing is told of what hardly ever happens. */
+export function rate(perSecond) {
+  if (perSecond === null || perSecond === undefined) return NONE;
+  if (perSecond > 0 && perSecond < 0.01) return "< 0.01";
+  return perSecond < 1 ? TWO.format(perSecond) : SHORT.format(perSecond);
+}
+
+/** Three digits that count. */
+export function three(value) {
+  return value === null || value === undefined ? NONE : THREE.format(value);
+}
+
+/** A stored value with every digit of its scale; text columns hold text. */
+export function stored(value, scale) {
+  if (value === null || value === undefined) return NONE;
+  if (!DECIMALS.has(scale)) {
+    const digits = { minimumFractionDigits: scale, maximumFractionDigits: scale };
+    DECIMALS.set(scale, new Intl.NumberFormat(LOCALE, digits));
+  }
+  return DECIMALS.get(scale).format(value);
+}
+
+/** A share: 0.0052 as 0.52%. */
+export function percent(ratio) {
+  return ratio === null || ratio === undefined ? NONE : PERCENT.format(ratio);
+}
+
+/** A percentile with the digits that tell the best apart: never 100 where somebody is better. */
+export function percentile(value, rank) {
+  if (value === null || value === undefined) return NONE;
+  const digits = value >= 99 && rank > 1 ? 3 : 1;
+  const cut = rank > 1 ? Math.floor(value * 10 ** digits) / 10 ** digits : value;
+  return `${cut.toFixed(digits)}%`;
+}
+
+/** How long: 340 µs, 1.2 ms, 12 s, 3 min. */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return NONE;
+  if (seconds === 0) return "0";
+  if (seconds < 0.001) return `${THREE.format(seconds * 1e6)}\u00a0µs`;
+  if (seconds < 1) return `${THREE.format(seconds * 1e3)}\u00a0ms`;
+  return seconds < 10 ? `${THREE.format(seconds)}\u00a0s` : age(seconds);
+}
+
+/** How long ago, in the unit that fits. */
+export function age(seconds) {
+  const s = Math.max(0, seconds);
+  if (s < 100) return `${Math.round(s)}\u00a0s`;
+  if (s < 6000) return `${Math.round(s / 60)}\u00a0min`;
+  if (s < 172_800) return `${Math.round(s / 3600)}\u00a0h`;
+  return `${WHOLE.format(s / 86_400)}\u00a0d`;
+}
+
+/** Bytes by powers of 1024. */
+export function bytes(count) {
+  if (count === null || count === undefined || count < 0) return NONE;
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const step = count < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(count) / 10));
+  return `${THREE.format(count / 1024 ** step)}\u00a0${units[step]}`;
+}
+
+/** A moment as time element: its age to read, all of it on hover. */
+export function ago(iso) {
+  const seconds = (Date.now() - Date.parse(iso)) / 1000;
+  return el("time", { datetime: iso, title: MOMENT.format(new Date(iso)) }, seconds < 1 ? "now" : `${age(seconds)} ago`);
+}
+
+/** A moment to read in full. */
+export function moment(iso) {
+  return el("time", { datetime: iso }, MOMENT.format(new Date(iso)));
+}
+
+const METHODS = {
+  count: "counted",
+  knot: "on a knot of the curve",
+  gap: "counted from the nearest knot",
+  curve: "read off the curve",
+};
+
+/** How a rank was found, in words. */
+export function method(name) {
+  return METHODS[name] ?? name;
+}
+
+/** A rank as text: exact ones plain, others with their bracket. */
+export function rankText({ rank, low, high, exact }) {
+  if (exact) return whole(rank);
+  return `≈ ${whole(rank)}, between ${whole(low)} and ${whole(high)}`;
+}
+
+/** The same, with the bracket set smaller. */
+export function rankNodes(position) {
+  if (position.exact) return [el("b", { class: "rank" }, whole(position.rank))];
+  const bracket = `between ${whole(position.low)} and ${whole(position.high)}`;
+  return [el("b", { class: "rank" }, `≈ ${whole(position.rank)}`), " ", el("small", { class: "bracket" }, bracket)];
+}

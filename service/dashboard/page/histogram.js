@@ -1,0 +1,70 @@
+// How the values are spread: owners by value, read off the curve, or counted by the service where no curve is.
+
+import { marks } from "./axes.js";
+import { below } from "./curve_chart.js";
+import { el, svg } from "./dom.js";
+import { stored, tick, whole } from "./format.js";
+import { BINS } from "./limits.js";
+import { table } from "./tables.js";
+
+const HEIGHT = 180;
+const EDGE = { top: 12, right: 12, bottom: 36, left: 52 };
+
+/** Bins of a curve, as wide as they look on the scale: [{from, to, entries}], `to` belongs to the next one. */
+export function binsOf(shape, x) {
+  const [from, to] = x.domain;
+  const [start, end] = [x.at(from), x.at(to)];
+  const edges = [from];
+  for (let bin = 1; bin < BINS; bin += 1) {
+    const value = x.back(start + ((end - start) * bin) / BINS);
+    edges.push(Math.round(value / shape.unit) * shape.unit);
+  }
+  const kept = [...new Set(edges)].filter((edge) => edge >= from && edge <= to).sort((a, b) => a - b);
+  const below = kept.map((edge, index) => (index === 0 ? 0 : shape.below(edge)));
+  const bounds = [...kept.slice(1), to];
+  const sums = [...below.slice(1), shape.total];
+  return kept.map((edge, index) => ({ from: edge, to: bounds[index], entries: Math.max(0, sums[index] - below[index]) }));
+}
+
+/** The picture of bins on a scale of values, and the same as a table. */
+export function drawBins(bins, x, width, { label, scale, estimated }) {
+  const usual = (x.at(x.domain[1]) - x.at(x.domain[0])) / Math.min(BINS, bins.length); // pixels of a bar
+  const places = bins.map(({ from, to }) => [x.at(from), Math.max(1, x.at(Math.min(to, x.domain[1])) - x.at(from))]);
+  const dense = bins.map(({ entries }, index) => (entries * usual) / places[index][1]);
+  const most = Math.max(1, ...dense);
+  const bottom = HEIGHT - EDGE.bottom;
+  const y = (entries) => bottom - (entries / most) * (bottom - EDGE.top);
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label, class: "chart" });
+  for (const entries of [most, most / 2]) {
+    if (entries < 1) continue;
+    picture.append(
+      svg("line", { x1: EDGE.left, x2: width - EDGE.right, y1: y(entries), y2: y(entries), class: "grid" }),
+      svg("text", { x: EDGE.left - 6, y: y(entries) + 4, "text-anchor": "end" }, tick(Math.round(entries), most)),
+    );
+  }
+  places.forEach(([start, wide], index) => {
+    if (!dense[index]) return;
+    const top = Math.min(y(dense[index]), bottom - 1);
+    picture.append(svg("rect", { x: start, y: top, width: Math.max(1.5, wide - 1), height: bottom - top, class: "bar-of" }));
+  });
+  for (const value of marks(x, 64, { whole: scale === 0, fine: true })) {
+    picture.append(below(x.at(value), bottom, width, tick(value, x.domain[1])));
+  }
+  picture.append(
+    svg("line", { x1: EDGE.left, x2: width - EDGE.right, y1: bottom, y2: bottom, class: "tick" }),
+    svg("text", { x: width - EDGE.right, y: HEIGHT - 4, "text-anchor": "end", class: "title" }, `value${x.kind === "log" ? " (log)" : ""}`),
+    svg("text", { x: 4, y: HEIGHT - 4, class: "title" }, "owners, by area"),
+  );
+  return el("div", {}, picture, asTable(bins, scale, estimated));
+}
+
+function asTable(bins, scale, estimated) {
+  const sign = estimated ? "≈ " : "";
+  const rows = bins.map(({ from, to, entries }) => [stored(from, scale), stored(to, scale), `${entries ? sign : ""}${whole(entries)}`]);
+  const columns = [
+    { label: "From", kind: "number" },
+    { label: "Up to", kind: "number" },
+    { label: "Owners", kind: "number" },
+  ];
+  return el("details", {}, el("summary", { "data-key": "bins" }, "The distribution as a table"), table("Owners by value", columns, rows));
+}

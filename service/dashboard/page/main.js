@@ -1,0 +1,81 @@
+// The page's frame: which view is shown, the key, whether the service is there.
+
+import { Problem, ask, onReach } from "./api.js";
+import { BoardView } from "./board.js";
+import { BoardsView } from "./boards.js";
+import { el, show } from "./dom.js";
+import { KeyPanel, hasKey } from "./keys.js";
+import { NodeView } from "./node.js";
+import { parse, toBoards } from "./routes.js";
+
+class Nowhere {
+  constructor(root) {
+    this.name = "Not found";
+    this.title = el("h1", { tabindex: "-1" }, "Nothing is at this address");
+    show(root, el("header", { class: "head" }, this.title), el("p", {}, el("a", { href: toBoards() }, "All boards")));
+  }
+
+  update() {}
+}
+
+const VIEWS = { boards: BoardsView, board: BoardView, node: NodeView, nowhere: Nowhere };
+const root = document.getElementById("view");
+const main = document.getElementById("main");
+const connection = document.getElementById("connection");
+let current = null; // {view, key, abort}
+
+const keys = new KeyPanel(document.getElementById("key-panel"), document.getElementById("key-button"), {
+  test: async () => {
+    try {
+      await ask("/v1/leaderboards?limit=1");
+      return "";
+    } catch (error) {
+      return error instanceof Problem && error.status !== 401 ? "" : `This key was not taken: ${error.message}`;
+    }
+  },
+  changed: () => go({ anew: true }),
+});
+
+function go({ anew = false } = {}) {
+  const route = parse(location.hash);
+  const key = JSON.stringify([route.view, route.board]);
+  if (!anew && current?.key === key) {
+    current.view.update(route);
+  } else {
+    const first = current === null;
+    current?.abort.abort();
+    const abort = new AbortController();
+    const view = new VIEWS[route.view](root, route, abort.signal);
+    view.onFault = faulty;
+    current = { view, key, abort };
+    if (!first && !anew) {
+      window.scrollTo(0, 0);
+      view.title.focus({ preventScroll: true });
+    }
+  }
+  document.title = `${current.view.name} – rankcurve`;
+  for (const [id, shown] of [["nav-boards", route.view.startsWith("board")], ["nav-node", route.view === "node"]]) {
+    const link = document.getElementById(id);
+    if (shown) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+}
+
+/** A view could not be filled: where a key would help, ask for it. */
+function faulty(error) {
+  if (!(error instanceof Problem) || error.status !== 401) return;
+  current.abort.abort(); // with another key it begins anew
+  keys.open(hasKey() ? `Another key is needed here: ${error.message}.` : "A key is needed here.");
+}
+
+onReach((reachable) => {
+  connection.textContent = reachable ? "" : "The service does not answer; trying again …";
+  connection.className = `state ${reachable ? "" : "away"}`;
+});
+
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the hash is the route
+  main.focus();
+});
+window.addEventListener("hashchange", () => go());
+go();

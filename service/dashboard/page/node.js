@@ -1,0 +1,136 @@
+// The health of a node, all its processes together: asked for while it is shown.
+
+import { Problem, ask, path, poll } from "./api.js";
+import { spark } from "./curve_chart.js";
+import { el, panel, show } from "./dom.js";
+import { lately, only, posts, rate, readFigures, requests } from "./figures.js";
+import { age, bytes, duration, rate as perSecond, whole } from "./format.js";
+import { HEALTH_POLL_MS, LEASE_POOLS_SHOWN, POOLS_PER_PAGE, POOLS_POLL_MS, REQUEST_TIMEOUT_MS, SPARK_POINTS } from "./limits.js";
+import { connectionTable, jobTable, leaseFacts, poolTable, queueFacts, routeTable, storeFacts } from "./node_parts.js";
+import { empty, fault, loading } from "./tables.js";
+
+/** The view of the node. */
+export class NodeView {
+  constructor(root, route, signal) {
+    this.signal = signal;
+    this.title = el("h1", { tabindex: "-1" }, "Node");
+    this.about = el("p", { class: "quiet" });
+    this.tiles = el("div", { class: "tiles" }, loading());
+    const parts = [
+      ["routes", "Requests"],
+      ["store", "Store and posts"],
+      ["queue", "Queue"],
+      ["jobs", "Jobs"],
+      ["pools", "Connection pools"],
+      ["leases", "Leases"],
+    ];
+    this.panels = Object.fromEntries(parts.map(([id, title]) => [id, panel(`node-${id}`, title)]));
+    this.leaseFacts = el("div", {});
+    this.leasePools = el("div", {});
+    this.panels.leases.body.append(this.leaseFacts, this.leasePools);
+    const sections = Object.values(this.panels).map(({ section }) => section);
+    const columns = [sections.slice(0, 3), sections.slice(3)].map((each) => el("div", { class: "column" }, each));
+    this.grid = el("div", { class: "grid", hidden: true }, columns);
+    show(root, el("header", { class: "head" }, this.title, this.about), this.tiles, this.grid);
+    this.history = { posts: [], requests: [] };
+    this.before = null;
+    poll(() => this.load(), HEALTH_POLL_MS, signal);
+    poll(() => this.loadPools(), POOLS_POLL_MS, signal);
+  }
+
+  get name() {
+    return "Node";
+  }
+
+  update() {}
+
+  async load() {
+    try {
+      const now = await readFigures(AbortSignal.any([this.signal, AbortSignal.timeout(REQUEST_TIMEOUT_MS)]));
+      const queue = await ask("/v1/queue", { signal: this.signal }).then(({ data }) => data);
+      if (this.signal.aborted) return;
+      this.draw(now, queue);
+      this.before = now;
+    } catch (error) {
+      if (this.signal.aborted) return;
+      if (error instanceof Problem) this.refused(error);
+      else if (!this.before) show(this.tiles, fault(error));
+      this.onFault?.(error);
+    }
+  }
+
+  refused(problem) {
+    this.grid.hidden = true;
+    show(this.about);
+    if (problem.status === 403) {
+      show(this.tiles, fault(problem), empty("The health of the node is for operators: give a key of the role ops by the button above. Boards are shown with the key as it is."));
+    } else if (problem.status === 404) {
+      show(this.tiles, empty("This node keeps no managed objects (setting ", el("code", {}, "managed_objects"), "), so there is nothing to show."));
+    } else show(this.tiles, fault(problem));
+  }
+
+  draw(now, queue) {
+    const { before } = this;
+    const rates = { posts: rate(before, now, posts) ?? lately(now.store, "Posts"), requests: rate(before, now, requests) ?? lately(now.routes, "Requests") };
+    for (const name of ["posts", "requests"]) {
+      this.history[name].push(rates[name]);
+      if (this.history[name].length > SPARK_POINTS) this.history[name].shift();
+    }
+    const store = only(now.store) ?? {};
+    show(this.about, about(now));
+    show(this.tiles, this.tileList(now, queue, rates, store));
+    this.grid.hidden = false;
+    show(this.panels.routes.body, routeTable(now.routes));
+    show(this.panels.store.body, storeFacts(now, store));
+    show(this.panels.queue.body, queueFacts(now.queue, queue));
+    show(this.panels.jobs.body, jobTable(now.jobs, now.at));
+    show(this.panels.pools.body, connectionTable(now.pools));
+    show(this.leaseFacts, leaseFacts(now.leases));
+  }
+
+  tileList(now, queue, rates, store) {
+    const failed = rate(this.before, now, (figures) => requests(figures, "5"));
+    const write = store.WriteSeconds ?? {};
+    const waiting = (store.WriteQueuePosts ?? 0) + queue.posts;
+    const { cache, memory, system, streams } = now;
+    const cpu = rate(this.before, now, ({ system: each }) => (each?.ProcessCpuTime ?? 0) / 1e9);
+    return el(
+      "ul",
+      {},
+      tile("Posts a second", perSecond(rates.posts), spark(this.history.posts, "Posts a second, the last minutes")),
+      tile("Requests a second", perSecond(rates.requests), spark(this.history.requests, "Requests a second, the last minutes")),
+      tile("Write p50 / p99", `${duration(write.P50)} / ${duration(write.P99)}`, "Transactions of the last 5 minutes"),
+      tile("Failures a second", perSecond(failed), failed > 0 ? "5xx: see the log" : "5xx", failed > 0),
+      tile("Posts waiting", whole(waiting), queue.posts ? `oldest ${age(queue.age_seconds)}` : "queued or being written"),
+      tile("Curves", whole(cache?.Curves), cache ? `${whole(cache.CurvesLive)} live, oldest ${age(cache.CurveAgeMax ?? 0)}` : ""),
+      tile("Streams", whole(streams?.StreamsOpen ?? 0), "open now"),
+      tile("CPU / memory", `${cpu === null ? "–" : `${Math.round(cpu * 100)}%`} / ${bytes(memory?.HeapMemoryUsage?.used)}`, system ? `load ${system.SystemLoadAverage.toFixed(2)} of ${system.AvailableProcessors}` : ""),
+    );
+  }
+
+  async loadPools() {
+    try {
+      const { data } = await ask(`/v1/pools?limit=${POOLS_PER_PAGE}`, { signal: this.signal });
+      const shown = data.pools.slice(0, LEASE_POOLS_SHOWN);
+      const asked = shown.map((pool) => ask(path`/v1/pools/${pool.client_id}/${pool.pool_id}`, { signal: this.signal }));
+      const pools = (await Promise.allSettled(asked)).filter(({ status }) => status === "fulfilled").map(({ value }) => value.data);
+      const more = data.next !== null ? `more than ${data.pools.length}` : whole(data.pools.length);
+      show(this.leasePools, poolTable(pools, pools.length < data.pools.length ? `The first ${pools.length} of ${more} pools.` : ""));
+    } catch (error) {
+      if (!this.signal.aborted && error instanceof Problem) show(this.leasePools, fault(error));
+    }
+  }
+}
+
+function about({ runtime, store }) {
+  const where = only(store)?.Url;
+  return [
+    runtime ? `rankcurve ${runtime.SpecVersion}, up ${age(runtime.Uptime / 1000)}` : "rankcurve",
+    where ? el("span", {}, ", store ", el("code", {}, where)) : null,
+    ". All processes of the node together.",
+  ];
+}
+
+function tile(label, value, foot, bad = false) {
+  return el("li", { class: bad ? "bad" : null }, el("span", { class: "label" }, label), el("b", {}, value), foot instanceof Node ? foot : el("small", {}, foot));
+}

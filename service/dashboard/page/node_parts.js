@@ -1,0 +1,161 @@
+// The parts of the node's view: tables and facts of figures.
+
+import { el, facts } from "./dom.js";
+import { byProperty } from "./figures.js";
+import { age, duration, percent, rate, three, whole } from "./format.js";
+import { ROUTES_SHOWN } from "./limits.js";
+import { empty, scrolled, table } from "./tables.js";
+
+const NUMBER = "number";
+
+function perSecond(counted) {
+  return rate(counted?.OneMinuteRate ?? 0);
+}
+
+/** Requests by route: the busiest of the last five minutes. */
+export function routeTable(routes) {
+  const all = [...byProperty(routes, "name")].filter(([, { Requests }]) => Requests?.Count > 0);
+  const busiest = all.sort(([, a], [, b]) => b.Requests.FiveMinuteRate - a.Requests.FiveMinuteRate || b.Requests.Count - a.Requests.Count);
+  if (!busiest.length) return empty("No requests yet.");
+  const rows = busiest.slice(0, ROUTES_SHOWN).map(([name, { Requests, RequestSeconds: times = {} }]) => {
+    const failed = Object.entries(Requests.status ?? {}).filter(([status]) => status[0] === "5");
+    const failures = failed.reduce((sum, [, { Count }]) => sum + Count, 0);
+    return [
+      name,
+      perSecond(Requests),
+      duration(times.P50),
+      duration(times.P95),
+      duration(times.P99),
+      whole(Requests.Count),
+      failures ? el("b", { class: "fault" }, whole(failures)) : "0",
+    ];
+  });
+  const columns = [
+    { label: "Route" },
+    { label: "A second", kind: NUMBER },
+    { label: "p50", kind: NUMBER, wide: true },
+    { label: "p95", kind: NUMBER, wide: true },
+    { label: "p99", kind: NUMBER },
+    { label: "Ever", kind: NUMBER, wide: true },
+    { label: "5xx", kind: NUMBER },
+  ];
+  const hidden = busiest.length > ROUTES_SHOWN ? `The ${ROUTES_SHOWN} busiest of ${busiest.length} routes; all are at /metrics.` : null;
+  return el("div", { class: "stack" }, scrolled("Requests by route", table("Requests by route, percentiles of the last five minutes", columns, rows)), hidden && el("p", { class: "quiet" }, hidden));
+}
+
+/** What the store does. */
+export function storeFacts(now, store) {
+  const outcomes = store.Posts?.outcome ?? {};
+  const refused = store.WriteRefusedPosts?.Count ?? 0;
+  const limits = now.throttle?.RateLimit?.kind ?? {};
+  const held = (limits.reads?.outcome?.refused?.Count ?? 0) + (limits.posts?.outcome?.refused?.Count ?? 0);
+  return facts([
+    ...Object.entries(outcomes).map(([outcome, counted]) => [`Posts ${outcome}`, `${whole(counted.Count)} · ${perSecond(counted)}/s`]),
+    ["Posts refused", whole(refused), "Queue full, overloaded or stopping"],
+    ["Over a key’s rate", whole(held), "Reads and posts held against the rate of their key"],
+    ["In flight", `${whole(store.WritesInFlight)} of ${whole(store.WritesInFlightLimit)}`, "Transactions that write, and how many may at once"],
+    ["Posts a transaction", `p50 ${three(store.WriteBatchPosts?.P50)}`],
+    ["Statements", `${perSecond(store.Statements)}/s`],
+    ["Rows", `${perSecond(store.Rows)}/s`],
+    ["Conflicts", whole(store.WriteConflicts?.Count), "Transactions that met others and began anew"],
+    ["Retries", whole(store.Retries?.Count), "Lost connections and deadlocks"],
+    ["Change log", now.others?.ChangeLogAgeSeconds === undefined ? "–" : `${age(now.others.ChangeLogAgeSeconds)} old`, "How far back it reaches"],
+  ]);
+}
+
+/** The ingest queue. */
+export function queueFacts(counted, queue) {
+  const rows = [
+    ["Waiting", whole(queue.posts)],
+    ["Oldest", queue.posts ? age(queue.age_seconds) : "–"],
+    ["Workers", `${whole(queue.workers)} of ${whole(queue.workers_max)}`],
+    ["Queued", `${perSecond(counted?.IngestQueuedPosts)}/s`],
+    ["Applied", `${perSecond(counted?.IngestOutcomes)}/s`],
+    ["Applied after", duration(counted?.IngestAppliedAgeSeconds?.P50), "From being queued to being applied, half of them"],
+    ["Capacity", queue.capacity === null ? "–" : `${whole(queue.capacity)}/s`, "Posts a second of the store, as last measured"],
+  ];
+  const busy = queue.shards.filter((shard) => shard.posts > 0 || shard.worker);
+  if (!busy.length) return facts(rows);
+  const columns = [{ label: "Shard" }, { label: "Waiting", kind: NUMBER }, { label: "Oldest", kind: NUMBER }, { label: "Worker", wide: true }];
+  const list = busy.map((shard) => [String(shard.shard), whole(shard.posts), age(shard.age_seconds), shard.worker ?? "–"]);
+  return el("div", {}, facts(rows), table("Shards of the queue", columns, list));
+}
+
+/** Background jobs. */
+export function jobTable(jobs, now) {
+  const rows = [...byProperty(jobs, "name")]
+    .filter(([, job]) => job.Rounds !== undefined)
+    .map(([name, job]) => {
+      const failures = job.Failures?.Count ?? 0;
+      const last = job.LastRoundTimestampSeconds;
+      return [
+        name,
+        job.Paused ? el("span", { class: "tag bad" }, "paused") : last ? `${age(now - last)} ago` : "not yet",
+        whole(job.Rounds.Count),
+        percent(job.BusySeconds?.FiveMinuteRate ?? 0),
+        failures ? el("b", { class: "fault" }, whole(failures)) : "0",
+      ];
+    });
+  if (!rows.length) return empty("This node runs no jobs: they run in processes of another one.");
+  const columns = [
+    { label: "Job" },
+    { label: "Last round", kind: NUMBER },
+    { label: "Rounds", kind: NUMBER, wide: true },
+    { label: "Busy", kind: NUMBER },
+    { label: "Failures", kind: NUMBER },
+  ];
+  return table("Jobs", columns, rows);
+}
+
+/** Connections to the store. */
+export function connectionTable(pools) {
+  const rows = [...byProperty(pools, "name")].flatMap(([name, pool]) =>
+    Object.entries(pool.StoreConnectionsLimit?.kind ?? {}).map(([kind, limit]) => {
+      const waits = pool.StoreConnectionWaitSeconds?.kind?.[kind];
+      return [
+        `${name}, ${kind}`,
+        `${whole(pool.StoreConnectionsLent?.kind?.[kind]?.Value)} of ${whole(limit.Value)}`,
+        whole(pool.StoreConnectionsAwaited?.kind?.[kind]?.Value),
+        duration(waits?.P99),
+      ];
+    }),
+  );
+  if (!rows.length) return empty("No connections yet.");
+  const columns = [{ label: "Pool" }, { label: "Lent", kind: NUMBER }, { label: "Awaited", kind: NUMBER }, { label: "Wait p99", kind: NUMBER }];
+  return table("Connections to the store", columns, rows);
+}
+
+/** Leases of clients. */
+export function leaseFacts(leases) {
+  const outcomes = leases?.LeaseRequests?.outcome ?? {};
+  return facts([
+    ["Requests", `${perSecond(leases?.LeaseRequests)}/s`],
+    ["Waiting", whole(leases?.LeaseRequestsWaiting ?? 0)],
+    ["Write p99", duration(leases?.LeaseWriteSeconds?.P99)],
+    ...Object.entries(outcomes)
+      .filter(([, counted]) => counted.Count > 0)
+      .map(([outcome, counted]) => [outcome.replaceAll("_", " "), whole(counted.Count)]),
+  ]);
+}
+
+/** Pools of resources, by region. */
+export function poolTable(pools, note) {
+  if (!pools.length) return empty("No pools of resources.");
+  const rows = pools.flatMap((pool) =>
+    Object.entries(pool.regions ?? {}).map(([region, { total, leased, available, headroom }]) => [
+      `${pool.client_id} / ${pool.pool_id}`,
+      region,
+      `${whole(leased)} of ${whole(total)}`,
+      whole(available),
+      headroom === null ? "–" : headroom <= 0 ? el("b", { class: "fault" }, whole(headroom)) : whole(headroom),
+    ]),
+  );
+  const columns = [
+    { label: "Pool" },
+    { label: "Region" },
+    { label: "Leased", kind: NUMBER },
+    { label: "Available", kind: NUMBER, wide: true },
+    { label: "Headroom", kind: NUMBER },
+  ];
+  return el("div", {}, rows.length ? table("Pools of resources by region", columns, rows) : empty("No resources yet."), note ? el("p", { class: "quiet" }, note) : null);
+}

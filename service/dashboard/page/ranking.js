@@ -1,0 +1,173 @@
+// The rows of a ranking: the top, live by the event stream, or a page from any rank on.
+
+import { ask, path } from "./api.js";
+import { announce, el, named, panel, show, unseen } from "./dom.js";
+import { ago, stored, whole } from "./format.js";
+import { ANNOUNCE_PAUSE_MS, RANKING_ROWS, TOP_ROWS } from "./limits.js";
+import { knownName, learn, learnOwners } from "./names.js";
+import { toBoard } from "./routes.js";
+import { follow } from "./streams.js";
+import { empty, fault, loading, table } from "./tables.js";
+
+const COLUMNS = [
+  { label: "Rank", kind: "number" },
+  { label: "Owner" },
+  { label: "Value", kind: "number" },
+  { label: "Changed", wide: true },
+];
+
+/** A link to an owner's card, by name where the profile has one. */
+export function ownerLink(board, parameters, owner) {
+  const name = knownName(owner);
+  const link = el(
+    "a",
+    { class: "owner", "data-key": `owner:${owner}`, href: toBoard(board, { ...parameters, owner }), title: owner },
+    named(name || owner),
+  );
+  return name ? [link, " ", named(owner, { class: "id" })] : [link];
+}
+
+/** A table of ranked entries. `moves`: owner -> places won (or "new"); `marked` is the owner who stands out. */
+export function rankedTable(caption, { board, column, parameters, entries, moves = new Map(), marked = "" }) {
+  const rows = entries.map((entry) => {
+    const move = moves.get(entry.owner);
+    const here = entry.owner === marked;
+    return el(
+      "tr",
+      { class: moveClass(move), "aria-current": here ? "true" : null },
+      el("th", { scope: "row", class: "number" }, entry.exact ? whole(entry.rank) : `≈ ${whole(entry.rank)}`),
+      el("td", { class: "who" }, ownerLink(board, parameters, entry.owner), here ? unseen(" (this owner)") : null, moved(move)),
+      el("td", { class: "number" }, stored(entry.value, column.scale)),
+      el("td", { class: "when wide quiet" }, ago(entry.updated_at)),
+    );
+  });
+  return table(caption, COLUMNS, rows);
+}
+
+function moveClass(move) {
+  if (move === undefined) return null;
+  return move === "new" || move > 0 ? "rose" : move < 0 ? "fell" : "touched";
+}
+
+function moved(move) {
+  if (move === undefined || move === 0) return null;
+  if (move === "new") return el("span", { class: "move up" }, " new");
+  const text = move > 0 ? `▲ ${move}` : `▼ ${-move}`;
+  return el("span", { class: `move ${move > 0 ? "up" : "down"}` }, el("span", { "aria-hidden": "true" }, ` ${text}`), unseen(move > 0 ? ` up ${move}` : ` down ${-move}`));
+}
+
+/** The panel; `start(view, signal)` fills it for a column and a rank to begin from. */
+export class RankingPanel {
+  constructor() {
+    this.panel = panel("ranking", "Top");
+    this.state = el("span", { class: "state" });
+    this.panel.aside.append(this.state);
+    this.rows = el("div", {});
+    this.more = el("nav", { class: "line pages", "aria-label": "Pages of the ranking" });
+    this.panel.body.append(this.rows, this.more);
+  }
+
+  /** Show `{board, column, parameters, from}` until the signal; `onTotal` hears how many are ranked. */
+  start(view, signal, onTotal) {
+    const live = view.from <= 1;
+    this.panel.heading.textContent = live ? `Top by ${view.column.name}` : `From rank ${whole(view.from)} by ${view.column.name}`;
+    show(this.rows, loading());
+    show(this.more);
+    this.tell(live ? "" : "page");
+    if (live) this.live(view, signal, onTotal);
+    else this.page(view, signal, onTotal);
+  }
+
+  tell(state) {
+    const texts = { live: "Live", away: "Reconnecting …", page: "As of now, not live", refused: "" };
+    this.state.textContent = texts[state] ?? "";
+    this.state.className = `state ${state}`;
+  }
+
+  live(view, signal, onTotal) {
+    const { board, column } = view;
+    const query = new URLSearchParams({ column: column.name, top: TOP_ROWS });
+    let before = null;
+    const draw = async (data) => {
+      const moves = before === null ? new Map() : movesSince(before, data.entries);
+      this.draw(view, data, moves);
+      onTotal(data.total);
+      if (before !== null) this.announce(view, before, data.entries);
+      before = data.entries;
+      const owners = data.entries.map((entry) => entry.owner);
+      if ((await learnOwners(board, owners, signal)) && before === data.entries && !signal.aborted) this.draw(view, data, moves);
+    };
+    const onState = (state, problem) => {
+      this.tell(state);
+      if (problem) show(this.rows, fault(problem));
+    };
+    try {
+      follow(`${path`/v1/leaderboards/${board}/stream`}?${query}`, { onEvent: (_, data) => draw(data), onState }, signal);
+    } catch (error) {
+      show(this.rows, fault(error));
+    }
+  }
+
+  announce({ column }, before, now) {
+    if (!now.length || before[0]?.owner === now[0].owner) return;
+    const who = knownName(now[0].owner) || now[0].owner;
+    announce(`${who} leads by ${column.name} with ${stored(now[0].value, column.scale)}`, ANNOUNCE_PAUSE_MS);
+  }
+
+  async page(view, signal, onTotal) {
+    const { board, column, from } = view;
+    const query = new URLSearchParams({ from_rank: from, limit: RANKING_ROWS, profiles: true });
+    try {
+      const { data } = await ask(`${path`/v1/leaderboards/${board}/rankings/${column.name}`}?${query}`, { signal });
+      learn(data.entries);
+      onTotal(data.total);
+      this.draw(view, data, new Map());
+    } catch (error) {
+      if (!signal.aborted) show(this.rows, fault(error));
+    }
+  }
+
+  draw(view, { entries, total }, moves) {
+    const { board, column, parameters, from, owner } = view;
+    const rest = { column: column.name, owner };
+    if (!entries.length) show(this.rows, empty(total ? "The ranking ends before this rank." : "Nobody is ranked here yet."));
+    else show(this.rows, rankedTable(`Ranking by ${column.name}`, { board, column, parameters, entries, moves, marked: owner }));
+    const next = from + entries.length;
+    const links = [
+      from > 1 && ["Top", {}],
+      from > 1 && ["Better", { from: Math.max(1, from - RANKING_ROWS) }],
+      entries.length > 0 && next <= total && ["Worse", { from: next }],
+    ].filter(Boolean);
+    show(
+      this.more,
+      links.map(([text, at]) => el("a", { "data-key": `page:${text}`, href: toBoard(board, { ...rest, ...at }) }, text)),
+      total > TOP_ROWS ? this.jump(board, rest, total) : null,
+      el("span", { class: "quiet" }, `${whole(total)} ranked`),
+    );
+  }
+
+  jump(board, rest, total) {
+    const kept = this.more.querySelector("form");
+    if (kept && this.jumpsTo === JSON.stringify([board, rest])) return kept; // what is typed stays
+    this.jumpsTo = JSON.stringify([board, rest]);
+    const input = el("input", { id: "jump", name: "from", type: "number", min: 1, max: total, required: true, inputmode: "numeric", "data-key": "jump" });
+    const go = (event) => {
+      event.preventDefault();
+      location.hash = toBoard(board, { ...rest, from: input.value });
+    };
+    return el("form", { class: "line", onsubmit: go }, el("label", { for: "jump" }, "From rank"), input, el("button", {}, "Go"));
+  }
+}
+
+/** Places that each owner won since the rows before; those who were there and did not change are left out. */
+function movesSince(before, now) {
+  const ranks = new Map(before.map((entry) => [entry.owner, entry]));
+  const moves = new Map();
+  for (const entry of now) {
+    const was = ranks.get(entry.owner);
+    if (!was) moves.set(entry.owner, "new");
+    else if (was.rank !== entry.rank || was.value !== entry.value) moves.set(entry.owner, was.rank - entry.rank);
+  }
+  return moves;
+}
+

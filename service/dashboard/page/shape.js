@@ -1,0 +1,91 @@
+// A curve's document as a function value -> rank, in doubles: near enough to draw. What the service answers is exact;
+// docs/rank_offline.py does the same in whole numbers.
+
+const SHAPE_UNIT = 65_536;
+
+/** The curve of a document of `GET …/rankings/{column}/curve`. */
+export class Shape {
+  constructor(document) {
+    this.document = document;
+    this.high = document.best === "high";
+    this.total = document.total;
+    this.values = document.knots.map((knot) => Number(knot.value));
+    this.keys = this.values.map((value) => this.key(value));
+    this.ranks = document.knots.map((knot) => knot.rank);
+    this.ties = document.knots.map((knot) => knot.ties);
+    this.unit = 10 ** -document.scale; // the smallest step of a value
+    this.step = document.ties === "shared" ? document.step * this.unit : 0;
+    const ends = document.outside ?? {};
+    this.bestEnd = ends.best ? this.key(Number(ends.best.value)) : null;
+    this.worstEnd = ends.worst ? this.key(Number(ends.worst.value)) : null;
+    this.outerErrors = ends.errors ?? null;
+  }
+
+  /** Where a value stands among others, smaller is better. */
+  key(value) {
+    return this.high ? -value : value;
+  }
+
+  /** The value of a key. */
+  value(key) {
+    return this.high ? -key : key;
+  }
+
+  /** The first knot that is no better than the key. */
+  indexOf(key) {
+    let from = 0;
+    let to = this.keys.length;
+    while (from < to) {
+      const middle = (from + to) >> 1;
+      if (this.keys[middle] < key) from = middle + 1;
+      else to = middle;
+    }
+    return from;
+  }
+
+  /** {rank, low, high} of a value. */
+  at(value) {
+    const key = this.key(value);
+    const j = this.indexOf(key);
+    const count = this.keys.length;
+    const low = j ? this.ranks[j - 1] + this.ties[j - 1] : 1;
+    const high = j < count ? this.ranks[j] : this.total + 1;
+    if (low >= high || this.keys[j] === key) return { rank: high, low: high, high };
+    if (j === 0 && (this.bestEnd === null || key <= this.bestEnd)) return { rank: low, low, high: low };
+    if (j === count && (this.worstEnd === null || key > this.worstEnd)) return { rank: high, low: high, high };
+    const start = j ? this.keys[j - 1] + this.step : this.bestEnd;
+    const end = j < count ? this.keys[j] : Math.max(this.worstEnd, start) + this.step;
+    const inside = j > 0 && j < count;
+    const shape = inside ? this.document.shapes?.[j - 1] : undefined;
+    const rank = Math.round(low + (high - low) * risen((key - start) / (end - start), shape));
+    const error = inside ? this.document.errors?.[j - 1] : this.outerErrors?.[j === 0 ? 0 : 1];
+    if (error === undefined || error === null) return { rank, low, high };
+    return { rank, low: Math.max(low, rank - error), high: Math.min(high, rank + error) };
+  }
+
+  /** The smallest and the largest value that it knows of. */
+  range() {
+    const keys = [...this.keys, this.bestEnd, this.worstEnd].filter((key) => key !== null);
+    const values = keys.map((key) => this.value(key));
+    return [Math.min(...values), Math.max(...values)];
+  }
+
+  /** The value in the middle of the ranking. */
+  median() {
+    const index = this.ranks.findIndex((rank) => rank >= this.total / 2);
+    return this.values[index < 0 ? this.values.length - 1 : index];
+  }
+
+  /** How many have a value below this one. */
+  below(value) {
+    if (!this.high) return this.at(value).rank - 1;
+    return this.total - (this.at(value - this.unit).rank - 1);
+  }
+}
+
+function risen(part, shape) {
+  const t = Math.min(1, Math.max(0, part));
+  if (!shape) return t;
+  const [first, second] = shape;
+  return (3 * (1 - t) * ((1 - t) * first + t * second) * t) / SHAPE_UNIT + t ** 3;
+}

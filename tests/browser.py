@@ -1,0 +1,227 @@
+"""A page of a real browser, as a test drives it: by keys, clicks and expressions, with all that it asked and told.
+
+The rule: waiting looks at every frame that the page draws, and nothing that went wrong in the page is lost.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.chromium import DevTools, DevToolsError, devtools
+
+WAIT_S = 30.0  # a bound, not a pause
+DESKTOP, PHONE = (1280, 900), (360, 740)
+_TOLD = "rankcurveTestTold"
+# What a policy forbids is told by an event; the console has it too, but not where.
+_TELL_VIOLATIONS = f"""addEventListener("securitypolicyviolation", (event) => globalThis.{_TOLD}(
+  `policy: ${{event.violatedDirective}} forbids ${{event.blockedURI}} ${{event.sourceFile}}:${{event.lineNumber}}`))"""
+_LOOK = """new Promise((resolve) => {{
+  const until = performance.now() + {wait_ms};
+  const look = () => {{
+    let found = null, error = null;
+    try {{ found = ({expression}); }} catch (caught) {{ error = String(caught); }}
+    if (found) resolve({{ found }});
+    else if (performance.now() > until)
+      resolve({{ error, text: location.href + " " + (document.body?.innerText ?? "").slice(0, 1500) }});
+    else requestAnimationFrame(look);
+  }};
+  look();
+}})"""
+_MIDDLE = """(() => {{
+  const element = document.querySelector({selector});
+  element.scrollIntoView({{ block: "center", behavior: "instant" }});
+  const box = element.getBoundingClientRect();
+  return [box.x + box.width / 2, box.y + box.height / 2];
+}})()"""
+_CODES = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "End": 35, "Home": 36}
+_CODES |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+_SHIFT = 8
+
+
+class PageError(Exception):
+    """an expression failed in the page, or never came to hold"""
+
+
+@dataclass(slots=True)
+class Sent:
+    """One request of a page, and what came back so far; `encoded_bytes` with headers, as they were on the wire."""
+
+    url: str
+    method: str
+    status: int = 0
+    encoded_bytes: int = 0
+    ended: bool = False
+
+
+class Page:
+    """One page in a profile of its own."""
+
+    def __init__(self, tools: DevTools, session: str) -> None:
+        self._tools, self._session = tools, session
+        self._sent: dict[str, Sent] = {}
+        self.errors: list[str] = []
+        tools.listen(session, self._hear)
+
+    async def prepare(self) -> None:
+        """Listen to everything, and count as focused."""
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            await self.command(f"{domain}.enable")
+        await self.command("Runtime.addBinding", name=_TOLD)
+        await self.command("Page.addScriptToEvaluateOnNewDocument", source=_TELL_VIOLATIONS)
+        await self.command("Emulation.setFocusEmulationEnabled", enabled=True)
+        await self.show()
+
+    async def command(self, method: str, /, **parameters: Any) -> dict[str, Any]:
+        """One command of DevTools."""
+        return await self._tools.send(method, self._session, **parameters)
+
+    async def show(self, size: tuple[int, int] = DESKTOP, *, dark: bool = False, motion: bool = False) -> None:
+        """The screen and what its user prefers."""
+        width, height = size
+        await self.command(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=size == PHONE
+        )
+        preferences = {
+            "prefers-color-scheme": "dark" if dark else "light",
+            "prefers-reduced-motion": "no-preference" if motion else "reduce",
+        }
+        features = [{"name": name, "value": value} for name, value in preferences.items()]
+        await self.command("Emulation.setEmulatedMedia", features=features)
+
+    async def goto(self, url: str) -> None:
+        """Go to an address; returns when its document is there. Raises PageError where nothing answers."""
+        found = await self.command("Page.navigate", url=url)
+        if "errorText" in found:
+            raise PageError(f"{url}: {found['errorText']}")
+        await self.wait_for("document.readyState === 'complete'")
+
+    async def evaluate(self, expression: str) -> Any:
+        """The value of an expression, awaited where it is a promise. Raises PageError."""
+        found = await self.command(
+            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True, userGesture=True
+        )
+        if "exceptionDetails" in found:
+            details = found["exceptionDetails"]
+            raise PageError(details.get("exception", {}).get("description") or details["text"])
+        return found["result"].get("value")
+
+    async def wait_for(self, expression: str) -> Any:
+        """The value of an expression once it is true. Raises PageError with what the page shows instead."""
+        until = time.monotonic() + WAIT_S
+        look = _LOOK.format(expression=expression, wait_ms=1000 * WAIT_S)
+        while True:
+            try:
+                found = await self.evaluate(look)
+            except DevToolsError:  # the document that was looked at is gone: the next may have it
+                if time.monotonic() > until:
+                    raise
+                continue
+            if "found" in found:
+                return found["found"]
+            raise PageError(f"never true: {expression}\n{found['error']}\n{found['text']}")
+
+    async def wait_for_text(self, text: str, *, within: str = "body") -> None:
+        """Return once an element shows a text."""
+        await self.wait_for(f"document.querySelector({json.dumps(within)})?.innerText.includes({json.dumps(text)})")
+
+    async def text(self, selector: str = "body") -> str:
+        """What an element shows."""
+        return str(await self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText"))
+
+    async def texts(self, selector: str) -> list[str]:
+        """What every element of a kind shows."""
+        found = await self.evaluate(f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.innerText)")
+        return list(found)
+
+    async def click(self, selector: str) -> None:
+        """Click in the middle of an element with the mouse."""
+        await self.wait_for(f"document.querySelector({json.dumps(selector)})")
+        x, y = await self.evaluate(_MIDDLE.format(selector=json.dumps(selector)))
+        for kind in ("mousePressed", "mouseReleased"):
+            await self.command("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    async def press(self, key: str, *, shift: bool = False) -> None:
+        """Press and release a key."""
+        code, text = _CODES[key], {"Enter": "\r", " ": " "}.get(key, "")
+        named = {"key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": code}
+        named["modifiers"] = _SHIFT if shift else 0
+        await self.command("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **named)
+        await self.command("Input.dispatchKeyEvent", type="keyUp", **named)
+
+    async def type(self, text: str) -> None:
+        """Type into what is focused."""
+        await self.command("Input.insertText", text=text)
+
+    async def screenshot(self) -> bytes:
+        """A picture of the whole page, as PNG."""
+        box = (await self.command("Page.getLayoutMetrics"))["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": box["width"], "height": box["height"], "scale": 1}
+        found = await self.command("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
+        return base64.b64decode(found["data"])
+
+    @property
+    def sent(self) -> list[Sent]:
+        """All requests so far."""
+        return list(self._sent.values())
+
+    def hosts(self) -> set[str]:
+        """Who was asked: scheme, host and port."""
+        parts = (urlsplit(sent.url) for sent in self.sent)
+        return {f"{part.scheme}://{part.netloc}" for part in parts if part.scheme not in ("data", "about")}
+
+    def _hear(self, method: str, event: dict[str, Any]) -> None:
+        if method.startswith("Network."):
+            self._hear_network(method.removeprefix("Network."), event)
+        elif method == "Runtime.bindingCalled" and event["name"] == _TOLD:
+            self.errors.append(event["payload"])
+        elif method == "Runtime.exceptionThrown":
+            details = event["exceptionDetails"]
+            self.errors.append(f"exception: {details.get('exception', {}).get('description') or details['text']}")
+        elif method == "Runtime.consoleAPICalled" and event["type"] in ("error", "assert", "warning"):
+            self.errors.append(f"console: {' '.join(str(each.get('value', each)) for each in event['args'])}")
+        elif method == "Log.entryAdded":
+            entry = event["entry"]
+            # An answer that is an error is for the page to tell; `sent` has it.
+            if entry["level"] in ("error", "warning") and entry["source"] != "network":
+                self.errors.append(f"{entry['source']}: {entry['text']}")
+        elif method == "Page.javascriptDialogOpening":
+            self.errors.append(f"dialog: {event['message']}")
+
+    def _hear_network(self, name: str, event: dict[str, Any]) -> None:
+        if name == "requestWillBeSent":
+            request = event["request"]
+            self._sent[event["requestId"]] = Sent(request["url"], request["method"])
+        sent = self._sent.get(event.get("requestId", ""))
+        if sent is None:
+            return
+        if name == "responseReceived":
+            sent.status = event["response"]["status"]
+            sent.encoded_bytes += int(event["response"]["encodedDataLength"])
+        elif name == "dataReceived":
+            sent.encoded_bytes += int(event["encodedDataLength"])
+        elif name == "loadingFinished":
+            sent.encoded_bytes, sent.ended = int(event["encodedDataLength"]), True
+        elif name == "loadingFailed":
+            sent.ended = True
+
+
+@contextlib.asynccontextmanager
+async def open_page(address: str) -> AsyncIterator[Page]:
+    """A new page in a profile of its own, without cookies, storage and cached files; closed at the end."""
+    async with devtools(address) as tools:
+        context = (await tools.send("Target.createBrowserContext"))["browserContextId"]
+        target = (await tools.send("Target.createTarget", url="about:blank", browserContextId=context))["targetId"]
+        attached = await tools.send("Target.attachToTarget", targetId=target, flatten=True)
+        page = Page(tools, attached["sessionId"])
+        try:
+            await page.prepare()
+            yield page
+        finally:
+            await tools.send("Target.disposeBrowserContext", browserContextId=context)

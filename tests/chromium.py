@@ -1,0 +1,140 @@
+"""A real Chromium for tests, without a window: the process, and a connection that speaks DevTools with it.
+
+The rule: one browser at a time; it asks nobody but the pages it is sent to, and is gone with all its children.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
+
+from tests.servers import HOST, READY_S, Folder, ended, program
+
+PACKAGE = "chromium"
+_FLAGS = (
+    "--headless=new", "--disable-gpu", "--disable-quic", "--no-first-run", "--no-default-browser-check",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
+    "--disable-dev-shm-usage", "--disable-default-apps", "--disable-breakpad", "--hide-scrollbars",
+    "--password-store=basic", "--force-color-profile=srgb", "--remote-debugging-port=0",
+    # Whatever it looks for on its own, it finds nothing outside of this machine.
+    f"--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE {HOST}",
+)  # fmt: skip
+
+Listener = Callable[[str, dict[str, Any]], None]
+
+
+class DevToolsError(Exception):
+    """the browser refused a command"""
+
+
+class Chromium:
+    """The process. `address` is where its DevTools listen."""
+
+    def __init__(self) -> None:
+        """Choose a folder, not started yet."""
+        self._program = program(PACKAGE, PACKAGE)
+        self._folder = Folder("rankcurve-chromium-", "pid", user=None, last_signal="KILL")
+        self._process: subprocess.Popen[bytes] | None = None
+        self.address = ""
+
+    def start(self) -> None:
+        """Start it and return when it listens. Raises RuntimeError where it does not."""
+        folder, own = self._folder.path, ["--no-sandbox"] if os.getuid() == 0 else []
+        with (folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [str(self._program), *_FLAGS, *own, f"--user-data-dir={folder / 'profile'}", "about:blank"],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=folder,
+                env={**os.environ, "HOME": str(folder), "LANG": "en_US.UTF-8", "LANGUAGE": "en", "TZ": "UTC"},
+            )  # fmt: skip
+        # Of the group: its children are many.
+        (folder / "pid").write_text(f"-{self._process.pid}\n")
+        told, until = folder / "profile" / "DevToolsActivePort", time.monotonic() + READY_S
+        while not (told.exists() and len(lines := told.read_text().split()) == 2):
+            if ended(self._process) or time.monotonic() > until:
+                raise RuntimeError(f"Chromium did not start: {(folder / 'log').read_text(errors='replace')[-2000:]}")
+        self.address = f"ws://{HOST}:{lines[0]}{lines[1]}"
+
+    def remove(self) -> None:
+        """End it with its children, and remove its folder."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._folder.remove()
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Chromium]:
+    """A running browser, removed at the end."""
+    browser = Chromium()
+    try:
+        browser.start()
+        yield browser
+    finally:
+        browser.remove()
+
+
+class DevTools:
+    """One connection: commands are answered in any order, events go to who listens to their session."""
+
+    def __init__(self, socket: ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._ids = itertools.count(1)
+        self._awaited: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._listeners: dict[str, Listener] = {}
+
+    def listen(self, session: str, listener: Listener) -> None:
+        """Have the events of a session."""
+        self._listeners[session] = listener
+
+    async def send(self, method: str, session: str = "", /, **parameters: Any) -> dict[str, Any]:
+        """The answer to one command. Raises DevToolsError."""
+        number = next(self._ids)
+        answer = self._awaited[number] = asyncio.get_running_loop().create_future()
+        await self._socket.send_json(
+            {"id": number, "method": method, "params": parameters, **({"sessionId": session} if session else {})}
+        )
+        return await asyncio.wait_for(answer, READY_S)
+
+    async def read(self) -> None:
+        """Hand out what comes, until the connection ends."""
+        async for message in self._socket:
+            if message.type is not WSMsgType.TEXT:
+                break
+            found = message.json()
+            if "id" not in found:
+                if (listener := self._listeners.get(found.get("sessionId", ""))) is not None:
+                    listener(found["method"], found["params"])
+                continue
+            awaited = self._awaited.pop(found["id"])
+            if awaited.done():
+                continue
+            if "error" in found:
+                awaited.set_exception(DevToolsError(found["error"]["message"]))
+            else:
+                awaited.set_result(found["result"])
+        for awaited in self._awaited.values():
+            awaited.cancel()
+
+
+@contextlib.asynccontextmanager
+async def devtools(address: str) -> AsyncIterator[DevTools]:
+    """A connection to a browser."""
+    async with ClientSession() as session, session.ws_connect(address, max_msg_size=0) as socket:
+        made = DevTools(socket)
+        reader = asyncio.create_task(made.read())
+        try:
+            yield made
+        finally:
+            reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reader

@@ -1,0 +1,82 @@
+"""What the tests of the dashboard look at: a node with a season, pages of boards, and owners who chose hostile names.
+
+The rule: all of it goes through the doors that users have, and every test that writes has a board of its own.
+"""
+
+from __future__ import annotations
+
+from tests.service.real_service import Caller, Process, escaped
+
+SEASON = "season-2026"
+OWNERS = 900
+TINY_BOARDS = 60
+XP = {"name": "xp", "merge": "max"}
+LAP = {"name": "lap", "best": "low", "scale": 3, "min": 0}
+CLAN = {"name": "clan", "sorted": False, "type": "text"}
+HOSTILE = (
+    '<img src=x onerror="alert(1)">',
+    "</script><script>alert(2)</script>",
+    "javascript:alert(3)",
+    "\u05e9\u05dc\u05d5\u05dd \u0627\u0644\u0633\u0644\u0627\u0645 abc",
+    "a/b?c#d&e=%41%",
+    "..",
+    "' OR 1=1 --",
+    "W" * 128,
+    "\U0001f469\u200d\U0001f680 \u00e9 \ufb03",
+)
+
+
+def name_of(number: int) -> str:
+    """An owner of the season."""
+    return f"player-{number:04d}"
+
+
+def xp_of(number: int) -> int:
+    """What an owner of the season has: the lower the number, the better; no ties."""
+    return 1_000 + (OWNERS - number) ** 2
+
+
+async def fill(url: str) -> None:
+    """The season with its curves and profiles, boards enough for two pages, and the hostile one."""
+    async with Caller(url) as caller:
+        await caller.board(SEASON, XP, LAP, CLAN, predictor={"samples": 8, "exact_top": 50})
+        posts = [
+            {
+                "owner": name_of(number),
+                "stats": {"xp": xp_of(number), "clan": f"clan {number % 7}"}
+                | ({"lap": f"{60 + number / 8:.3f}"} if number % 10 else {}),
+            }
+            for number in range(OWNERS)
+        ]
+        await caller.post(SEASON, *posts)
+        await caller.refresh(SEASON, "xp", "lap")
+        for number, name in enumerate(("Ada Lovelace", "Grace Hopper", HOSTILE[0])):
+            await caller.must("PUT", f"/v1/owners/{name_of(number)}/profile", {"name": name})
+        for number in range(TINY_BOARDS):
+            await caller.board(f"tiny-{number:02d}", XP, table="shared")
+        await caller.board("hostile", XP, CLAN)
+        mean = [{"owner": owner, "stats": {"xp": 100 - n, "clan": owner[:40]}} for n, owner in enumerate(HOSTILE)]
+        await caller.post("hostile", *mean)
+        await caller.must("PUT", f"/v1/owners/{escaped(HOSTILE[1])}/profile", {"name": HOSTILE[0]})
+        await caller.must("PUT", "/v1/pools/game/servers", {})
+        resources = {"region": "eu", "resources": [f"server-{number}" for number in range(12)]}
+        await caller.must("POST", "/v1/pools/game/servers/resources", resources)
+
+
+async def new_board(url: str, board: str, **xp: int) -> None:
+    """A board of a test's own."""
+    async with Caller(url) as caller:
+        await caller.board(board, XP, CLAN)
+    if xp:
+        await post(url, board, **xp)
+
+
+async def post(url: str, board: str, **xp: int) -> None:
+    """Values of owners."""
+    async with Caller(url) as caller:
+        await caller.post(board, *({"owner": owner, "stats": {"xp": value}} for owner, value in xp.items()))
+
+
+def at(node: Process, route: str) -> str:
+    """The address of a view."""
+    return f"{node.url}/#{route}"
