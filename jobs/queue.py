@@ -35,6 +35,7 @@ class QueueLimits:
     ingest_alone_attempts_max: int
     ingest_lease_s: float
     ingest_poll_s: float
+    ingest_gather_s: float
     ingest_look_s: float
     ingest_backoff_s_max: float
     lease_renewal_ratio: float

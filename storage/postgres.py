@@ -201,6 +201,7 @@ def _connect(url: str, limits: PostgresLimits, observer: StoreObserver, pool: Bo
             lock_timeout_s=limits.lock_timeout_s,
             statement_cache=limits.statement_cache,
             read_only=read_only,
+            whole_tables=kind == "heavy",
         )
         bounds = PoolLimits(
             connections=count,

@@ -34,6 +34,7 @@ class SessionLimits:
     lock_timeout_s: float
     statement_cache: int
     read_only: bool
+    whole_tables: bool  # may be read, where that looks cheaper than by an index
 
 
 @lru_cache(maxsize=4096)
@@ -142,6 +143,10 @@ def _session_settings(limits: SessionLimits) -> str:
     }
     if limits.read_only:
         settings["default_transaction_read_only"] = "on"
+    if not limits.whole_tables:
+        # The server keeps the plan of a statement that was prepared while its table was small, until it has counted
+        # the rows again: to read all of them meanwhile would take a growing board's reads milliseconds.
+        settings["enable_seqscan"] = "off"
     return "; ".join(f"SET {name} = {value}" for name, value in settings.items())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -18,12 +18,14 @@ from tests.jobs.world import WAIT_S, ManualTime, World
 from tests.storage.deployment import counter, part, ranked
 from tests.storage.meddling import MeddlingStore
 from tests.storage.queueing import LEASE_US, SHARDS, QueueDesk
+from tests.storage.queueing import LIMITS as DRAIN_LIMITS
 
 LEASE_S = LEASE_US / 1e6
 LIMITS = DrainJobLimits(
     ingest_lease_s=LEASE_S,
     lease_renewal_ratio=0.3,
     ingest_poll_s=0.1,
+    ingest_gather_s=0,
     ingest_look_s=1,
     job_backoff_base_s=0.5,
     ingest_backoff_s_max=3,
@@ -58,7 +60,7 @@ class Observed:
 class Place:
     """A process with a worker, at a time that stands still."""
 
-    def __init__(self, desk: QueueDesk, board: Board, name: str = "ada") -> None:
+    def __init__(self, desk: QueueDesk, board: Board, name: str = "ada", limits: DrainJobLimits = LIMITS) -> None:
         self.desk, self.board = desk, board
         self.store, self.time, self.observed = MeddlingStore(desk.store), ManualTime(), Observed()
         self.wake = asyncio.Event()
@@ -67,7 +69,7 @@ class Place:
             self.store,
             parts.drainer,
             parts.leases,
-            LIMITS,
+            limits,
             self.observed,
             wake=self.wake,
             now_us=desk.clock,
@@ -140,6 +142,29 @@ async def test_posts_find_a_worker_within_a_poll_or_at_once_where_they_were_queu
         assert sum((await place.drained()).posts.values()) == 1
     assert (await place.xp("ada"), await place.xp("bob")) == (2, 1)
     assert place.observed.ages_s == [LIMITS.ingest_poll_s, 0]
+
+
+async def test_a_round_that_left_no_posts_lets_more_of_them_gather_and_one_that_did_goes_on(place: Place) -> None:
+    patient = Place(place.desk, place.board, limits=replace(LIMITS, ingest_gather_s=0.04))
+    await patient.enqueue(*(f"owner {number}" for number in range(DRAIN_LIMITS.ingest_round_posts_max + 1)))
+    async with patient.running():
+        first, second = await patient.drained(), await patient.drained()
+        assert first.more and not second.more
+        await patient.enqueue("ada")
+        patient.wake.set()
+        assert await patient.time.asleep() == pytest.approx(0.04)
+        await patient.enqueue("bob")
+        assert patient.observed.rounds.empty()
+        patient.advance(0.05)
+        assert sum((await patient.drained()).posts.values()) == 2
+
+
+async def test_who_gathers_for_longer_than_its_leases_are_renewed_after_keeps_them(place: Place) -> None:
+    patient = Place(place.desk, place.board, limits=replace(LIMITS, ingest_gather_s=60))
+    await patient.enqueue("ada")
+    async with patient.running():
+        await patient.drained()
+        assert await patient.time.asleep() == pytest.approx(LEASE_S * LIMITS.lease_renewal_ratio)
 
 
 async def test_after_a_quiet_time_a_worker_looks_less_often_and_is_woken_all_the_same(place: Place) -> None:
