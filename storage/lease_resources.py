@@ -55,12 +55,25 @@ def named(column: str) -> Select:
     return stored().from_(keys).join(LEASE_RESOURCES, all_of(*same), alias=HERE).packed()
 
 
+def written(changes: Sequence[Change]) -> list[tuple[object, ...]]:
+    """Changes as rows of `LeaseResources.writing`, in the order in which everyone locks resources."""
+    return [
+        (
+            *before[:2], before.version, before.expires_at_us,
+            after.holder, after.version, after.expires_at_us, after.region, after.partition, after.free_since_us,
+            after.acquired_at_us,
+        )
+        for before, after in sorted(changes)
+    ]  # fmt: skip
+
+
 class LeaseResources:
     """The statements, for one dialect; see `lease_resources`."""
 
     def __init__(self, dialect: Dialect) -> None:
         more = {"region": TEXT, "partition": INTEGER, "free_since": INTEGER, "acquired_at": INTEGER}
         self._claims = Claims(dialect, LEASE_RESOURCES, {"pool_key": INTEGER, "resource": TEXT}, more)
+        self.writing = self._claims.writing
         self._by_holders = named("holder").compile(dialect)
         self._by_names = named("resource").compile(dialect)
         region = (col("pool_key", HERE).eq(param("pool_key")), col("region", HERE).eq(param("region")))
@@ -134,14 +147,7 @@ class LeaseResources:
         """Change resources, those that are still as they were found; which these were, by pool and name."""
         if not changes:
             return set()
-        changed: Rows = yield self._claims.write(
-            (
-                *before[:2], before.version, before.expires_at_us,
-                after.holder, after.version, after.expires_at_us, after.region, after.partition, after.free_since_us,
-                after.acquired_at_us,
-            )
-            for before, after in sorted(changes)
-        )  # fmt: skip
+        changed: Rows = yield self._claims.write(written(changes))
         return {(row[0], row[1]) for row in changed}
 
     async def known(self, store: Store, asked: Sequence[Ask]) -> list[Given | None]:
