@@ -175,8 +175,11 @@ class LeaseGroups:
             yield from self._take(requests, by_key[region[0]], region, trying, now_us, settled)
         written = yield from self._write(trying.decided, settled)
         for decided in trying.decided:
-            if decided.change.before[:2] in written:
+            before = decided.change.before
+            if before[:2] in written:
                 settled.settle(decided)
+            elif before.is_free:
+                self._lines.lost((before.pool_key, before.region), now_us)
 
     def _write(self, decided: Sequence[Decided], settled: _Settled) -> Program[set[Key]]:
         """Change what was decided on, and tell it too if that is all there will be; which were changed."""
