@@ -6,12 +6,13 @@
     built = page.bind(value="0000000600", owner="42", rows=100)  # Built(sql, arguments, packed)
 
 Compile once, bind often. Reading order: errors, dialect, arguments, render, terms, clock,
-transactions, select, cursors, write, schema.
+transactions, select, cursors, write, chained, schema.
 
 The rule it keeps: nothing given to a builder can change the structure of the SQL. Values are bound, identifiers are
 quoted by one function, and every word of SQL stands in this package.
 """
 
+from querybuilder.chained import chained
 from querybuilder.clock import clock_us
 from querybuilder.cursors import CURSOR_ROWS_MAX, close_cursor, create_row_reader, open_cursor, row_at
 from querybuilder.dialect import BLOB, INTEGER, POSTGRES, SQLITE, TEXT, Dialect, Kind, numbered_from
@@ -103,6 +104,7 @@ __all__ = [
     "all_of",
     "any_of",
     "asc",
+    "chained",
     "clock_us",
     "close_cursor",
     "coalesce",

@@ -43,6 +43,7 @@ class Dialect:
     clustered_options: tuple[str, ...]  # what a table stored in primary key order declares
     collation: str  # appended to text columns, so that their order is the order of code points
     lateral: bool  # a joined select may use the rows before it; round trips cost more than what it saves the server
+    chains: bool  # one statement can change several tables, each by what it did to the one before
     cursors: bool  # a transaction can keep its place in a long result: see querybuilder.cursors
     empty_table: str  # what stands before the name of a table whose rows all go
     no_limit: str  # what must stand before an OFFSET that has no LIMIT
@@ -68,6 +69,7 @@ SQLITE = Dialect(
     clustered_options=("WITHOUT ROWID",),
     collation="",
     lateral=False,
+    chains=False,
     cursors=False,
     empty_table="DELETE FROM",  # without a condition it drops the pages unread, as TRUNCATE does
     no_limit="LIMIT -1 ",
@@ -90,6 +92,7 @@ POSTGRES = Dialect(
     clustered_options=(),
     collation=' COLLATE "C"',
     lateral=True,
+    chains=True,
     cursors=True,
     empty_table="TRUNCATE TABLE",
     no_limit="",

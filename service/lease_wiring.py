@@ -34,10 +34,10 @@ def leases_of(settings: Settings, store: Store) -> Leases:
 
 
 def lease_groups_of(settings: Settings, store: Store) -> LeaseGroups:
-    """The leases on resources, by the same clock."""
+    """The leases on resources, by the store's clock too."""
     return LeaseGroups(
         store.dialect,
-        store_clock(store.dialect),
+        None,
         margin_us=margin_us_of(settings),
         attempts_max=settings.write_attempts_max,
         rng=random.Random(),
