@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -136,7 +137,8 @@ class LeaseDesk:
     def _begin(self) -> None:
         if self._in_flight < self._in_flight_max and self._waiting:
             self._in_flight += 1
-            task = asyncio.create_task(self._write_groups(), name="lease group")
+            # A context of its own: it works for whoever asks, and what it logs is not the first one's.
+            task = asyncio.create_task(self._write_groups(), name="lease group", context=Context())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

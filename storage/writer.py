@@ -129,6 +129,7 @@ class Writer:
 
     def start(self) -> None:
         """Begin to take from the queue."""
+        self._tell_in_flight()
         self._task = asyncio.create_task(self._run(), name="writer")
 
     @property
