@@ -55,6 +55,9 @@ class DrainObserver(Protocol):
     def backlog_seen(self, backlog: Mapping[int, ShardBacklog], now_us: int) -> None:
         """What waits, by shard."""
 
+    def backlog_left(self) -> None:
+        """Others look after the queue: what waits is theirs to tell."""
+
     def drain_fenced(self) -> None:
         """A round found a shard of its own somebody else's."""
 
@@ -84,6 +87,7 @@ class DrainWorker:
         self._tended_s: float | None = None
         self._measured_s: float | None = None
         self._told_empty = False
+        self._looks_after = False  # whether it told what waits as one who may work
         self._failures = 0
         self._worked_s = monotonic()  # when posts were last applied here
         self._next_round_s = self._worked_s
@@ -131,6 +135,9 @@ class DrainWorker:
             self._tended_s = self._monotonic()
         if self._share.permit is not None:
             await self._measure(empty=False)
+        elif self._looks_after:
+            self._looks_after = False
+            self._observer.backlog_left()
         if not self._share.shards:
             return False
         began_s = self._monotonic()
@@ -158,6 +165,7 @@ class DrainWorker:
         if fresh and (self._told_empty or not empty):
             return
         self._measured_s, self._told_empty = now_s, empty
+        self._looks_after |= not empty
         backlog = {} if empty else await self._queue.look(self._store)
         self._observer.backlog_seen(backlog, self._now_us())
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import get_args
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, Summary
 
 from storage.auditing import Audit, AuditOutcome
 
-_ERROR_BUCKETS = (0, 0.0001, 0.001, 0.005, 0.01, 0.05, 0.5)
+_ERROR_BUCKETS = (0, 0.001, 0.005, 0.01, 0.05)
 _FAILED = "failed"
 
 
@@ -29,10 +29,9 @@ class AuditMetrics:
             buckets=_ERROR_BUCKETS,
             registry=registry,
         )
-        self._certificates = Histogram(
+        self._certificates = Summary(
             "rankcurve_audit_certificate_ratio",
             "Error that the curve of each audited rank promises not to pass, where it promises one",
-            buckets=_ERROR_BUCKETS,
             registry=registry,
         )
         self._brackets_broken = Counter(

@@ -15,12 +15,17 @@ from typing import Literal, Protocol
 
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 
-Kind = Literal["counter", "histogram", "gauge"]
+Kind = Literal["counter", "histogram", "gauge", "word"]
 # Far more than routes x (statuses + buckets) need; the file is sparse, so what is not used takes no memory.
 FILE_BYTES = 4 * 1024 * 1024
 _HEAD_BYTES = 8
 _SUFFIX = "-loop"  # apart from the files that the library's values write
-_FILE_PREFIXES: Mapping[Kind, str] = {"counter": "counter", "histogram": "histogram", "gauge": "gauge_livesum"}
+_FILE_PREFIXES: Mapping[Kind, str] = {
+    "counter": "counter",
+    "histogram": "histogram",
+    "gauge": "gauge_livesum",
+    "word": "gauge_livemostrecent",
+}
 
 
 class Values(Protocol):
@@ -32,7 +37,7 @@ class Values(Protocol):
 
 
 class Cells(Protocol):
-    """Numbers by index; whoever counts keeps the index."""
+    """Numbers by index; whoever counts keeps the index. After each comes when it was said, which words alone say."""
 
     @property
     def values(self) -> Values:
@@ -50,8 +55,8 @@ class LocalCells:
 
     def index_of(self, family: str, sample: str, labels: Mapping[str, str], documentation: str) -> int:
         """See `Cells`; a counter asks once a sample."""
-        self.values.append(0.0)
-        return len(self.values) - 1
+        self.values += (0.0, 0.0)
+        return len(self.values) - 2
 
 
 class SharedCells:
@@ -105,6 +110,7 @@ class CellSet:
         self.counters = self._cells("counter")
         self.histograms = self._cells("histogram")
         self.gauges = self._cells("gauge")
+        self.words = self._cells("word")
 
     def _cells(self, kind: Kind) -> Cells:
         return LocalCells() if self._folder is None else SharedCells(self._folder / _file_name(kind, self._name))
@@ -116,4 +122,5 @@ def _file_name(kind: Kind, name: str) -> str:
 
 def forget_gauges(folder: Path, name: str) -> None:
     """Remove what a process that has ended said of its present; what it counted stays."""
-    (folder / _file_name("gauge", name)).unlink(missing_ok=True)
+    for kind in ("gauge", "word"):
+        (folder / _file_name(kind, name)).unlink(missing_ok=True)

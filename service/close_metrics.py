@@ -8,7 +8,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter
 
 from .cells import CellSet
-from .loop_metrics import LoopGauge
+from .loop_metrics import LastWord
 
 
 class CloseMetrics:
@@ -16,8 +16,8 @@ class CloseMetrics:
 
     def __init__(self, registry: CollectorRegistry, cells: CellSet) -> None:
         self._closed = Counter("rankcurve_boards_closed", "Leaderboards closed to posts", registry=registry)
-        self._lag = LoopGauge(
-            cells.gauges,
+        self._lag = LastWord(
+            cells.words,
             "rankcurve_closing_lag_seconds",
             "For how long the leaderboard that is to be closed next has been waiting, at the last look",
         )
@@ -43,7 +43,11 @@ class CloseMetrics:
 
     def closing_lag(self, seconds: float) -> None:
         """See `CloseObserver`."""
-        self._lag.set(seconds)
+        self._lag.say(seconds)
+
+    def closing_left(self) -> None:
+        """See `CloseObserver`."""
+        self._lag.forget()
 
     def close_failed(self) -> None:
         """See `CloseObserver`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -140,7 +141,8 @@ class Feed:
         done = asyncio.get_running_loop().create_future()
         self._joining.append(_Joining(key, make, last_seen, client, done))
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(), name="feed")
+            # A context of its own: it works for every client, and its log lines are not the first one's.
+            self._task = asyncio.create_task(self._run(), name="feed", context=Context())
         await done
 
     def leave(self, key: Hashable, client: Client) -> None:

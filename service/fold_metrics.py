@@ -5,15 +5,18 @@ The rule: they are of the process that folds or prunes; how old live curves are 
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram
 
-_SECONDS_BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2, 10)
+from .cells import CellSet
+from .loop_metrics import LastWord
+
+_SECONDS_BUCKETS = (0.005, 0.02, 0.1, 1, 10)
 
 
 class FoldMetrics:
     """What folding did, and what pruning found."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, cells: CellSet) -> None:
         self._changes = Counter(
             "rankcurve_changes_folded", "Changes folded into the live counts of the curves", registry=registry
         )
@@ -29,16 +32,20 @@ class FoldMetrics:
             registry=registry,
         )
 
-        self._age = Gauge(
+        self._age = LastWord(
+            cells.words,
             "rankcurve_change_log_age_seconds",
             "Age of the oldest change that is kept, when the log was to be pruned last",
-            registry=registry,
-            multiprocess_mode="mostrecent",  # any process prunes: the last one to do so knows
         )
+        registry.register(self._age)
 
     def log_age(self, seconds: float) -> None:
         """See `PruneObserver`."""
-        self._age.set(seconds)
+        self._age.say(seconds)
+
+    def pruned_elsewhere(self) -> None:
+        """See `PruneObserver`."""
+        self._age.forget()
 
     def folded(self, *, changes: int, void: int, seconds: float) -> None:
         """See `FoldObserver`."""

@@ -113,5 +113,5 @@ async def _positions(
 
     positions = await with_made(context.catalog, boards, asked)
     for position in positions:
-        context.metrics.read("history", "row" if position is None else position.method)
+        context.metrics.read("families", "row" if position is None else position.method)
     return positions

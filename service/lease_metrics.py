@@ -5,7 +5,7 @@ The rule: a client, a pool, a region or a key is never a label.
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, Summary
 
 from storage.lease_exchange import TakenIn
 
@@ -13,8 +13,7 @@ from .cells import Cells
 from .loop_metrics import LoopGauge
 
 OUTCOMES = ("kept", "extended", "acquired", "released", "no_resource", "refused")
-_SECONDS_BUCKETS = (0.001, 0.002, 0.005, 0.02, 0.1, 0.5, 5)
-_GROUP_BUCKETS = (1, 5, 20, 100, 500)
+_SECONDS_BUCKETS = (0.002, 0.005, 0.02, 0.1, 1)
 
 
 class LeaseMetrics:
@@ -30,11 +29,8 @@ class LeaseMetrics:
             buckets=_SECONDS_BUCKETS,
             registry=registry,
         )
-        self._group = Histogram(
-            "rankcurve_lease_write_requests",
-            "Requests in a transaction that changes leases",
-            buckets=_GROUP_BUCKETS,
-            registry=registry,
+        self._group = Summary(
+            "rankcurve_lease_write_requests", "Requests in a transaction that changes leases", registry=registry
         )
 
         self._waiting = LoopGauge(

@@ -5,16 +5,18 @@ The rule: an instrument knows its cells, and asks for a new one only when it mee
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from itertools import accumulate
+from math import isnan, nan
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from .cells import Cells, CellSet
 
-_REQUEST_BUCKETS_S = (0.0005, 0.002, 0.005, 0.02, 0.1, 0.5, 2.5)  # few: each is a series a route
+_REQUEST_BUCKETS_S = (0.001, 0.005, 0.05, 0.5, 2.5)  # few: each is a series a route
 _BOUNDS = (*(str(float(bound)) for bound in _REQUEST_BUCKETS_S), "+Inf")
 
 
@@ -83,6 +85,49 @@ class LoopGauges(Collector):
         yield family
 
 
+class LastWord(Collector):
+    """Numbers that one process knows at a time, for all: over several of a node the word of the one that spoke last.
+
+    Nothing is shown before the first word, nor after `forget`: who no longer has the duty no longer knows.
+    """
+
+    def __init__(
+        self,
+        cells: Cells,
+        name: str,
+        documentation: str,
+        labels: tuple[str, ...] = (),
+        *,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._cells, self._name, self._documentation, self._labels = cells, name, documentation, labels
+        self._values, self._now_s = cells.values, now_s
+        self._indexes: dict[tuple[str, ...], int] = {}
+
+    def say(self, value: float, labels: tuple[str, ...] = ()) -> None:
+        """What the number under these values of the labels is now."""
+        index = self._indexes.get(labels)
+        if index is None:
+            named = dict(zip(self._labels, labels, strict=True))
+            index = self._indexes[labels] = self._cells.index_of(self._name, self._name, named, self._documentation)
+        self._values[index] = value
+        self._values[index + 1] = self._now_s()
+
+    def forget(self) -> None:
+        """Let another process' word count, or none."""
+        for index in self._indexes.values():
+            self._values[index] = nan
+
+    def collect(self) -> Iterator[Metric]:
+        """The words of this process."""
+        family = GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
+        for labels, index in self._indexes.items():
+            if not isnan(self._values[index]):
+                family.add_metric(labels, self._values[index])
+        if family.samples:
+            yield family
+
+
 class WatchedGauge(Collector):
     """A number that is asked for at every scrape, of the process that answers it."""
 
@@ -95,7 +140,7 @@ class WatchedGauge(Collector):
 
 
 class RequestFigures(Collector):
-    """Requests answered, by route and status, and the time that each route took."""
+    """Requests answered, by route and class of status (2xx, 4xx, …), and the time that each route took."""
 
     _COUNTS = ("rankcurve_requests", "Requests answered")
     _TIMES = ("rankcurve_request_seconds", "Time to answer a request")
@@ -120,7 +165,7 @@ class RequestFigures(Collector):
             values[sum_index] += seconds
             found = labels.get(status)
             if found is None:
-                found = labels[status] = (route, str(status))
+                found = labels[status] = (route, f"{status // 100}xx")
             count(found)
 
         return answered

@@ -1,6 +1,6 @@
 """What operators watch, in Prometheus' names and units.
 
-The rule: labels are bounded by the code (views, methods, outcomes, routes, statuses), never by what callers send; a
+The rule: labels are bounded by the code (methods, outcomes, routes, statuses), never by what callers send; a
 board or an owner is never a label.
 """
 
@@ -10,8 +10,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
-from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    Summary,
+    disable_created_metrics,
+)
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
@@ -32,12 +39,10 @@ METRICS_TYPE = CONTENT_TYPE_LATEST
 OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
 RATE_KINDS = ("reads", "posts")
 REFUSALS = ("queue_full", "overloaded", "stopping", "expired")
-# Few buckets: a node has at most 500 series, and what they tell of is told to a factor of three.
-_WRITE_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.2, 1, 5)
-_REFRESH_BUCKETS_S = (0.01, 0.05, 0.2, 1, 5, 30, 300)
-_BATCH_BUCKETS = (1, 5, 20, 100, 500, 2000, 10000)
-_AGE_BUCKETS_S = (1, 10, 60, 300, 1800, 3600, 86400)
-_KNOT_BUCKETS = (2, 10, 100, 500, 1000, 2000, 10000)
+# Few buckets: a node has at most 500 series (a test counts them), and what they tell of is told to a factor of ten.
+_WRITE_BUCKETS_S = (0.002, 0.01, 0.05, 0.2, 1, 5)
+_REFRESH_BUCKETS_S = (0.05, 0.5, 5, 30, 300)
+_AGE_BUCKETS_S = (10, 60, 300, 3600, 86400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +80,8 @@ class Metrics:
             buckets=_WRITE_BUCKETS_S,
             registry=self.registry,
         )
-        self.batch_posts = Histogram(
-            "rankcurve_write_batch_posts",
-            "Posts in a write transaction",
-            buckets=_BATCH_BUCKETS,
-            registry=self.registry,
+        self.batch_posts = Summary(
+            "rankcurve_write_batch_posts", "Posts in a write transaction", registry=self.registry
         )
         self._rows = Counter("rankcurve_write_rows", "Rows that writes inserted or changed", registry=self.registry)
         self._races = Counter(
@@ -93,9 +95,9 @@ class Metrics:
         self.sharing = SharingMetrics(self.registry, self.views)
         self.streaming = StreamMetrics(self.registry, cells)
         self.audits = AuditMetrics(self.registry)
-        self.folds = FoldMetrics(self.registry)
+        self.folds = FoldMetrics(self.registry, cells)
         self.jobs = JobMetrics(self.registry)
-        self.queue = QueueMetrics(self.registry)
+        self.queue = QueueMetrics(self.registry, cells)
         self.closings = CloseMetrics(self.registry, cells)
         self.leases = LeaseMetrics(self.registry, cells.gauges)
         self._log_lines_dropped = Counter(
@@ -125,7 +127,7 @@ class Metrics:
         counters, gauges = cells.counters, cells.gauges
         self._posts = LoopCounter(counters, "rankcurve_posts", "Posts by outcome", ("outcome",))
         self._reads = LoopCounter(
-            counters, "rankcurve_reads", "Answers by view and by how the rank was found", ("view", "method")
+            counters, "rankcurve_reads", "Answers by route and by how the rank was found", ("route", "method")
         )
         self._rates = LoopCounter(
             counters, "rankcurve_rate_limit", "Reads and posts held against their key's rate", ("kind", "outcome")
@@ -143,7 +145,6 @@ class Metrics:
         self._writes_limit = LoopGauge(
             gauges, "rankcurve_writes_in_flight_limit", "Write transactions that may be in flight"
         )
-        self._writes_limit.set(1)
         self._scan_left = LoopGauge(
             gauges, "rankcurve_scan_entries_left", "Entries that the scans under way have yet to read, about"
         )
@@ -201,9 +202,9 @@ class Metrics:
         """So many of one of RATE_KINDS were within their key's rate, or beyond it."""
         self._rates.add((kind, "passed" if passed else "refused"), count)
 
-    def read(self, view: str, method: str, count: int = 1) -> None:
-        """`count` ranks or rows were answered for a view (names of the code, never of a caller)."""
-        self._reads.add((view, method), count)
+    def read(self, route: str, method: str, count: int = 1) -> None:
+        """`count` ranks or rows were answered for a route, named as its requests are counted."""
+        self._reads.add((route, method), count)
 
     def refreshed(self, seconds: float) -> None:
         """A curve was refreshed."""
@@ -226,9 +227,9 @@ class Metrics:
         """A stored curve could not be read; its column is counted until the next refresh."""
         self._curves_corrupt.inc()
 
-    def log_line_dropped(self) -> None:
-        """The log's queue was full."""
-        self._log_lines_dropped.inc()
+    def log_lines_dropped(self, lines: int) -> None:
+        """The log's queue was full, or its disk."""
+        self._log_lines_dropped.inc(lines)
 
     def request_timer(self, route: str) -> Callable[[int, float], None]:
         """A function `(status, seconds)` that counts one answered request of `route`, bound once a route."""
@@ -271,7 +272,7 @@ class _CurveCollector(Collector):
         ages_s = [max(0.0, now_s - figure.as_of_us / 1e6) for figure in figures]
         yield _histogram("rankcurve_curve_age_seconds", "Age of the serving curves", ages_s, _AGE_BUCKETS_S)
         knots = [float(figure.knots) for figure in figures]
-        yield _histogram("rankcurve_curve_knots", "Knots of the serving curves", knots, _KNOT_BUCKETS)
+        yield SummaryMetricFamily("rankcurve_curve_knots", "Knots of the serving curves", len(knots), sum(knots))
         yield GaugeMetricFamily(
             "rankcurve_curve_age_seconds_max", "Age of the oldest serving curve", value=max(ages_s, default=0.0)
         )

@@ -151,7 +151,7 @@ class NodeValues:
             for index, place in file.places:
                 if not newest[place]:
                     totals[place] += doubles[index]
-                elif doubles[index + 1] > said_s.get(place, 0.0):
+                elif doubles[index + 1] > said_s.get(place, 0.0) and not isnan(doubles[index]):
                     totals[place], said_s[place] = doubles[index], doubles[index + 1]
         return totals
 

@@ -1,6 +1,7 @@
 """Figures of the ingest queue: what waits, for how long, and how fast workers apply it.
 
-The rule: counters are of the process that queued or applied; what waits is what it saw last. Labels are shards, whose
+The rule: counters are of the process that queued or applied; what waits is what the worker saw
+last that looks after it. Labels are shards, whose
 number the store keeps, and outcomes.
 """
 
@@ -8,22 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, Summary
 
 from storage.draining import Drained
 from storage.ingest_queue import ShardBacklog
 
+from .cells import CellSet
+from .loop_metrics import LastWord
+
 REFUSALS = ("queue_full", "overloaded", "stopping", "expired")
 OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
-_BATCH_BUCKETS = (1, 5, 20, 100, 500, 2000, 10000)
-_ROUND_BUCKETS_S = (0.002, 0.005, 0.02, 0.05, 0.2, 1, 5)
-_AGE_BUCKETS_S = (0.02, 0.1, 0.5, 2, 10, 60, 300)
+_ROUND_BUCKETS_S = (0.005, 0.02, 0.1, 0.5, 5)
+_AGE_BUCKETS_S = (0.1, 1, 5, 60, 300)
 
 
 class QueueMetrics:
     """What was queued and what was applied."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, cells: CellSet) -> None:
         self._queued = Counter("rankcurve_ingest_queued_posts", "Posts accepted into the queue", registry=registry)
         self._refused = Counter(
             "rankcurve_ingest_refused_posts", "Posts that the queue did not take", ["reason"], registry=registry
@@ -37,11 +40,8 @@ class QueueMetrics:
             ["outcome"],
             registry=registry,
         )
-        self._batch = Histogram(
-            "rankcurve_ingest_round_posts",
-            "Queued posts applied in one transaction",
-            buckets=_BATCH_BUCKETS,
-            registry=registry,
+        self._batch = Summary(
+            "rankcurve_ingest_round_posts", "Queued posts applied in one transaction", registry=registry
         )
         self._seconds = Histogram(
             "rankcurve_ingest_round_seconds",
@@ -61,17 +61,14 @@ class QueueMetrics:
         self._fenced = Counter(
             "rankcurve_ingest_fenced", "Rounds that found a shard taken over by another worker", registry=registry
         )
-        self._depth = Gauge(
-            "rankcurve_ingest_posts", "Posts in the queue, by shard", ["shard"], registry=registry,
-            multiprocess_mode="livemostrecent",
-        )  # fmt: skip
-        self._oldest = Gauge(
-            "rankcurve_ingest_age_seconds", "For how long the oldest post in the queue has waited", registry=registry,
-            multiprocess_mode="livemostrecent",
-        )  # fmt: skip
+        self._depth = LastWord(cells.words, "rankcurve_ingest_posts", "Posts in the queue, by shard", ("shard",))
+        self._oldest = LastWord(
+            cells.words, "rankcurve_ingest_age_seconds", "For how long the oldest post in the queue has waited"
+        )
+        registry.register(self._depth)
+        registry.register(self._oldest)
         self._shards: set[int] = {0}  # every queue has it
         self._drained.labels("0")
-        self._depth.labels("0")
         for reason in REFUSALS:
             self._refused.labels(reason)
         for outcome in OUTCOMES:
@@ -101,9 +98,14 @@ class QueueMetrics:
         self._shards |= backlog.keys()
         for shard in self._shards:
             found = backlog.get(shard)
-            self._depth.labels(str(shard)).set(0 if found is None else found.posts)
+            self._depth.say(0 if found is None else found.posts, (str(shard),))
         oldest_us = min((found.oldest_us for found in backlog.values()), default=now_us)
-        self._oldest.set(max(0.0, (now_us - oldest_us) / 1e6))
+        self._oldest.say(max(0.0, (now_us - oldest_us) / 1e6))
+
+    def backlog_left(self) -> None:
+        """See `DrainObserver`."""
+        self._depth.forget()
+        self._oldest.forget()
 
     def drain_fenced(self) -> None:
         """See `DrainObserver`."""

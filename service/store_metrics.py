@@ -12,7 +12,7 @@ from storage.observing import STATEMENT_KINDS
 from .cells import CellSet
 from .loop_metrics import LoopGauges
 
-_WAIT_BUCKETS_S = (0, 0.001, 0.01, 0.1, 1, 10)
+_WAIT_BUCKETS_S = (0, 0.01, 1)
 
 
 class StoreMetrics:
@@ -29,8 +29,8 @@ class StoreMetrics:
         )
         self._waits = Histogram(
             "rankcurve_store_connection_wait_seconds",
-            "Time that programs waited for a connection to the store, by pool and kind of connection",
-            ["pool", "kind"],
+            "Time that programs waited for a connection to the store",
+            ["pool"],
             buckets=_WAIT_BUCKETS_S,
             registry=registry,
         )
@@ -48,7 +48,7 @@ class StoreMetrics:
 
     def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
         """See `StoreObserver`."""
-        self._waits.labels(pool, kind).observe(seconds)
+        self._waits.labels(pool).observe(seconds)
 
     def connections_lent(self, pool: str, kind: str, lent: int, *, waiting: int, limit: int) -> None:
         """See `StoreObserver`."""

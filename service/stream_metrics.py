@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from .cells import CellSet
 from .loop_metrics import LoopGauge
 
-_SECONDS_BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2, 10)
+_SECONDS_BUCKETS = (0.001, 0.005, 0.02, 0.1, 1)
 
 
 class StreamMetrics:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from time import perf_counter
 
 from aiohttp import HttpVersion11, hdrs, web
 
@@ -99,6 +100,7 @@ async def stream(context: Context, call: Call) -> Reply | web.StreamResponse:
     try:
         await context.feed.join(key, make, client, last_seen=_last_seen(call.request))
         response = web.StreamResponse(headers={**_HEADERS, X_REQUEST_ID: call.request_id})
+        call.answered_s = perf_counter()  # what comes now is as long as the client wants it
         with suppress(ConnectionError):  # the client is gone, which is how streams end
             await client.serve(call.request, response, round(settings.stream_retry_s * 1000))
         response.force_close()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -140,7 +141,8 @@ class LeaseDesk:
         crowded = not self._in_flight or len(self._waiting) >= CROWD * max(1, self._under_way)
         if self._waiting and crowded and self._in_flight < self._in_flight_max:
             self._in_flight += 1
-            task = asyncio.create_task(self._write_groups(), name="lease group")
+            # A context of its own: it works for whoever asks, and what it logs is not the first one's.
+            task = asyncio.create_task(self._write_groups(), name="lease group", context=Context())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

@@ -121,6 +121,11 @@ class Writer(Intake[Waiting]):
         self._drain = DrainRate()
         self._begun: asyncio.Event | None = None
 
+    def start(self) -> None:
+        """Begin to take from the queue."""
+        self._tell_in_flight()
+        super().start()
+
     async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
         """Apply posts in order; answers, once durable, an outcome a part of each post.
 

@@ -52,6 +52,10 @@ class Observed:
         assert now_us > 0
         self.depths.append(sum(shard.posts for shard in backlog.values()))
 
+    def backlog_left(self) -> None:
+        """See `DrainObserver`."""
+        self.depths.append(-1)
+
     def drain_fenced(self) -> None:
         """See `DrainObserver`."""
         self.fenced.put_nowait(None)

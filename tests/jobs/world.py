@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from jobs.close_periods import CloseLimits
@@ -32,6 +32,7 @@ from storage.leases import Leases
 from storage.records import Board, Method, PredictorSpec
 from storage.scanning import ScanLimits
 from storage.store import Program, Store
+from tests.jobs.observed import Observed
 from tests.storage.deployment import BOARDS_MAX, Deployment, counter, part, ranked, spec
 from tests.storage.passing import PassingStore
 
@@ -132,67 +133,6 @@ class ManualTime:
         for wakes_at, _, woken in self._sleepers:
             if wakes_at <= self.now_s:
                 woken.set()
-
-
-@dataclass
-class Observed:
-    """What the refresh job told its operators."""
-
-    scanned: list[tuple[int, int]] = field(default_factory=list)  # entries read, and left
-    refreshes: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
-    failures: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
-    fenced: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
-    log_ages: asyncio.Queue[float] = field(default_factory=asyncio.Queue)  # seconds
-    folds: asyncio.Queue[int] = field(default_factory=asyncio.Queue)  # changes of each
-    void: int = 0  # curves that went without live counts
-    boards_closed: int = 0
-    owners_archived: int = 0
-    lag_s: float = 0
-    close_failures: int = 0
-
-    def refreshed(self, seconds: float) -> None:
-        """See `RefreshObserver`."""
-        assert seconds >= 0
-        self.refreshes.put_nowait(seconds)
-
-    def scan_read(self, entries: int, *, left: int) -> None:
-        """See `FittingObserver`."""
-        self.scanned.append((entries, left))
-
-    def refresh_failed(self) -> None:
-        """See `RefreshObserver`."""
-        self.failures.put_nowait(None)
-
-    def refresh_fenced(self) -> None:
-        """See `RefreshObserver`."""
-        self.fenced.put_nowait(None)
-
-    def closed(self, boards: int) -> None:
-        """See `CloseObserver`."""
-        self.boards_closed += boards
-
-    def archived(self, *, owners: int, stored_bytes: int) -> None:
-        """See `ArchiveObserver`."""
-        assert stored_bytes > 0
-        self.owners_archived += owners
-
-    def closing_lag(self, seconds: float) -> None:
-        """See `CloseObserver`."""
-        self.lag_s = seconds
-
-    def close_failed(self) -> None:
-        """See `CloseObserver`."""
-        self.close_failures += 1
-
-    def log_age(self, seconds: float) -> None:
-        """See `PruneObserver`."""
-        self.log_ages.put_nowait(seconds)
-
-    def folded(self, *, changes: int, void: int, seconds: float) -> None:
-        """See `FoldObserver`."""
-        assert seconds >= 0
-        self.void += void
-        self.folds.put_nowait(changes)
 
 
 class HeldStore(PassingStore):
