@@ -59,17 +59,19 @@ async def test_a_backup_beside_a_busy_writer_is_of_one_moment(tmp_path: Path) ->
             await deployment.apply(*both)
 
     posting = asyncio.create_task(post())
-    for number in range(5):
-        before = await deployment.stats(board, "ada")
-        await asyncio.to_thread(back_up, tmp_path / "a.db", tmp_path / f"{number}.db")
-        copy = await opened(tmp_path / f"{number}.db")
-        ada, bob = await copy.stats(board, "ada"), await copy.stats(board, "bob")
-        assert ada == bob
-        assert ada is not None and before is not None and int(str(ada["n"])) >= int(str(before["n"]))
-        await copy.store.close()
-    stop = True
-    await posting
-    await deployment.store.close()
+    try:
+        for number in range(5):
+            before = await deployment.stats(board, "ada")
+            await asyncio.to_thread(back_up, tmp_path / "a.db", tmp_path / f"{number}.db")
+            copy = await opened(tmp_path / f"{number}.db")
+            ada, bob = await copy.stats(board, "ada"), await copy.stats(board, "bob")
+            await copy.store.close()
+            assert ada == bob
+            assert ada is not None and before is not None and int(str(ada["n"])) >= int(str(before["n"]))
+    finally:
+        stop = True
+        await posting
+        await deployment.store.close()
 
 
 async def test_a_backup_is_one_file_that_others_can_not_read(tmp_path: Path) -> None:
