@@ -94,7 +94,7 @@ def test_everything_that_the_code_can_name_is_within_the_bound() -> None:
         metrics.store.connections_lent("common", kind, 1, waiting=0, limit=1)
     shards = dict.fromkeys(range(SHARDS), 1)
     metrics.queue.backlog_seen({shard: ShardBacklog(1, 0) for shard in shards}, 0)
-    metrics.queue.posts_drained(Drained(shards, Counter(), 1, 0, 0), seconds=0.1, age_s=0.1)
+    metrics.queue.posts_drained(Drained(shards, Counter(), 1, 0, 0, more=False), seconds=0.1, age_s=0.1)
     found = samples(metrics.text().decode())
     assert len(found) + len(("serve", "jobs")) <= SERIES_MAX - 10, told(found)  # room for a pool more
 
