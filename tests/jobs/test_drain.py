@@ -14,6 +14,7 @@ from storage.draining import Drained
 from storage.errors import StoreAway
 from storage.ingest_queue import ShardBacklog
 from storage.records import Board, Merge
+from storage.semaphores import Sizing
 from tests.jobs.world import WAIT_S, ManualTime, World
 from tests.storage.deployment import counter, part, ranked
 from tests.storage.meddling import MeddlingStore
@@ -30,6 +31,7 @@ LIMITS = DrainJobLimits(
     job_backoff_base_s=0.5,
     ingest_backoff_s_max=3,
 )
+TAKEN_BACK = -1  # among depths
 
 
 @dataclass
@@ -54,7 +56,7 @@ class Observed:
 
     def backlog_left(self) -> None:
         """See `DrainObserver`."""
-        self.depths.append(-1)
+        self.depths.append(TAKEN_BACK)
 
     def drain_fenced(self) -> None:
         """See `DrainObserver`."""
@@ -232,6 +234,21 @@ async def test_a_worker_that_was_fenced_off_looks_again_and_goes_on(place: Place
         place.advance(LEASE_S)
         await place.drained()
     assert await place.xp("ada") == 2
+
+
+async def test_a_worker_that_may_not_work_any_more_takes_back_what_it_told(place: Place) -> None:
+    await place.enqueue("ada")
+    nobody = Sizing(size=0, capacity=0, speed=0, sized_at_us=1)
+    async with place.running():
+        await place.drained()
+        await place.idle()
+        told = place.observed.depths[:]
+        await place.desk.store.write(lambda: place.desk.semaphore.resize(nobody, found=Sizing(0, 0, 0, 0)))
+        await place.enqueue("ada")
+        place.advance(LEASE_S)
+        await place.idle()
+    assert told and TAKEN_BACK not in told
+    assert place.observed.depths[-1] == TAKEN_BACK
 
 
 async def test_a_store_that_is_away_is_tried_again_after_growing_pauses(place: Place) -> None:
