@@ -65,6 +65,7 @@ def test_every_command_request_setting_and_metric_of_a_page_exists(page: Path) -
         assert (ROOT / f"{module.replace('.', '/')}.py").exists()
     metrics = Metrics()
     metrics.watch_curves(list)
+    metrics.folds.log_age(1)  # told by the one process that knows
     shown = metrics.text().decode()
     for metric in set(re.findall(r"`(rankcurve_\w+)`", text)):
         assert f"# TYPE {metric} " in shown
