@@ -121,9 +121,9 @@ def measure_on(name: str, url: str, folder: Path, sizes: list[int], options: Opt
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     sizes = [size for size in (1_000, 10_000, 100_000, 1_000_000) if size <= options.rows]
     pools = {name: size * PARTITIONS for size in sizes for name in pools_of(size, options.rounds)}
+    bars = _on_sqlite(folder / "leases.db", pools, sizes, options)
     if sizes[-1] == 1_000_000:
         pools["rest"] = _ALL - sum(pools.values())
-    bars = _on_sqlite(folder / "leases.db", pools, sizes, options)
     with postgres(_SERVER) as cluster:
         fill(cluster.url(), cluster.run_sql, pools)
         cluster.run_sql("VACUUM (FREEZE, ANALYZE)", "CHECKPOINT")

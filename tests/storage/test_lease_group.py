@@ -14,7 +14,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from storage.claims import store_clock
 from storage.errors import LeaseInPast, NoResource, UnknownLease, UnknownPool
 from storage.lease_group import LeaseGroups, Outcome
-from storage.lease_lines import KNOWN_US
 from storage.lease_records import Ask, GiveBack, Given, RegionCounts
 from storage.lease_resources import Change, lease_resources
 from storage.lease_tables import LEASE_RESOURCES
@@ -61,39 +60,6 @@ async def test_what_has_been_free_for_longest_is_given_first(pools: Pools) -> No
         [got] = await pools.run(Ask(CLIENT, "one", key, "eu", None, LEASE_US))
         assert isinstance(got, Given)
         assert got.resource == resource
-
-
-async def test_what_comes_to_stand_before_the_known_front_of_the_line_is_found_too(pools: Pools) -> None:
-    await pools.create("one", partitions=1)
-    await pools.add("late", pool_id="one")
-    pools.clock.now_us -= 1_000
-    await pools.add("early", pool_id="one")
-    pools.clock.now_us += 1_000
-
-    async def taken(key: str) -> str:
-        [got] = await pools.run(Ask(CLIENT, "one", key, "eu", None, LEASE_US))
-        assert isinstance(got, Given)
-        return got.resource
-
-    assert await taken("x") == "early"
-    pools.clock.now_us -= 2_000
-    await pools.add("earliest", pool_id="one")
-    pools.clock.now_us += 2_000
-    assert await taken("y") == "late", "the front was known"
-    assert await taken("z") == "earliest", "before the line is called empty all of it is looked at"
-
-
-async def test_the_front_of_the_line_is_looked_for_anew_after_a_minute(pools: Pools) -> None:
-    await pools.create("one", partitions=1)
-    await pools.add("a", "b", "c", pool_id="one")
-    [first] = await pools.run(Ask(CLIENT, "one", "x", "eu", None, LEASE_US))
-    assert isinstance(first, Given)
-    pools.clock.now_us -= 1_000
-    await pools.add("earliest", pool_id="one")
-    pools.clock.now_us += 1_000 + KNOWN_US
-    [second] = await pools.run(Ask(CLIENT, "one", "y", "eu", None, LEASE_US))
-    assert isinstance(second, Given)
-    assert second.resource == "earliest"
 
 
 async def test_every_partition_is_tried_before_a_region_is_dry(pools: Pools) -> None:
