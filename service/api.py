@@ -35,7 +35,7 @@ from .answers import (
 from .family_answers import FacetList, FamilyAnswer, FamilyBoardAnswer, HistoryAnswer
 from .journal_answers import JournalLine, OwnerEvent, OwnerPosts, ProfileAnswer, TopEvent
 from .keys import Role
-from .lease_routes import LEASES, POOLS
+from .leases.routes import LEASES, POOLS
 from .owner_views import unless_hidden
 from .position_answers import BoardPositions, OwnerPositions, Positions
 from .post_bodies import NDJSON_TYPE

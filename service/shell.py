@@ -24,7 +24,7 @@ from multidict import istr
 from .bodies import Bodies, BodyLimits
 from .key_limits import KeyLimits
 from .keys import ANYONE, Identity, KeyRing, Role, refuse_foreign_page, require
-from .lease_wire import parse_client_id, parse_key, parse_pool_id
+from .leases.wire import parse_client_id, parse_key, parse_pool_id
 from .logs import REQUEST_ID, TRACEPARENT, RequestLog
 from .metrics import Metrics
 from .post_bodies import NDJSON_TYPE

@@ -66,8 +66,8 @@ from .feed import Feed, FeedLimits
 from .jolokia.answering import Agent
 from .key_limits import KeyLimitBounds, KeyLimits
 from .keys import KeyRing
-from .lease_peers import peer_reader
-from .lease_wiring import lease_groups_of, leases_of, pool_parts
+from .leases.peers import peer_reader
+from .leases.wiring import lease_groups_of, leases_of, pool_parts
 from .limits import limits_of
 from .locators import Locators
 from .logs import RequestLog

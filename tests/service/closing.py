@@ -16,7 +16,7 @@ from jobs.fitting import Fitting
 from jobs.ownership import Held, Ownership
 from jobs.runner import Sleep
 from service.context import Context
-from service.lease_wiring import leases_of
+from service.leases.wiring import leases_of
 from service.metrics import Metrics
 from service.wiring import job_limits
 from storage.boards import OpenBoards

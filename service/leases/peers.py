@@ -17,9 +17,9 @@ from yarl import URL
 from jobs.exchange import PeerAway, ReadPeer
 from storage.lease_journal import LeaseEvent
 
-from .lease_wire import LeaseEventLine
-from .problems import Problem
-from .values import micros
+from ..problems import Problem
+from ..values import micros
+from .wire import LeaseEventLine
 
 PATH = "/v1/leases/journal"
 TIMEOUT_S = 10.0

@@ -5,9 +5,14 @@ The rule: as in `api`, which adds them to its table.
 
 from __future__ import annotations
 
-from . import client_views, lease_views, pool_views
-from .keys import Role
-from .lease_wire import (
+from ..keys import Role
+from ..post_bodies import NDJSON_TYPE
+from ..queries import ListQuery
+from ..routes import Route
+from . import clients as client_views
+from . import pools as pool_views
+from . import views as lease_views
+from .wire import (
     AddedResources,
     AddResources,
     AskLease,
@@ -25,9 +30,6 @@ from .lease_wire import (
     RemoveResources,
     ResourceList,
 )
-from .post_bodies import NDJSON_TYPE
-from .queries import ListQuery
-from .routes import Route
 
 _TAG = "Leases"
 _POOL = "/v1/pools/{client_id}/{pool_id}"

@@ -20,9 +20,13 @@ from storage.lease_resources import lease_resources
 from storage.lease_upkeep import lease_upkeep
 from storage.store import Program
 
-from .context import Context
-from .cursors import PoolsPlace, ResourcesPlace
-from .lease_wire import (
+from ..context import Context
+from ..cursors import PoolsPlace, ResourcesPlace
+from ..problems import Problem
+from ..queries import ListQuery
+from ..routes import Call, Reply
+from ..values import format_us
+from .wire import (
     AddedResources,
     AddResources,
     PoolAnswer,
@@ -36,10 +40,6 @@ from .lease_wire import (
     ResourceList,
     parse_resource,
 )
-from .problems import Problem
-from .queries import ListQuery
-from .routes import Call, Reply
-from .values import format_us
 
 _RNG = random.Random()  # which partition comes first
 

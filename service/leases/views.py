@@ -11,12 +11,12 @@ from msgspec import UNSET
 from storage.lease_journal import LeaseEvent, lease_journal
 from storage.lease_records import Ask, GiveBack, Given
 
-from .context import Context
-from .lease_wire import AskLease, LeaseAnswer, LeaseEventLine, LeaseJournalQuery, parse_key
-from .post_bodies import NDJSON_TYPE
-from .problems import Problem
-from .routes import Call, Reply
-from .values import format_us, micros
+from ..context import Context
+from ..post_bodies import NDJSON_TYPE
+from ..problems import Problem
+from ..routes import Call, Reply
+from ..values import format_us, micros
+from .wire import AskLease, LeaseAnswer, LeaseEventLine, LeaseJournalQuery, parse_key
 
 _encode = msgspec.json.Encoder().encode
 

@@ -9,12 +9,12 @@ from msgspec import UNSET
 
 from storage.lease_clients import Client, LeaseClients, lease_clients
 
-from .context import Context
-from .cursors import ClientsPlace
-from .lease_wire import ClientAnswer, ClientList, PutClient
-from .queries import ListQuery
-from .routes import Call, Reply
-from .values import format_us
+from ..context import Context
+from ..cursors import ClientsPlace
+from ..queries import ListQuery
+from ..routes import Call, Reply
+from ..values import format_us
+from .wire import ClientAnswer, ClientList, PutClient
 
 
 async def put_client(context: Context, call: Call) -> Reply:

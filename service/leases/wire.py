@@ -13,10 +13,10 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from .curve_states import Time
-from .problems import Problem, shown
-from .queries import ListQuery
-from .values import normalised
+from ..curve_states import Time
+from ..problems import Problem, shown
+from ..queries import ListQuery
+from ..values import normalised
 
 CLIENT_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"  # of a client's id and of a pool's
 REGION_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$"
