@@ -25,7 +25,7 @@ from service.app import make_app
 from service.context import Context
 from service.leases.wiring import leases_of
 from service.limits import limits_of
-from service.metrics import Metrics
+from service.metrics.process import Metrics
 from service.serve import SWITCH_INTERVAL_S
 from service.wiring import context_of, job_limits, new_holder, now_us
 from storage.curves import CurveBook

@@ -30,7 +30,7 @@ from .key_limits import KeyLimits
 from .keys import KeyRing
 from .locators import Locators
 from .logs import RequestLog
-from .metrics import Metrics
+from .metrics.process import Metrics
 from .tracing import Tracer
 
 if TYPE_CHECKING:  # pages work with the context

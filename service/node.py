@@ -18,10 +18,10 @@ import structlog
 
 from config import Settings
 
-from .cells import SharedCells
 from .logs import configure
-from .loop_metrics import LoopCounter
-from .node_metrics import SUPERVISOR, leave, make_folder, write_pid
+from .metrics.cells import SharedCells
+from .metrics.loop import LoopCounter
+from .metrics.node import SUPERVISOR, leave, make_folder, write_pid
 from .orders import Orders, Report, decode_report, encode_line, stop_s_max
 from .supervisor import Place, Supervisor, SupervisorLimits
 

@@ -22,7 +22,7 @@ from .api import ROUTES
 from .app import make_app
 from .connections import ProblemRunner
 from .logs import configure
-from .metrics import Metrics
+from .metrics.process import Metrics
 from .wiring import context_of
 
 log = structlog.get_logger(__name__)

@@ -26,7 +26,7 @@ from .key_limits import KeyLimits
 from .keys import ANYONE, Identity, KeyRing, Role, refuse_foreign_page, require
 from .leases.wire import parse_client_id, parse_key, parse_pool_id
 from .logs import REQUEST_ID, TRACEPARENT, RequestLog
-from .metrics import Metrics
+from .metrics.process import Metrics
 from .post_bodies import NDJSON_TYPE
 from .problems import JSON_TYPE, PROBLEM_TYPE, Problem, problem_of, shown
 from .queries import QueryBounds, query_parser

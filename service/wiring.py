@@ -72,7 +72,7 @@ from .limits import limits_of
 from .locators import Locators
 from .logs import RequestLog
 from .managed.wiring import ManagedParts, managing
-from .metrics import CurveFigures, Metrics
+from .metrics.process import CurveFigures, Metrics
 from .openapi import service_version
 from .pages import first_pages
 from .positions import CountLimits

@@ -21,8 +21,8 @@ from config import Settings
 from storage.errors import StorageError, StoreAway
 
 from .job_process import working
-from .metrics import Metrics
-from .node_metrics import Node
+from .metrics.node import Node
+from .metrics.process import Metrics
 from .orders import Orders, Report, decode_orders, encode_line, stop_s_max
 from .problems import ServiceError
 from .serve import run_process, serving, stop_signals

@@ -18,7 +18,7 @@ import typer
 
 from config import Settings, load
 from service.cli import app
-from service.metrics import Metrics
+from service.metrics.process import Metrics
 from service.orders import stop_s_max
 from tests.servers import program
 

@@ -16,7 +16,7 @@ from benchmarks.bucket_study import study
 from config import Settings
 from service.api import ROUTES
 from service.cli import app
-from service.metrics import Metrics
+from service.metrics.process import Metrics
 from tests.service.closing import us
 from tests.service.real_service import Service
 

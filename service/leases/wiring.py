@@ -19,8 +19,8 @@ from storage.lease_group import LeaseGroups
 from storage.leases import Leases
 from storage.store import Store
 
-from ..lease_metrics import LeaseMetrics
 from ..limits import limits_of
+from ..metrics.leases import LeaseMetrics
 
 
 def margin_us_of(settings: Settings) -> int:

@@ -17,7 +17,7 @@ from jobs.ownership import Held, Ownership
 from jobs.runner import Sleep
 from service.context import Context
 from service.leases.wiring import leases_of
-from service.metrics import Metrics
+from service.metrics.process import Metrics
 from service.wiring import job_limits
 from storage.boards import OpenBoards
 from storage.catalog import Catalog

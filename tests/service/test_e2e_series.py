@@ -13,7 +13,7 @@ import pytest
 from aiohttp import ClientSession
 
 from service.api import ROUTES
-from service.metrics import Metrics
+from service.metrics.process import Metrics
 from service.operating import with_operating
 from service.position_answers import PositionMethod
 from service.routes import Route

@@ -12,10 +12,10 @@ from prometheus_client.core import Metric
 from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from service.cells import FILE_BYTES, SharedCells
-from service.metrics import Metrics
-from service.node_metrics import SUPERVISOR, Node, leave, write_pid
-from service.node_values import NodeValues
+from service.metrics.cells import FILE_BYTES, SharedCells
+from service.metrics.node import SUPERVISOR, Node, leave, write_pid
+from service.metrics.node_values import NodeValues
+from service.metrics.process import Metrics
 from storage.ingest_queue import ShardBacklog
 from tests.service.test_metrics import samples
 

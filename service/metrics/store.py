@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from storage.observing import STATEMENT_KINDS
 
 from .cells import CellSet
-from .loop_metrics import LoopGauges
+from .loop import LoopGauges
 
 _WAIT_BUCKETS_S = (0, 0.01, 1)
 

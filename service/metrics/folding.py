@@ -8,7 +8,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from .cells import CellSet
-from .loop_metrics import LastWord
+from .loop import LastWord
 
 _SECONDS_BUCKETS = (0.005, 0.02, 0.1, 1, 10)
 

@@ -15,7 +15,7 @@ from storage.draining import Drained
 from storage.ingest_queue import ShardBacklog
 
 from .cells import CellSet
-from .loop_metrics import LastWord
+from .loop import LastWord
 
 REFUSALS = ("queue_full", "overloaded", "stopping", "expired")
 OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")

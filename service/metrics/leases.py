@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, Summary
 from storage.lease_exchange import TakenIn
 
 from .cells import Cells
-from .loop_metrics import LoopGauge
+from .loop import LoopGauge
 
 OUTCOMES = ("kept", "extended", "acquired", "released", "no_resource", "refused")
 _SECONDS_BUCKETS = (0.002, 0.005, 0.02, 0.1, 1)

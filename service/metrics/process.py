@@ -22,18 +22,18 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Met
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from .audit_metrics import AuditMetrics
+from .audits import AuditMetrics
 from .cells import CellSet
-from .close_metrics import CloseMetrics
-from .fold_metrics import FoldMetrics
-from .job_metrics import JobMetrics
-from .lease_metrics import LeaseMetrics
-from .loop_metrics import LoopCounter, LoopGauge, RequestFigures
-from .node_metrics import Node
-from .queue_metrics import QueueMetrics
-from .sharing_metrics import SharingMetrics
-from .store_metrics import StoreMetrics
-from .stream_metrics import StreamMetrics
+from .closing import CloseMetrics
+from .folding import FoldMetrics
+from .jobs import JobMetrics
+from .leases import LeaseMetrics
+from .loop import LoopCounter, LoopGauge, RequestFigures
+from .node import Node
+from .queue import QueueMetrics
+from .sharing import SharingMetrics
+from .store import StoreMetrics
+from .streams import StreamMetrics
 
 METRICS_TYPE = CONTENT_TYPE_LATEST
 OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter
 
 from .cells import CellSet
-from .loop_metrics import LastWord
+from .loop import LastWord
 
 
 class CloseMetrics:

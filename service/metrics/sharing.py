@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from storage.shared_curves import ReadOutcome, WriteOutcome
 
-from .loop_metrics import WatchedGauge
+from .loop import WatchedGauge
 
 
 class SharingMetrics:
