@@ -6,9 +6,6 @@ from . import (
     around_views,
     audit_views,
     boards,
-    families,
-    family_posts,
-    histories,
     journal_views,
     owner_changes,
     owner_views,
@@ -32,7 +29,10 @@ from .answers import (
     RefreshAnswer,
     Values,
 )
-from .family_answers import FacetList, FamilyAnswer, FamilyBoardAnswer, HistoryAnswer
+from .families import histories
+from .families import posts as family_posts
+from .families import views as families
+from .families.answers import FacetList, FamilyAnswer, FamilyBoardAnswer, HistoryAnswer
 from .journal_answers import JournalLine, OwnerEvent, OwnerPosts, ProfileAnswer, TopEvent
 from .keys import Role
 from .leases.routes import LEASES, POOLS

@@ -17,8 +17,8 @@ from storage.records import Best, Board, Entry
 from storage.store import Program
 
 from .answers import EntryAnswer, LookupAnswer, LookupEntry
-from .comparisons import add_previous, board_before
 from .context import Context
+from .families.comparisons import add_previous, board_before
 from .next_places import NextPlaces
 from .position_answers import BoardPosition, BoardPositions, NoBoardPosition, NoPosition, OwnerPositions, Position
 from .positions import Locator, Wanted, board_totals

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from storage.family_ids import board_id, parse_board_id
 from storage.records import Best, Board
 
-from .context import Context
-from .position_answers import OwnerPositions, Position, Previous
-from .positions import Located, Wanted
-from .problems import Problem
-from .queries import RankMode
-from .renewal import with_made
-from .standings import Asked, standings
-from .values import parse_decimal
+from ..context import Context
+from ..position_answers import OwnerPositions, Position, Previous
+from ..positions import Located, Wanted
+from ..problems import Problem
+from ..queries import RankMode
+from ..renewal import with_made
+from ..standings import Asked, standings
+from ..values import parse_decimal
 
 
 def board_before(board: Board) -> str | None:

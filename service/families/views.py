@@ -16,15 +16,15 @@ from storage.periods import Period, PeriodKind, calendar_of, zone_named
 from storage.records import Board, Family, FamilySpec
 from storage.store import Program
 
-from .boards import board_answer, spec_of
-from .context import Context
-from .cursors import BoardsPlace
-from .family_answers import FacetList, FacetValue, FamilyAnswer, FamilyBoardAnswer, PeriodAnswer
-from .problems import Problem, shown
-from .queries import FacetsQuery, FamilyBoardsQuery
-from .routes import Call, Reply
-from .values import format_us, micros
-from .wire import PutFamily
+from ..boards import board_answer, spec_of
+from ..context import Context
+from ..cursors import BoardsPlace
+from ..problems import Problem, shown
+from ..queries import FacetsQuery, FamilyBoardsQuery
+from ..routes import Call, Reply
+from ..values import format_us, micros
+from ..wire import PutFamily
+from .answers import FacetList, FacetValue, FamilyAnswer, FamilyBoardAnswer, PeriodAnswer
 
 
 async def put(context: Context, call: Call) -> Reply:

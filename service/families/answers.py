@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from .answers import ColumnAnswer, PredictorAnswer
-from .curve_states import Time
-from .position_answers import Position
-from .wire import TiesName
+from ..answers import ColumnAnswer, PredictorAnswer
+from ..curve_states import Time
+from ..position_answers import Position
+from ..wire import TiesName
 
 
 class FamilyAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,16 +14,16 @@ from storage.family_ids import board_id
 from storage.periods import Calendar, Period, PeriodKind, calendar_of, parse_period
 from storage.records import Board, Family
 
-from .context import Context
-from .cursors import BoardsPlace
-from .families import listed, period_answer
-from .family_answers import HistoryAnswer, PastPosition
-from .position_answers import Position
-from .problems import Problem
-from .queries import HistoryQuery, RankMode
-from .renewal import with_made
-from .routes import Call
-from .standings import Asked, standings
+from ..context import Context
+from ..cursors import BoardsPlace
+from ..position_answers import Position
+from ..problems import Problem
+from ..queries import HistoryQuery, RankMode
+from ..renewal import with_made
+from ..routes import Call
+from ..standings import Asked, standings
+from .answers import HistoryAnswer, PastPosition
+from .views import listed, period_answer
 
 
 async def history(context: Context, call: Call) -> HistoryAnswer:
