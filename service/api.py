@@ -9,10 +9,8 @@ from . import (
     journal_views,
     owner_changes,
     owner_views,
-    post_states,
     posts,
     profiles,
-    queue_views,
     ranking_views,
     stream_views,
 )
@@ -58,7 +56,9 @@ from .queries import (
     ValuePositionsQuery,
     ValuesQuery,
 )
-from .queue_answers import Accepted, PostState, QueueAnswer
+from .queue import post_states
+from .queue import views as queue_views
+from .queue.answers import Accepted, PostState, QueueAnswer
 from .renewal import renewed
 from .routes import Route
 from .wire import (

@@ -37,7 +37,7 @@ from ..context import Context
 from ..post_bodies import PostIn, PostKind
 from ..posts import BEST_FIRST, FINGERPRINT_BYTES, board_result, changes_of, compared, first_cause, parse
 from ..problems import BadValue, Problem, post_problem_of, shown
-from ..queueing import QUEUED, queue_posts, refused
+from ..queue.queueing import QUEUED, queue_posts, refused
 from ..routes import Answer, Call
 
 FACET_SETS_KEPT = 32_768  # sets of facet values whose boards' ids are remembered, each counted once a period

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from storage.queue_states import queue_state
 
-from .context import Context
-from .queue_answers import QueueAnswer, ShardAnswer
-from .routes import Call
+from ..context import Context
+from ..routes import Call
+from .answers import QueueAnswer, ShardAnswer
 
 
 async def show_queue(context: Context, _call: Call) -> QueueAnswer:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from storage.post_fates import post_fate
 
-from .context import Context
-from .posts import stats_of
-from .problems import post_problem_of
-from .queue_answers import PostState
-from .routes import Call
-from .values import format_us
+from ..context import Context
+from ..posts import stats_of
+from ..problems import post_problem_of
+from ..routes import Call
+from ..values import format_us
+from .answers import PostState
 
 
 async def post_state(context: Context, call: Call) -> PostState:

@@ -10,9 +10,9 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from .answers import Stats
-from .curve_states import Time
-from .problems import ProblemDocument
+from ..answers import Stats
+from ..curve_states import Time
+from ..problems import ProblemDocument
 
 
 class Accepted(msgspec.Struct, frozen=True):

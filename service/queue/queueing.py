@@ -11,10 +11,10 @@ from storage.closures import known_closure
 from storage.errors import BoardChanged, PeriodClosed, UnknownBoard, UnknownFamily
 from storage.records import Post
 
-from .context import Context
-from .problems import FieldError, Problem, post_problem_of
-from .queue_answers import Accepted
-from .routes import Answer, Reply
+from ..context import Context
+from ..problems import FieldError, Problem, post_problem_of
+from ..routes import Answer, Reply
+from .answers import Accepted
 
 QUEUED = "queued"  # as the parameter `mode`
 _RENEWALS_MAX = 3  # boards that change as often while one request is answered
