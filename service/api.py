@@ -12,7 +12,6 @@ from . import (
     posts,
     profiles,
     ranking_views,
-    stream_views,
 )
 from .answers import (
     AuditAnswer,
@@ -61,6 +60,7 @@ from .queue import views as queue_views
 from .queue.answers import Accepted, PostState, QueueAnswer
 from .renewal import renewed
 from .routes import Route
+from .streams import views as stream_views
 from .wire import (
     FacetedPostBody,
     FacetedPostList,

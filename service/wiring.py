@@ -62,7 +62,6 @@ from storage.writers import Writers
 
 from .context import Context
 from .cursors import Cursors
-from .feed import Feed, FeedLimits
 from .jolokia.answering import Agent
 from .key_limits import KeyLimitBounds, KeyLimits
 from .keys import KeyRing
@@ -77,6 +76,7 @@ from .openapi import service_version
 from .pages import first_pages
 from .positions import CountLimits
 from .stores import open_sampling, open_store
+from .streams.feed import Feed, FeedLimits
 from .tracing import TracedRefreshes, make_tracer
 
 log = structlog.get_logger(__name__)

@@ -15,8 +15,8 @@ from storage.journal import JournalRow
 from storage.records import Board, Entry
 from storage.store import Program
 
+from ..positions import board_totals
 from .moves import Column, Moves
-from .positions import board_totals
 
 Slot = tuple[int, int]  # of a board's key and a column's index
 

@@ -20,14 +20,14 @@ from storage.journal import JournalRow, position_of
 from storage.records import Board
 from storage.store import Program
 
-from .context import Context
+from ..context import Context
+from ..journal_answers import OwnerEvent, TopEvent
+from ..pages import Pager
+from ..positions import percentile
+from ..values import number
 from .events import Event, State
 from .glances import Glance
-from .journal_answers import OwnerEvent, TopEvent
 from .moves import Column, Move
-from .pages import Pager
-from .positions import percentile
-from .values import number
 
 EARLIEST = Mark(0)
 OVERTAKERS_MAX = 10  # named in one event; there may have been more

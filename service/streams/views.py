@@ -13,15 +13,15 @@ from time import perf_counter
 
 from aiohttp import HttpVersion11, hdrs, web
 
-from .context import Context
+from ..context import Context
+from ..owner_views import find_column
+from ..problems import Problem
+from ..queries import StreamQuery
+from ..routes import Call, Reply
+from ..shell import X_REQUEST_ID
+from ..values import INT64_MAX, parse_owner
 from .events import Event, Topic
-from .owner_views import find_column
-from .problems import Problem
-from .queries import StreamQuery
-from .routes import Call, Reply
-from .shell import X_REQUEST_ID
 from .topics import OwnerTopic, TopTopic
-from .values import INT64_MAX, parse_owner
 
 SSE_TYPE = "text/event-stream"
 LAST_EVENT_ID = "Last-Event-ID"
