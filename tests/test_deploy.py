@@ -19,7 +19,7 @@ import typer
 from config import Settings, load
 from service.cli import app
 from service.metrics.process import Metrics
-from service.orders import stop_s_max
+from service.processes.orders import stop_s_max
 from tests.servers import program
 
 ROOT = Path(__file__).parents[1]

@@ -17,8 +17,8 @@ from typing import Protocol
 
 import structlog
 
+from ..problems import ServiceError
 from .orders import Report, WorkKind
-from .problems import ServiceError
 
 log = structlog.get_logger(__name__)
 _DOUBLINGS_MAX = 30  # past this a doubled pause is longer than any bound

@@ -20,12 +20,12 @@ import structlog
 from config import Settings
 from storage.errors import StorageError, StoreAway
 
+from ..metrics.node import Node
+from ..metrics.process import Metrics
+from ..problems import ServiceError
+from ..serve import run_process, serving, stop_signals
 from .job_process import working
-from .metrics.node import Node
-from .metrics.process import Metrics
 from .orders import Orders, Report, decode_orders, encode_line, stop_s_max
-from .problems import ServiceError
-from .serve import run_process, serving, stop_signals
 
 log = structlog.get_logger(__name__)
 ORDERS_DESCRIPTOR = 0

@@ -18,16 +18,16 @@ import structlog
 
 from config import Settings
 
-from .logs import configure
-from .metrics.cells import SharedCells
-from .metrics.loop import LoopCounter
-from .metrics.node import SUPERVISOR, leave, make_folder, write_pid
+from ..logs import configure
+from ..metrics.cells import SharedCells
+from ..metrics.loop import LoopCounter
+from ..metrics.node import SUPERVISOR, leave, make_folder, write_pid
 from .orders import Orders, Report, decode_report, encode_line, stop_s_max
 from .supervisor import Place, Supervisor, SupervisorLimits
 
 log = structlog.get_logger(__name__)
 # -P: a folder of the working directory that happens to be called `service` is not this one.
-_COMMAND = (sys.executable, "-P", "-m", "service.worker")
+_COMMAND = (sys.executable, "-P", "-m", "service.processes.worker")
 
 
 def run(settings: Settings) -> None:
@@ -119,7 +119,7 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
 
 
 class Process:
-    """A `Child` that runs `service.worker`."""
+    """A `Child` that runs `service.processes.worker`."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process

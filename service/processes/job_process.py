@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 
 from config import Settings
 
-from .app import make_app
-from .metrics.process import Metrics
-from .serve import listening, run_process, until_stopped
-from .wiring import context_of
+from ..app import make_app
+from ..metrics.process import Metrics
+from ..serve import listening, run_process, until_stopped
+from ..wiring import context_of
 
 
 def run(settings: Settings) -> None:
