@@ -65,7 +65,7 @@ async def _run(days: int, folder: Path, url: str) -> dict[str, list[float]]:
     for number, zone in enumerate(ZONES):
         async with fresh_schema(url) as place:
             for name, store in (("SQLite", f"sqlite:///{folder}/year-{number}.db"), ("PostgreSQL", place)):
-                service = Service(folder, store=store, jobs="none", log_sample_ratio=0)
+                service = Service(folder, store=store, jobs="none", log_sample_ratio=0, log_level="warning")
                 found[f"{name}, {zone}"] = await _year(service, zone, days)
     return found
 
