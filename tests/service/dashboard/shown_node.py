@@ -1,6 +1,7 @@
 """What the tests of the dashboard look at: a node with a season, pages of boards, and owners who chose hostile names.
 
-The rule: all of it goes through the doors that users have, and every test that writes has a board of its own.
+The rule: all of it goes through the doors that users have, and every test that writes has a board of its own,
+listed behind all that are here (`zz-`).
 """
 
 from __future__ import annotations

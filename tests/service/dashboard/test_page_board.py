@@ -31,15 +31,15 @@ async def answer(node: Process, path: str) -> dict[str, object]:
 
 
 async def test_the_top_is_live_without_a_reload(page: Page, node: Process) -> None:
-    await new_board(node.url, "live-top", ada=30, bob=20, cleo=10)
-    await page.goto(at(node, "/boards/live-top"))
+    await new_board(node.url, "zz-live", ada=30, bob=20, cleo=10)
+    await page.goto(at(node, "/boards/zz-live"))
     await see_top(page, "ada", "bob", "cleo")
     await page.wait_for(LIVE)
     await page.evaluate("globalThis.sameDocument = true")
-    await post(node.url, "live-top", cleo=25, dan=5)
+    await post(node.url, "zz-live", cleo=25, dan=5)
     await see_top(page, "ada", "cleo", "bob", "dan")
     assert "up 1" in await page.evaluate(f"document.querySelectorAll('{TOP}')[1].textContent")
-    await post(node.url, "live-top", dan=99)
+    await post(node.url, "zz-live", dan=99)
     await see_top(page, "dan", "ada", "cleo", "bob")
     await page.wait_for("document.querySelector('#announcer').textContent === 'dan leads by xp with 99'")
     assert await page.evaluate("globalThis.sameDocument")
@@ -77,11 +77,11 @@ async def test_a_counted_rank_is_told_as_such(page: Page, node: Process) -> None
 
 
 async def test_an_owner_hears_of_being_passed(page: Page, node: Process) -> None:
-    await new_board(node.url, "passed", ada=30, bob=20)
-    await page.goto(at(node, "/boards/passed?owner=ada"))
+    await new_board(node.url, "zz-passed", ada=30, bob=20)
+    await page.goto(at(node, "/boards/zz-passed?owner=ada"))
     await page.wait_for("document.querySelector('#owner .state.live')")
     await page.wait_for("document.querySelectorAll('#owner table').length === 2")
-    await post(node.url, "passed", bob=40)
+    await post(node.url, "zz-passed", bob=40)
     await page.wait_for_text("Down 1 to rank 2 by xp, passed by bob", within="#owner")
     await page.wait_for("document.querySelector('#owner table b').textContent === '2'")
 

@@ -18,8 +18,9 @@ FOCUSED = f"""(() => {{
   return {{
     index: {REACHABLE}.indexOf(element), text: element.outerHTML.slice(0, 200),
     outlined: element.matches(":focus-visible") && style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2,
-    inside: box.width > 0 && box.height > 0 && box.top >= 0 && box.bottom <= innerHeight && box.left >= 0
-      && box.right <= innerWidth,
+    box: [box.left, box.top, box.right, box.bottom, innerWidth, innerHeight],
+    inside: box.width > 0 && box.height > 0 && box.top > -1 && box.bottom < innerHeight + 1 && box.left > -1
+      && box.right < innerWidth + 1, // scrolled to a fraction of a pixel
   }};
 }})()"""
 CARD = "document.querySelectorAll('#owner table').length === 2 && document.querySelector('#spread svg')"
