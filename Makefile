@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
+TEST_PROCESSES ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -28,7 +29,7 @@ demo: $(STAMP) ## Import a season of 100,000 players and serve it on http://127.
 	$(BIN)/python -m service.demo $(ARGS)
 
 test: $(STAMP) ## Run all tests (ARGS=tests/config: those only)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
 check: $(STAMP) ## Format, lint, types, import contracts, tidiness
 	$(BIN)/ruff format --check .
