@@ -1,6 +1,7 @@
 // Scales of charts, and the marks on them.
 
 const NICE = [1, 2, 5];
+const FINER = [...NICE, 3, 7, 4, 6, 8, 9, 1.5];
 
 /** A scale: `at` gives the place of a value, `back` the value of a place; `kind` says how. */
 function scale(kind, [from, to], [start, end], forward, inverse) {
@@ -45,8 +46,8 @@ function mirrored([from, to], places, median) {
 }
 
 /** Round values on a scale, at least so many pixels from each other. */
-export function marks(on, apart, { whole = false } = {}) {
-  const candidates = on.kind === "linear" ? steps(on, apart, whole) : [...decades(on.domain, whole)];
+export function marks(on, apart, { whole = false, fine = false } = {}) {
+  const candidates = on.kind === "linear" ? steps(on, apart, whole) : [...decades(on.domain, whole, fine ? FINER : NICE)];
   const kept = [];
   for (const value of candidates) {
     const place = on.at(value);
@@ -73,14 +74,16 @@ function rounded(value, step) {
   return Number(value.toFixed(digits));
 }
 
-function* decades([from, to], whole) {
+function* decades([from, to], whole, niceOnes) {
   const most = Math.max(Math.abs(from), Math.abs(to), 1);
   const top = Math.ceil(Math.log10(most));
   const inside = (value) => value >= from && value <= to;
   if (inside(0)) yield 0;
-  for (const nice of NICE) {
+  for (const nice of niceOnes) {
     for (let power = top; power >= (whole ? 0 : -3); power -= 1) {
-      for (const value of [nice * 10 ** power, -nice * 10 ** power]) if (inside(value)) yield value;
+      const size = Number((nice * 10 ** power).toPrecision(3));
+      if (whole && !Number.isInteger(size)) continue;
+      for (const value of [size, -size]) if (inside(value)) yield value;
     }
   }
 }

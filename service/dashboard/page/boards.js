@@ -103,11 +103,16 @@ export class BoardsView {
   }
 }
 
+/** An id that a narrow column breaks at its parts. */
+function breakable(id) {
+  return id.split(/(?<=[:=,])/).flatMap((part, index) => (index ? [el("wbr"), part] : [part]));
+}
+
 function row(board) {
   const ranked = board.columns.filter((column) => column.sorted).map((column) => column.name);
   const state = board.archived ? "archived" : board.closed ? "closed" : "open";
   return [
-    el("a", { href: toBoard(board.id), "data-key": `board:${board.id}` }, board.id),
+    el("a", { href: toBoard(board.id), "data-key": `board:${board.id}` }, breakable(board.id)),
     whole(board.entries),
     ranked.join(", ") || "–",
     el("span", { class: `tag ${state}` }, state),

@@ -216,7 +216,7 @@ function aboutCurve(state, exactTop) {
   return facts([
     ["Refreshed", el("span", { title: state.as_of }, `${age(state.age_seconds)} ago`), "Age of the moment that the curve is of; live curves go on with the log of changes"],
     ["Method", state.method === "scan" ? "scan" : "skip", state.method === "scan" ? "Every value was read at the fit" : "The knots alone were read"],
-    ["Certificate", scanned ? `${percent(state.certificate)} from rank 1 on` : "none", scanned ? "Worst error of any rank, the counted ones too: measured at the fit, widened by what moved since" : "A sampled curve is not measured; brackets hold all the same"],
+    ["Certificate", scanned ? `${percent(state.certificate)} anywhere` : "none", scanned ? "Worst error of any rank, the counted ones too: measured at the fit, widened by what moved since" : "A sampled curve is not measured; brackets hold all the same"],
     ["Off by at most", `${percent(state.bound)} past rank ${whole(exactTop)}`, "Bound of the error by now; ranks up to there are counted"],
     ["Knots", whole(state.knots), "Values with exact counts"],
     ["Live", state.live ? `yes, ${whole(state.moves)} moves` : "no", "Whether posts since the fit are counted; moves make gaps between knots less certain"],

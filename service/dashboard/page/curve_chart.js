@@ -8,6 +8,7 @@ import { ZOOM_KNOTS } from "./limits.js";
 const HEIGHT = 300;
 const EDGE = { top: 12, right: 12, bottom: 36, left: 52 };
 const STEP_PX = 3; // between two points that a line is drawn through
+const KNOT_PX = 0.5; // nearer ones are drawn as one
 const MARKS_X_PX = 64;
 const MARKS_Y_PX = 26;
 
@@ -56,7 +57,7 @@ function axes(on, scale) {
       svg("text", { x: EDGE.left - 6, y: y + 4, "text-anchor": "end" }, tick(rank, on.y.domain[1])),
     );
   }
-  for (const value of marks(on.x, MARKS_X_PX, { whole: scale === 0 })) {
+  for (const value of marks(on.x, MARKS_X_PX, { whole: scale === 0, fine: true })) {
     const x = on.x.at(value);
     found.push(svg("line", { x1: x, x2: x, y1: bottom, y2: bottom + 4, class: "tick" }), below(x, bottom, on.width, tick(value, on.x.domain[1])));
   }
@@ -79,7 +80,12 @@ function* walk(shape, on) {
   const [from, to] = on.x.domain;
   const places = [];
   for (let x = on.x.at(from); x <= on.x.at(to); x += STEP_PX) places.push(on.x.back(x));
-  const values = shape.values.filter((value) => value >= from && value <= to);
+  let last = -1;
+  const values = shape.values.filter((value) => {
+    if (value < from || value > to || Math.abs(on.x.at(value) - last) < KNOT_PX) return false;
+    last = on.x.at(value);
+    return true;
+  });
   const all = [...places, ...values.flatMap((value) => [value - shape.unit, value, value + shape.unit])];
   yield* new Set(all.filter((value) => value >= from && value <= to).sort((a, b) => a - b));
 }

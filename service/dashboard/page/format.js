@@ -9,7 +9,7 @@ const TICK = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 6 });
 const TWO = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 2 });
 const THREE = new Intl.NumberFormat(LOCALE, { maximumSignificantDigits: 3 });
 const PERCENT = new Intl.NumberFormat(LOCALE, { style: "percent", maximumSignificantDigits: 2 });
-const MOMENT = new Intl.DateTimeFormat(LOCALE, { dateStyle: "medium", timeStyle: "medium" });
+const MOMENT = new Intl.DateTimeFormat(LOCALE, { dateStyle: "medium", timeStyle: "short" });
 const DECIMALS = new Map();
 const NONE = "–";
 

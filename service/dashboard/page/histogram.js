@@ -47,7 +47,7 @@ export function drawBins(bins, x, width, { label, scale, estimated }) {
     const top = Math.min(y(dense[index]), bottom - 1);
     picture.append(svg("rect", { x: start, y: top, width: Math.max(1.5, wide - 1), height: bottom - top, class: "bar-of" }));
   });
-  for (const value of marks(x, 64, { whole: scale === 0 })) {
+  for (const value of marks(x, 64, { whole: scale === 0, fine: true })) {
     picture.append(below(x.at(value), bottom, width, tick(value, x.domain[1])));
   }
   picture.append(

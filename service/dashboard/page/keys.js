@@ -28,6 +28,11 @@ export function keyHeader() {
   return held ? { Authorization: `Bearer ${held}` } : {};
 }
 
+/** Whether there is a key to send. */
+export function hasKey() {
+  return held !== "";
+}
+
 /** The form that asks for a key. `test` answers what is wrong with the key in force, or ""; `changed` is told. */
 export class KeyPanel {
   constructor(section, button, { test, changed }) {
@@ -87,6 +92,7 @@ export class KeyPanel {
   close() {
     this.section.hidden = true;
     this.input.value = "";
+    this.fault.textContent = "";
     this.label();
     this.button.focus();
   }

@@ -4,7 +4,7 @@ import { Problem, ask, onReach } from "./api.js";
 import { BoardView } from "./board.js";
 import { BoardsView } from "./boards.js";
 import { el, show } from "./dom.js";
-import { KeyPanel } from "./keys.js";
+import { KeyPanel, hasKey } from "./keys.js";
 import { NodeView } from "./node.js";
 import { parse, toBoards } from "./routes.js";
 
@@ -65,7 +65,7 @@ function go({ anew = false } = {}) {
 function faulty(error) {
   if (!(error instanceof Problem) || error.status !== 401) return;
   current.abort.abort(); // with another key it begins anew
-  keys.open(`A key is needed here: ${error.message}.`);
+  keys.open(hasKey() ? `Another key is needed here: ${error.message}.` : "A key is needed here.");
 }
 
 onReach((reachable) => {

@@ -43,6 +43,7 @@ export function empty(...text) {
 export function fault(error) {
   const text = error instanceof Problem || error instanceof Away ? error.message : "Something in this page failed.";
   if (!(error instanceof Problem || error instanceof Away)) console.error(error);
+  if (error instanceof Problem && error.status === 401) return el("p", { class: "fault" }, "A key is needed to see this.");
   const sentence = text.charAt(0).toUpperCase() + text.slice(1);
   return el("p", { class: "fault" }, /[.!?]$/.test(sentence) ? sentence : `${sentence}.`);
 }
