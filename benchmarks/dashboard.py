@@ -51,6 +51,7 @@ async def load(page: Page, url: str, complete: str) -> Load:
     await page.goto(url)
     complete_ms = await page.wait_for(f"({complete}) && performance.now()")
     paint_ms = await page.wait_for(_PAINTED)
+    await page.settle()
     sent = page.sent
     if failed := [each.url for each in sent if each.status != 200]:
         raise RuntimeError(f"not answered: {failed}")

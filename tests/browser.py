@@ -56,8 +56,14 @@ class Sent:
     url: str
     method: str
     status: int = 0
+    media_type: str = ""
     encoded_bytes: int = 0
     ended: bool = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether all has come that can be waited for."""
+        return self.ended or self.media_type == "text/event-stream"
 
 
 class Page:
@@ -166,6 +172,14 @@ class Page:
         found = await self.command("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
         return base64.b64decode(found["data"])
 
+    async def settle(self) -> None:
+        """Return once nothing is under way but streams."""
+        until = time.monotonic() + WAIT_S
+        while under_way := [sent.url for sent in self.sent if not sent.settled]:
+            await self.evaluate("new Promise(requestAnimationFrame)")
+            if time.monotonic() > until:
+                raise PageError(f"never answered: {under_way}")
+
     @property
     def sent(self) -> list[Sent]:
         """All requests so far."""
@@ -202,7 +216,7 @@ class Page:
         if sent is None:
             return
         if name == "responseReceived":
-            sent.status = event["response"]["status"]
+            sent.status, sent.media_type = event["response"]["status"], event["response"]["mimeType"]
             sent.encoded_bytes += int(event["response"]["encodedDataLength"])
         elif name == "dataReceived":
             sent.encoded_bytes += int(event["encodedDataLength"])

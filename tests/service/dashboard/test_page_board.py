@@ -23,11 +23,10 @@ async def see_top(page: Page, *owners: str) -> None:
     await page.wait_for(f"JSON.stringify({OWNERS}) === {json.dumps(json.dumps(owners, separators=(',', ':')))}")
 
 
-async def answer(node: Process, path: str) -> dict[str, object]:
+async def answer(node: Process, path: str) -> Any:
     """What the service says itself."""
     async with Caller(node.url) as caller:
-        found: dict[str, object] = await caller.get(path)
-        return found
+        return await caller.get(path)
 
 
 async def test_the_top_is_live_without_a_reload(page: Page, node: Process) -> None:
@@ -57,8 +56,7 @@ async def test_an_owner_has_a_card_with_ranks_as_sure_as_they_are(page: Page, no
     await page.goto(at(node, f"/boards/{SEASON}?column=xp&owner={name_of(401)}"))
     await page.wait_for("document.querySelectorAll('#owner table').length === 2")
     board = f"/v1/leaderboards/{SEASON}/entries/{name_of(401)}"
-    told: dict[str, Any] = await answer(node, f"{board}/positions")
-    xp, lap = told["positions"]
+    [xp, lap] = (await answer(node, f"{board}/positions"))["positions"]
     assert not xp["exact"] and xp["low"] <= 402 <= xp["high"], "else this test shows nothing"
     [first, second] = await page.texts(POSITIONS)
     assert f"≈ {xp['rank']}" in first and f"between {xp['low']} and {xp['high']}" in first and "of 900" in first
@@ -122,16 +120,14 @@ async def test_the_curve_is_drawn_and_told_in_words_and_numbers(page: Page, node
     await page.wait_for("document.querySelector('#curve svg .mark') && document.querySelector('#spread svg')")
     document = await answer(node, f"/v1/leaderboards/{SEASON}/rankings/lap/curve")
     knots = document["knots"]
-    assert isinstance(knots, list)
     label = await page.evaluate("document.querySelector('#curve svg').getAttribute('aria-label')")
     assert f"{len(knots)} knots" in label and "lower is better" in label and "this value with 99.500" in label
     await page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     rows = await page.texts("#curve details tbody tr")
     assert [row.split("\t")[1] for row in rows] == [f"{float(knot['value']):,.3f}" for knot in knots]
-    position = (await answer(node, f"/v1/leaderboards/{SEASON}/rankings/lap/positions?values=99.5"))["positions"]
-    assert isinstance(position, list)
+    [position] = (await answer(node, f"/v1/leaderboards/{SEASON}/rankings/lap/positions?values=99.5"))["positions"]
     told = await page.text("#curve .answer")
-    assert f"between {position[0]['low']} and {position[0]['high']} of 810" in told
+    assert f"between {position['low']} and {position['high']} of 810" in told
     bins = [row.split("\t") for row in await page.texts("#spread details tbody tr")]
     assert sum(int(entries.strip("≈ ").replace(",", "")) for *_, entries in bins) == 810
     assert all(one[1] == other[0] for one, other in pairwise(bins)), "without holes"

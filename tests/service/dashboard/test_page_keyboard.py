@@ -35,10 +35,13 @@ async def focus(page: Page, expression: str, most: int = 200) -> None:
     raise AssertionError(f"never focused: {expression}")
 
 
-@pytest.mark.parametrize(("size", "route", "complete"), [
-    (DESKTOP, f"/boards/{SEASON}?owner={name_of(4)}", CARD),
-    (PHONE, "/node", "document.querySelector('#node-leases table')"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("size", "route", "complete"),
+    [
+        pytest.param(DESKTOP, f"/boards/{SEASON}?owner={name_of(4)}", CARD, id="owner on a desktop"),
+        pytest.param(PHONE, "/node", "document.querySelector('#node-leases table')", id="node on a phone"),
+    ],
+)
 async def test_everything_is_reached_in_order_and_seen(
     page: Page, node: Process, size: tuple[int, int], route: str, complete: str
 ) -> None:
