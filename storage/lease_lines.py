@@ -13,7 +13,6 @@ and before a partition is called empty.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 from querybuilder import Dialect
@@ -27,15 +26,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 KNOWN_US = 60_000_000
 ALONE_US = 10_000_000  # after so long without a lost race
-PLACES_MAX = 10_000
 AHEAD = 64  # resources that a look sees beyond those it is for
-
-
-@dataclass(slots=True)
-class _Place:
-    since_us: int  # since when the first is free
-    known_us: int  # since when that is known
-    ahead: deque[Resource] = field(default_factory=deque)  # the next ones, unless somebody else took them
+AHEAD_MAX = 1_000  # places
+KNOWN_MAX = 100_000  # places, and regions
+TAKEN_MAX = 10_000  # resources
+Place = tuple[Region, int]  # and the partition
 
 
 class LeaseLines:
@@ -43,61 +38,66 @@ class LeaseLines:
 
     def __init__(self, dialect: Dialect) -> None:
         self._resources = lease_resources(dialect)
-        self._known: dict[tuple[Region, int], _Place] = {}
+        self._known: dict[Place, tuple[int, int]] = {}  # since when the first is free, known since
+        self._ahead: dict[Place, deque[Resource]] = {}  # the next ones, unless somebody else took them
+        self._taken: dict[Key, int] = {}  # by their versions: others don't see it before the commit
         self._lost_us: dict[Region, int] = {}  # when another process was faster
-        self._taken: dict[Key, int] = {}  # by their versions, unseen by others until the commit
 
     def lost(self, region: Region, now_us: int) -> None:
         """What was seen ahead in a region was taken by somebody else."""
-        _bound(self._lost_us)[region] = now_us
-        for (other, _), place in self._known.items():
-            if other == region:
-                place.ahead.clear()
+        _bound(self._lost_us, KNOWN_MAX)[region] = now_us
+        for place in [place for place in self._ahead if place[0] == region]:
+            del self._ahead[place]
 
     def front(self, region: Region, partition: int, *, limit: int, now_us: int) -> Program[list[Resource]]:
         """The longest free resources of a partition. They may be taken by now: to write them finds that out."""
-        lost_us = self._lost_us.get(region)
-        if lost_us is None or not 0 <= now_us - lost_us < ALONE_US:
-            place = self._known.get((region, partition))
-            if place is None or len(place.ahead) < limit or not 0 <= now_us - place.known_us < KNOWN_US:
-                place = yield from self._look_ahead(region, partition, limit=limit, now_us=now_us)
-            if len(place.ahead) >= limit:
-                rows = [place.ahead.popleft() for _ in range(limit)]
-                place.since_us = rows[-1].free_since_us or 0
-                _bound(self._taken).update((row[:2], row.version) for row in rows)
-                return rows
-        return (yield from self._look(region, partition, limit=limit, now_us=now_us))
-
-    def _look_ahead(self, region: Region, partition: int, *, limit: int, now_us: int) -> Program[_Place]:
-        place = self._begin(region, partition, now_us)
-        found = yield from self._resources.free(
-            *region, partition, limit=limit + AHEAD, since_us=place.since_us, locked=False
-        )
-        place.ahead = deque(row for row in found if self._taken.get(row[:2]) != row.version)
-        _bound(self._known)[region, partition] = place
-        return place
-
-    def _look(self, region: Region, partition: int, *, limit: int, now_us: int) -> Program[list[Resource]]:
-        place = self._begin(region, partition, now_us)
-        rows = yield from self._resources.free(*region, partition, limit=limit, since_us=place.since_us)
-        if len(rows) < limit and place.since_us:
-            place = _Place(0, now_us)
-            rows = yield from self._resources.free(*region, partition, limit=limit)
-        if rows:
-            _bound(self._known)[region, partition] = _Place(rows[0].free_since_us or 0, place.known_us)
-        else:
-            self._known.pop((region, partition), None)
+        place, lost_us = (region, partition), self._lost_us.get(region)
+        if lost_us is not None and 0 <= now_us - lost_us < ALONE_US:
+            return (yield from self._look(place, limit=limit, now_us=now_us))
+        since_us, known_us = self._begin(place, now_us)
+        ahead = self._ahead.get(place, deque())
+        if len(ahead) < limit:
+            ahead = yield from self._look_ahead(place, since_us, limit)
+        if len(ahead) < limit:
+            return (yield from self._look(place, limit=limit, now_us=now_us))
+        rows = [ahead.popleft() for _ in range(limit)]
+        _bound(self._known, KNOWN_MAX)[place] = (rows[-1].free_since_us or 0, known_us)
+        _bound(self._taken, TAKEN_MAX).update((row[:2], row.version) for row in rows)
         return rows
 
-    def _begin(self, region: Region, partition: int, now_us: int) -> _Place:
-        """Where to begin to look; nobody is known to stand there."""
-        place = self._known.get((region, partition))
-        if place is None or not 0 <= now_us - place.known_us < KNOWN_US:
-            return _Place(0, now_us)
-        return _Place(place.since_us, place.known_us)
+    def _look_ahead(self, place: Place, since_us: int, limit: int) -> Program[deque[Resource]]:
+        region, partition = place
+        found = yield from self._resources.free(
+            *region, partition, limit=limit + AHEAD, since_us=since_us, locked=False
+        )
+        ahead = deque(row for row in found if self._taken.get(row[:2]) != row.version)
+        _bound(self._ahead, AHEAD_MAX)[place] = ahead
+        return ahead
+
+    def _look(self, place: Place, *, limit: int, now_us: int) -> Program[list[Resource]]:
+        (region, partition), (since_us, known_us) = place, self._begin(place, now_us)
+        self._ahead.pop(place, None)
+        rows = yield from self._resources.free(*region, partition, limit=limit, since_us=since_us)
+        if len(rows) < limit and since_us:
+            known_us = now_us
+            rows = yield from self._resources.free(*region, partition, limit=limit)
+        if rows:
+            _bound(self._known, KNOWN_MAX)[place] = (rows[0].free_since_us or 0, known_us)
+        else:
+            self._known.pop(place, None)
+        return rows
+
+    def _begin(self, place: Place, now_us: int) -> tuple[int, int]:
+        """Where to begin to look, and since when that is known; what was known for too long is forgotten."""
+        since_us, known_us = self._known.get(place, (0, now_us))
+        if 0 <= now_us - known_us < KNOWN_US:
+            return since_us, known_us
+        del self._known[place]
+        self._ahead.pop(place, None)
+        return 0, now_us
 
 
-def _bound(remembered: dict[K, V]) -> dict[K, V]:
-    if len(remembered) >= PLACES_MAX:
+def _bound(remembered: dict[K, V], most: int) -> dict[K, V]:
+    if len(remembered) >= most:
         remembered.clear()
     return remembered
