@@ -88,7 +88,7 @@ class Route:
 
     @property
     def counted_as(self) -> str:
-        """The route in metrics: itself, or what its requests are counted with, for each name costs eleven series."""
+        """The route in metrics: itself, or what its requests are counted with, for each name costs twelve series."""
         if self.counted_alone or not self.tag:
             return self.view
         return "operating" if self.role is Role.OPS else self.tag.lower()

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from .cells import Cells, CellSet
 
-_REQUEST_BUCKETS_S = (0.001, 0.005, 0.05, 0.5, 2.5)  # few: each is a series a route
+_REQUEST_BUCKETS_S = (0.001, 0.005, 0.02, 0.1, 0.5, 2.5)  # few: each is a series a route
 _BOUNDS = (*(str(float(bound)) for bound in _REQUEST_BUCKETS_S), "+Inf")
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+import asyncpg
 import pytest
 from aiohttp import ClientSession
 
@@ -19,9 +19,6 @@ from service.position_answers import PositionMethod
 from service.routes import Route
 from storage.draining import Drained
 from storage.ingest_queue import ShardBacklog
-from storage.leaderboards import create_board
-from storage.records import Table
-from storage.store import Program
 from tests.schemas import fresh_schema
 from tests.servers import MemcachedServer
 from tests.service.real_service import Caller, Process, Service
@@ -41,29 +38,34 @@ NAMES = {
     "board": "b", "owner": "ada", "column": "xp", "family": "f", "client_id": "c", "pool_id": "p", "key": "k",
     "post_id": "once", "operation": "version",
 }  # fmt: skip
+XP = {"name": "xp", "merge": "sum"}
 POST = {"owner": "ada", "stats": {"xp": 3}}
 BODIES: dict[str, Any] = {
     "post": {**POST, "post_id": "once"},
     "post_many": {**POST, "boards": ["b"]},
-    "post_family": POST,
-    "put_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all", "day"]},
+    "post_family": {**POST, "facets": {"team": "red"}},
+    "put_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all", "day"],
+                   "facets": [[], ["team"]]},
     "put_client": {}, "put_pool": {},
     "add_resources": {"region": "eu", "resources": ["one", "two"]},
     "remove_resources": {"resources": ["two"]},
     "ask_lease": {"client_id": "c", "pool_id": "p", "key": "k", "region": "eu", "lease_seconds": 60},
     "lookup": {"owners": ["ada"], "column": "xp"},
-    "many_boards": {"boards": ["b", "no"], "column": "xp"},
+    "many_boards": {"boards": ["b"], "column": "xp"},
     "put_board": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]},
     "put_profile": {"name": "Ada"},
     "jolokia_post": {"type": "version"}, "jolokia_post_to": {"type": "version"},
 }  # fmt: skip
+METHODS = ("PUT", "POST", "GET", "DELETE")
+FIRST = (
+    "put_client", "reset", "add_resources", "post", "refresh", "erase_entry", "remove_profile", "give_back_lease",
+    "remove_resources", "delete_pool",
+)  # fmt: skip
 QUERIES = {
-    "value_positions": "?values=1",
-    "value_around": "?value=1",
-    "values": "?ranks=1",
-    "stream": "?column=xp",
-    "around": "?column=xp",
-}
+    "value_positions": "?values=1", "value_around": "?value=1", "values": "?ranks=1", "stream": "?column=xp",
+    "around": "?column=xp", "family_boards": "?period=all", "family_facets": "?period=all&facet=team",
+    "family_history": "?period=day&column=xp",
+}  # fmt: skip
 
 
 def samples(text: str) -> list[str]:
@@ -124,22 +126,19 @@ def cache() -> Iterator[MemcachedServer]:
 
 
 async def make_boards(folder: Path, url: str, boards: int) -> None:
-    """So many boards in a store, put there directly."""
+    """So many boards in a store, put there directly: `b`, and copies of one that shares its table."""
     service = Service(folder, store=url)
     await service.start()
-    await service.board("b", {"name": "xp", "merge": "sum"})
-    store, catalog = service.context.store, service.context.catalog
-    known = catalog.known("b")
-    assert known is not None
-    spec = replace(known.spec, table=Table.SHARED)
-    for start in range(0, boards, 500):
-
-        def some(start: int = start) -> Program[None]:
-            for number in range(start, start + 500):
-                yield from create_board(store.dialect, board_id=f"b{number}", spec=spec, now_us=1, boards_max=20_000)
-
-        await store.write(some)
+    await service.board("b", XP)
+    await service.board("b0", XP, table="shared")
     await service.stop()
+    connection = await asyncpg.connect(url)
+    await connection.execute(
+        "INSERT INTO boards (board_key, id, spec, created_at, epoch, table_key, rows_key) "
+        "SELECT 1000000 + n, 'b' || n, spec, created_at, epoch, table_key, 1000000 + n "
+        f"FROM boards, generate_series(1, {boards - 2}) AS n WHERE id = 'b0'"
+    )
+    await connection.close()
 
 
 async def ask(session: ClientSession, base: str, route: Route, *, sane: bool) -> int:
@@ -156,10 +155,15 @@ async def ask(session: ClientSession, base: str, route: Route, *, sane: bool) ->
 async def use_everything(base: str) -> dict[str, set[int]]:
     """The statuses that the routes answered, each asked for something that is there and something that is not."""
     statuses: dict[str, set[int]] = {}
-    order = ("PUT", "POST", "GET", "DELETE")
+
+    def turn(route: Route) -> tuple[int, int]:
+        """What makes things first, what removes them last, the whole before its parts."""
+        method = "DELETE" if route.view == "hide_owner" else route.method
+        return METHODS.index(method), FIRST.index(route.view) if route.view in FIRST else len(FIRST)
+
     async with ClientSession() as session:
         for sane in (True, False):
-            for route in sorted(TABLE, key=lambda route: order.index(route.method)):
+            for route in sorted(TABLE, key=turn):
                 statuses.setdefault(route.view, set()).add(await ask(session, base, route, sane=sane))
         async with session.get(f"{base}/nothing") as answer:
             statuses[UNROUTED] = {answer.status}
