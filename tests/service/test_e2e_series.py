@@ -24,6 +24,8 @@ from tests.servers import MemcachedServer
 from tests.service.real_service import Caller, Process, Service
 
 SERIES_MAX = 500
+LIST = Path(__file__).parents[2] / "docs" / "metrics.md"
+ENDS = "Processes of the node that ended, asked to or not"  # the supervisor's
 SERVICE = Path(__file__).parents[2] / "service"
 TABLE = with_operating(ROUTES)
 UNROUTED = "none"
@@ -78,7 +80,8 @@ def told(found: Sequence[str]) -> Counter[str]:
     return Counter(re.sub(r"_(bucket|sum|count|total)$", "", sample.partition("{")[0]) for sample in found)
 
 
-def test_everything_that_the_code_can_name_is_within_the_bound() -> None:
+def with_everything_named() -> Metrics:
+    """The metrics of a process in which all that the code can name has happened."""
     metrics = Metrics()
     metrics.watch_curves(list)
     metrics.sharing.watch_servers(lambda: 0)
@@ -97,8 +100,30 @@ def test_everything_that_the_code_can_name_is_within_the_bound() -> None:
     shards = dict.fromkeys(range(SHARDS), 1)
     metrics.queue.backlog_seen({shard: ShardBacklog(1, 0) for shard in shards}, 0)
     metrics.queue.posts_drained(Drained(shards, Counter(), 1, 0, 0, more=False), seconds=0.1, age_s=0.1)
-    found = samples(metrics.text().decode())
+    metrics.closings.closing_lag(1)
+    metrics.folds.log_age(1)
+    return metrics
+
+
+def test_everything_that_the_code_can_name_is_within_the_bound() -> None:
+    found = samples(with_everything_named().text().decode())
     assert len(found) + len(("serve", "jobs")) <= SERIES_MAX - 10, told(found)  # room for a pool more
+
+
+def test_the_list_of_the_docs_has_every_metric_with_its_labels() -> None:
+    guide = LIST.read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `((?:rankcurve|process)_\w+)` \| (\w+) \| (.*?) ?\| (.+?) \|$", guide, re.MULTILINE)
+    told = [
+        (
+            family.name + ("_total" if family.type == "counter" else ""),
+            family.type,
+            ", ".join(name for name in family.samples[0].labels if name != "le"),
+            family.documentation,
+        )
+        for family in with_everything_named().families()
+    ]
+    told.append(("rankcurve_process_ends_total", "counter", "work", ENDS))
+    assert sorted(listed) == sorted(told)
 
 
 def read_methods() -> dict[str, tuple[str, ...]]:

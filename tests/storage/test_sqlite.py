@@ -107,7 +107,8 @@ async def test_what_cannot_be_opened_is_refused_by_name_and_nothing_stays_open(
 async def test_a_connection_that_cannot_be_made_leaves_no_thread_that_tells_a_closed_loop_of_its_end(
     path: Path,
 ) -> None:
-    path.mkdir(parents=True)
+    path.parent.mkdir(parents=True)
+    _a_folder(path)
     before = threading.enumerate()
     with pytest.raises(StoreUnsupported):
         await SqliteStore.open(path, SQLITE_LIMITS)
