@@ -103,6 +103,23 @@ export async function poll(work, everyMs, signal) {
   }
 }
 
+/** `work`, at once but no more often than every `everyMs`; what is asked for meanwhile is done once, afterwards. */
+export function throttled(work, everyMs, signal) {
+  let running = false;
+  let again = false;
+  return async function run() {
+    again = true;
+    if (running) return;
+    running = true;
+    while (again && !signal.aborted) {
+      again = false;
+      await work();
+      await pause(everyMs, signal);
+    }
+    running = false;
+  };
+}
+
 /** Wait so long, or until the signal. */
 export function pause(ms, signal) {
   return new Promise((resolve) => {

@@ -22,9 +22,29 @@ export function svg(tag, properties = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), properties, children);
 }
 
+let pressed = null; // what the pointer is held on
+const waiting = new Map(); // parent -> children that come when it is let go
+
+// A link that is drawn anew between press and release takes no click, nor does text stay selected.
+addEventListener("pointerdown", (event) => (pressed = event.target), true);
+for (const name of ["click", "pointerup", "pointercancel", "blur"]) {
+  addEventListener(name, () => {
+    if (name !== "pointerup") pressed = null; // a click may follow that
+    setTimeout(() => {
+      pressed = null;
+      for (const [parent, children] of [...waiting]) show(parent, ...children);
+    });
+  }, name !== "blur");
+}
+
 /** Put `children` in the place of what is in `parent`. By its `data-key` what had the focus has it again, and what was
  * unfolded stays so. */
 export function show(parent, ...children) {
+  if (pressed !== null && parent.contains(pressed)) {
+    waiting.set(parent, children);
+    return;
+  }
+  waiting.delete(parent);
   const active = document.activeElement;
   const key = active && parent.contains(active) ? active.dataset.key : undefined;
   const unfolded = new Set([...parent.querySelectorAll("details[open] > summary")].map((summary) => summary.dataset.key));

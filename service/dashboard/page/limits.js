@@ -20,6 +20,7 @@ export const BOARD_POLL_MS = 5_000; // the list, or state and curve of the board
 export const AGES_STALE_MS = 60_000; // a list is drawn anew for its ages alone
 export const HEALTH_POLL_MS = 2_000;
 export const POOLS_POLL_MS = 10_000;
+export const TOP_DRAW_MS = 200; // at most so often, however many events come
 export const OWNER_RELOAD_MS = 1_000; // at most so often, however many events come
 export const OWNER_POLL_MS = 15_000; // ages, and columns that no stream is about
 export const SEARCH_PAUSE_MS = 250; // after the last key

@@ -7,6 +7,7 @@ import { ROUTES_SHOWN } from "./limits.js";
 import { empty, scrolled, table } from "./tables.js";
 
 const NUMBER = "number";
+const LASTING = "stream"; // the route whose answers last as long as somebody listens
 
 function perSecond(counted) {
   return rate(counted?.OneMinuteRate ?? 0);
@@ -17,7 +18,8 @@ export function routeTable(routes) {
   const all = [...byProperty(routes, "name")].filter(([, { Requests }]) => Requests?.Count > 0);
   const busiest = all.sort(([, a], [, b]) => b.Requests.FiveMinuteRate - a.Requests.FiveMinuteRate || b.Requests.Count - a.Requests.Count);
   if (!busiest.length) return empty("No requests yet.");
-  const rows = busiest.slice(0, ROUTES_SHOWN).map(([name, { Requests, RequestSeconds: times = {} }]) => {
+  const rows = busiest.slice(0, ROUTES_SHOWN).map(([name, { Requests, RequestSeconds }]) => {
+    const times = (name === LASTING ? null : RequestSeconds) ?? {};
     const failed = Object.entries(Requests.status ?? {}).filter(([status]) => status[0] === "5");
     const failures = failed.reduce((sum, [, { Count }]) => sum + Count, 0);
     return [

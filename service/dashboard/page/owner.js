@@ -1,6 +1,6 @@
 // One owner on one board: stats, positions with their brackets, neighbours; live by the owner's own stream.
 
-import { Problem, ask, path, pause, poll } from "./api.js";
+import { Problem, ask, path, poll, throttled } from "./api.js";
 import { announce, el, named, panel, show } from "./dom.js";
 import { ago, method, percentile, rankNodes, stored, whole } from "./format.js";
 import { ANNOUNCE_PAUSE_MS, AROUND_ROWS, OVERTAKERS_SHOWN, OWNER_POLL_MS, OWNER_RELOAD_MS } from "./limits.js";
@@ -150,21 +150,4 @@ function next(place, scale) {
   if (place === null || place === undefined) return el("span", { class: "quiet" }, "leads");
   if (place.points === null) return "–";
   return `${stored(place.points, scale)} → ${place.exact ? "" : "≈ "}${whole(place.rank)}`;
-}
-
-/** `work`, at once but no more often than every `everyMs`; what is asked for meanwhile is done once, afterwards. */
-function throttled(work, everyMs, signal) {
-  let running = false;
-  let again = false;
-  return async function run() {
-    again = true;
-    if (running) return;
-    running = true;
-    while (again && !signal.aborted) {
-      again = false;
-      await work();
-      await pause(everyMs, signal);
-    }
-    running = false;
-  };
 }

@@ -1,9 +1,9 @@
 // The rows of a ranking: the top, live by the event stream, or a page from any rank on.
 
-import { ask, path } from "./api.js";
+import { ask, path, throttled } from "./api.js";
 import { announce, el, named, panel, show, unseen } from "./dom.js";
 import { ago, stored, whole } from "./format.js";
-import { ANNOUNCE_PAUSE_MS, RANKING_ROWS, TOP_ROWS } from "./limits.js";
+import { ANNOUNCE_PAUSE_MS, RANKING_ROWS, TOP_DRAW_MS, TOP_ROWS } from "./limits.js";
 import { knownName, learn, learnOwners } from "./names.js";
 import { toBoard } from "./routes.js";
 import { follow } from "./streams.js";
@@ -97,12 +97,18 @@ export class RankingPanel {
       const owners = data.entries.map((entry) => entry.owner);
       if ((await learnOwners(board, owners, signal)) && before === data.entries && !signal.aborted) this.draw(view, data, moves);
     };
+    let latest = null;
+    const redraw = throttled(async () => void draw(latest), TOP_DRAW_MS, signal);
+    const onEvent = (_, data) => {
+      latest = data;
+      redraw();
+    };
     const onState = (state, problem) => {
       this.tell(state);
       if (problem) show(this.rows, fault(problem));
     };
     try {
-      follow(`${path`/v1/leaderboards/${board}/stream`}?${query}`, { onEvent: (_, data) => draw(data), onState }, signal);
+      follow(`${path`/v1/leaderboards/${board}/stream`}?${query}`, { onEvent, onState }, signal);
     } catch (error) {
       show(this.rows, fault(error));
     }

@@ -163,3 +163,21 @@ async def test_views_can_be_linked_and_back_goes_back(page: Page, node: Process)
     await page.click("#ranking nav a:last-of-type")
     await page.wait_for("document.querySelector('#ranking h2').textContent.startsWith('From rank 21')")
     await page.wait_for(f"document.querySelector('{TOP} th')?.textContent === '21'")
+
+
+async def test_a_click_is_taken_though_the_row_is_drawn_anew_while_the_button_is_down(
+    page: Page, node: Process
+) -> None:
+    await new_board(node.url, "zz-pressed", ada=30, bob=20)
+    await page.goto(at(node, "/boards/zz-pressed"))
+    await see_top(page, "ada", "bob")
+    await page.wait_for(LIVE)
+    box = "document.querySelector('#ranking a.owner').getBoundingClientRect()"
+    button = {"x": await page.evaluate(f"{box}.x + 5"), "y": await page.evaluate(f"{box}.y + 5")}
+    button |= {"button": "left", "clickCount": 1}
+    await page.command("Input.dispatchMouseEvent", type="mousePressed", **button)
+    await post(node.url, "zz-pressed", cleo=40)
+    await page.wait_for("document.querySelector('#announcer').textContent.startsWith('cleo leads')")
+    await page.command("Input.dispatchMouseEvent", type="mouseReleased", **button)
+    await page.wait_for("document.querySelector('#owner h2')?.textContent === 'ada'")
+    await see_top(page, "cleo", "ada", "bob")
