@@ -8,6 +8,7 @@ has a p50 and a p99 of its own, of thousands of requests.
 from __future__ import annotations
 
 import json
+import os
 import random
 import sqlite3
 import statistics
@@ -127,6 +128,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     with postgres(_SERVER) as cluster:
         fill(cluster.url(), cluster.run_sql, pools)
         cluster.run_sql("VACUUM (FREEZE, ANALYZE)", "CHECKPOINT")
+        os.sync()
         return bars + measure_on("PostgreSQL", cluster.url(), folder, sizes, options)
 
 
@@ -136,6 +138,7 @@ def _on_sqlite(store: Path, pools: dict[str, int], sizes: list[int], options: Op
             connection.execute(text)
 
     fill(f"{SQLITE_PREFIX}{store}", run_sql, pools)
+    os.sync()  # gigabytes that the system would write in the middle of it
     bars = measure_on("SQLite", f"{SQLITE_PREFIX}{store}", store.parent, sizes, options)
     store.unlink()
     return bars

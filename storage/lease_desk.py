@@ -22,7 +22,8 @@ from .lease_records import Ask, GiveBack, Given, Request
 from .lease_resources import lease_resources
 from .store import Store
 
-CROWD = 8  # another transaction begins when so many times those under way wait
+CROWD = 32  # another transaction begins when at least so many wait,
+CROWD_TIMES = 8  # and so many times those under way
 GATHER_TURNS = 2  # turns of the event loop between the first request and its transaction, as `Coalescer` has them
 
 
@@ -138,7 +139,7 @@ class LeaseDesk:
                 waiting.done.cancel()
 
     def _begin(self) -> None:
-        crowded = not self._in_flight or len(self._waiting) >= CROWD * max(1, self._under_way)
+        crowded = not self._in_flight or len(self._waiting) >= max(CROWD, CROWD_TIMES * self._under_way)
         if self._waiting and crowded and self._in_flight < self._in_flight_max:
             self._in_flight += 1
             # A context of its own: it works for whoever asks, and what it logs is not the first one's.
