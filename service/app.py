@@ -21,6 +21,7 @@ from .routes import Route
 from .shell import X_REQUEST_ID, X_TRACEPARENT, Endpoint, RequestIds, ShellContext, problem_response
 
 _UNROUTED_VIEW = "none"
+_ANYTHING = "(?s:.*)"  # line ends too: what no route took would be answered, and not told, by aiohttp
 LINE_BYTES_MAX = 64 * 1024  # a thousand values of a query, escaped; aiohttp's own 8 KiB holds half of them
 LINGERING_S = 1.0  # longest reading of a refused body before its connection is closed
 
@@ -51,7 +52,7 @@ def make_app(routes: Sequence[Route], context: ShellContext) -> web.Application:
             resource.add_route(method, endpoint.serve, expect_handler=_expected)
     # A last resource that takes everything, not a middleware: that would cost every request.
     unrouted = _Unrouted(table, context, ids)
-    app.router.add_route("*", "/{anything:.*}", unrouted.serve, expect_handler=_expected)
+    app.router.add_route("*", f"/{{anything:{_ANYTHING}}}", unrouted.serve, expect_handler=_expected)
     app[REFUSE] = unrouted.refuse
 
     async def stop_bodies(_: web.Application) -> None:
@@ -81,7 +82,7 @@ def _aiohttp_path(route: Route) -> str:
 
 def _parameter(route: Route) -> str:
     """What a parameter of the path takes."""
-    return ".*" if route.foreign else "[^/]+"
+    return _ANYTHING if route.foreign else "[^/]+"
 
 
 class _Unrouted:

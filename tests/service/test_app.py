@@ -99,6 +99,7 @@ async def test_an_owner_in_a_path_is_unquoted_once_and_normalised(call: Caller, 
     ("method", "path", "status", "code"),
     [
         ("GET", "/v1/nothing", 404, "not_found"),
+        ("GET", "/a%0Ab", 404, "not_found"),
         ("GET", f"{B}/entries/", 404, "not_found"),
         ("GET", f"{B}/entries//positions", 404, "not_found"),
         ("GET", f"{B}/entries/%00", 400, "bad_request"),

@@ -307,3 +307,8 @@ async def test_others_are_answered_while_a_large_bulk_is(service: Service) -> No
         answers = await asking
     assert {answer["status"] for answer in answers} == {200} and len(answers) == 300
     assert answered > 10  # without turns: those that came before it and after it
+
+
+async def test_a_line_end_in_a_path_is_a_name_that_nothing_has(service: Service) -> None:
+    for path in ("/read/java.lang:type=Memory%0A", "/read/%0A", "/%0A"):
+        assert (await asked(service, path))["status"] in (400, 404)

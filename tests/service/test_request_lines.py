@@ -20,8 +20,10 @@ from yarl import URL
 from service.app import make_app
 from service.connections import ProblemRunner
 from service.keys import KeyRing, NewKey, new_key
-from service.logs import LineWriter, RequestLog, configure
+from service.logs import REQUEST_ID, LineWriter, RequestLog, configure
 from service.routes import Call, Route
+from storage.coalesce import Coalescer
+from tests.service.real_service import Service
 from tests.service.test_keys import row
 from tests.service.toy import ROUTES, ToyContext, key_limits
 
@@ -93,6 +95,7 @@ class Toy:
     ("method", "path", "status"),
     [
         ("GET", "/v1/nothing", 404),
+        ("GET", "/v1/%0Anothing", 404),
         ("PATCH", f"{B}/entries/a", 405),
         ("GET", f"{B}/entries/%FF", 400),
         ("GET", f"{B}/rankings/xp?limit=x", 400),
@@ -274,3 +277,27 @@ async def test_a_traceback_tells_where_and_not_what_was_sent(
     assert (line["exception"][0]["exc_type"], line["exception"][0]["exc_value"]) == told
     assert line["exception"][0]["frames"][-1]["name"] == "__call__"
     assert "ada" not in json.dumps(line).replace("leaderboards", "")
+
+
+async def test_what_works_for_many_requests_is_not_told_under_the_id_of_the_first() -> None:
+    seen: list[str] = []
+
+    async def answer(questions: list[int]) -> list[int]:
+        seen.append(REQUEST_ID.get())
+        return questions
+
+    REQUEST_ID.set("first")
+    assert await Coalescer(answer, batch_max=10, waiting_max=10, lanes=1).ask("kind", 1) == 1
+    assert seen == [""]
+
+
+async def test_what_reads_for_streams_is_not_told_under_the_id_of_the_first(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await service.board("b", {"name": "xp"})
+    await service.post("b", {"owner": "ada", "stats": {"xp": 1}})
+    feed, seen = service.context.feed, asyncio.Queue[str]()
+    monkeypatch.setattr(feed, "_beat", lambda: seen.put_nowait(REQUEST_ID.get()))
+    async with ClientSession(headers=SENT) as session, session.get(f"{service.base}{B}/stream?column=xp") as answer:
+        assert answer.headers["X-Request-Id"] == "caller-1"
+        assert await seen.get() == ""
