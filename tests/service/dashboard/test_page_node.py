@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.api import ROUTES
 from tests.browser import Page
 from tests.service.dashboard.shown_node import OWNERS, at, new_board, post
+from tests.service.described import ROUTE_TABLE
 from tests.service.real_service import Caller, Process
 
 REQUESTS = "rankcurve_requests_total"
 # While it is looked at.
 ASKED_BY_THE_VIEW = {"dashboard", "dashboard_file", "jolokia_post", "queue", "pools", "pool", "metrics"}
-COUNTED_AS = {route.view: route.counted_as for route in ROUTES}
+COUNTED_AS = {route.view: route.counted_as for route in ROUTE_TABLE}
 READY = "document.querySelector('#node-leases table') && document.querySelectorAll('.tiles svg').length === 2"
 
 
