@@ -7,7 +7,7 @@ import { ROUTES_SHOWN } from "./limits.js";
 import { empty, scrolled, table } from "./tables.js";
 
 const NUMBER = "number";
-const LASTING = "stream"; // the route whose answers last as long as somebody listens
+const LASTING = "journal"; // the routes among which streams are counted: their answers last as long as somebody listens
 
 function perSecond(counted) {
   return rate(counted?.OneMinuteRate ?? 0);
@@ -56,7 +56,7 @@ export function storeFacts(now, store) {
     ["Posts refused", whole(refused), "Queue full, overloaded or stopping"],
     ["Over a key’s rate", whole(held), "Reads and posts held against the rate of their key"],
     ["In flight", `${whole(store.WritesInFlight)} of ${whole(store.WritesInFlightLimit)}`, "Transactions that write, and how many may at once"],
-    ["Posts a transaction", `p50 ${three(store.WriteBatchPosts?.P50)}`],
+    ["Posts a transaction", `mean ${three(store.WriteBatchPosts?.Mean)}`],
     ["Statements", `${perSecond(store.Statements)}/s`],
     ["Rows", `${perSecond(store.Rows)}/s`],
     ["Conflicts", whole(store.WriteConflicts?.Count), "Transactions that met others and began anew"],
