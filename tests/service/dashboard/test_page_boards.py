@@ -24,7 +24,7 @@ async def test_boards_are_listed_by_pages(page: Page, node: Process) -> None:
     await page.click("a[data-key=next]")
     await page.wait_for("document.querySelector('a[data-key=first]')")
     second = await page.texts(f"{ROWS} a")  # other tests have boards too
-    assert second[-1] == "tiny-59"
+    assert "tiny-59" in second
     assert not set(first) & set(second)
     assert first + second == sorted(first + second)
     await page.evaluate("history.back()")
