@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
+TEST_PROCESSES ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -28,7 +29,7 @@ demo: $(STAMP) ## Import a season of 100,000 players and serve it on http://127.
 	$(BIN)/python -m service.demo $(ARGS)
 
 test: $(STAMP) ## Run all tests (ARGS=tests/config: those only)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
 check: $(STAMP) ## Format, lint, types, import contracts, tidiness
 	$(BIN)/ruff format --check .
@@ -46,6 +47,8 @@ lock: ## Renew requirements.lock from pyproject.toml (ARGS=--upgrade: to the new
 	build/lock/bin/python -m pip --disable-pip-version-check install --quiet uv
 	build/lock/bin/uv pip compile pyproject.toml --no-config --group dev --extra plots --extra tracing --universal --python-version 3.11 \
 	  --generate-hashes --no-header --quiet --output-file requirements.lock $(ARGS)
+	build/lock/bin/uv pip compile pyproject.toml --no-config --group image --extra tracing --universal --python-version 3.11 \
+	  --constraint requirements.lock --generate-hashes --no-header --no-annotate --quiet --output-file deploy/requirements.lock
 
 clean: ## Remove .venv and what the tools made; data/ stays
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -40,6 +40,7 @@ _ALL = (
     "queued_posts",
     "simulated_year",
     "archives",
+    "sizes",
     "shared_tables",
     "pools",
     "lease_latency",
@@ -75,6 +76,8 @@ def main() -> int:
     )
     parser.add_argument("--only", nargs="+", choices=_ALL, default=_ALL, help="just these")
     given = parser.parse_args()
+    if given.data is not None and not given.data.is_dir():
+        parser.error(f"no folder {given.data}; one benchmark alone is run by --only NAME")
     with tempfile.TemporaryDirectory(prefix="rankcurve-boards-") as own:
         arguments = ["--boards", str(given.boards or own), *(_QUICK if given.quick else [])]
         if given.data is not None:

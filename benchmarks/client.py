@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -66,6 +66,17 @@ class Connection:
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
+
+
+async def metrics_texts(port: int, times: int) -> AsyncIterator[str]:
+    """What `/metrics` answers, each time on a connection of its own, so that every worker of a node is asked."""
+    for _ in range(times):
+        connection = Connection(port)
+        try:
+            _, text = await connection.call("GET", "/metrics")
+        finally:
+            connection.close()
+        yield text.decode()
 
 
 async def for_each(

@@ -1,7 +1,8 @@
 """Posts to a family of 25 boards each (5 periods of 5 lists of facets) over HTTP, on SQLite and on PostgreSQL.
 
 Rule kept: every post is of a random owner who has an entry on all 25 boards, changes each, carries a post id, and is
-durable when answered. A board update is one row of one board; a post is 25 of them.
+durable when answered. A board update is one row of one board; a post is 25 of them. On PostgreSQL two processes serve:
+one alone would leave a part of two cores to nobody, since its loop is one thread.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ SPEC: dict[str, Any] = {
 _BATCH = 80  # posts of a request: 2,000 board updates, as large as a group
 _FILL = 40
 _CONNECTIONS = 8
+_POSTGRES_WORKERS = 2
 _POSTS_PER_S = 1_000  # sizes a round: about as many posts as `seconds` take
 
 
@@ -96,7 +98,8 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     figures: dict[str, list[load.Figure]] = {}
     with service(folder / "family.db") as server:
         figures["SQLite"] = _measure_one("SQLite", server.port, options)
-    with postgres(SERVER) as cluster, service_on(cluster.url(), folder) as server:
+    workers = {"RANKCURVE_WORKERS": str(_POSTGRES_WORKERS)}
+    with postgres(SERVER) as cluster, service_on(cluster.url(), folder, environment=workers) as server:
         figures["PostgreSQL"] = _measure_one("PostgreSQL", server.port, options)
     columns = ("", "board updates/s", "lowest", "highest", "posts/s")
     report.table(columns, [[*load.row(name, found)[:4], load.per_s(found) / BOARDS] for name, found in figures.items()])

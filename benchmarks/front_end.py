@@ -23,9 +23,9 @@ from jobs.wiring import JobParts, start_jobs
 from service.api import ROUTES
 from service.app import make_app
 from service.context import Context
-from service.lease_wiring import leases_of
+from service.leases.wiring import leases_of
 from service.limits import limits_of
-from service.metrics import Metrics
+from service.metrics.process import Metrics
 from service.serve import SWITCH_INTERVAL_S
 from service.wiring import context_of, job_limits, new_holder, now_us
 from storage.curves import CurveBook

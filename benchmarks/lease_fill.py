@@ -1,4 +1,4 @@
-"""Pools of millions of resources, written through the store itself: by HTTP they would take an hour.
+"""Pools of millions of resources, written by the database itself: by HTTP they would take an hour.
 
 Rule kept: rows and counts are those that as many requests would have left; indexes are only made after the rows, as any
 bulk load does.
@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import partial
 
 from config import load
-from querybuilder import INTEGER, TEXT, Query, drop_index, insert, param
+from querybuilder import Query, drop_index
 from service.stores import open_store
 from storage.lease_counts import lease_counts
 from storage.lease_pools import lease_pools
-from storage.lease_records import Pool, PoolSpec, RegionCounts
+from storage.lease_records import PoolSpec, RegionCounts
 from storage.lease_resources import NAMES
 from storage.lease_tables import LEASE_RESOURCES, lease_resource_tables
 from storage.migrate import migrate
@@ -25,13 +25,8 @@ from storage.store import Program, Store
 
 CLIENT, REGION, PARTITIONS = "bench", "eu", 10
 FAR_US = 4_000_000_000_000_000  # when the leases end: long after the measurement
-_BATCH_ROWS = 50_000
 _FREE_SINCE_US = 1_760_000_000_000_000
-
-
-def resource(number: int) -> str:
-    """A resource's text, as long as a telephone number."""
-    return f"+49{number:010d}"
+_RESOURCE_DIGITS = 10  # a resource is as long as a telephone number
 
 
 def key(number: int) -> str:
@@ -39,15 +34,18 @@ def key(number: int) -> str:
     return f"key-{number}"
 
 
-def fill(store_url: str, pools: dict[str, int]) -> None:
-    """Pools of so many resources in an empty store, every second one leased. Prints how long it took."""
+def fill(store_url: str, run_sql: Callable[[str], object], pools: dict[str, int]) -> None:
+    """Pools of so many resources in an empty store, every second one leased; `run_sql` is a way into the same store.
+
+    Prints how long it took.
+    """
     print(f"   loading {sum(pools.values()):,} resources", end="", flush=True)
     begun = time.perf_counter()
-    asyncio.run(_fill(store_url, pools))
+    asyncio.run(_fill(store_url, run_sql, pools))
     print(f": {time.perf_counter() - begun:.0f} s", flush=True)
 
 
-async def _fill(store_url: str, sizes: dict[str, int]) -> None:
+async def _fill(store_url: str, run_sql: Callable[[str], object], sizes: dict[str, int]) -> None:
     store = await open_store(load({"store": store_url, "statement_timeout_s": 3_600}, {}))
     try:
         dialect = store.dialect
@@ -55,35 +53,37 @@ async def _fill(store_url: str, sizes: dict[str, int]) -> None:
         _, *indexes = lease_resource_tables()
         for name in ("lease_resources_holder", "lease_resources_free", "lease_resources_leased"):
             await _run(store, drop_index(name))
-        kinds = dict.fromkeys(NAMES, INTEGER) | dict.fromkeys(("resource", "region", "holder"), TEXT)
-        add = insert(LEASE_RESOURCES).rows(param("rows"), **kinds).compile(dialect)
         for pool_id, size in sizes.items():
             spec = PoolSpec(PARTITIONS)
             pool, _ = await store.write(
                 partial(lease_pools(dialect).put, CLIENT, pool_id, spec, now_us=_FREE_SINCE_US, pools_max=100)
             )
-            for start in range(0, size, _BATCH_ROWS):
-                rows = [_row(pool, number) for number in range(start, min(start + _BATCH_ROWS, size))]
-                await store.write(lambda rows=rows: _written(add.bind(rows=rows)))  # type: ignore[misc]
             counts = {(pool.key, REGION): RegionCounts(total=size, held=size // 2, acquired=size // 2)}
             await store.write(partial(lease_counts(dialect).add, counts, random.Random(1)))
+            await asyncio.to_thread(run_sql, _rows(pool.key, size))
         for index in indexes:
             await _run(store, index)
     finally:
         await store.close()
 
 
-def _row(pool: Pool, number: int) -> Sequence[object]:
-    leased = number % 2 == 0
-    return (
-        pool.key, resource(number), REGION, number // 2 % PARTITIONS, key(number) if leased else None, int(leased),
-        FAR_US if leased else 0, None if leased else _FREE_SINCE_US + number,
-        _FREE_SINCE_US if leased else 0,
-    )  # fmt: skip
-
-
-def _written(query: object) -> Program[None]:
-    yield query  # type: ignore[misc]
+def _rows(pool_key: int, size: int) -> str:
+    """The rows of a pool, in SQL that both databases understand."""
+    digits = f"substr(CAST({10**_RESOURCE_DIGITS} + i AS text), 2)"
+    cells = {
+        "pool_key": f"{pool_key}",
+        "resource": f"'+49' || {digits}",
+        "region": f"'{REGION}'",
+        "partition": f"(i / 2) % {PARTITIONS}",
+        "holder": f"CASE i % 2 WHEN 0 THEN '{key(0)[:-1]}' || CAST(i AS text) END",
+        "version": "1 - i % 2",
+        "expires_at": f"CASE i % 2 WHEN 0 THEN {FAR_US} ELSE 0 END",
+        "free_since": f"CASE i % 2 WHEN 1 THEN {_FREE_SINCE_US} + i END",
+        "acquired_at": f"CASE i % 2 WHEN 0 THEN {_FREE_SINCE_US} ELSE 0 END",
+    }
+    numbers = f"WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {size})"
+    into = f"INSERT INTO {LEASE_RESOURCES} ({', '.join(NAMES)})"
+    return f"{into} {numbers} SELECT {', '.join(cells[name] for name in NAMES)} FROM n"
 
 
 async def _run(store: Store, query: Query) -> None:

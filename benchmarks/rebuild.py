@@ -1,7 +1,7 @@
-"""A board made anew from a journal of as many posts as rows are asked for, compared row for row.
+"""A board made anew from a journal of as many posts as rows are asked for, compared row for row, on both stores.
 
-Rule kept: what is compared is the whole table, read by sqlite3 before and after; the command is the one that operators
-have, its start included in the time.
+Rule kept: what is compared is the whole table, read by the driver before and after; the command is the one that
+operators have, its start included in the time.
 """
 
 from __future__ import annotations
@@ -11,59 +11,78 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
+import asyncpg
+
 from benchmarks import report
+from benchmarks.batch_posts_postgres import SERVER
 from benchmarks.boards import BATCH, BOARD, COLUMN, batch_body, batches, create, send_batches, spec
 from benchmarks.options import Options, parse
-from benchmarks.servers import rankcurve, service
+from benchmarks.servers import Server, rankcurve, service, service_on
+from tests.servers import postgres
 
 _OWNERS_RATIO = 0.25  # of the posts: owners post four times on average
 
-
-def _rows(store: Path) -> list[tuple[object, ...]]:
-    connection = sqlite3.connect(store)
-    try:
-        table = connection.execute("SELECT name FROM sqlite_master WHERE name LIKE 'entries_%' AND type = 'table'")
-        [[name]] = table.fetchall()
-        return connection.execute(f"SELECT * FROM {name} ORDER BY owner").fetchall()
-    finally:
-        connection.close()
+Execute = Callable[[str], list[tuple[object, ...]]]
 
 
-def _spoil(store: Path) -> None:
-    connection = sqlite3.connect(store)
-    try:
-        [[name]] = connection.execute(
-            "SELECT name FROM sqlite_master WHERE name LIKE 'entries_%' AND type = 'table'"
-        ).fetchall()
-        with connection:
-            connection.execute(f"DELETE FROM {name} WHERE owner LIKE '%7'")
-    finally:
-        connection.close()
+def _on_sqlite(path: Path) -> Execute:
+    def execute(sql: str) -> list[tuple[object, ...]]:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            return connection.execute(sql).fetchall()
+
+    return execute
 
 
-def measure(options: Options, folder: Path) -> list[report.Bar]:
-    store = folder / "board.db"
-    owners = max(BATCH, round(options.rows * _OWNERS_RATIO))
-    bodies = [batch_body(batch) for batch in batches(owners, seed=1, count=options.rows // BATCH)]
-    with service(store) as server:
+def _on_postgres(url: str) -> Execute:
+    async def execute(sql: str) -> list[tuple[object, ...]]:
+        connection = await asyncpg.connect(url)
+        try:
+            return [tuple(row) for row in await connection.fetch(sql)]
+        finally:
+            await connection.close()
+
+    return lambda sql: asyncio.run(execute(sql))
+
+
+def _rebuilt(name: str, store: str, server: Server, bodies: Sequence[bytes], execute: Execute) -> list[report.Bar]:
+    with server:
         asyncio.run(create(server.port, BOARD, spec([COLUMN])))
         asyncio.run(send_batches(server.port, BOARD, bodies, size=BATCH))
-    before = _rows(store)
-    print(f"   {len(bodies) * BATCH:,} posts, {len(before):,} rows, file {store.stat().st_size / 2**20:.0f} MiB")
-    _spoil(store)
+    tables = (
+        "sqlite_master WHERE type = 'table' AND name" if store.startswith("sqlite") else "pg_tables WHERE tablename"
+    )
+    column = "name" if store.startswith("sqlite") else "tablename"
+    [[table]] = execute(f"SELECT {column} FROM {tables} LIKE 'entries_%'")
+    before = execute(f"SELECT * FROM {table} ORDER BY owner")
+    execute(f"DELETE FROM {table} WHERE owner LIKE '%7'")
+    posts, lost = len(bodies) * BATCH, len(before) - len(execute(f"SELECT * FROM {table}"))
+    print(f"   {name}: {posts:,} posts, {len(before):,} rows, {lost:,} of them taken away")
     begun = time.perf_counter()
-    command = [*rankcurve(), "rebuild", BOARD, "--store", f"sqlite:///{store}"]
+    command = [*rankcurve(), "rebuild", BOARD, "--store", store]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     seconds = time.perf_counter() - begun
     print("   " + done.stdout.strip().replace("\n", "\n   "))
-    after = _rows(store)
-    different = len(set(before) ^ set(after))
+    different = len(set(before) ^ set(execute(f"SELECT * FROM {table}")))
     return [
-        report.Bar("rows that differ after the rebuild", different, 0, at_most=True),
-        report.Bar("posts of the journal a second", len(bodies) * BATCH / seconds, None),
+        report.Bar(f"rows taken away before, {name}", lost, 1),
+        report.Bar(f"rows that differ after the rebuild, {name}", different, 0, at_most=True),
+        report.Bar(f"posts of the journal a second, {name}", posts / seconds, None),
     ]
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    owners = max(BATCH, round(options.rows * _OWNERS_RATIO))
+    bodies = [batch_body(batch) for batch in batches(owners, seed=1, count=options.rows // BATCH)]
+    path = folder / "board.db"
+    bars = _rebuilt("SQLite", f"sqlite:///{path}", service(path), bodies, _on_sqlite(path))
+    with postgres(SERVER) as cluster:
+        url = cluster.url()
+        bars += _rebuilt("PostgreSQL", url, service_on(url, folder), bodies, _on_postgres(url))
+    return bars
 
 
 def main() -> int:

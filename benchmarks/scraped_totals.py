@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.boards import BOARD, COLUMN, create, owner, spec
-from benchmarks.client import HOST, Connection
+from benchmarks.client import HOST, Connection, metrics_texts
 from benchmarks.options import Options, parse
 from benchmarks.servers import Server, free_port, rankcurve
 from tests.servers import DURABLE, postgres
@@ -63,13 +63,8 @@ async def post_on(port: int, seed: int, told: Told) -> None:
 async def counted(port: int) -> set[tuple[int, int]]:
     """Requests and posts as the workers tell them, each asked on a connection of its own."""
     found = set()
-    for _ in range(_ASKED):
-        connection = Connection(port)
-        try:
-            _, text = await connection.call("GET", "/metrics")
-        finally:
-            connection.close()
-        lines = _LINE.findall(text.decode())
+    async for text in metrics_texts(port, _ASKED):
+        lines = _LINE.findall(text)
         requests = sum(
             float(value)
             for name, labels, value in lines

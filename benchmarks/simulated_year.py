@@ -9,11 +9,14 @@ shares no code with the service.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import sys
 import time
 from datetime import date
 from pathlib import Path
+
+import structlog
 
 from benchmarks import report
 from benchmarks.batch_posts_postgres import SERVER
@@ -84,6 +87,8 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
+    # In this process: a closing job that dies writes its trace each time, thousands of them in a year.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     options = parse(__doc__, rows=_YEAR_DAYS * _ROWS_A_DAY)
     return report.run(options, "a simulated year, its days' edges and its clock changes", measure)
 

@@ -1,4 +1,4 @@
-"""Why here: `rankcurve config`, the README's table and default.toml show the same rows, made in one place.
+"""Why here: `rankcurve config`, docs/settings.md, the README and default.toml show the same rows, made in one place.
 
 The one rule: every row comes from the declaration of its setting; nothing about a setting is written a second time.
 """
@@ -37,7 +37,7 @@ def describe(settings: Settings) -> list[SettingRow]:
 
 
 def settings_table_markdown() -> str:
-    """The table of the README: every setting at its default, one line each, ending in a newline."""
+    """The table of docs/settings.md: every setting at its default, one line each, ending in a newline."""
     lines = ["| setting | default | unit | bounds | what it does |", "| --- | --- | --- | --- | --- |"]
     for row in describe(Settings()):
         lines.append(f"| `{row.name}` | `{row.value}` | {row.unit} | {row.bounds} | {row.description} |")

@@ -116,6 +116,13 @@ class Settings(BaseModel):
         "s",
         "How often a worker looks for posts where none are; a fifth as often when none came for long",
     )
+    ingest_gather_s: float = _number(
+        0.15,
+        0,
+        60,
+        "s",
+        "How far apart a worker's rounds begin where each leaves no posts waiting: more gather for the next",
+    )
     ingest_backoff_s_max: float = _number(2, 0.001, 600, "s", "Longest pause of a worker whose round failed")
     rejected_post_retention_s: float = _number(
         7 * 86_400, 60, 10 * 366 * 86_400, "s", "How long it is remembered why a queued post was rejected"

@@ -16,7 +16,6 @@ import msgspec
 import structlog
 
 from storage.claims import StoreClock
-from storage.errors import LeaseLost, LeaseTaken
 from storage.lease_counts import Region, lease_counts
 from storage.lease_records import Pool, RegionCounts
 from storage.lease_resources import lease_resources
@@ -24,9 +23,8 @@ from storage.lease_upkeep import lease_upkeep
 from storage.store import Program, Store
 
 from .balancing import BalanceLimits, Load, Measured, Move, RegionState, first_look, observed, plan
-from .liberate import LOOK_S_MAX, pool_pages
 from .ownership import Held, Ownership
-from .prune import POOL, REST_RATIO
+from .pool_rounds import pool_pages, rounds
 from .runner import Sleep
 
 log = structlog.get_logger(__name__)
@@ -66,12 +64,7 @@ class BalanceJob:
     async def run(self) -> None:
         """Balance at every interval, for ever."""
         interval_s = self._limits.balance_interval_s
-        while True:
-            await self._sleep(min(interval_s, LOOK_S_MAX))
-            try:
-                await self._ownership.run(POOL, RESOURCE, self.balance, rests_s=interval_s * REST_RATIO)
-            except (LeaseTaken, LeaseLost):
-                continue
+        await rounds(self._ownership, RESOURCE, self.balance, interval_s=interval_s, sleep=self._sleep)
 
     async def balance(self, held: Held | None = None) -> int:
         """Look at every pool now, and balance those that need it; answers how many resources moved."""

@@ -60,6 +60,9 @@ class CloseObserver(ArchiveObserver, Protocol):
     def closing_lag(self, seconds: float) -> None:
         """For how long the board that is to be closed next has been waiting."""
 
+    def closing_left(self) -> None:
+        """Another process may close from now on: what waits is its to tell."""
+
     def close_failed(self) -> None:
         """A step ended in an error; it is tried again."""
 
@@ -97,6 +100,8 @@ class CloseJob:
                 pass
             except LeaseLost as error:
                 log.warning("close_fenced", detail=error.detail)
+            finally:
+                self._observer.closing_left()
             await self._sleep(self._limits.close_interval_s)
 
     async def _close_on(self, held: Held) -> None:

@@ -2,6 +2,9 @@
 
     something waits ──> tend (permit, shards) ──> rounds on its shards ──> tend, every part of a lease …
 
+A transaction costs nearly the same for few posts as for many: after a round that left none, the next one waits a
+moment for more of them.
+
 The rule: where nothing waits nothing is written, and posts that come find a worker within a poll. A worker that dies
 leaves its shards to the others when its leases end; one that was paused is fenced off by the store.
 """
@@ -37,6 +40,7 @@ class DrainJobLimits:
     ingest_lease_s: float
     lease_renewal_ratio: float
     ingest_poll_s: float
+    ingest_gather_s: float
     ingest_look_s: float
     job_backoff_base_s: float
     ingest_backoff_s_max: float
@@ -50,6 +54,9 @@ class DrainObserver(Protocol):
 
     def backlog_seen(self, backlog: Mapping[int, ShardBacklog], now_us: int) -> None:
         """What waits, by shard."""
+
+    def backlog_left(self) -> None:
+        """Others look after the queue: what waits is theirs to tell."""
 
     def drain_fenced(self) -> None:
         """A round found a shard of its own somebody else's."""
@@ -80,14 +87,18 @@ class DrainWorker:
         self._tended_s: float | None = None
         self._measured_s: float | None = None
         self._told_empty = False
+        self._looks_after = False  # whether it told what waits as one who may work
         self._failures = 0
         self._worked_s = monotonic()  # when posts were last applied here
+        self._next_round_s = self._worked_s
 
     async def run(self) -> None:
         """Work for ever; at the end others may have everything at once."""
         try:
             while True:
-                if not await self.turn():
+                if await self.turn():
+                    await self._gather()
+                else:
                     await self._idle()
         finally:
             await self._give_back()
@@ -124,6 +135,9 @@ class DrainWorker:
             self._tended_s = self._monotonic()
         if self._share.permit is not None:
             await self._measure(empty=False)
+        elif self._looks_after:
+            self._looks_after = False
+            self._observer.backlog_left()
         if not self._share.shards:
             return False
         began_s = self._monotonic()
@@ -132,12 +146,17 @@ class DrainWorker:
             return False
         age_s = max(0.0, (self._now_us() - drained.oldest_us) / 1e6)
         self._worked_s = self._monotonic()
-        self._observer.posts_drained(drained, seconds=self._monotonic() - began_s, age_s=age_s)
+        self._observer.posts_drained(drained, seconds=self._worked_s - began_s, age_s=age_s)
+        if not drained.more:
+            self._next_round_s = began_s + min(self._limits.ingest_gather_s, self._tending_s)
         return True
 
+    @property
+    def _tending_s(self) -> float:
+        return self._limits.ingest_lease_s * self._limits.lease_renewal_ratio
+
     def _is_tending_due(self) -> bool:
-        interval_s = self._limits.ingest_lease_s * self._limits.lease_renewal_ratio
-        return self._tended_s is None or self._monotonic() - self._tended_s >= interval_s
+        return self._tended_s is None or self._monotonic() - self._tended_s >= self._tending_s
 
     async def _measure(self, *, empty: bool) -> None:
         """Tell what waits: nothing at once, and otherwise now and then, for every block is counted."""
@@ -146,8 +165,15 @@ class DrainWorker:
         if fresh and (self._told_empty or not empty):
             return
         self._measured_s, self._told_empty = now_s, empty
+        self._looks_after |= not empty
         backlog = {} if empty else await self._queue.look(self._store)
         self._observer.backlog_seen(backlog, self._now_us())
+
+    async def _gather(self) -> None:
+        """Until the next round is worth its transaction."""
+        pause_s = self._next_round_s - self._monotonic()
+        if pause_s > 0:
+            await self._sleep(pause_s)
 
     async def _idle(self) -> None:
         """Until posts are queued here, or for a poll."""

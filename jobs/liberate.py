@@ -7,29 +7,25 @@ step took. Nothing is remembered between steps: a process that takes over finds 
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
 
 from storage.claims import StoreClock
-from storage.errors import LeaseLost, LeaseTaken
-from storage.lease_counts import Region, lease_counts
+from storage.lease_counts import Region
 from storage.lease_journal import lease_journal
 from storage.lease_pools import lease_pools
-from storage.lease_records import Pool
 from storage.lease_upkeep import lease_upkeep
 from storage.store import Program, Store
 
 from .ownership import Held, Ownership
-from .prune import POOL, REST_RATIO
+from .pool_rounds import pool_pages, rounds
 from .runner import Sleep
 
 log = structlog.get_logger(__name__)
 
 RESOURCE = "liberate"
-LOOK_S_MAX = 60.0  # between two looks whether it is time: a process may not live for a whole interval
-POOLS_A_PAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +35,6 @@ class LiberateLimits:
     liberate_interval_s: float
     liberate_rows_max: int  # a step
     lease_journal_retention_s: float
-
-
-async def pool_pages(store: Store) -> AsyncIterator[list[tuple[Pool, list[str]]]]:
-    """Every pool with its regions, in pages."""
-    after = ("", "")
-    while True:
-
-        def page(after: tuple[str, str] = after) -> Program[list[tuple[Pool, list[str]]]]:
-            pools = yield from lease_pools(store.dialect).listed(after=after, client_id=None, limit=POOLS_A_PAGE)
-            counts = yield from lease_counts(store.dialect).of_pools([pool.key for pool in pools])
-            return [(pool, [region for key, region in counts if key == pool.key]) for pool in pools]
-
-        found = await store.read(page)
-        if found:
-            yield found
-        if len(found) < POOLS_A_PAGE:
-            return
-        after = found[-1][0].name
 
 
 class LiberateJob:
@@ -80,12 +58,7 @@ class LiberateJob:
     async def run(self) -> None:
         """Liberate at every interval, for ever."""
         interval_s = self._limits.liberate_interval_s
-        while True:
-            await self._sleep(min(interval_s, LOOK_S_MAX))
-            try:
-                await self._ownership.run(POOL, RESOURCE, self._work, rests_s=interval_s * REST_RATIO)
-            except (LeaseTaken, LeaseLost):
-                continue
+        await rounds(self._ownership, RESOURCE, self._work, interval_s=interval_s, sleep=self._sleep)
 
     async def _work(self, _held: Held) -> None:
         liberated = await self.liberate()

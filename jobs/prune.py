@@ -52,6 +52,9 @@ class PruneObserver(Protocol):
     def log_age(self, seconds: float) -> None:
         """The oldest change is so old, before anything is pruned; 0: there is none."""
 
+    def pruned_elsewhere(self) -> None:
+        """Another process prunes, and knows how old it is."""
+
 
 class PruneJob:
     """Prunes remembered post ids and the change log."""
@@ -83,7 +86,7 @@ class PruneJob:
             try:
                 await self._ownership.run(POOL, RESOURCE, self._prune, rests_s=rests_s)
             except LeaseTaken:
-                continue
+                self._observer.pruned_elsewhere()
 
     async def _prune(self, _held: Held) -> None:
         oldest_us = await self._store.read(self._changes.oldest_us)

@@ -6,22 +6,18 @@ The rule: a worker is one of several like it: what it is called tells it from ev
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
-from storage.boards import OpenBoards
 from storage.draining import Drainer, DrainLimits
 from storage.leases import Leases
-from storage.post_ids import PostIds
 from storage.semaphores import Semaphore
 from storage.shard_leases import ShardLeases
-from storage.store import Store
 
 from .drain import DrainJobLimits, DrainObserver, DrainWorker
-from .runner import Runner, Sleep
+from .runner import Runner
 from .size_workers import SizeWorkersJob, SizingLimits
+from .tools import JobTools
 
 SEMAPHORE = "ingest"
 
@@ -39,6 +35,7 @@ class QueueLimits:
     ingest_alone_attempts_max: int
     ingest_lease_s: float
     ingest_poll_s: float
+    ingest_gather_s: float
     ingest_look_s: float
     ingest_backoff_s_max: float
     lease_renewal_ratio: float
@@ -65,21 +62,7 @@ class QueueParts:
     semaphore: Semaphore  # how many may work at once
 
 
-@dataclass(frozen=True, slots=True)
-class QueueTools:
-    """What all jobs work with."""
-
-    store: Store
-    boards: OpenBoards
-    post_ids: PostIds
-    holder: str
-    now_us: Callable[[], int]
-    monotonic: Callable[[], float]
-    sleep: Sleep
-    rng: random.Random
-
-
-def start_queue(runner: Runner, parts: QueueParts, tools: QueueTools) -> None:
+def start_queue(runner: Runner, parts: QueueParts, tools: JobTools) -> None:
     """Run this process's workers."""
     for number in range(1, parts.limits.ingest_workers + 1):
         worker = drain_worker(parts, tools, holder=f"{tools.holder}/{number}")
@@ -88,7 +71,7 @@ def start_queue(runner: Runner, parts: QueueParts, tools: QueueTools) -> None:
         runner.start("size workers", _sizing_job(parts, tools).run)
 
 
-def _sizing_job(parts: QueueParts, tools: QueueTools) -> SizeWorkersJob:
+def _sizing_job(parts: QueueParts, tools: JobTools) -> SizeWorkersJob:
     limits = parts.limits
     return SizeWorkersJob(
         tools.store,
@@ -100,12 +83,12 @@ def _sizing_job(parts: QueueParts, tools: QueueTools) -> SizeWorkersJob:
     )
 
 
-def drain_worker(parts: QueueParts, tools: QueueTools, *, holder: str) -> DrainWorker:
+def drain_worker(parts: QueueParts, tools: JobTools, *, holder: str) -> DrainWorker:
     """One worker, not started."""
     store, limits = tools.store, parts.limits
     drainer = Drainer(
         store,
-        tools.boards,
+        tools.open_boards,
         tools.post_ids,
         parts.leases,
         limits.part(DrainLimits),

@@ -5,13 +5,11 @@ The one rule: time, sleep and chance come in here and nowhere below.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from storage.archiving import ArchiveLimits
-from storage.boards import OpenBoards
 from storage.catalog import Catalog
 from storage.claims import StoreClock
 from storage.curves import CurveBook
@@ -19,7 +17,6 @@ from storage.folding import FoldLimits
 from storage.lease_exchange import LeaseExchange
 from storage.leases import Leases
 from storage.live_counts import unread_from
-from storage.post_ids import PostIds
 from storage.store import Store
 
 from .archive import Archiver
@@ -36,9 +33,10 @@ from .fold import FoldJob, FoldObserver
 from .liberate import LiberateJob, LiberateLimits
 from .ownership import LeaseLimits, Ownership
 from .prune import PruneJob, PruneLimits, PruneObserver
-from .queue import QueueParts, QueueTools, start_queue
+from .queue import QueueParts, start_queue
 from .refresh import RefreshJob, RefreshLimits, RefreshObserver
 from .runner import Runner, RunnerLimits, Sleep
+from .tools import JobTools
 from .watch import WatchJob
 
 
@@ -82,27 +80,19 @@ class PoolParts:
     peers: PeerParts | None = None  # None: keys lease in this store only
 
 
-@dataclass(frozen=True, slots=True)
-class JobParts:
-    """What jobs work with."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobParts(JobTools):
+    """What single jobs work with besides."""
 
-    store: Store
     catalog: Catalog
-    open_boards: OpenBoards
     book: CurveBook
-    post_ids: PostIds
     desk: RefreshDesk
     leases: Leases
-    holder: str  # this process, told from every other one that ever worked on the store
     limits: JobLimits
     observer: RefreshObserver
     folds: FoldObserver
     prunes: PruneObserver
     closings: CloseObserver
-    now_us: Callable[[], int]
-    monotonic: Callable[[], float]
-    sleep: Sleep
-    rng: random.Random
     pools: PoolParts | None = None  # None: nobody looks after pools
     auditor: Auditor | None = None  # None: curves are not audited
     audit_interval_s: float = 0  # 0: only where an operator asks
@@ -186,24 +176,11 @@ def start_jobs(parts: JobParts) -> Jobs:
     if parts.pools is not None:
         _start_pool_jobs(runner, parts, parts.pools, ownership)
     if parts.queue is not None:
-        start_queue(runner, parts.queue, _queue_tools(parts))
+        start_queue(runner, parts.queue, parts)
     if not parts.store.sole_writer:  # front ends without jobs leave their operators' demands in the store
         demands = DemandJob(parts.store, parts.catalog, parts.desk, limits.demands, sleep=parts.sleep)
         runner.start("demands", demands.run)
     return Jobs(runner, refresh, parts.desk)
-
-
-def _queue_tools(parts: JobParts) -> QueueTools:
-    return QueueTools(
-        store=parts.store,
-        boards=parts.open_boards,
-        post_ids=parts.post_ids,
-        holder=parts.holder,
-        now_us=parts.now_us,
-        monotonic=parts.monotonic,
-        sleep=parts.sleep,
-        rng=parts.rng,
-    )
 
 
 def _fold_job(parts: JobParts, ownership: Ownership) -> FoldJob:

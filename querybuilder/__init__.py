@@ -6,15 +6,16 @@
     built = page.bind(value="0000000600", owner="42", rows=100)  # Built(sql, arguments, packed)
 
 Compile once, bind often. Reading order: errors, dialect, arguments, render, terms, clock,
-transactions, select, cursors, write, schema.
+transactions, select, cursors, write, chained, schema.
 
 The rule it keeps: nothing given to a builder can change the structure of the SQL. Values are bound, identifiers are
 quoted by one function, and every word of SQL stands in this package.
 """
 
+from querybuilder.chained import chained
 from querybuilder.clock import clock_us
 from querybuilder.cursors import CURSOR_ROWS_MAX, close_cursor, create_row_reader, open_cursor, row_at
-from querybuilder.dialect import BLOB, INTEGER, POSTGRES, SQLITE, TEXT, Dialect, Kind
+from querybuilder.dialect import BLOB, INTEGER, POSTGRES, SQLITE, TEXT, Dialect, Kind, numbered_from
 from querybuilder.errors import (
     BadIdentifier,
     BadValue,
@@ -24,7 +25,7 @@ from querybuilder.errors import (
     UnboundParameter,
 )
 from querybuilder.render import Built, Query, Statement
-from querybuilder.schema import add_column, create_index, create_table, drop_index, drop_table
+from querybuilder.schema import add_column, create_index, create_table, drop_index, drop_table, renumber
 from querybuilder.select import Lock, Recursive, Rows, Select, Union, recursive, rows, select, union_all
 from querybuilder.terms import (
     ASC,
@@ -58,7 +59,7 @@ from querybuilder.terms import (
     times,
     whole_part,
 )
-from querybuilder.transactions import oldest_transaction, this_transaction
+from querybuilder.transactions import next_transaction, oldest_transaction, this_transaction
 from querybuilder.typed import collated, holds, length, null, part
 from querybuilder.write import Delete, Empty, HoldTable, Insert, Update, delete, empty, hold_table, insert, update
 
@@ -103,6 +104,7 @@ __all__ = [
     "all_of",
     "any_of",
     "asc",
+    "chained",
     "clock_us",
     "close_cursor",
     "coalesce",
@@ -127,14 +129,17 @@ __all__ = [
     "max_",
     "min_",
     "minus",
+    "next_transaction",
     "not_",
     "null",
+    "numbered_from",
     "oldest_transaction",
     "open_cursor",
     "param",
     "part",
     "plus",
     "recursive",
+    "renumber",
     "row_at",
     "rows",
     "seek",

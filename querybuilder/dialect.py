@@ -4,7 +4,7 @@ The rule it keeps: a name enters SQL text through `quote` and nowhere else, and 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 
@@ -30,7 +30,7 @@ BLOB = Kind.BLOB
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
-    """One way of writing SQL; there are two of them, compared by identity."""
+    """One way of writing SQL; there are two of them, and those of `numbered_from`, compared by identity."""
 
     name: str
     quote_mark: str
@@ -43,6 +43,7 @@ class Dialect:
     clustered_options: tuple[str, ...]  # what a table stored in primary key order declares
     collation: str  # appended to text columns, so that their order is the order of code points
     lateral: bool  # a joined select may use the rows before it; round trips cost more than what it saves the server
+    chains: bool  # one statement can change several tables, each by what it did to the one before
     cursors: bool  # a transaction can keep its place in a long result: see querybuilder.cursors
     empty_table: str  # what stands before the name of a table whose rows all go
     no_limit: str  # what must stand before an OFFSET that has no LIMIT
@@ -51,6 +52,7 @@ class Dialect:
     numbered_column: str  # the type of a column that numbers rows in the order of their inserts
     transaction: str  # the number of the running transaction, for writers only; empty: they come one after the other
     oldest_transaction: str  # the lowest number that a transaction still running, in this snapshot, has or may get
+    next_transaction: str  # the lowest number that no transaction has yet, in this snapshot
 
 
 # A double-quoted name that SQLite cannot resolve silently becomes a string constant; one in backticks is an error.
@@ -67,6 +69,7 @@ SQLITE = Dialect(
     clustered_options=("WITHOUT ROWID",),
     collation="",
     lateral=False,
+    chains=False,
     cursors=False,
     empty_table="DELETE FROM",  # without a condition it drops the pages unread, as TRUNCATE does
     no_limit="LIMIT -1 ",
@@ -75,6 +78,7 @@ SQLITE = Dialect(
     numbered_column="INTEGER",  # as the only column of the primary key
     transaction="",
     oldest_transaction="",
+    next_transaction="",
 )
 POSTGRES = Dialect(
     name="postgres",
@@ -88,6 +92,7 @@ POSTGRES = Dialect(
     clustered_options=(),
     collation=' COLLATE "C"',
     lateral=True,
+    chains=True,
     cursors=True,
     empty_table="TRUNCATE TABLE",
     no_limit="",
@@ -97,7 +102,18 @@ POSTGRES = Dialect(
     transaction="txid_current()",
     # Not from the list of running ones: in a hot standby's snapshot that is empty.
     oldest_transaction="txid_snapshot_xmin(txid_current_snapshot())",
+    next_transaction="txid_snapshot_xmax(txid_current_snapshot())",
 )
+
+
+def numbered_from(dialect: Dialect, before: int) -> Dialect:
+    """The dialect with transactions numbered after so many others: those of another server, whose data this one has."""
+    return replace(
+        dialect,
+        transaction=f"({dialect.transaction} + {before:d})",
+        oldest_transaction=f"({dialect.oldest_transaction} + {before:d})",
+        next_transaction=f"({dialect.next_transaction} + {before:d})",
+    )
 
 
 def quote(dialect: Dialect, identifier: str) -> str:

@@ -160,6 +160,19 @@ class AddColumn(Query):
 
 
 @dataclass(frozen=True, slots=True)
+class Renumber(Query):
+    table: str
+    column: str
+
+    def compile(self, dialect: Dialect) -> Statement:
+        if not dialect.transaction:
+            raise Inexpressible("transactions have no numbers in this dialect")
+        out = _ddl(dialect)
+        table, column = out.name(self.table), out.name(self.column)
+        return out.statement(f"ALTER TABLE {table} ALTER COLUMN {column} SET DEFAULT {dialect.transaction}")
+
+
+@dataclass(frozen=True, slots=True)
 class Drop(Query):
     what: str  # TABLE or INDEX, from this module only
     name: str
@@ -201,6 +214,11 @@ def add_column(
     if not null and default is None:
         raise IncompleteQuery("a column added to a live table is nullable or has a default")
     return AddColumn(table, _define(name, kind, null=null, default=default, sortable=sortable))
+
+
+def renumber(table: str, column: str) -> Renumber:
+    """From now on fill a column of `in_transaction` with the numbers of this dialect."""
+    return Renumber(table, column)
 
 
 def drop_table(name: str) -> Drop:

@@ -44,3 +44,20 @@ class ThisTransaction(Term):
 def this_transaction() -> Term:
     """The number of a transaction that writes, given to it here at the latest; 0 where transactions stand in line."""
     return ThisTransaction()
+
+
+@dataclass(frozen=True, slots=True)
+class NextTransaction(Term):
+    @property
+    def value_kind(self) -> Kind | None:
+        return INTEGER
+
+    def render(self, out: Rendering) -> str:
+        if not out.dialect.next_transaction:
+            raise Inexpressible("transactions have no numbers in this dialect")
+        return out.dialect.next_transaction
+
+
+def next_transaction() -> Term:
+    """What is seen in this snapshot was written by transactions with lower numbers."""
+    return NextTransaction()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from querybuilder.dialect import Kind
 from querybuilder.errors import BadValue
 from querybuilder.render import Rendering
-from querybuilder.terms import Condition, Operand, Term, term
+from querybuilder.terms import Call, Condition, Operand, Term, term
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +52,6 @@ class Part(Term):
 
 
 @dataclass(frozen=True, slots=True)
-class Length(Term):
-    operand: Term
-
-    @property
-    def value_kind(self) -> Kind | None:
-        return Kind.INTEGER
-
-    def render(self, out: Rendering) -> str:
-        return f"length({self.operand.render(out)})"
-
-
-@dataclass(frozen=True, slots=True)
 class Holds(Condition):
     operand: Term
     piece: Term
@@ -92,7 +80,7 @@ def part(text: Operand, start: int | Term, width: int) -> Term:
 
 def length(text: Operand) -> Term:
     """How many characters a text has."""
-    return Length(term(text))
+    return Call("length", (term(text),), Kind.INTEGER)
 
 
 def holds(text: Operand, piece: Operand) -> Condition:

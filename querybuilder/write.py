@@ -67,6 +67,7 @@ class Insert(Query):
     table: str
     single: Assignments = ()
     bulk: Rows | None = None
+    conditions: tuple[Condition, ...] = ()
     conflict: OnConflict | None = None
     outputs: tuple[Output, ...] = ()
 
@@ -81,6 +82,10 @@ class Insert(Query):
         """
         return replace(self, single=(), bulk=Rows(BULK_ALIAS, parameter, tuple(kinds.items())))
 
+    def where(self, *conditions: Condition) -> Insert:
+        """Of many rows only those for which all conditions hold; their cells are col(name, BULK_ALIAS)."""
+        return replace(self, conditions=self.conditions + conditions)
+
     def on_conflict(self, *keys: str) -> Conflict:
         """What to do with a row that is there already, by these key columns (none: by any, only to do nothing)."""
         return Conflict(self, keys)
@@ -90,11 +95,16 @@ class Insert(Query):
 
     def compile(self, dialect: Dialect) -> Statement:
         out = Rendering(dialect)
+        return out.statement(self.render(out))
+
+    def render(self, out: Rendering) -> str:
+        """The statement as a part of one; see `chained`."""
         into = f"INSERT INTO {out.name(self.table)}"
         if self.bulk is not None:
             names = ", ".join(out.name(name) for name, _ in self.bulk.columns)
             # WHERE TRUE: without it SQLite reads ON CONFLICT as the ON of a join.
-            sql = f"{into} ({names}) SELECT * FROM {self.bulk.render(out)} WHERE TRUE"
+            sql = f"{into} ({names}) SELECT * FROM {self.bulk.render(out)}"
+            sql += render_where(out, self.conditions) or " WHERE TRUE"
         elif self.single:
             names = ", ".join(out.name(name) for name, _ in self.single)
             sql = f"{into} ({names}) VALUES ({', '.join(one.render(out) for _, one in self.single)})"
@@ -102,7 +112,7 @@ class Insert(Query):
             raise IncompleteQuery("an insert needs values or rows")
         if self.conflict is not None:
             sql += self.conflict.render(out)
-        return out.statement(sql + _returning(out, self.outputs))
+        return sql + _returning(out, self.outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +144,19 @@ class Update(Query):
         return replace(self, outputs=as_outputs(outputs))
 
     def compile(self, dialect: Dialect) -> Statement:
+        out = Rendering(dialect)
+        return out.statement(self.render(out))
+
+    def render(self, out: Rendering) -> str:
+        """The statement as a part of one; see `chained`."""
         if not self.assignments:
             raise IncompleteQuery("an update needs at least one assignment")
         _check_extent("an update", self.conditions, all_rows=self.all_rows)
-        out = Rendering(dialect)
         sql = f"UPDATE {out.name(self.table)} SET {_assignments(out, self.assignments)}"
         if self.bulk is not None:
             sql += " FROM " + self.bulk.render(out)
         sql += render_where(out, self.conditions)
-        return out.statement(sql + _returning(out, self.outputs))
+        return sql + _returning(out, self.outputs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,12 @@ from . import (
     around_views,
     audit_views,
     boards,
-    families,
-    family_posts,
-    histories,
     journal_views,
     owner_changes,
     owner_views,
-    post_states,
     posts,
     profiles,
-    queue_views,
     ranking_views,
-    stream_views,
 )
 from .answers import (
     AuditAnswer,
@@ -32,10 +26,13 @@ from .answers import (
     RefreshAnswer,
     Values,
 )
-from .family_answers import FacetList, FamilyAnswer, FamilyBoardAnswer, HistoryAnswer
+from .families import histories
+from .families import posts as family_posts
+from .families import views as families
+from .families.answers import FacetList, FamilyAnswer, FamilyBoardAnswer, HistoryAnswer
 from .journal_answers import JournalLine, OwnerEvent, OwnerPosts, ProfileAnswer, TopEvent
 from .keys import Role
-from .lease_routes import LEASES, POOLS
+from .leases.routes import LEASES, POOLS
 from .owner_views import unless_hidden
 from .position_answers import BoardPositions, OwnerPositions, Positions
 from .post_bodies import NDJSON_TYPE
@@ -58,9 +55,12 @@ from .queries import (
     ValuePositionsQuery,
     ValuesQuery,
 )
-from .queue_answers import Accepted, PostState, QueueAnswer
+from .queue import post_states
+from .queue import views as queue_views
+from .queue.answers import Accepted, PostState, QueueAnswer
 from .renewal import renewed
 from .routes import Route
+from .streams import views as stream_views
 from .wire import (
     FacetedPostBody,
     FacetedPostList,
@@ -93,7 +93,8 @@ _COLUMN_CODES = ("unknown_board", "unknown_column")
 _READS = [
     Route(
         method="GET", path=_OWNER + "/positions", handler=unless_hidden(owner_views.positions), role=Role.READER,
-        view="positions", summary="An owner's positions", tag="Owners", query=PositionsQuery, response=OwnerPositions,
+        view="positions", counted_alone=True, summary="An owner's positions", tag="Owners", query=PositionsQuery,
+        response=OwnerPositions,
         description="Without `columns`: every ranked column. `rank=auto` counts near the top and wherever no curve is. "
         "`next=true` adds to each position the next better place and the points that are missing to take it. "
         "`compare=previous` adds the leaderboard of the period before: the position there, the one that today's value "
@@ -103,17 +104,18 @@ _READS = [
     ),
     Route(
         method="GET", path=_OWNER + "/around", handler=unless_hidden(around_views.around_owner), role=Role.READER,
-        view="around", summary="The rows around an owner", tag="Owners", query=AroundOwnerQuery, response=Page,
+        view="around", counted_alone=True, summary="The rows around an owner", tag="Owners", query=AroundOwnerQuery,
+        response=Page,
         description="Ranks agree with each other: all follow from the owner's by counting along the rows.",
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries", "archived"),
     ),
     Route(
-        method="GET", path=_OWNER, handler=owner_views.entry, role=Role.READER, view="entry",
+        method="GET", path=_OWNER, handler=owner_views.entry, role=Role.READER, view="entry", counted_alone=True,
         summary="An owner's entry", tag="Owners", query=ProfilesQuery, response=EntryAnswer,
         problems=("unknown_board", "unknown_owner"), description="A hidden owner's says so.",
     ),
     Route(
-        method="GET", path=_RANKING, handler=ranking_views.page, role=Role.READER, view="page",
+        method="GET", path=_RANKING, handler=ranking_views.page, role=Role.READER, view="page", counted_alone=True,
         summary="A page of a ranking", tag="Rankings", query=PageQuery, response=Page,
         description="Of an archived leaderboard the top that its archive holds; 410 past it.",
         problems=(*_COLUMN_CODES, "bad_cursor", "bad_rank", "too_many_entries", "archived"),
@@ -166,8 +168,9 @@ _READS = [
 _POSTS = [
     Route(
         method="POST", path=_BOARD + "/posts", handler=posts.post_to_board, role=Role.WRITER, view="post",
-        summary="Post stats to a leaderboard", tag="Posting", body=(PostBody, PostList), raw_body=True, ndjson=True,
-        query=PostsQuery, response=(PostResults, Accepted), statuses=(200, 202), problems=_POST_CODES,
+        counted_alone=True, summary="Post stats to a leaderboard", tag="Posting", body=(PostBody, PostList),
+        raw_body=True, ndjson=True, query=PostsQuery, response=(PostResults, Accepted), statuses=(200, 202),
+        problems=_POST_CODES,
         description="One post, a list, or NDJSON; answered once everything in it is durable. `set` needs the role ops."
         + _QUEUED,
     ),

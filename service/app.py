@@ -14,13 +14,14 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from .bodies import Bodies
 from .connections import REFUSE, fault
-from .logs import REQUEST_ID
+from .logs import REQUEST_ID, TRACEPARENT
 from .operating import with_operating
 from .problems import Problem, internal, shown
 from .routes import Route
-from .shell import X_REQUEST_ID, Endpoint, RequestIds, ShellContext, problem_response
+from .shell import X_REQUEST_ID, X_TRACEPARENT, Endpoint, RequestIds, ShellContext, problem_response
 
 _UNROUTED_VIEW = "none"
+_ANYTHING = "(?s:.*)"  # line ends too: what no route took would be answered, and not told, by aiohttp
 LINE_BYTES_MAX = 64 * 1024  # a thousand values of a query, escaped; aiohttp's own 8 KiB holds half of them
 LINGERING_S = 1.0  # longest reading of a refused body before its connection is closed
 
@@ -51,7 +52,7 @@ def make_app(routes: Sequence[Route], context: ShellContext) -> web.Application:
             resource.add_route(method, endpoint.serve, expect_handler=_expected)
     # A last resource that takes everything, not a middleware: that would cost every request.
     unrouted = _Unrouted(table, context, ids)
-    app.router.add_route("*", "/{anything:.*}", unrouted.serve, expect_handler=_expected)
+    app.router.add_route("*", f"/{{anything:{_ANYTHING}}}", unrouted.serve, expect_handler=_expected)
     app[REFUSE] = unrouted.refuse
 
     async def stop_bodies(_: web.Application) -> None:
@@ -81,7 +82,7 @@ def _aiohttp_path(route: Route) -> str:
 
 def _parameter(route: Route) -> str:
     """What a parameter of the path takes."""
-    return ".*" if route.foreign else "[^/]+"
+    return _ANYTHING if route.foreign else "[^/]+"
 
 
 class _Unrouted:
@@ -94,12 +95,14 @@ class _Unrouted:
         self._paths = [
             (re.compile(re.sub(r"\{\w+\}", _parameter(route), route.path)), _methods(route)) for route in routes
         ]
+        self._words = {"", *(word for route in routes for word in route.path.split("/") if "{" not in word)}
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """The problem: the path is unknown, or takes other methods."""
         started_s = perf_counter()
         request_id = self._ids.of(request.headers.get(X_REQUEST_ID))
         REQUEST_ID.set(request_id)
+        TRACEPARENT.set(request.headers.get(X_TRACEPARENT, ""))
         path = request.rel_url.raw_path
         allowed = sorted({method for pattern, methods in self._paths if pattern.fullmatch(path) for method in methods})
         if allowed:
@@ -107,7 +110,12 @@ class _Unrouted:
             problem = Problem("method_not_allowed", detail, headers={hdrs.ALLOW: ", ".join(allowed)})
         else:
             problem = Problem("not_found", f"nothing is at {shown(request.path)}")
-        return self._answer(problem, request_id, shown(request.method), request.path, perf_counter() - started_s)
+        method = request.method if request.method in hdrs.METH_ALL else "-"
+        return self._answer(problem, request_id, method, self._told_path(path), perf_counter() - started_s)
+
+    def _told_path(self, path: str) -> str:
+        """The words of it that some route has; what else a caller made up may be an owner or a key."""
+        return "/".join(word if word in self._words else "…" for word in path.split("/"))
 
     def refuse(self, error: HttpProcessingError | None) -> web.Response:
         """The problem of bytes that are no request (`error`), or of an answer that failed outside of every handler."""

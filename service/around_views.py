@@ -148,7 +148,7 @@ def _window(
 async def _answer(
     context: Context, pager: Pager, window: Window, located: Located, wanted: Wanted, *, profiles: bool
 ) -> Page:
-    context.metrics.read("around" if wanted.owner is not None else "value_around", located.method)
+    context.metrics.read("around" if wanted.owner is not None else "rankings", located.method)
     page = pager.page(window, _known(pager, window, located, wanted))
     if profiles:
         await add_profiles(context, page.entries)

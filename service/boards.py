@@ -151,7 +151,7 @@ async def get_boards(context: Context, call: Call) -> BoardList:
     limit = query.limit or context.settings.page_entries_default
     after = ""
     if query.cursor is not None:
-        place = context.cursors.boards_place(query.cursor)
+        place = context.cursors.read(query.cursor, BoardsPlace)
         if place.prefix != query.prefix:
             raise Problem("bad_cursor", "the cursor is of a list with another prefix", pointer="cursor")
         after = place.after

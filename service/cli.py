@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from service.commands.auditing import audit
+from service.commands.backups import backup, restore
 from service.commands.boards import board_app
 from service.commands.clients import client_app
 from service.commands.configuration import show_config
@@ -58,6 +59,8 @@ app.command("config", rich_help_panel=RUN)(show_config)
 app.add_typer(keys_app, name="keys", rich_help_panel=RUN)
 app.add_typer(board_app, name="board", rich_help_panel=DATA)
 app.add_typer(family_app, name="family", rich_help_panel=DATA)
+app.command("backup", rich_help_panel=RUN)(backup)
+app.command("restore", rich_help_panel=RUN)(restore)
 app.command("import", rich_help_panel=DATA)(import_csv)
 app.command("export", rich_help_panel=DATA)(export)
 app.add_typer(queue_app, name="queue", rich_help_panel=RUN)

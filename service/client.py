@@ -257,10 +257,6 @@ class ServiceClient:
         """Create or confirm a board and answer its full spec. Raises Refused `spec_conflict`."""
         return await self.call("PUT", board_path(board), dict[str, Any], body=spec)
 
-    async def delete_board(self, board: str) -> None:
-        """Delete a board with its entries."""
-        await self.send("DELETE", board_path(board))
-
     async def post(self, board: str, posts: Sequence[object]) -> list[PostResult]:
         """Post a batch; one result a post, in their order. Give every post a `post_id`, and a repeat is harmless."""
         answer = await self.call("POST", f"{board_path(board)}/posts", PostResults, body={"posts": posts})

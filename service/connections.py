@@ -56,9 +56,9 @@ class _ProblemHandler(web.RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("a part of the answer is sent already")
         unreadable = exc if isinstance(exc, HttpProcessingError) else None
-        if unreadable is None:
-            self.log_exception("an answer failed", exc_info=exc)
         response = self._refuse(unreadable)
+        if unreadable is None:  # told under the id that was just made for it
+            self.log_exception("an answer failed", exc_info=exc)
         response.force_close()
         return response
 

@@ -24,13 +24,13 @@ from storage.store import Program, Store
 from storage.writers import Writers
 
 from .cursors import Cursors
-from .feed import Feed
 from .jolokia.answering import Agent
 from .key_limits import KeyLimits
 from .keys import KeyRing
 from .locators import Locators
 from .logs import RequestLog
-from .metrics import Metrics
+from .metrics.process import Metrics
+from .streams.feed import Feed
 from .tracing import Tracer
 
 if TYPE_CHECKING:  # pages work with the context
@@ -82,5 +82,4 @@ class Context:
 
 
 def _nothing() -> Program[None]:
-    return
-    yield
+    yield from ()

@@ -69,47 +69,12 @@ class Cursors:
         payload = msgspec.msgpack.encode(place)
         return base64.urlsafe_b64encode(self._tag(payload) + payload).rstrip(b"=").decode()
 
-    def place(self, cursor: str) -> Place:
-        """The place in a ranking that a cursor stands for.
+    def read(self, cursor: str, kind: type[P]) -> P:
+        """The place of this kind that a cursor stands for.
 
         Raises:
-            BadCursor: not one that this store gave out.
+            BadCursor: not one that this store gave out, or a place of another kind.
         """
-        return self._decoded(cursor, Place)
-
-    def boards_place(self, cursor: str) -> BoardsPlace:
-        """The place in the catalog that a cursor stands for.
-
-        Raises:
-            BadCursor: not one that this store gave out.
-        """
-        return self._decoded(cursor, BoardsPlace)
-
-    def pools_place(self, cursor: str) -> PoolsPlace:
-        """The place in the list of pools that a cursor stands for.
-
-        Raises:
-            BadCursor: not one that this store gave out.
-        """
-        return self._decoded(cursor, PoolsPlace)
-
-    def resources_place(self, cursor: str) -> ResourcesPlace:
-        """The place in a pool that a cursor stands for.
-
-        Raises:
-            BadCursor: not one that this store gave out.
-        """
-        return self._decoded(cursor, ResourcesPlace)
-
-    def clients_place(self, cursor: str) -> ClientsPlace:
-        """The place in the list of clients that a cursor stands for.
-
-        Raises:
-            BadCursor: not one that this store gave out.
-        """
-        return self._decoded(cursor, ClientsPlace)
-
-    def _decoded(self, cursor: str, kind: type[P]) -> P:
         try:
             if len(cursor) > CURSOR_CHARS_MAX:
                 raise ValueError

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 
 from config import Settings
 from storage.keys import StoredKey, add_key, list_keys, revoke_key
-from storage.migrate import migrate
 from storage.store import Store
+from storage.transaction_numbers import bring_up
 
 from .keys import Role, new_key
 from .stores import open_store
@@ -53,7 +53,7 @@ async def open_keys(settings: Settings) -> AsyncIterator[StoreKeys]:
     """
     store = await open_store(settings)
     try:
-        await store.write(lambda: migrate(store.dialect))
+        await bring_up(store)
         yield StoreKeys(store, keys_max=settings.keys_max, now_us=now_us)
     finally:
         await store.close()

@@ -1,7 +1,8 @@
 """Structured logs: one line for every failed or slow request, a sample of the rest, and what the process itself tells.
 
-The rule: a line never waits for a disk and never holds a key or a body. Lines go through a bounded queue to a thread
-that writes them in batches; where the disk is slower than the callers, lines are dropped and counted, not awaited.
+The rule: a line never waits for a disk and never holds a key, a body or an owner (see `log_scrubbing`). Lines go
+through a bounded queue to a thread that writes them in batches; where the disk is slower than the callers, lines are
+dropped and counted, not awaited.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import structlog
 
 from jobs.origin import REQUEST_ID, TRACEPARENT, trace_id_of
 
+from .log_scrubbing import printable, scrubbed_tracebacks, tracebacks_as_text, without_keys
 from .problems import shown
 
 QUEUE_LINES_MAX = 10_000
@@ -30,9 +32,12 @@ __all__ = ["REQUEST_ID", "TRACEPARENT", "LineWriter", "RequestLog", "configure"]
 
 
 class LineWriter:
-    """Writes lines to a stream in a thread of its own; `write` never blocks and answers False for a dropped line."""
+    """Writes lines to a stream in a thread of its own; `write` never blocks and answers False for a dropped line.
 
-    def __init__(self, stream: TextIO, *, on_drop: Callable[[], None]) -> None:
+    `on_drop` is told how many lines were lost.
+    """
+
+    def __init__(self, stream: TextIO, *, on_drop: Callable[[int], None]) -> None:
         self._stream = stream
         self._on_drop = on_drop
         self._lines: queue.Queue[str | None] = queue.Queue(QUEUE_LINES_MAX)
@@ -44,7 +49,7 @@ class LineWriter:
         try:
             self._lines.put_nowait(line)
         except queue.Full:
-            self._on_drop()
+            self._on_drop(1)
             return False
         return True
 
@@ -63,12 +68,15 @@ class LineWriter:
             while len(batch) < BATCH_LINES_MAX and not self._lines.empty():
                 batch.append(self._lines.get())
             open_ = None not in batch
-            try:
-                for piece in _pieces([f"{line}\n" for line in batch if line is not None]):
+            lost = 0
+            for piece in _pieces([f"{line}\n" for line in batch if line is not None]):
+                try:
                     self._stream.write(piece)
                     self._stream.flush()
-            except (OSError, ValueError):  # a full disk or a closed pipe: the service outlives its log
-                self._on_drop()
+                except (OSError, ValueError):  # a full disk or a closed pipe: the service outlives its log
+                    lost += piece.count("\n")
+            if lost:
+                self._on_drop(lost)
 
 
 def _pieces(lines: list[str]) -> Iterator[str]:
@@ -102,8 +110,9 @@ class _StandardHandler(logging.Handler):
     """Lines of the libraries (aiohttp, asyncio) take the same way."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        logger = structlog.get_logger()
-        logger.log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info or None)
+        # The lines after the first quote what a library was given: asyncio's, the exceptions of its tasks.
+        event = record.getMessage().partition("\n")[0]
+        structlog.get_logger().log(record.levelno, event, logger=record.name, exc_info=record.exc_info or None)
 
 
 def configure(
@@ -111,7 +120,7 @@ def configure(
     level: str,
     style: Literal["json", "console"],
     stream: TextIO | None = None,
-    on_drop: Callable[[], None] = lambda: None,
+    on_drop: Callable[[int], None] = lambda _: None,
     process: str | None = None,
 ) -> LineWriter:
     """Set up structlog and the standard library's logging for this process; close the result at the end.
@@ -121,14 +130,13 @@ def configure(
     """
     number = logging.getLevelNamesMapping()[level.upper()]
     writer = LineWriter(stream or sys.stderr, on_drop=on_drop)
-    renderer: structlog.typing.Processor = structlog.processors.JSONRenderer()
     # Without the frames' local variables: the Authorization header and the bodies are among them.
-    exceptions: structlog.typing.Processor = structlog.processors.ExceptionRenderer(
+    exceptions = structlog.processors.ExceptionRenderer(
         structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     )
+    rendering: list[structlog.typing.Processor] = [structlog.processors.JSONRenderer()]
     if style == "console":
-        renderer = structlog.dev.ConsoleRenderer(colors=False)
-        exceptions = structlog.processors.format_exc_info
+        rendering = [printable, tracebacks_as_text, structlog.dev.ConsoleRenderer(colors=False)]
     structlog.configure(
         processors=[
             *([_with_process(process)] if process else []),
@@ -136,7 +144,9 @@ def configure(
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             exceptions,
-            renderer,
+            scrubbed_tracebacks,
+            *rendering,
+            without_keys,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=lambda *_: _Sink(writer),
@@ -179,8 +189,12 @@ class RequestLog:
     def answered(
         self, *, view: str, method: str, path: str, status: int, code: str, seconds: float, key_id: str
     ) -> None:
-        """One line; `code` is a problem's or ""."""
+        """One line; `code` is a problem's or "". One of the sample says by `sampled` what share of such requests it is.
+
+        `path` without what names a person: see `Endpoint`.
+        """
         write = self._logger.error if status >= 500 else self._logger.info
+        sampled = status < _FAILED_STATUS and seconds < self._slow_s
         write(
             "request",
             view=view,
@@ -190,6 +204,7 @@ class RequestLog:
             **({"code": code} if code else {}),
             seconds=round(seconds, 6),
             key=key_id,
+            **({"sampled": self._sample_ratio} if sampled else {}),
         )
 
     def failed(self, *, view: str, error: BaseException) -> None:

@@ -16,7 +16,7 @@ from storage.family_ids import FAMILY_PATTERN
 
 from .alternatives import ALTERNATIVES, REF_TEMPLATE
 from .keys import Role
-from .lease_wire import CLIENT_PATTERN, KEY_CHARS_MAX
+from .leases.wire import CLIENT_PATTERN, KEY_CHARS_MAX
 from .post_bodies import NDJSON_TYPE
 from .problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_TYPE, ProblemDocument
 from .routes import Route

@@ -13,7 +13,7 @@ import msgspec
 from .dashboard.views import DASHBOARD
 from .jolokia.views import JOLOKIA
 from .keys import Role
-from .metrics import METRICS_TYPE
+from .metrics.process import METRICS_TYPE
 from .openapi import document_bytes
 from .problems import Problem, problem_of
 from .routes import Call, Handler, Reply, Route

@@ -17,8 +17,8 @@ from storage.records import Best, Board, Entry
 from storage.store import Program
 
 from .answers import EntryAnswer, LookupAnswer, LookupEntry
-from .comparisons import add_previous, board_before
 from .context import Context
+from .families.comparisons import add_previous, board_before
 from .next_places import NextPlaces
 from .position_answers import BoardPosition, BoardPositions, NoBoardPosition, NoPosition, OwnerPositions, Position
 from .positions import Locator, Wanted, board_totals
@@ -198,10 +198,10 @@ async def lookup(context: Context, call: Call) -> LookupAnswer:
         wanted = [each for owner in dict.fromkeys(owners) if owner in found for each in _wanted(found[owner], [index])]
         found_at, totals = await locator.locate(wanted, "auto", totals)
         for each, at in zip(wanted, found_at, strict=True):
-            context.metrics.read("lookup", at.method)
+            context.metrics.read("owners", at.method)
             located[each.owner or ""] = locator.position(each, at, totals)
     else:
-        context.metrics.read("lookup", "row", len(found))
+        context.metrics.read("owners", "row", len(found))
     missing = [owner for owner in dict.fromkeys(owners) if owner not in found]
     unseen = await hidden_entries(context, board, missing) if missing else {}
     places = {} if index is None else _places(locator, index, found.values())
@@ -254,9 +254,9 @@ async def many_boards(context: Context, call: Call) -> BoardPositions:
     answers: list[BoardPosition | NoBoardPosition] = []
     for board_id, position in zip(body.boards, await standings(context, asked, owner), strict=True):
         if position is None:
-            context.metrics.read("many_boards", "row")
+            context.metrics.read("owners", "row")
             answers.append(NoBoardPosition(board=board_id, column=body.column))
             continue
-        context.metrics.read("many_boards", position.method)
+        context.metrics.read("owners", position.method)
         answers.append(BoardPosition(board=board_id, **msgspec.structs.asdict(position)))
     return BoardPositions(owner, answers)

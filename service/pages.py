@@ -219,7 +219,7 @@ class Pager:
         Raises:
             BadCursor: it is another ranking's, or none.
         """
-        place = self._context.cursors.place(cursor)
+        place = self._context.cursors.read(cursor, Place)
         if (place.board_key, place.epoch, place.column_index) != (self._board.key, self._board.epoch, self._index):
             raise BadCursor("the cursor is another leaderboard's or column's, or was emptied since")
         return place

@@ -30,7 +30,7 @@ from .context import Context
 from .keys import Role
 from .post_bodies import PostIn, PostKind, PostLimits, parse_posts
 from .problems import Problem, post_problem_of
-from .queueing import QUEUED, queue_posts, refused, shut_to
+from .queue.queueing import QUEUED, queue_posts, refused, shut_to
 from .renewal import renewed_posts
 from .routes import Answer, Call
 from .values import format_decimal, format_us, number, parse_decimal, parse_text

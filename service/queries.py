@@ -65,11 +65,16 @@ class PostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: Literal["direct", "queued"] = "direct"
 
 
-class BoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A page of leaderboards by id."""
+class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A page of a list, from its beginning or after a cursor."""
 
     limit: Annotated[int, Meta(ge=1)] | None = None
     cursor: str | None = None
+
+
+class BoardsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
+    """A page of leaderboards by id."""
+
     prefix: str = ""
 
 

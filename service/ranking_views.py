@@ -80,7 +80,7 @@ async def _value_positions(context: Context, board: Board, index: int, query: Va
     wanted = [wanted_value(locator, index, text, f"values/{i}") for i, text in enumerate(query.values)]
     located, totals = await locator.locate(wanted, query.rank)
     for at in located:
-        context.metrics.read("value_positions", at.method)
+        context.metrics.read("rankings", at.method)
     return [locator.position(each, at, totals) for each, at in zip(wanted, located, strict=True)]
 
 
@@ -107,7 +107,7 @@ async def values(context: Context, call: Call) -> Values:
     ranks, percentiles = await context.store_of(board).read(
         lambda: finder.run(query.ranks, query.percentiles), heavy=finder.curve is None
     )
-    context.metrics.read("values", "count" if finder.curve is None else "curve", count)
+    context.metrics.read("rankings", "count" if finder.curve is None else "curve", count)
     return Values([*ranks, *percentiles])
 
 
@@ -202,7 +202,7 @@ def _curve_reply(context: Context, call: Call, etag: str, document: Callable[[],
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     if holds(call.request.headers.get("If-None-Match", ""), etag):
         return Reply(None, status=304, headers=headers)
-    context.metrics.read("curve", "curve")
+    context.metrics.read("rankings", "curve")
     return Reply(document(), headers=headers)
 
 
@@ -233,10 +233,10 @@ async def buckets(context: Context, call: Call) -> Buckets:
         # Another process may have emptied the board: then the curve that serves here is of what it held before.
         await context.store_of(board).read(lambda: board_totals(context.store.dialect, board))
         parts = estimated_parts(curve, ranking.padding, query.buckets)
-        context.metrics.read("buckets", "curve", len(parts))
+        context.metrics.read("rankings", "curve", len(parts))
         return Buckets([_estimated(part, scale) for part in parts])
     found = await context.store_of(board).read(lambda: count_buckets(ranking, query.buckets), heavy=True)
-    context.metrics.read("buckets", "count", len(found))
+    context.metrics.read("rankings", "count", len(found))
     return Buckets(
         [Bucket(from_=number(least, scale), to=number(past, scale), entries=entries) for least, past, entries in found]
     )

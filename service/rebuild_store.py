@@ -6,8 +6,8 @@ The rule: opening takes the store's lock, like `serve` does; on a shared store w
 from __future__ import annotations
 
 from config import Settings
-from storage.migrate import migrate
 from storage.rebuilding import Rebuilt, rebuild_board
+from storage.transaction_numbers import bring_up
 
 from .stores import open_store
 
@@ -21,7 +21,7 @@ async def rebuild(settings: Settings, board_id: str) -> Rebuilt:
     """
     store = await open_store(settings)
     try:
-        await store.write(lambda: migrate(store.dialect))
+        await bring_up(store)
         return await store.write(lambda: rebuild_board(store.dialect, board_id=board_id))
     finally:
         await store.close()

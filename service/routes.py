@@ -32,7 +32,7 @@ Answer = bytes | msgspec.Struct | Reply | web.StreamResponse
 class Call:
     """One parsed request, as a handler gets it."""
 
-    __slots__ = ("body", "identity", "media_type", "path", "query", "request", "request_id")
+    __slots__ = ("answered_s", "body", "identity", "media_type", "path", "query", "request", "request_id")
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class Call:
         self.identity = identity
         self.request = request
         self.request_id = request_id
+        self.answered_s: float | None = None  # of perf_counter; of an answer that goes on: when it began
 
 
 Handler = Callable[[Any, Call], Awaitable[Answer]]
@@ -67,7 +68,7 @@ class Route:
     path: str
     handler: Handler
     role: Role | None  # None: open to anyone
-    view: str  # the name in metrics and logs, and the operationId
+    view: str  # the name in logs, and the operationId
     summary: str
     description: str = ""
     tag: str = ""
@@ -82,7 +83,15 @@ class Route:
     problems: tuple[str, ...] = ()  # codes beside those that every route of its kind has
     media_type: str = JSON_TYPE  # of the answer
     response_headers: tuple[str, ...] = ()  # beside X-Request-Id
+    counted_alone: bool = False  # in metrics: asked for all the time
     foreign: bool = False  # another protocol's: its handler reads the rest of the path, the query and any media type
+
+    @property
+    def counted_as(self) -> str:
+        """The route in metrics: itself, or what its requests are counted with, for each name costs twelve series."""
+        if self.counted_alone or not self.tag:
+            return self.view
+        return "operating" if self.role is Role.OPS else self.tag.lower()
 
     @property
     def takes_body(self) -> bool:

@@ -22,7 +22,7 @@ from .api import ROUTES
 from .app import make_app
 from .connections import ProblemRunner
 from .logs import configure
-from .metrics import Metrics
+from .metrics.process import Metrics
 from .wiring import context_of
 
 log = structlog.get_logger(__name__)
@@ -53,7 +53,7 @@ def run_process(
 ) -> None:
     """Run `work` with the log and the interpreter of a service; `name` tells its lines from other processes' lines."""
     lines = configure(
-        level=settings.log_level, style=settings.log_format, on_drop=metrics.log_line_dropped, process=name
+        level=settings.log_level, style=settings.log_format, on_drop=metrics.log_lines_dropped, process=name
     )
     # Requests make little that lives on, and what the process is made of never dies: fewer and shorter collections.
     gc.set_threshold(*GC_THRESHOLDS)

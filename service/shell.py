@@ -6,6 +6,7 @@ The rule: nothing but a problem document leaves here when something goes wrong, 
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 import secrets
@@ -23,24 +24,28 @@ from multidict import istr
 from .bodies import Bodies, BodyLimits
 from .key_limits import KeyLimits
 from .keys import ANYONE, Identity, KeyRing, Role, refuse_foreign_page, require
-from .lease_wire import parse_client_id, parse_key, parse_pool_id
+from .leases.wire import parse_client_id, parse_key, parse_pool_id
 from .logs import REQUEST_ID, TRACEPARENT, RequestLog
-from .metrics import Metrics
+from .metrics.process import Metrics
 from .post_bodies import NDJSON_TYPE
 from .problems import JSON_TYPE, PROBLEM_TYPE, Problem, problem_of, shown
 from .queries import QueryBounds, query_parser
 from .quick import QuickJson
 from .routes import Answer, Call, Reply, Route
 from .strict_json import decode
-from .tracing import Tracer
+from .tracing import Span, Tracer
 from .values import parse_board_id, parse_column, parse_family_id, parse_owner, parse_post_id
 
 _encode = msgspec.json.Encoder().encode
 X_REQUEST_ID = istr("X-Request-Id")
-_TRACEPARENT = istr("traceparent")
+X_TRACEPARENT = istr("traceparent")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PARAMETER = re.compile(r"\{(\w+)\}")
+# What stands in the log as the caller wrote it. Owners are people, lease keys and post ids may be, and what follows
+# /jolokia is another protocol's request.
+_LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id")
 _CALLER_GONE = 499  # nginx' way to say it: never sent, only counted and logged
+_CUT_OFF = 503  # the service stopped and waited no longer: never sent either
 _SAFE_METHODS = ("GET", "HEAD")
 _RETRIED_CODES = ("queue_full", "store_busy", "timeout")
 PATH_PARSERS: dict[str, Callable[[str], str]] = {
@@ -137,7 +142,7 @@ class Endpoint:
         if route.role is Role.READER and context.key_limits.limits_reads:
             self._admit_read = context.key_limits.admit_read
         self._logged = context.request_log.wanted
-        self._answered = context.metrics.request_timer(route.view)
+        self._answered = context.metrics.request_timer(route.counted_as)
         self._path = tuple((name, PATH_PARSERS[name]) for name in _PARAMETER.findall(route.path))
         self._changes = route.method not in _SAFE_METHODS
         self._query = None if route.query is None else query_parser(route.query, context.settings)
@@ -152,7 +157,7 @@ class Endpoint:
         headers = request.headers
         request_id = self._ids.of(headers.get(X_REQUEST_ID))
         REQUEST_ID.set(request_id)
-        TRACEPARENT.set(headers.get(_TRACEPARENT, ""))
+        TRACEPARENT.set(headers.get(X_TRACEPARENT, ""))
         identity = ANYONE
         code = ""
         span = None if self._tracer is None else self._tracer.request(request.method, self.route.path, request_id)
@@ -167,26 +172,43 @@ class Endpoint:
             body, media_type = (None, "") if not self._has_body else await self._body(request)
             call = self._call(request, body, media_type, identity, request_id)
             response = _response(await self._handler(self._context, call), request_id)
+            ended_s = call.answered_s or perf_counter()
+        except asyncio.CancelledError:
+            self._end(request, span, _CUT_OFF, "cut_off", perf_counter() - started_s, identity)
+            raise
         except Exception as error:
             if request.transport is None:
                 response, code = web.Response(status=_CALLER_GONE), "caller_gone"
             else:
                 response, code = self._failed(error, request_id)
-        seconds = perf_counter() - started_s
-        self._answered(response.status, seconds)
+            ended_s = perf_counter()
+        self._end(request, span, response.status, code, ended_s - started_s, identity)
+        return response
+
+    def _end(
+        self, request: web.Request, span: Span | None, status: int, code: str, seconds: float, identity: Identity
+    ) -> None:
+        """Count the request, and tell of it where it is one to tell of."""
+        self._answered(status, seconds)
         if span is not None:
-            span.end(response.status, identity.key_id)
-        if self._logged(response.status, seconds):
+            span.end(status, identity.key_id)
+        if self._logged(status, seconds):
             self._context.request_log.answered(
                 view=self.route.view,
                 method=request.method,
-                path=request.path,
-                status=response.status,
+                path=self._told_path(request),
+                status=status,
                 code=code,
                 seconds=seconds,
                 key_id=identity.key_id,
             )
-        return response
+
+    def _told_path(self, request: web.Request) -> str:
+        """The path with the route's names for what may name a person."""
+        found = request.match_info
+        return _PARAMETER.sub(
+            lambda part: shown(found[part[1]]) if part[1] in _LOGGED_PARAMETERS else part[0], self.route.path
+        )
 
     async def _body(self, request: web.Request) -> tuple[Any, str]:
         if self.route.body_optional and not request.can_read_body:

@@ -180,15 +180,23 @@ def micros(at: datetime) -> int:
     return (since.days * 86_400 + since.seconds) * _US_PER_S + since.microseconds
 
 
+def normalised(text: str, *, chars_max: int) -> str | None:
+    """The text in NFC; None unless that has 1 to `chars_max` characters, no control character and no surrogate."""
+    if text.isascii():
+        return text if text.isprintable() and 0 < len(text) <= chars_max else None
+    if len(text) > chars_max * 4:  # a bound before the work: NFC shortens text, at most to a third
+        return None
+    found = unicodedata.normalize("NFC", text)
+    if len(found) > chars_max or any(unicodedata.category(char) in ("Cc", "Cs") for char in found):
+        return None
+    return found
+
+
 def parse_owner(text: str, *, pointer: str = "owner") -> str:
     """The owner in NFC, 1 to 128 characters, none of them a control character or a surrogate. Raises Problem."""
-    if text.isascii():
-        if text.isprintable() and 0 < len(text) <= OWNER_CHARS_MAX:
-            return text
-    elif len(text) <= OWNER_CHARS_MAX * 4:  # a bound before the work: NFC shortens text, at most to a third
-        owner = unicodedata.normalize("NFC", text)
-        if len(owner) <= OWNER_CHARS_MAX and not any(unicodedata.category(char) in ("Cc", "Cs") for char in owner):
-            return owner
+    owner = normalised(text, chars_max=OWNER_CHARS_MAX)
+    if owner is not None:
+        return owner
     detail = f"an owner is 1 to {OWNER_CHARS_MAX} characters, none of them a control character, not {_repr(text)}"
     raise Problem("bad_request", detail, pointer=pointer)
 

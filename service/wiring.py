@@ -51,32 +51,32 @@ from storage.keys import list_keys
 from storage.lease_desk import LeaseDesk, LeaseDeskLimits
 from storage.leases import Leases
 from storage.memcached import Memcached, MemcachedLimits
-from storage.migrate import migrate
 from storage.post_ids import PostIds
 from storage.scanning import ScanLimits
 from storage.semaphores import Semaphore
 from storage.shared_curves import SharedCurves
 from storage.store import Store
+from storage.transaction_numbers import bring_up
 from storage.writer import Writer, WriterLimits, WriterObserver
 from storage.writers import Writers
 
 from .context import Context
 from .cursors import Cursors
-from .feed import Feed, FeedLimits
 from .jolokia.answering import Agent
 from .key_limits import KeyLimitBounds, KeyLimits
 from .keys import KeyRing
-from .lease_peers import peer_reader
-from .lease_wiring import lease_groups_of, leases_of, pool_parts
+from .leases.peers import peer_reader
+from .leases.wiring import lease_groups_of, leases_of, pool_parts
 from .limits import limits_of
 from .locators import Locators
 from .logs import RequestLog
 from .managed.wiring import ManagedParts, managing
-from .metrics import CurveFigures, Metrics
+from .metrics.process import CurveFigures, Metrics
 from .openapi import service_version
 from .pages import first_pages
 from .positions import CountLimits
 from .stores import open_sampling, open_store
+from .streams.feed import Feed, FeedLimits
 from .tracing import TracedRefreshes, make_tracer
 
 log = structlog.get_logger(__name__)
@@ -152,7 +152,7 @@ async def context_of(
 async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], int], stack: AsyncExitStack) -> _Stored:
     store = await open_store(settings, metrics.store)
     stack.push_async_callback(store.close)
-    salt = await store.write(lambda: migrate(store.dialect))
+    salt = await bring_up(store)
     catalog = Catalog(store)
     await catalog.load(boards_max=settings.catalog_boards_max)
     await catalog.families.load(families_max=settings.catalog_families_max)

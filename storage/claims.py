@@ -55,7 +55,8 @@ def store_clock(dialect: Dialect) -> StoreClock:
 class Claims:
     """The statements on the documents of one table: `holder`, `version`, `expires_at` and what else stands with them.
 
-    `keys` name a document; `more` are columns that `write` writes with it.
+    `keys` name a document; `more` are columns that `write` writes with it. `writing` is the query behind `write`, for
+    statements that go on from it; its rows are the parameter `rows`.
     """
 
     def __init__(
@@ -80,14 +81,14 @@ class Claims:
         )
         self._expire_at = update(table).set(expires_at=param("expires_at")).where(*held).compile(dialect)
         written = {"holder": TEXT, "version": INTEGER, "expires_at": INTEGER, **(more or {})}
-        self._write = (
+        self.writing = (
             update(table)
             .set(**{name: col(name, "v") for name in written})
             .from_rows("v", param("rows"), **keys, was_version=INTEGER, was_expires_at=INTEGER, **written)
             .where(*(col(name, table).eq(col(name, "v")) for name in keys), *_as_found(table))
             .returning(*(col(name, table) for name in keys))
-            .compile(dialect)
         )
+        self._write = self.writing.compile(dialect)
 
     def find(self, **keys: object) -> Built:
         """Holder, version and expiry of a document, over or not."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from contextvars import Context
 from typing import Any, Generic, TypeVar
 
 from .errors import StoreBusy
@@ -54,7 +55,8 @@ class Coalescer(Generic[Q, A]):
         self._asked.append((kind, question, future))
         if self._idle_lanes and len(self._asked) >= self._under_way:
             self._idle_lanes -= 1
-            task = asyncio.create_task(self._drain(), name="coalesced-reads")
+            # A context of its own: it works for whoever asks, and what it logs is not the first one's.
+            task = asyncio.create_task(self._drain(), name="coalesced-reads", context=Context())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return future

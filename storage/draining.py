@@ -67,6 +67,7 @@ class Drained:
     rows: int
     races: int
     oldest_us: int  # when the oldest post of the round was accepted
+    more: bool  # posts that waited then were left to the next round
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ class _Piece:
 
 @dataclass(slots=True)
 class _Batch:
+    more: bool = False  # than these wait
     pieces: list[_Piece] = field(default_factory=list)
     resolved: Resolved = field(default_factory=Resolved)
 
@@ -181,7 +183,7 @@ class Drainer:
                 break
             chosen.append(head)
             posts += head.posts
-        batch = _Batch()
+        batch = _Batch(more=len(chosen) < len(heads) or len(heads) >= blocks_max)
         if chosen:
             for waiting in (yield from self._queue.blocks(chosen)):
                 block = block_of(waiting.block)
@@ -296,4 +298,4 @@ def _drained(batch: _Batch, outcomes: Sequence[list[PartOutcome]], rows: int, ra
     statuses = Counter(part.status.value for parts in outcomes for part in parts)
     statuses[Status.REJECTED.value] += len(batch.resolved.refusals)
     oldest_us = min(piece.head.queued_at_us for piece in batch.pieces)
-    return Drained(_posts_by_shard(batch), statuses, rows, races, oldest_us)
+    return Drained(_posts_by_shard(batch), statuses, rows, races, oldest_us, batch.more)

@@ -19,14 +19,12 @@ from querybuilder import Dialect
 from .backlog import Backlog
 from .entries import live_epochs
 from .errors import BoardChanged, OutcomeUnknown, QueueFull, StorageError, StoreBusy, WaitTooLong
-from .expiry import Expiry
 from .families import families_by_key
 from .ingest_queue import Appended, ingest_queue
+from .intake import GATHER_TURNS, Intake
 from .queued_posts import block_text, shard_of
 from .records import Post
 from .store import Program, Store
-
-GATHER_TURNS = 4  # of the event loop, before a group is taken; see `writer`
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class _Request:
     done: asyncio.Future[None] = field(repr=False)
 
 
-class Enqueuer:
+class Enqueuer(Intake[_Request]):
     """Queues posts through the store."""
 
     def __init__(
@@ -70,32 +68,12 @@ class Enqueuer:
         appended: Callable[[], None] = lambda: None,
     ) -> None:
         """`appended` is called after each transaction: who applies posts here need not look for them."""
+        super().__init__("enqueuer", wait_s_max=limits.post_wait_s_max)
         self._store, self._backlog, self._shards = store, backlog, shards
         self._limits, self._observer, self._now_us, self._appended = limits, observer, now_us, appended
         self._queue = ingest_queue(store.dialect)
         self._waiting: deque[_Request] = deque()
         self._posts_waiting = 0
-        self._wake = asyncio.Event()
-        self._closing = False
-        self._expiry = Expiry(limits.post_wait_s_max, self._expire)
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Begin to take what waits."""
-        self._task = asyncio.create_task(self._run(), name="enqueuer")
-
-    @property
-    def alive(self) -> bool:
-        """Whether posts are taken."""
-        return self._task is not None and not self._task.done()
-
-    async def close(self) -> None:
-        """Queue what was taken in, then stop."""
-        self._closing = True
-        self._wake.set()
-        if self._task is not None:
-            await self._task
-        self._expiry.close()
 
     async def submit(self, posts: Sequence[Post]) -> None:
         """Return once the posts are durable in the queue, all of them.

@@ -13,7 +13,8 @@ StorageError
 │                LeaseTaken · LeaseLost)                   (try again later)
 ├── WaitTooLong (OutcomeUnknown)                          (send the same post_id again)
 ├── LostRace                                 (internal: the group is read again)
-└── StoreLocked · StoreUnsupported · SchemaTooNew   (at start)
+├── StoreLocked · StoreUnsupported · SchemaTooNew   (at start)
+└── BackupFailed                             (nothing was replaced)
 """
 
 from __future__ import annotations
@@ -217,6 +218,10 @@ class StoreUnsupported(StorageError):
 
 class SchemaTooNew(StorageError):
     """the store was written by a newer version"""
+
+
+class BackupFailed(StorageError):
+    """the backup was not made, or not restored"""
 
 
 class TooManyKeys(StorageError):

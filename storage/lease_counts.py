@@ -11,7 +11,21 @@ import random
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from querybuilder import INTEGER, TEXT, Dialect, asc, col, delete, excluded, insert, param, plus, select, sum_
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Dialect,
+    Insert,
+    asc,
+    col,
+    delete,
+    excluded,
+    insert,
+    param,
+    plus,
+    select,
+    sum_,
+)
 
 from .lease_records import RegionCounts
 from .lease_tables import LEASE_COUNTS
@@ -23,19 +37,20 @@ _FIELDS = RegionCounts._fields
 Region = tuple[int, str]  # pool key, region
 
 
+def adding(parameter: str) -> Insert:
+    """The query that adds rows of `LeaseCounts.rows`, which are this parameter."""
+    kinds = {"pool_key": INTEGER, "region": TEXT, "share": INTEGER, **dict.fromkeys(_FIELDS, INTEGER)}
+    sums = {name: plus(col(name, LEASE_COUNTS), excluded(name)) for name in _FIELDS}
+    counted = insert(LEASE_COUNTS).rows(param(parameter), **kinds)
+    return counted.on_conflict("pool_key", "region", "share").do_update(where=None, **sums)
+
+
 class LeaseCounts:
     """The statements, for one dialect; see `lease_counts`."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._shares = _SHARES if dialect.row_locks else 1
-        kinds = {"pool_key": INTEGER, "region": TEXT, "share": INTEGER, **dict.fromkeys(_FIELDS, INTEGER)}
-        self._add = (
-            insert(LEASE_COUNTS)
-            .rows(param("rows"), **kinds)
-            .on_conflict("pool_key", "region", "share")
-            .do_update(where=None, **{name: plus(col(name, LEASE_COUNTS), excluded(name)) for name in _FIELDS})
-            .compile(dialect)
-        )
+        self._add = adding("rows").compile(dialect)
         self._of_pools = (
             select(col("pool_key"), col("region"), *(sum_(col(name)) for name in _FIELDS))
             .from_(LEASE_COUNTS)
@@ -49,10 +64,14 @@ class LeaseCounts:
 
     def add(self, changes: Mapping[Region, RegionCounts], rng: random.Random) -> Program[None]:
         """Count what a transaction changed."""
-        share = rng.randrange(self._shares)
-        rows = [(*region, share, *changes[region]) for region in sorted(changes) if any(changes[region])]
+        rows = self.rows(changes, rng)
         if rows:
             yield self._add.bind(rows=rows)
+
+    def rows(self, changes: Mapping[Region, RegionCounts], rng: random.Random) -> list[tuple[object, ...]]:
+        """What there is to add, all in one share."""
+        share = rng.randrange(self._shares)
+        return [(*region, share, *changes[region]) for region in sorted(changes) if any(changes[region])]
 
     def of_pools(self, pool_keys: Sequence[int]) -> Program[dict[Region, RegionCounts]]:
         """The regions of pools, in order of their names."""

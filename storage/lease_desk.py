@@ -2,7 +2,8 @@
 
 The rule: a key is never in two transactions of this process at once, and its requests are taken in the order they came.
 What is read is enough where a key has its resource for long enough; everything else goes through a transaction, and
-those that come while one is under way share the next.
+those that come while one is under way share the next. Another one beside it is for a crowd: two small ones cost more
+than one, and everyone waits for both.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +22,8 @@ from .lease_records import Ask, GiveBack, Given, Request
 from .lease_resources import lease_resources
 from .store import Store
 
+CROWD = 32  # another transaction begins when at least so many wait,
+CROWD_TIMES = 8  # and so many times those under way
 GATHER_TURNS = 2  # turns of the event loop between the first request and its transaction, as `Coalescer` has them
 
 
@@ -63,6 +67,7 @@ class LeaseDesk:
         self._waiting: deque[_Waiting] = deque()
         self._busy: set[tuple[str, str, str]] = set()  # keys in a transaction
         self._in_flight = 0
+        self._under_way = 0  # requests in transactions
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
         self._reads: Coalescer[Ask, Given | None] = Coalescer(
@@ -134,9 +139,11 @@ class LeaseDesk:
                 waiting.done.cancel()
 
     def _begin(self) -> None:
-        if self._in_flight < self._in_flight_max and self._waiting:
+        crowded = not self._in_flight or len(self._waiting) >= max(CROWD, CROWD_TIMES * self._under_way)
+        if self._waiting and crowded and self._in_flight < self._in_flight_max:
             self._in_flight += 1
-            task = asyncio.create_task(self._write_groups(), name="lease group")
+            # A context of its own: it works for whoever asks, and what it logs is not the first one's.
+            task = asyncio.create_task(self._write_groups(), name="lease group", context=Context())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -148,9 +155,11 @@ class LeaseDesk:
                 group = self._take()
                 if not group:
                     return  # nobody waits, or whose key is in another transaction: that one goes on with it
+                self._under_way += len(group)
                 try:
                     await self._write(group)
                 finally:
+                    self._under_way -= len(group)
                     self._busy -= {waiting.request[:3] for waiting in group}
         finally:
             self._in_flight -= 1

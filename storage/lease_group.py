@@ -15,15 +15,17 @@ from dataclasses import dataclass, field
 
 from querybuilder import Dialect
 
-from .claims import GIVEN_BACK, StoreClock
+from .claims import GIVEN_BACK, StoreClock, store_clock
 from .errors import LeaseInPast, NoResource, RacesLost, StorageError, UnknownLease, UnknownPool
 from .lease_counts import Region, lease_counts
+from .lease_findings import Findings, lease_findings
 from .lease_journal import lease_journal
 from .lease_lines import LeaseLines
 from .lease_pools import lease_pools
 from .lease_records import Ask, GiveBack, Given, Happening, Kind, Pool, RegionCounts, Request, Resource
 from .lease_resources import Change, Key, lease_resources
 from .lease_roaming import Roaming
+from .lease_writes import lease_writes
 from .store import Program
 
 Outcome = Given | StorageError
@@ -71,20 +73,24 @@ class LeaseGroups:
     def __init__(
         self,
         dialect: Dialect,
-        clock: StoreClock,
+        clock: StoreClock | None,
         *,
         margin_us: int,
         attempts_max: int,
         rng: random.Random,
         peers: bool = False,
     ) -> None:
-        """`margin_us`: how long an expired lease is nobody else's, for a store whose clock may be set, or fail over.
+        """`clock`: None is the store's own, which needs no statement for itself.
+
+        `margin_us`: how long an expired lease is nobody else's, for a store whose clock may be set, or fail over.
 
         `peers`: whether keys may lease in other stores too, whose journals are read here.
         """
         self._dialect, self._peers, self._lines = dialect, peers, LeaseLines(dialect)
         self._pools, self._resources = lease_pools(dialect), lease_resources(dialect)
         self._counts, self._journal = lease_counts(dialect), lease_journal(dialect)
+        self._findings = lease_findings(dialect)
+        self._writes = None if peers else lease_writes(dialect)  # what roams is stored before counts are locked
         self._clock, self._margin_us, self._attempts_max, self._rng = clock, margin_us, attempts_max, rng
 
     def run(self, requests: Sequence[Request]) -> Program[list[Outcome]]:
@@ -93,24 +99,29 @@ class LeaseGroups:
         Raises:
             RacesLost: resources kept changing.
         """
-        now_us = yield from self._clock()
-        pools = yield from self._pools.by_names([request[:2] for request in requests])
+        found = yield from self._findings.of(requests)
+        if self._clock is not None:
+            found = found._replace(now_us=(yield from self._clock()))
         outcomes: dict[int, Outcome] = {}
         for index, request in enumerate(requests):
-            if request[:2] not in pools:
+            if request[:2] not in found.pools:
                 outcomes[index] = UnknownPool(f"the client {request.client_id!r} has no pool {request.pool_id!r}")
         settled, roaming = _Settled(outcomes), Roaming(self._dialect)
-        for _ in range(self._attempts_max):
+        for attempt in range(self._attempts_max):
             left = [index for index in range(len(requests)) if index not in outcomes]
             if not left:
                 break
-            yield from self._try(requests, left, pools, now_us, settled, roaming)
+            if attempt:
+                keys = sorted((found.pools[requests[index][:2]].key, requests[index].key) for index in left)
+                found = found._replace(held=(yield from self._resources.by_holders(keys)))
+            yield from self._try(requests, left, found, settled, roaming)
         else:
             if len(outcomes) < len(requests):
                 raise RacesLost(f"resources kept changing during {self._attempts_max} attempts")
         yield from roaming.store()
-        yield from self._journal.append(settled.happened)
-        yield from self._counts.add(settled.counts, self._rng)
+        if not settled.told:
+            yield from self._journal.append(settled.happened)
+            yield from self._counts.add(settled.counts, self._rng)
         return [outcomes[index] for index in range(len(requests))]
 
     def look(self, client_id: str, pool_id: str, key: str) -> Program[Given]:
@@ -121,7 +132,7 @@ class LeaseGroups:
         """
         pool = yield from self._pools.existing(client_id, pool_id)
         if self._peers:
-            now_us, place = (yield from self._clock()), (pool.key, key)
+            now_us, place = (yield from (self._clock or store_clock(self._dialect))()), (pool.key, key)
             away = yield from Roaming(self._dialect).running([place], {}, now_us)
             if place in away:
                 return away[place].given(now_us)
@@ -131,17 +142,16 @@ class LeaseGroups:
         self,
         requests: Sequence[Request],
         left: list[int],
-        pools: dict[tuple[str, str], Pool],
-        now_us: int,
+        found: Findings,
         settled: _Settled,
         roaming: Roaming,
     ) -> Program[None]:
+        now_us, pools = found.now_us, found.pools
         by_index = {index: (pools[requests[index][:2]].key, requests[index].key) for index in left}
-        found = yield from self._resources.by_holders(sorted(by_index.values()))
-        away = (yield from roaming.running(by_index.values(), found, now_us)) if self._peers else {}
+        away = (yield from roaming.running(by_index.values(), found.held, now_us)) if self._peers else {}
         trying = _Round()
         for index, key in by_index.items():
-            request, row = requests[index], found.get(key)
+            request, row = requests[index], found.held.get(key)
             if key in away:
                 until_us = _expiry(request, now_us) if isinstance(request, Ask) else 0
                 settled.outcomes[index], told = roaming.answer(request, away[key], until_us, now_us)
@@ -163,10 +173,25 @@ class LeaseGroups:
         by_key = {pool.key: pool for pool in pools.values()}
         for region in sorted(trying.wanted):
             yield from self._take(requests, by_key[region[0]], region, trying, now_us, settled)
-        written = yield from self._resources.write([decided.change for decided in trying.decided])
+        written = yield from self._write(trying.decided, settled)
         for decided in trying.decided:
-            if decided.change.before[:2] in written:
+            before = decided.change.before
+            if before[:2] in written:
                 settled.settle(decided)
+            elif before.is_free:
+                self._lines.lost((before.pool_key, before.region), now_us)
+
+    def _write(self, decided: Sequence[Decided], settled: _Settled) -> Program[set[Key]]:
+        """Change what was decided on, and tell it too if that is all there will be; which were changed."""
+        changes = [one.change for one in decided]
+        if self._writes is None or not changes:
+            return (yield from self._resources.write(changes))
+        whole = settled.copy()
+        for one in decided:
+            whole.settle(one)
+        written = yield from self._writes.write(changes, whole.happened, whole.counts, self._rng)
+        settled.told = len(written) == len(changes)
+        return written
 
     def _take(
         self,
@@ -211,6 +236,11 @@ class _Settled:
     outcomes: dict[int, Outcome]
     happened: list[Happening] = field(default_factory=list)
     counts: dict[Region, RegionCounts] = field(default_factory=dict)
+    told: bool = False  # journal and counts have it all
+
+    def copy(self) -> _Settled:
+        """As far as it has come."""
+        return _Settled(dict(self.outcomes), list(self.happened), dict(self.counts))
 
     def settle(self, decided: Decided) -> None:
         self.outcomes[decided.index] = decided.given

@@ -14,6 +14,7 @@ from querybuilder import (
     INTEGER,
     TEXT,
     Dialect,
+    Insert,
     all_of,
     any_of,
     asc,
@@ -52,15 +53,26 @@ class LeaseEvent(NamedTuple):
     expires_at_us: int  # 0: it is free
 
 
+def telling(parameter: str) -> Insert:
+    """The query that appends rows of `told`, which are this parameter."""
+    kinds = dict.fromkeys(_BODY, TEXT) | dict.fromkeys(("version", "at", "expires_at"), INTEGER)
+    return insert(LEASE_JOURNAL).rows(param(parameter), place=INTEGER, pool_key=INTEGER, **kinds)
+
+
+def told(happened: Sequence[Happening]) -> list[tuple[object, ...]]:
+    """The rows of what one transaction does, all of it, in this order."""
+    return [
+        (place, row.pool_key, kind.value, row.resource, holder, row.region, row.version, at_us, row.expires_at_us)
+        for place, (kind, row, holder, at_us) in enumerate(happened)
+    ]
+
+
 class LeaseJournal:
     """The statements, for one dialect; see `lease_journal`."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._in_order = not dialect.transaction
-        kinds = dict.fromkeys(_BODY, TEXT) | dict.fromkeys(("version", "at", "expires_at"), INTEGER)
-        self._append = (
-            insert(LEASE_JOURNAL).rows(param("rows"), place=INTEGER, pool_key=INTEGER, **kinds).compile(dialect)
-        )
+        self._append = telling("rows").compile(dialect)
         position = col("seq" if self._in_order else "position", LEASE_JOURNAL)
         place = lit(0) if self._in_order else col("place", LEASE_JOURNAL)
         after = position.gt(param("position"))
@@ -95,13 +107,7 @@ class LeaseJournal:
     def append(self, happened: Sequence[Happening]) -> Program[None]:
         """Tell of what this transaction does, in this order."""
         if happened:
-            yield self._append.bind(
-                rows=[
-                    (place, row.pool_key, kind.value, row.resource, holder, row.region, row.version, at_us,
-                     row.expires_at_us)
-                    for place, (kind, row, holder, at_us) in enumerate(happened)
-                ]
-            )  # fmt: skip
+            yield self._append.bind(rows=told(happened))
 
     def page(self, after: int, *, limit: int) -> Program[list[LeaseEvent]]:
         """Published rows past a number, in their order."""

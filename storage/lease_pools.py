@@ -44,7 +44,7 @@ from .migrate import next_in
 from .store import Program, Row
 
 POOL_SEQUENCE = "pool_key"
-_POOL = ("pool_key", "client_id", "pool_id", "spec", "created_at", "floor")
+POOL_COLUMNS = ("pool_key", "client_id", "pool_id", "spec", "created_at", "floor")
 
 
 class Removed(NamedTuple):
@@ -55,7 +55,8 @@ class Removed(NamedTuple):
     unknown: int
 
 
-def _pool(row: Row) -> Pool:
+def pool_of(row: Row) -> Pool:
+    """A row of `POOL_COLUMNS`."""
     key, client_id, pool_id, spec, created_at_us, floor = row
     return Pool(key, client_id, pool_id, msgspec.json.decode(spec, type=PoolSpec), created_at_us, floor)
 
@@ -68,7 +69,7 @@ class LeasePools:
         self._counts, self._journal = lease_counts(dialect), lease_journal(dialect)
         self._resources = lease_resources(dialect)
         alive = col("deleted_at", "p").is_null()
-        pools = select(*(col(name, "p") for name in _POOL))
+        pools = select(*(col(name, "p") for name in POOL_COLUMNS))
         same = (col("client_id", "p").eq(col("client_id", "v")), col("pool_id", "p").eq(col("pool_id", "v")))
         named = rows("v", param("names"), client_id=TEXT, pool_id=TEXT)
         self._by_names = pools.from_(LEASE_POOLS, "p").join(named, all_of(*same)).where(alive).packed().compile(dialect)
@@ -83,7 +84,7 @@ class LeasePools:
         by_key = col("pool_key").eq(param("pool_key"))
         self._insert = (
             insert(LEASE_POOLS)
-            .values(**{name: param(name) for name in _POOL}, deleted_at=None, swept=0)
+            .values(**{name: param(name) for name in POOL_COLUMNS}, deleted_at=None, swept=0)
             .compile(dialect)
         )
         self._set_spec = update(LEASE_POOLS).set(spec=param("spec")).where(by_key).compile(dialect)
@@ -133,7 +134,7 @@ class LeasePools:
     def by_names(self, names: Sequence[tuple[str, str]]) -> Program[dict[tuple[str, str], Pool]]:
         """Pools by client and id."""
         found = yield self._by_names.bind(names=sorted(set(names)))
-        return {pool.name: pool for pool in map(_pool, found)}
+        return {pool.name: pool for pool in map(pool_of, found)}
 
     def existing(self, client_id: str, pool_id: str) -> Program[Pool]:
         """One pool.
@@ -152,7 +153,7 @@ class LeasePools:
             found = yield self._listed.bind(client_id=after[0], pool_id=after[1], limit=limit)
         else:
             found = yield self._of_client.bind(client_id=client_id, pool_id=after[1], limit=limit)
-        return [_pool(row) for row in found]
+        return [pool_of(row) for row in found]
 
     def put(
         self, client_id: str, pool_id: str, spec: PoolSpec, *, now_us: int, pools_max: int

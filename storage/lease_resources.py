@@ -1,7 +1,7 @@
 """The rows of resources: how they are found, each way through one small index, and how they are changed.
 
 The rule: what was found is changed on condition that it is still so (`Claims.write`), whoever changes it. What is
-free is locked as it is picked, where writers meet in the rows: who picks next waits for a commit instead of losing.
+free is locked as it is picked, where writers do meet in the rows: who picks next waits for a commit instead of losing.
 """
 
 from __future__ import annotations
@@ -55,26 +55,36 @@ def named(column: str) -> Select:
     return stored().from_(keys).join(LEASE_RESOURCES, all_of(*same), alias=HERE).packed()
 
 
+def written(changes: Sequence[Change]) -> list[tuple[object, ...]]:
+    """Changes as rows of `LeaseResources.writing`, in the order in which everyone locks resources."""
+    return [
+        (
+            *before[:2], before.version, before.expires_at_us,
+            after.holder, after.version, after.expires_at_us, after.region, after.partition, after.free_since_us,
+            after.acquired_at_us,
+        )
+        for before, after in sorted(changes)
+    ]  # fmt: skip
+
+
 class LeaseResources:
     """The statements, for one dialect; see `lease_resources`."""
 
     def __init__(self, dialect: Dialect) -> None:
         more = {"region": TEXT, "partition": INTEGER, "free_since": INTEGER, "acquired_at": INTEGER}
         self._claims = Claims(dialect, LEASE_RESOURCES, {"pool_key": INTEGER, "resource": TEXT}, more)
+        self.writing = self._claims.writing
         self._by_holders = named("holder").compile(dialect)
         self._by_names = named("resource").compile(dialect)
         region = (col("pool_key", HERE).eq(param("pool_key")), col("region", HERE).eq(param("region")))
         in_region = stored().from_(LEASE_RESOURCES, HERE).where(*region).limit(param("limit"))
-        self._free = (
-            in_region.where(
-                col("partition", HERE).eq(param("partition")),
-                col("free_since", HERE).not_null(),
-                col("free_since", HERE).ge(param("since")),
-            )
-            .order_by(asc(col("free_since", HERE)), asc(col("resource", HERE)))
-            .locked(Lock.NO_KEY_UPDATE)
-            .compile(dialect)
-        )
+        line = in_region.where(
+            col("partition", HERE).eq(param("partition")),
+            col("free_since", HERE).not_null(),
+            col("free_since", HERE).ge(param("since")),
+        ).order_by(asc(col("free_since", HERE)), asc(col("resource", HERE)))
+        self._see_free = line.compile(dialect)
+        self._free = line.locked(Lock.NO_KEY_UPDATE).compile(dialect)
         expired = in_region.where(
             col("free_since", HERE).is_null(), col("expires_at", HERE).le(param("expired_before"))
         ).order_by(asc(col("expires_at", HERE)), asc(col("resource", HERE)))
@@ -112,11 +122,12 @@ class LeaseResources:
         return {(row[0], row[1]): Resource(*row) for row in found}
 
     def free(
-        self, pool_key: int, region: str, partition: int, *, limit: int, since_us: int = 0
+        self, pool_key: int, region: str, partition: int, *, limit: int, since_us: int = 0, locked: bool = True
     ) -> Program[list[Resource]]:
         """Of a partition's free resources those that have been free for longest, but for those free before a time."""
+        statement = self._free if locked else self._see_free
         bound = {"pool_key": pool_key, "region": region, "partition": partition}
-        found = yield self._free.bind(**bound, since=since_us, limit=limit)
+        found = yield statement.bind(**bound, since=since_us, limit=limit)
         return [Resource(*row) for row in found]
 
     def expired(self, pool_key: int, region: str, *, before_us: int, limit: int) -> Program[list[Resource]]:
@@ -134,14 +145,7 @@ class LeaseResources:
         """Change resources, those that are still as they were found; which these were, by pool and name."""
         if not changes:
             return set()
-        changed: Rows = yield self._claims.write(
-            (
-                *before[:2], before.version, before.expires_at_us,
-                after.holder, after.version, after.expires_at_us, after.region, after.partition, after.free_since_us,
-                after.acquired_at_us,
-            )
-            for before, after in sorted(changes)
-        )  # fmt: skip
+        changed: Rows = yield self._claims.write(written(changes))
         return {(row[0], row[1]) for row in changed}
 
     async def known(self, store: Store, asked: Sequence[Ask]) -> list[Given | None]:

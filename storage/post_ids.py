@@ -12,7 +12,23 @@ from dataclasses import dataclass
 
 import msgspec
 
-from querybuilder import INTEGER, TEXT, Built, Dialect, asc, col, delete, insert, null, param, select, union_all
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Built,
+    Dialect,
+    Select,
+    all_of,
+    asc,
+    col,
+    delete,
+    insert,
+    null,
+    param,
+    rows,
+    select,
+    union_all,
+)
 
 from .errors import UnknownBoard
 from .migrate import BOARDS, POST_IDS
@@ -49,20 +65,12 @@ class PostIds:
                 select(null(TEXT), null(TEXT), null(TEXT), col("epoch"))
                 .from_(BOARDS)
                 .where(col("board_key").eq(param("board_key"))),
-                select(col("post_hash"), col("fingerprint"), col("outcome"), null(INTEGER))
-                .from_(POST_IDS)
-                .where(col("board_key").eq(param("board_key")), col("post_hash").in_(param("hashes"))),
+                _known(),
             )
             .packed()
             .compile(dialect)
         )
-        self._find_in_family = (
-            select(col("post_hash"), col("fingerprint"), col("outcome"))
-            .from_(POST_IDS)
-            .where(col("board_key").eq(param("family_key")), col("post_hash").in_(param("hashes")))
-            .packed()
-            .compile(dialect)
-        )
+        self._find_in_family = _known().packed().compile(dialect)
         self._remember = (
             insert(POST_IDS)
             .rows(
@@ -85,24 +93,25 @@ class PostIds:
             UnknownBoard: it is gone.
         """
         by_stored = {_stored(post_hash, epoch): post_hash for post_hash in hashes}
-        rows = yield self._find.bind(board_key=board_key, hashes=list(by_stored))
-        live = next((row[3] for row in rows if row[0] is None), None)
+        found = yield self._find.bind(board_key=board_key, asked=[(board_key, stored) for stored in by_stored])
+        live = next((row[3] for row in found if row[0] is None), None)
         if live is None:
             raise UnknownBoard("the leaderboard was deleted meanwhile")
         if live != epoch:
             return (yield from self.find(board_key, live, hashes))
-        found = {}
-        for stored, fingerprint, outcome, _ in rows:
+        known = {}
+        for stored, fingerprint, outcome, _ in found:
             if stored is not None:
                 status, updated_at_us, stats = msgspec.json.decode(outcome)
-                found[by_stored[stored]] = Remembered(fingerprint, Status(status), updated_at_us, stats)
-        return live, found
+                known[by_stored[stored]] = Remembered(fingerprint, Status(status), updated_at_us, stats)
+        return live, known
 
     def find_in_family(self, family_key: int, hashes: Collection[str]) -> Program[dict[str, RememberedParts]]:
         """Those of the hashes that a family has seen."""
-        rows = yield self._find_in_family.bind(family_key=family_key, hashes=list(hashes))
+        found = yield self._find_in_family.bind(asked=[(family_key, post_hash) for post_hash in hashes])
         return {
-            post_hash: RememberedParts(fingerprint, _decode_parts(outcome)) for post_hash, fingerprint, outcome in rows
+            post_hash: RememberedParts(fingerprint, _decode_parts(outcome))
+            for post_hash, fingerprint, outcome, _ in found
         }
 
     def remember_parts(self, rows: Iterable[tuple[int, str, str, Sequence[PartOutcome]]], now_us: int) -> Built:
@@ -154,6 +163,17 @@ def _decode_parts(outcome: str) -> list[PartOutcome]:
         PartOutcome(Status(status[0]) if status else Status.APPLIED, updated_at_us, stats, board_key=board_key)
         for board_key, updated_at_us, stats, *status in msgspec.json.decode(outcome)
     ]
+
+
+def _known() -> Select:
+    # By key and hash from the rows asked for. With the key given once, statistics from before a burst of posts make the
+    # planner read all that the key has and filter it.
+    same = (col("board_key", "p").eq(col("board_key", "v")), col("post_hash", "p").eq(col("post_hash", "v")))
+    return (
+        select(col("post_hash", "p"), col("fingerprint", "p"), col("outcome", "p"), null(INTEGER))
+        .from_(rows("v", param("asked"), board_key=INTEGER, post_hash=TEXT))
+        .join(POST_IDS, all_of(*same), alias="p")
+    )
 
 
 def _stored(post_hash: str, epoch: int) -> str:

@@ -14,7 +14,7 @@ from typing import TypeVar
 import structlog
 
 from config.pools import COMMON, BoardPool, parse_pools
-from querybuilder import POSTGRES, Built
+from querybuilder import POSTGRES, Built, Dialect
 
 from .errors import StoreBusy, StoreUnsupported
 from .observing import StoreObserver, Unwatched, telling
@@ -67,11 +67,11 @@ class _Connections:
 class PostgresStore:
     """A `Store` on one database. Open it with `PostgresStore.open`; `of` answers the others of its kind."""
 
-    dialect = POSTGRES
     sole_writer = False
 
     def __init__(self, connections: _Connections, attempts: Attempts, others: list[tuple[BoardPool, PostgresStore]]):
         self._connections, self._attempts, self._others = connections, attempts, others
+        self.dialect: Dialect = POSTGRES
         self._chosen: dict[str, PostgresStore] = {}
         self._ran = telling(attempts.observer)
         self.writes_at_once = connections.writers.limits.connections
@@ -117,6 +117,11 @@ class PostgresStore:
             chosen = next((store for pool, store in self._others if pool.takes(board_id)), self)
             self._chosen[board_id] = chosen
         return chosen
+
+    def number_by(self, dialect: Dialect) -> None:
+        """Have programs that are made from now on use this dialect: see `transaction_numbers`."""
+        for store in (self, *(store for _, store in self._others)):
+            store.dialect = dialect
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         """See `Store.read`."""
@@ -196,6 +201,7 @@ def _connect(url: str, limits: PostgresLimits, observer: StoreObserver, pool: Bo
             lock_timeout_s=limits.lock_timeout_s,
             statement_cache=limits.statement_cache,
             read_only=read_only,
+            whole_tables=kind == "heavy",
         )
         bounds = PoolLimits(
             connections=count,

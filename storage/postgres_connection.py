@@ -34,6 +34,7 @@ class SessionLimits:
     lock_timeout_s: float
     statement_cache: int
     read_only: bool
+    whole_tables: bool  # may be read, where that looks cheaper than by an index
 
 
 @lru_cache(maxsize=4096)
@@ -135,9 +136,17 @@ def _session_settings(limits: SessionLimits) -> str:
         "client_min_messages": "warning",  # a COMMIT that the server does not vouch for says so by a warning only
         "cursor_tuple_fraction": 0,  # a cursor follows an index, however many of its rows are skipped: it never sorts
         "jit": "off",  # compiling costs more than any statement here gains
+        # Every join here looks up keys that an index has. By fresh rows, or none yet, in its statistics the planner
+        # takes a table for small and reads all of it to join a few thousand.
+        "enable_hashjoin": "off",
+        "enable_mergejoin": "off",
     }
     if limits.read_only:
         settings["default_transaction_read_only"] = "on"
+    if not limits.whole_tables:
+        # The server keeps the plan of a statement that was prepared while its table was small, until it has counted
+        # the rows again: to read all of them meanwhile would take a growing board's reads milliseconds.
+        settings["enable_seqscan"] = "off"
     return "; ".join(f"SET {name} = {value}" for name, value in settings.items())
 
 

@@ -53,6 +53,10 @@ class _Connection(aiosqlite.Connection):
         """Run on the connection's thread."""
         return await self._execute(function, self._conn)  # type: ignore[no-any-return, no-untyped-call]
 
+    def join(self) -> None:
+        """Return when the connection's thread has ended."""
+        self._thread.join()
+
 
 Ran = Callable[[Built, Rows], None]
 
@@ -155,7 +159,12 @@ class SqliteStore:
             return sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=self._limits.statement_cache)
 
         connection = _Connection(connect, iter_chunk_size=1)
-        await connection
+        try:
+            await connection
+        except BaseException:
+            # Its thread tells the loop of its end, and nobody waits for it: the loop could be closed by then.
+            await asyncio.to_thread(connection.join)
+            raise
         self._connections.append(connection)  # first, so that one that fails to prepare is closed too
         await connection.run(prepare)
         return connection

@@ -37,7 +37,7 @@ from .errors import (
     UnknownBoard,
     WaitTooLong,
 )
-from .expiry import Expiry
+from .intake import GATHER_TURNS, Intake
 from .merging import Merger
 from .post_ids import PostIds
 from .post_queue import PostQueue, Waiting
@@ -61,9 +61,6 @@ class WriterLimits:
     change_log: bool  # False: posts leave no trace in the log
 
 
-# Turns of the event loop before a group is taken: each reads every socket that has a post, so those who were just
-# answered and post again come along. It is no delay: an idle loop turns at once.
-GATHER_TURNS = 4
 # So many posts, counted once a board, are worth a transaction: what a transaction costs besides is little to them. To
 # gather more of them, batches would be answered and read while the store has nothing to do; and large groups seldom
 # have no owner in common, which keeps them from being in flight together.
@@ -95,7 +92,7 @@ class WriterObserver(Protocol):
         """Posts, each counted once a board, not applied: "queue_full", "overloaded", "stopping", "expired" in line."""
 
 
-class Writer:
+class Writer(Intake[Waiting]):
     """Groups posts and applies them through the store."""
 
     def __init__(
@@ -110,6 +107,7 @@ class Writer:
         monotonic: Callable[[], float],
         rng: random.Random,
     ) -> None:
+        super().__init__("writer", wait_s_max=limits.post_wait_s_max)
         self._store, self._boards, self._post_ids = store, boards, post_ids
         self._limits, self._observer = limits, observer
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
@@ -121,28 +119,12 @@ class Writer:
         )
         self._limit = WriteLimit(groups_max=groups_max)
         self._drain = DrainRate()
-        self._expiry = Expiry(limits.post_wait_s_max, self._expire)
-        self._wake = asyncio.Event()
         self._begun: asyncio.Event | None = None
-        self._closing = False
-        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to take from the queue."""
-        self._task = asyncio.create_task(self._run(), name="writer")
-
-    @property
-    def alive(self) -> bool:
-        """Whether posts are taken from the queue."""
-        return self._task is not None and not self._task.done()
-
-    async def close(self) -> None:
-        """Apply what was accepted, then stop."""
-        self._closing = True
-        self._wake.set()
-        if self._task is not None:
-            await self._task
-        self._expiry.close()
+        self._tell_in_flight()
+        super().start()
 
     async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
         """Apply posts in order; answers, once durable, an outcome a part of each post.

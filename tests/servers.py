@@ -6,6 +6,7 @@ The rule: whatever happens to this process, its servers end and their folders go
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -46,11 +47,21 @@ def program(name: str, package: str) -> Path:
     """
     found = _find(name)
     if found is None:
-        _install(package)
+        with alone():
+            if _find(name) is None:
+                _install(package)
         found = _find(name)
     if found is None:
         raise ServerMissing(f"the tests need {name}: install the Debian package {package} (apt-get install {package})")
     return found
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """For what several processes of a test run must not do at once: to install something."""
+    with (Path(tempfile.gettempdir()) / "rankcurve-tests.lock").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 def _find(name: str) -> Path | None:

@@ -3,7 +3,9 @@
 The one rule: figures and names are read from the pages as they stand.
 """
 
+import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,7 +16,9 @@ from benchmarks.bucket_study import study
 from config import Settings
 from service.api import ROUTES
 from service.cli import app
-from service.metrics import Metrics
+from service.metrics.process import Metrics
+from tests.service.closing import us
+from tests.service.real_service import Service
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -25,10 +29,28 @@ def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
+# Told by some process once it has something to tell; that they are all there tests/service/test_e2e_series.py says.
+METRICS = re.findall(
+    r"^\| `(rankcurve_\w+)` \|", (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8"), re.MULTILINE
+)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_file_that_a_page_links_to_exists(page: Path) -> None:
     links = re.findall(r"\]\(([^)#:]+)\)", text_of(page))
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def heading_ids(page: Path) -> set[str]:
+    """What a link may name in a page: its headings as the usual renderers spell them."""
+    headings = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_part_of_a_page_that_is_linked_to_exists(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", text_of(page))
+    assert [link for link in links if link[1] not in heading_ids(page.parent / link[0] if link[0] else page)] == []
 
 
 @pytest.mark.parametrize("picture", sorted((ROOT / "docs").glob("*.svg")), ids=lambda path: path.name)
@@ -47,10 +69,26 @@ def test_every_command_request_setting_and_metric_of_a_page_exists(page: Path) -
         assert any(route.method == method and route.path.endswith(tail) for route in ROUTES), tail
     for module in set(re.findall(r"`python -m (benchmarks\.\w+)", text)):
         assert (ROOT / f"{module.replace('.', '/')}.py").exists()
-    shown = Metrics().text().decode()
+    shown = "".join(f"# TYPE {name} " for name in METRICS) + Metrics().text().decode()
     for metric in set(re.findall(r"`(rankcurve_\w+)`", text)):
         assert f"# TYPE {metric} " in shown
     assert set(re.findall(r"`(audit_\w+)`", text)) <= Settings.model_fields.keys()
+
+
+async def test_the_family_that_its_page_shows_is_made_posted_to_and_found(tmp_path: Path) -> None:
+    spec, post, found = map(
+        json.loads, re.findall(r"^```json\n(.*?)^```", text_of(ROOT / "docs" / "families.md"), re.M | re.S)
+    )
+    service = Service(tmp_path)
+    service.clock = lambda: us(datetime(2026, 12, 1, tzinfo=UTC))
+    await service.start()
+    await service.must("PUT", "/v1/families/arena", spec)
+    answer = await service.must("POST", "/v1/families/arena/posts", post)
+    query = "period=week&at=2026-12-05T00:00:00Z&clan=fox"
+    assert await service.get(f"/v1/families/arena/boards?{query}") == found
+    assert f"?{query}`" in text_of(ROOT / "docs" / "families.md")
+    await service.stop()
+    assert [each["status"] for each in answer["results"][0]["boards"]] == ["applied"] * 6
 
 
 def test_the_study_of_buckets_is_quoted_as_it_comes_out() -> None:

@@ -11,14 +11,24 @@ from typing import Annotated, Any
 
 import typer
 
-from service.client import NotTheContract, ServiceClient, decode
+from service.client import NotTheContract, ServiceClient, board_path, decode
 from service.commands.tables import show_json, show_table
-from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, talk
+from service.commands.target import (
+    DEFAULT_URL,
+    BoardArgument,
+    JsonOption,
+    KeyOption,
+    LimitOption,
+    Target,
+    UrlOption,
+    YesOption,
+    delete_asked,
+    talk,
+)
 
 MERGES = ("sum", "max", "min", "last")
 BESTS = ("high", "low")
 COLUMN_WORDS = "NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
-LISTED_MAX = 100_000
 CLOSES_IN = timedelta(seconds=5)  # an end is still to come, by the service's clock
 READ_ONLY_MEMBERS = ("id", "entries", "created_at", "curves", "closed", "archived")
 
@@ -170,7 +180,7 @@ def without_nulls(column: dict[str, Any]) -> dict[str, Any]:
 @board_app.command("list")
 def list_boards(
     prefix: Annotated[str, typer.Option(help="Only ids that start with this.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=LISTED_MAX, help="At most so many.")] = 1000,
+    limit: LimitOption = 1000,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
@@ -238,16 +248,9 @@ def close(
 @board_app.command("delete")
 def delete(
     board: BoardArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: YesOption = False,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
     """Delete a leaderboard with all its entries. There is no way back; asks first unless --yes."""
-    if not yes and not typer.confirm(f"Delete {board} with all its entries?"):
-        raise typer.Exit(1)
-
-    async def action(client: ServiceClient) -> None:
-        await client.delete_board(board)
-        typer.echo(f"deleted {board}", err=True)
-
-    talk(Target(url, key), action)
+    delete_asked(Target(url, key), board_path(board), board, f"Delete {board} with all its entries?", yes=yes)

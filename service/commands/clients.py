@@ -11,13 +11,20 @@ import typer
 
 from service.client import ServiceClient
 from service.client_leases import Record, client_path, listed
-from service.commands.tables import show_json, show_table
-from service.commands.target import DEFAULT_URL, JsonOption, KeyOption, Target, UrlOption, talk
+from service.commands.tables import show_json, show_records
+from service.commands.target import (
+    DEFAULT_URL,
+    JsonOption,
+    KeyOption,
+    LimitOption,
+    Target,
+    UrlOption,
+    YesOption,
+    delete_asked,
+    talk,
+)
 
-LISTED_MAX = 100_000
 ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT", help="Id of the client.", show_default=False)]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
-LimitOption = Annotated[int, typer.Option(min=1, max=LISTED_MAX, help="At most so many.")]
 
 client_app = typer.Typer(no_args_is_help=True, help="Create, list, rename and delete clients of leased pools.")
 
@@ -46,11 +53,8 @@ def list_clients(
 
     async def action(client: ServiceClient) -> None:
         found = await listed(client, "/v1/clients", "clients", limit=limit)
-        if as_json:
-            show_json(found)
-            return
-        rows = [(each.get("client_id"), each.get("name"), each.get("pools"), each.get("created_at")) for each in found]
-        show_table(("client", "name", "pools", "created"), rows, numeric=("pools",))
+        columns = {"client_id": "client", "name": "name", "pools": "pools", "created_at": "created"}
+        show_records(found, columns, as_json=as_json, numeric=("pools",))
 
     talk(Target(url, key), action)
 
@@ -70,11 +74,6 @@ def delete(
     client_id: ClientArgument, yes: YesOption = False, url: UrlOption = DEFAULT_URL, key: KeyOption = None
 ) -> None:
     """Delete a client with all its pools and every lease in them; asks first unless --yes."""
-    if not yes and not typer.confirm(f"Delete {client_id} with all its pools?"):
-        raise typer.Exit(1)
-
-    async def action(client: ServiceClient) -> None:
-        await client.send("DELETE", client_path(client_id))
-        typer.echo(f"deleted {client_id}", err=True)
-
-    talk(Target(url, key), action)
+    delete_asked(
+        Target(url, key), client_path(client_id), client_id, f"Delete {client_id} with all its pools?", yes=yes
+    )

@@ -13,7 +13,9 @@ from config import describe, settings_table_markdown
 from service.commands.settings import ConfigOption, SetOption, settings_from
 from service.commands.tables import show_table
 
-MarkdownOption = Annotated[bool, typer.Option("--markdown", help="Print all settings as the table of the README.")]
+MarkdownOption = Annotated[
+    bool, typer.Option("--markdown", help="Print all settings as the table of docs/settings.md.")
+]
 
 
 def show_config(

@@ -15,7 +15,7 @@ from service.client_answers import History, PastPosition, Position
 from service.commands.boards import ColumnsOption, SpecOption, TiesOption, columns_from, parse_number, read_spec
 from service.commands.ranks import bracket_text
 from service.commands.tables import show_json, show_table
-from service.commands.target import DEFAULT_URL, JsonOption, KeyOption, Target, UrlOption, talk
+from service.commands.target import DEFAULT_URL, JsonOption, KeyOption, Target, UrlOption, YesOption, delete_asked, talk
 
 HISTORY_PAGE = 30  # periods a request; the service may be told to allow few
 READ_ONLY_MEMBERS = ("id", "boards", "created_at")
@@ -107,19 +107,12 @@ def show(family: FamilyArgument, url: UrlOption = DEFAULT_URL, key: KeyOption = 
 @family_app.command("delete")
 def delete(
     family: FamilyArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: YesOption = False,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
     """Delete a family with all its boards. There is no way back; asks first unless --yes."""
-    if not yes and not typer.confirm(f"Delete {family} with all its boards?"):
-        raise typer.Exit(1)
-
-    async def action(client: ServiceClient) -> None:
-        await client.send("DELETE", family_path(family))
-        typer.echo(f"deleted {family}", err=True)
-
-    talk(Target(url, key), action)
+    delete_asked(Target(url, key), family_path(family), family, f"Delete {family} with all its boards?", yes=yes)
 
 
 @family_app.command("board")

@@ -17,9 +17,19 @@ from rich.text import Text
 
 from service.client import ServiceClient
 from service.client_leases import Record, in_requests, listed, pool_path, summed
-from service.commands.clients import ClientArgument, LimitOption, YesOption
-from service.commands.tables import cell_text, console, show_json, show_table
-from service.commands.target import DEFAULT_URL, JsonOption, KeyOption, Target, UrlOption, talk
+from service.commands.clients import ClientArgument
+from service.commands.tables import cell_text, console, show_json, show_records, show_table
+from service.commands.target import (
+    DEFAULT_URL,
+    JsonOption,
+    KeyOption,
+    LimitOption,
+    Target,
+    UrlOption,
+    YesOption,
+    delete_asked,
+    talk,
+)
 
 RESOURCES_A_REQUEST = 1_000
 COLUMNS = ("region", "total", "leased", "available", "headroom")
@@ -89,11 +99,8 @@ def list_pools(
 
     async def action(client: ServiceClient) -> None:
         found = await listed(client, "/v1/pools", "pools", limit=limit, query=query)
-        if as_json:
-            show_json(found)
-            return
-        rows = [[each.get(name) for name in ("client_id", "pool_id", "partitions", "created_at")] for each in found]
-        show_table(("client", "pool", "partitions", "created"), rows, numeric=("partitions",))
+        columns = {"client_id": "client", "pool_id": "pool", "partitions": "partitions", "created_at": "created"}
+        show_records(found, columns, as_json=as_json, numeric=("partitions",))
 
     talk(Target(url, key), action)
 
@@ -233,11 +240,8 @@ def list_resources(
 
     async def action(client: ServiceClient) -> None:
         found = await listed(client, pool_path(client_id, pool_id) + "/resources", "resources", limit=limit)
-        if as_json:
-            show_json(found)
-            return
-        names = ("resource", "region", "version", "key", "lease_expires")
-        show_table(names, [[each.get(name) for name in names] for each in found], numeric=("version",))
+        columns = {name: name for name in ("resource", "region", "version", "key", "lease_expires")}
+        show_records(found, columns, as_json=as_json, numeric=("version",))
 
     talk(Target(url, key), action)
 
@@ -251,11 +255,5 @@ def delete(
     key: KeyOption = None,
 ) -> None:
     """Delete a pool with every lease in it; asks first unless --yes."""
-    if not yes and not typer.confirm(f"Delete the pool {pool_id} of {client_id} with every lease in it?"):
-        raise typer.Exit(1)
-
-    async def action(client: ServiceClient) -> None:
-        await client.send("DELETE", pool_path(client_id, pool_id))
-        typer.echo(f"deleted {client_id} {pool_id}", err=True)
-
-    talk(Target(url, key), action)
+    question = f"Delete the pool {pool_id} of {client_id} with every lease in it?"
+    delete_asked(Target(url, key), pool_path(client_id, pool_id), f"{client_id} {pool_id}", question, yes=yes)

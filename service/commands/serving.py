@@ -1,7 +1,7 @@
 """`rankcurve serve` and `rankcurve jobs`: the API, the jobs beside it, and how many processes of each.
 
-The rule: this module reads options and refuses what can't be; what they start is `service.serve`, `service.node` and
-`service.job_process`.
+The rule: this module reads options and refuses what can't be; what they start is `service.serve`,
+`service.processes.node` and `service.processes.job_process`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def serve(
     # Here, because it pulls in the whole server: `--help` and the other commands stay quick.
     if settings.workers > 1:
         _refuse_one_file(settings, f"{settings.workers} workers would be as many writers: serve it with one")
-        from service.node import run
+        from service.processes.node import run
     else:
         from service.serve import run
     _run(run, settings, settings.port)
@@ -72,7 +72,7 @@ def run_jobs(
     """
     settings = settings_from({"host": host, "jobs_port": port, "store": store}, assignments, config)
     _refuse_one_file(settings, "its jobs run in the process that serves it: rankcurve serve --jobs embedded")
-    from service.job_process import run
+    from service.processes.job_process import run
 
     _run(run, settings, settings.jobs_port)
 

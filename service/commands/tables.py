@@ -6,7 +6,7 @@ The rule: what comes from a service is data; it is printed as plain text, never 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
 import msgspec
@@ -35,6 +35,21 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, num
     for row in rows:
         table.add_row(*(Text(cell_text(cell)) for cell in row))
     console().print(table)
+
+
+def show_records(
+    records: Sequence[Mapping[str, object]],
+    columns: Mapping[str, str],
+    *,
+    as_json: bool,
+    numeric: Sequence[str] = (),
+) -> None:
+    """Print records as JSON, or as a table of those members that `columns` gives a heading."""
+    if as_json:
+        show_json(records)
+        return
+    rows = [[record.get(member) for member in columns] for record in records]
+    show_table(tuple(columns.values()), rows, numeric=numeric)
 
 
 def cell_text(value: object) -> str:

@@ -28,6 +28,8 @@ KeyOption = Annotated[
 ]
 BoardArgument = Annotated[str, typer.Argument(metavar="BOARD", help="Id of the leaderboard.", show_default=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+LimitOption = Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 HINTS: Mapping[str, str] = {
     "unknown_board": "list the boards: rankcurve board list; create one: rankcurve board create --help",
@@ -82,3 +84,15 @@ def talk(target: Target, action: Callable[[ServiceClient], Awaitable[None]], pat
         # `rankcurve top … | head`: the reader has gone, and Python would complain once more while it flushes.
         sys.stderr.close()
         raise typer.Exit(1) from None
+
+
+def delete_asked(target: Target, path: str, name: str, question: str, *, yes: bool) -> None:
+    """Delete what stands at a path of the service; unless `yes`, only when the question was answered so."""
+    if not yes and not typer.confirm(question):
+        raise typer.Exit(1)
+
+    async def action(client: ServiceClient) -> None:
+        await client.send("DELETE", path)
+        typer.echo(f"deleted {name}", err=True)
+
+    talk(target, action)

@@ -23,7 +23,7 @@ _HEADERS = {
     "Vary": "Accept-Encoding",
     "X-Content-Type-Options": "nosniff",
 }
-_TAG = "Dashboard"
+_TAG = "Operating"
 
 
 async def index(context: Any, call: Call) -> Reply:

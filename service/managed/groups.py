@@ -121,6 +121,11 @@ def _attribute(family: Family, labels: list[Labels], in_name: str) -> Attribute:
         return Attribute(
             COMPOSITE, described, lambda now: _nested(names, labels, lambda each: _times(now, family, each))
         )
+    if family.kind == "summary":
+        described += "; rates a second over 1, 5 and 15 minutes"
+        return Attribute(
+            COMPOSITE, described, lambda now: _nested(names, labels, lambda each: _sizes(now, family, each))
+        )
     if names:
         return Attribute(
             COMPOSITE,
@@ -169,6 +174,10 @@ def _count(now: Moment, family: Family, labels: Labels) -> dict[str, Any]:
 
 
 def _times(now: Moment, family: Family, labels: Labels) -> dict[str, Any]:
+    return {**_sizes(now, family, labels), **now.percentiles(family, labels)}
+
+
+def _sizes(now: Moment, family: Family, labels: Labels) -> dict[str, Any]:
     count = now.value(f"{family.name}_count", labels)
     total = now.value(f"{family.name}_sum", labels)
     return {
@@ -176,7 +185,6 @@ def _times(now: Moment, family: Family, labels: Labels) -> dict[str, Any]:
         **_rates(now, f"{family.name}_count", labels),
         "Sum": total,
         "Mean": total / count if count else None,
-        **now.percentiles(family, labels),
     }
 
 

@@ -22,7 +22,7 @@ from storage.records import Board
 from storage.store import Store
 
 from ..limits import limits_of
-from ..metrics import Metrics
+from ..metrics.process import Metrics
 from .boards import BoardObjects
 from .channel import Channel, ChannelLimits
 from .groups import DOMAIN, Grouping

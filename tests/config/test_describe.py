@@ -1,6 +1,6 @@
 """Why here: what people read about settings is checked against the settings themselves.
 
-The one rule: README and default.toml are compared whole, so that neither a missing nor a stale line can stay.
+The one rule: docs/settings.md and default.toml are compared whole, so that neither a missing nor a stale line can stay.
 """
 
 import tomllib
@@ -25,10 +25,18 @@ UNITS_BY_SUFFIX = {
 }
 
 
-def test_the_readme_shows_exactly_the_settings_that_exist() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = readme.partition("<!-- settings -->\n")[2].partition("<!-- /settings -->")[0]
+def test_the_page_of_settings_shows_exactly_those_that_exist() -> None:
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    table = page.partition("<!-- settings -->\n")[2].partition("<!-- /settings -->")[0]
     assert table == settings_table_markdown(), "renew it with: rankcurve config --markdown"
+
+
+def test_the_readme_shows_some_of_them_as_they_are() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    heading, rule, *rows = settings_table_markdown().splitlines()
+    shown = readme.partition(f"{heading}\n{rule}\n")[2].partition("\n\n")[0].splitlines()
+    assert len(shown) >= 10
+    assert set(shown) <= set(rows), "renew them with: rankcurve config --markdown"
 
 
 def test_the_default_file_holds_every_setting_at_its_default() -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from querybuilder import Built, count, select
+from querybuilder import count, select
 from storage.archives import NOBODY, ArchivedEntries
 from storage.archiving import Archiving
 from storage.entries import Entries
@@ -23,11 +23,12 @@ from storage.leaderboards import create_board, delete_board, existing
 from storage.migrate import ARCHIVE_BLOCKS
 from storage.records import Best, Board, Entry, Season, Table, Ties
 from storage.shared_tables import sweep_rows
-from storage.store import Program, Rows
+from storage.store import Program
 from tests.jobs.closing import close_all, close_job, step
 from tests.jobs.world import LIMITS, PREDICTOR, World
 from tests.storage.backends import BACKENDS
 from tests.storage.deployment import BOARDS_MAX, Deployment, counter, label, part, ranked, spec
+from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 S = 1_000_000
@@ -46,25 +47,13 @@ class Killed(BaseException):
     """the process ended here"""
 
 
-class MortalStore:
+class MortalStore(PassingStore):
     """A store in front of which the process ends at the call of that number, before it or once it is done."""
 
     def __init__(self, world: World, *, calls: int, after: bool) -> None:
-        self._store = world.store
-        self.dialect, self.sole_writer, self.writes_at_once = world.store.dialect, False, 1
+        super().__init__(world.store)
+        self.sole_writer, self.writes_at_once = False, 1
         self._left, self._after = calls, after
-
-    def of(self, board_id: str) -> MortalStore:
-        """See `Store`."""
-        return self
-
-    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        """See `Store`."""
-        return await self._store.read(program, heavy=heavy)
-
-    async def read_one(self, query: Built) -> Rows:
-        """See `Store`."""
-        return await self._store.read_one(query)
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """See `Store`."""
@@ -75,9 +64,6 @@ class MortalStore:
         if self._left == 0:
             raise Killed
         return found
-
-    async def close(self) -> None:
-        """See `Store`."""
 
 
 async def a_season(

@@ -71,8 +71,10 @@ async def test_the_job_runs_by_the_clock_and_another_process_takes_over(world: W
     jobs = [close_job(world), close_job(world.beside())]
     running = [asyncio.create_task(job.run()) for job in jobs]
     await world.time.asleep_for(1, count=2)
+    told = [world.observed.lag_s]
     running[0].cancel()
     await asyncio.wait(running[:1])
+    assert [*told, world.observed.lag_s] == [0, None], "what waits is the other one's to tell"
     world.advance(15)
     while not await within(closed(world, board)):
         await world.time.asleep()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -14,20 +14,24 @@ from storage.draining import Drained
 from storage.errors import StoreAway
 from storage.ingest_queue import ShardBacklog
 from storage.records import Board, Merge
+from storage.semaphores import Sizing
 from tests.jobs.world import WAIT_S, ManualTime, World
 from tests.storage.deployment import counter, part, ranked
 from tests.storage.meddling import MeddlingStore
 from tests.storage.queueing import LEASE_US, SHARDS, QueueDesk
+from tests.storage.queueing import LIMITS as DRAIN_LIMITS
 
 LEASE_S = LEASE_US / 1e6
 LIMITS = DrainJobLimits(
     ingest_lease_s=LEASE_S,
     lease_renewal_ratio=0.3,
     ingest_poll_s=0.1,
+    ingest_gather_s=0,
     ingest_look_s=1,
     job_backoff_base_s=0.5,
     ingest_backoff_s_max=3,
 )
+TAKEN_BACK = -1  # among depths
 
 
 @dataclass
@@ -50,6 +54,10 @@ class Observed:
         assert now_us > 0
         self.depths.append(sum(shard.posts for shard in backlog.values()))
 
+    def backlog_left(self) -> None:
+        """See `DrainObserver`."""
+        self.depths.append(TAKEN_BACK)
+
     def drain_fenced(self) -> None:
         """See `DrainObserver`."""
         self.fenced.put_nowait(None)
@@ -58,7 +66,7 @@ class Observed:
 class Place:
     """A process with a worker, at a time that stands still."""
 
-    def __init__(self, desk: QueueDesk, board: Board, name: str = "ada") -> None:
+    def __init__(self, desk: QueueDesk, board: Board, name: str = "ada", limits: DrainJobLimits = LIMITS) -> None:
         self.desk, self.board = desk, board
         self.store, self.time, self.observed = MeddlingStore(desk.store), ManualTime(), Observed()
         self.wake = asyncio.Event()
@@ -67,7 +75,7 @@ class Place:
             self.store,
             parts.drainer,
             parts.leases,
-            LIMITS,
+            limits,
             self.observed,
             wake=self.wake,
             now_us=desk.clock,
@@ -142,6 +150,29 @@ async def test_posts_find_a_worker_within_a_poll_or_at_once_where_they_were_queu
     assert place.observed.ages_s == [LIMITS.ingest_poll_s, 0]
 
 
+async def test_a_round_that_left_no_posts_lets_more_of_them_gather_and_one_that_did_goes_on(place: Place) -> None:
+    patient = Place(place.desk, place.board, limits=replace(LIMITS, ingest_gather_s=0.04))
+    await patient.enqueue(*(f"owner {number}" for number in range(DRAIN_LIMITS.ingest_round_posts_max + 1)))
+    async with patient.running():
+        first, second = await patient.drained(), await patient.drained()
+        assert first.more and not second.more
+        await patient.enqueue("ada")
+        patient.wake.set()
+        assert await patient.time.asleep() == pytest.approx(0.04)
+        await patient.enqueue("bob")
+        assert patient.observed.rounds.empty()
+        patient.advance(0.05)
+        assert sum((await patient.drained()).posts.values()) == 2
+
+
+async def test_who_gathers_for_longer_than_its_leases_are_renewed_after_keeps_them(place: Place) -> None:
+    patient = Place(place.desk, place.board, limits=replace(LIMITS, ingest_gather_s=60))
+    await patient.enqueue("ada")
+    async with patient.running():
+        await patient.drained()
+        assert await patient.time.asleep() == pytest.approx(LEASE_S * LIMITS.lease_renewal_ratio)
+
+
 async def test_after_a_quiet_time_a_worker_looks_less_often_and_is_woken_all_the_same(place: Place) -> None:
     async with place.running():
         await place.idle()
@@ -203,6 +234,21 @@ async def test_a_worker_that_was_fenced_off_looks_again_and_goes_on(place: Place
         place.advance(LEASE_S)
         await place.drained()
     assert await place.xp("ada") == 2
+
+
+async def test_a_worker_that_may_not_work_any_more_takes_back_what_it_told(place: Place) -> None:
+    await place.enqueue("ada")
+    nobody = Sizing(size=0, capacity=0, speed=0, sized_at_us=1)
+    async with place.running():
+        await place.drained()
+        await place.idle()
+        told = place.observed.depths[:]
+        await place.desk.store.write(lambda: place.desk.semaphore.resize(nobody, found=Sizing(0, 0, 0, 0)))
+        await place.enqueue("ada")
+        place.advance(LEASE_S)
+        await place.idle()
+    assert told and TAKEN_BACK not in told
+    assert place.observed.depths[-1] == TAKEN_BACK
 
 
 async def test_a_store_that_is_away_is_tried_again_after_growing_pauses(place: Place) -> None:

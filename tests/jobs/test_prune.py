@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from jobs.prune import PruneJob
+from jobs.ownership import Held
+from jobs.prune import POOL, RESOURCE, PruneJob
 from storage.bundles import Bundle
 from storage.change_log import Mark, change_log
 from storage.leaderboards import reset_board
@@ -160,3 +161,22 @@ async def test_changes_go_after_their_retention_but_for_what_nobody_has_counted_
     world.time.advance(0)
     assert await pruning == 9
     assert [change.position for change in await logged(world)] == positions[21:], "the rest is younger"
+
+
+async def test_a_process_that_does_not_prune_takes_back_what_it_told(world: World) -> None:
+    claimed, over = asyncio.Event(), asyncio.Event()
+
+    async def prune_for_long(_held: Held) -> None:
+        claimed.set()
+        await over.wait()
+
+    other = asyncio.create_task(world.beside().ownership().run(POOL, RESOURCE, prune_for_long))
+    await claimed.wait()
+    running = asyncio.create_task(prune_job(world).run())
+    await world.time.asleep(LIMITS.prune.prune_interval_s)
+    world.time.advance(LIMITS.prune.prune_interval_s)
+    await world.observed.pruned_elsewhere_times.get()
+    assert world.observed.log_ages.empty()
+    over.set()
+    await other
+    running.cancel()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from jobs.close_periods import CloseLimits
@@ -23,7 +23,6 @@ from jobs.refresh import RefreshJob, RefreshLimits
 from jobs.runner import RunnerLimits
 from jobs.schedule import ScheduleLimits
 from jobs.wiring import JobLimits, JobParts, Jobs, start_jobs
-from querybuilder import Built
 from storage.archiving import ArchiveLimits
 from storage.catalog import Catalog
 from storage.curves import CurveBook
@@ -32,8 +31,10 @@ from storage.leaderboards import change_board, create_board
 from storage.leases import Leases
 from storage.records import Board, Method, PredictorSpec
 from storage.scanning import ScanLimits
-from storage.store import Program, Rows, Store
+from storage.store import Program, Store
+from tests.jobs.observed import Observed
 from tests.storage.deployment import BOARDS_MAX, Deployment, counter, part, ranked, spec
+from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 
@@ -134,73 +135,11 @@ class ManualTime:
                 woken.set()
 
 
-@dataclass
-class Observed:
-    """What the refresh job told its operators."""
-
-    scanned: list[tuple[int, int]] = field(default_factory=list)  # entries read, and left
-    refreshes: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
-    failures: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
-    fenced: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
-    log_ages: asyncio.Queue[float] = field(default_factory=asyncio.Queue)  # seconds
-    folds: asyncio.Queue[int] = field(default_factory=asyncio.Queue)  # changes of each
-    void: int = 0  # curves that went without live counts
-    boards_closed: int = 0
-    owners_archived: int = 0
-    lag_s: float = 0
-    close_failures: int = 0
-
-    def refreshed(self, seconds: float) -> None:
-        """See `RefreshObserver`."""
-        assert seconds >= 0
-        self.refreshes.put_nowait(seconds)
-
-    def scan_read(self, entries: int, *, left: int) -> None:
-        """See `FittingObserver`."""
-        self.scanned.append((entries, left))
-
-    def refresh_failed(self) -> None:
-        """See `RefreshObserver`."""
-        self.failures.put_nowait(None)
-
-    def refresh_fenced(self) -> None:
-        """See `RefreshObserver`."""
-        self.fenced.put_nowait(None)
-
-    def closed(self, boards: int) -> None:
-        """See `CloseObserver`."""
-        self.boards_closed += boards
-
-    def archived(self, *, owners: int, stored_bytes: int) -> None:
-        """See `ArchiveObserver`."""
-        assert stored_bytes > 0
-        self.owners_archived += owners
-
-    def closing_lag(self, seconds: float) -> None:
-        """See `CloseObserver`."""
-        self.lag_s = seconds
-
-    def close_failed(self) -> None:
-        """See `CloseObserver`."""
-        self.close_failures += 1
-
-    def log_age(self, seconds: float) -> None:
-        """See `PruneObserver`."""
-        self.log_ages.put_nowait(seconds)
-
-    def folded(self, *, changes: int, void: int, seconds: float) -> None:
-        """See `FoldObserver`."""
-        assert seconds >= 0
-        self.void += void
-        self.folds.put_nowait(changes)
-
-
-class HeldStore:
+class HeldStore(PassingStore):
     """A store whose heavy reads wait for `release` once `hold` was called, and whose reads fail on command."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
-        self.dialect, self.sole_writer, self.writes_at_once = store.dialect, store.sole_writer, store.writes_at_once
+        super().__init__(store)
         self.heavy_reads = 0
         self._read = asyncio.Condition()
         self.failures: list[Exception] = []
@@ -225,10 +164,6 @@ class HeldStore:
         """They go on."""
         self._free.set()
 
-    def of(self, board_id: str) -> HeldStore:
-        """See `Store`."""
-        return self
-
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         """See `Store.read`."""
         if heavy:
@@ -248,10 +183,6 @@ class HeldStore:
         self.entered.set()
         await self._free.wait()
 
-    async def read_one(self, query: Built) -> Rows:
-        """See `Store.read_one`."""
-        return await self._store.read_one(query)
-
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """See `Store.write`."""
         try:
@@ -259,10 +190,6 @@ class HeldStore:
         except Exception as error:
             self.refused.put_nowait(error)
             raise
-
-    async def close(self) -> None:
-        """See `Store.close`."""
-        await self._store.close()
 
 
 class World:

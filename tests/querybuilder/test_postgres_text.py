@@ -18,6 +18,7 @@ from querybuilder import (
     add_column,
     any_of,
     asc,
+    chained,
     close_cursor,
     coalesce,
     col,
@@ -179,6 +180,16 @@ WANTED: list[tuple[Any, str]] = [
         select(col("cell", "f")).from_("w").join_lateral(row_at("walk", plus(col("n", "w"), 1), "cell", "owner"), "f"),
         'SELECT "f"."cell" FROM "w" CROSS JOIN LATERAL (SELECT first_text AS "cell", second_text AS "owner" '
         'FROM "row_at"($1::text::refcursor, ("w"."n" + $2::bigint))) AS "f"',
+    ),
+    (
+        chained(
+            "changed",
+            update("b7").set(n=1).where(col("owner").eq("a")).returning(col("n")),
+            insert("log").rows(param("rows"), n=INTEGER).where(select(count()).from_("changed").scalar().eq(1)),
+        ),
+        'WITH "changed" AS (UPDATE "b7" SET "n" = $1::bigint WHERE "owner" = $2::text RETURNING "n"), '
+        '"n_" AS (INSERT INTO "log" ("n") SELECT * FROM unnest($3::text::bigint[]) AS "v"("n") '
+        'WHERE (SELECT count(*) FROM "changed") = $1::bigint) SELECT * FROM "changed"',
     ),
     (close_cursor("walk"), 'CLOSE "walk"'),
     (drop_table("b7").if_exists(), 'DROP TABLE IF EXISTS "b7"'),

@@ -12,10 +12,12 @@ import pytest
 from querybuilder import (
     BLOB,
     INTEGER,
+    POSTGRES,
     SQLITE,
     TEXT,
     IncompleteQuery,
     Inexpressible,
+    chained,
     col,
     count,
     delete,
@@ -27,6 +29,7 @@ from querybuilder import (
     select,
     update,
 )
+from querybuilder.write import BULK_ALIAS
 
 Run = Callable[..., list[Any]]
 
@@ -44,6 +47,20 @@ def test_a_conflict_can_leave_the_row_as_it_is(run: Run, board: str) -> None:
     query = insert(board).rows(param("rows"), owner=TEXT, n=INTEGER).on_conflict("owner").do_nothing()
     assert run(query.returning(col("owner")), rows=[("a", 99), ("f", 60)]) == [("f",)]
     assert numbers(run, board) == {"a": 10, "b": 20, "c": 30, "d": 40, "e": 50, "f": 60}
+
+
+def test_of_many_rows_those_are_inserted_that_meet_a_condition(run: Run, board: str) -> None:
+    batch = insert(board).rows(param("rows"), owner=TEXT, n=INTEGER).where(col("n", BULK_ALIAS).gt(6))
+    run(batch.on_conflict("owner").overwrite(), rows=[("a", 5), ("b", 7), ("f", 6), ("g", 8)])
+    assert numbers(run, board) == {"a": 10, "b": 7, "c": 30, "d": 40, "e": 50, "g": 8}
+
+
+def test_a_chain_of_changes_is_for_dialects_that_have_it_and_needs_an_answer_to_go_on_from() -> None:
+    changes = update("b").set(n=1).everything()
+    with pytest.raises(Inexpressible):
+        chained("changed", changes.returning(col("n"))).compile(SQLITE)
+    with pytest.raises(IncompleteQuery):
+        chained("changed", changes).compile(POSTGRES)
 
 
 def test_do_nothing_needs_no_key(run: Run, board: str) -> None:

@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import datetime
 
 from jobs.archive import Archiver
 from jobs.close_periods import POOL, RESOURCE, CloseJob
 from jobs.fitting import Fitting
 from jobs.ownership import Held, Ownership
-from service.lease_wiring import leases_of
-from service.metrics import Metrics
+from jobs.runner import Sleep
+from service.context import Context
+from service.leases.wiring import leases_of
+from service.metrics.process import Metrics
 from service.wiring import job_limits
-from storage.store import Program
+from storage.boards import OpenBoards
+from storage.catalog import Catalog
+from storage.curves import CurveBook
+from storage.leases import Leases
+from storage.store import Program, Store
 from tests.service.real_service import Service
 
 LEASE_US = 100_000_000
@@ -27,36 +34,54 @@ def us(at: datetime) -> int:
     return round(at.timestamp() * 1e6)
 
 
-async def close_as_of(service: Service, at: datetime) -> None:
-    """Do what is due by then, and have that be the service's time from now on."""
-    context, now_us, metrics = service.context, us(at), Metrics()
-    object.__setattr__(context, "now_us", lambda: now_us)
-    store, limits, leases = context.store, job_limits(context.settings), leases_of(context.settings, context.store)
+def close_job(
+    context: Context,
+    store: Store,
+    book: CurveBook,
+    catalog: Catalog,
+    boards: OpenBoards,
+    leases: Leases,
+    metrics: Metrics,
+    *,
+    now_us: Callable[[], int],
+    sleep: Sleep,
+) -> CloseJob:
+    """A job with a service's settings that closes what is due by a clock."""
 
     def clock() -> Program[int]:
         yield from ()
-        return now_us
+        return now_us()
 
-    fitting = Fitting(
+    limits = job_limits(context.settings)
+    return CloseJob(
         store,
-        store,
-        context.boards,
-        limits.refresh.fitting,
-        metrics,
-        now_us=lambda: now_us,
-        monotonic=time.monotonic,
-    )
-    job = CloseJob(
-        store,
-        context.book,
-        fitting,
-        Archiver(store, context.catalog, context.boards, limits.archive, metrics.closings),
-        Ownership(store, leases, limits.lease, holder="test", sleep=asyncio.sleep),
+        book,
+        Fitting(store, store, boards, limits.refresh.fitting, metrics, now_us=now_us, monotonic=time.monotonic),
+        Archiver(store, catalog, boards, limits.archive, metrics.closings),
+        Ownership(store, leases, limits.lease, holder="test", sleep=sleep),
         limits.close,
         limits.archive,
         metrics.closings,
         clock=clock,
         monotonic=time.monotonic,
+        sleep=sleep,
+    )
+
+
+async def close_as_of(service: Service, at: datetime) -> None:
+    """Do what is due by then, and have that be the service's time from now on."""
+    context, now_us = service.context, us(at)
+    object.__setattr__(context, "now_us", lambda: now_us)
+    store, leases = context.store, leases_of(context.settings, context.store)
+    job = close_job(
+        context,
+        store,
+        context.book,
+        context.catalog,
+        context.boards,
+        leases,
+        Metrics(),
+        now_us=lambda: now_us,
         sleep=asyncio.sleep,
     )
     lease = await store.write(lambda: leases.claim(POOL, RESOURCE, holder="test", lease_us=LEASE_US))

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from jobs.archive import Archiver
 from jobs.close_periods import POOL, RESOURCE, CloseJob
-from jobs.fitting import Fitting
-from jobs.ownership import Held, Ownership
+from jobs.ownership import Held
 from querybuilder import Built
 from service.context import Context
-from service.wiring import job_limits
 from storage.boards import OpenBoards
 from storage.catalog import Catalog
 from storage.curves import CurveBook
 from storage.leases import Leases
 from storage.store import Program, Rows, Store
+from tests.service.closing import close_job
+from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 
@@ -36,12 +34,12 @@ class Killed(Exception):
     """The process is gone."""
 
 
-class MortalStore:
+class MortalStore(PassingStore):
     """A store for a process that dies at its `calls`-th call."""
 
     def __init__(self, store: Store, calls: int, *, done: bool) -> None:
-        self._store, self._calls, self._done = store, calls, done
-        self.dialect, self.sole_writer, self.writes_at_once = store.dialect, store.sole_writer, store.writes_at_once
+        super().__init__(store)
+        self._calls, self._done = calls, done
 
     async def _called(self, call: Callable[[], Awaitable[T]]) -> T:
         self._calls -= 1
@@ -50,10 +48,6 @@ class MortalStore:
         if self._calls == 0 and self._done:
             await call()
         raise Killed
-
-    def of(self, board_id: str) -> MortalStore:
-        """See `Store`."""
-        return self
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         """See `Store.read`."""
@@ -66,9 +60,6 @@ class MortalStore:
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """See `Store.write`."""
         return await self._called(lambda: self._store.write(program))
-
-    async def close(self) -> None:
-        """It is another's."""
 
 
 class KilledClosing:
@@ -103,34 +94,21 @@ class KilledClosing:
             pass
 
     def _job(self, store: MortalStore, book: CurveBook, leases: Leases) -> CloseJob:
-        context, limits = self._context, job_limits(self._context.settings)
-        boards = OpenBoards(store.dialect, open_boards_max=context.settings.open_boards_max)
-        fitting = Fitting(
-            store,
-            store,
-            boards,
-            limits.refresh.fitting,
-            context.metrics,
-            now_us=self._clock,
-            monotonic=time.monotonic,
+        context, boards = (
+            self._context,
+            OpenBoards(store.dialect, open_boards_max=self._context.settings.open_boards_max),
         )
-        return CloseJob(
+        return close_job(
+            context,
             store,
             book,
-            fitting,
-            Archiver(store, Catalog(store), boards, limits.archive, context.metrics.closings),
-            Ownership(store, leases, limits.lease, holder="it", sleep=_for_ever),
-            limits.close,
-            limits.archive,
-            context.metrics.closings,
-            clock=self._time,
-            monotonic=time.monotonic,
+            Catalog(store),
+            boards,
+            leases,
+            context.metrics,
+            now_us=self._clock,
             sleep=_for_ever,
         )
-
-    def _time(self) -> Program[int]:
-        yield from ()
-        return self._clock()
 
     def _lease_clock(self) -> Program[int]:
         yield from ()

@@ -28,7 +28,7 @@ from service.api import ROUTES
 from service.app import make_app
 from service.connections import ProblemRunner
 from service.context import Context
-from service.metrics import Metrics
+from service.metrics.process import Metrics
 from service.post_bodies import NDJSON_TYPE
 from service.wiring import context_of, now_us
 from tests.service.described import check_answer

@@ -70,6 +70,7 @@ def path_of(route: Route) -> str:
         "pool_id": "p",
         "key": "k",
         "post_id": "p",
+        "file": "main.js",
     }
     path = route.path.format(**names, operation="version")
     return path + QUERIES.get(route.view, "")
@@ -124,7 +125,7 @@ async def test_to_set_a_value_needs_ops(closed: Service, keys: tuple[Path, dict[
 
 
 async def test_an_unknown_path_or_method_is_a_problem_too(service: Service) -> None:
-    for path in ("/", "/v1", "/v1/nothing", "/v1/leaderboards/b/entries", "/v1/leaderboards/b/rankings/xp/nothing"):
+    for path in ("/v1", "/v1/nothing", "/v1/leaderboards/b/entries", "/v1/leaderboards/b/rankings/xp/nothing"):
         assert await service.refused("GET", path) == (404, "not_found")
     for route in ROUTE_TABLE:
         if route.view == "lookup":

@@ -110,7 +110,7 @@ async def test_bytes_that_are_no_request_are_answered_a_problem(
     assert problem["detail"] == f"the request can't be read: {detail}"
     assert b"rk_secret" not in answer and "rk_secret" not in caplog.text
     metrics = (await service.get("/metrics")).decode()
-    assert 'rankcurve_requests_total{route="none",status="400"} 1.0' in metrics
+    assert 'rankcurve_requests_total{route="none",status="4xx"} 1.0' in metrics
 
 
 @pytest.mark.parametrize("expected", ["100-continue", "cake"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
@@ -287,3 +288,27 @@ async def test_every_request_that_the_guide_shows_is_answered(service: Service) 
     assert len(shown) >= 5
     for path in shown:
         assert (await asked(service, path))["status"] == 200, path
+
+
+async def test_others_are_answered_while_a_large_bulk_is(service: Service) -> None:
+    everything = json.dumps([{"type": "read", "mbean": "*:*"}] * 300).encode()
+    async with ClientSession() as session:
+        answered = 0
+
+        async def bulk() -> list[Any]:
+            async with session.post(f"{service.base}/jolokia", data=everything) as answer:
+                found: list[Any] = await answer.json()
+                return found
+
+        asking = asyncio.create_task(bulk())
+        while not asking.done():
+            async with session.get(f"{service.base}/healthz") as answer:
+                answered += answer.status == 200
+        answers = await asking
+    assert {answer["status"] for answer in answers} == {200} and len(answers) == 300
+    assert answered > 10  # without turns: those that came before it and after it
+
+
+async def test_a_line_end_in_a_path_is_a_name_that_nothing_has(service: Service) -> None:
+    for path in ("/read/java.lang:type=Memory%0A", "/read/%0A", "/%0A"):
+        assert (await asked(service, path))["status"] in (400, 404)

@@ -65,7 +65,7 @@ async def test_posts_at_the_same_time_share_transactions(service: Service) -> No
     assert gained(before, after, "rankcurve_write_batch_posts_count")[()] < 64
 
 
-async def test_reads_are_counted_by_view_and_method(service: Service) -> None:
+async def test_reads_are_counted_by_route_and_method(service: Service) -> None:
     await service.board("b", {"name": "xp"}, {"name": "kills"}, predictor={"samples": 5, "exact_top": 5})
     await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i, "kills": i}} for i in range(100)))
     await service.refresh("b", "xp")
@@ -82,7 +82,7 @@ async def test_reads_are_counted_by_view_and_method(service: Service) -> None:
     assert gained(before, await figures(service), "rankcurve_reads_total") == {
         ("count", "positions"): 2, ("gap", "positions"): 1, ("curve", "positions"): 1, ("knot", "positions"): 1,
         ("row", "entry"): 1, ("count", "page"): 7,
-        ("count", "value_positions"): 3, ("count", "around"): 1, ("count", "lookup"): 2,
+        ("count", "rankings"): 3, ("count", "around"): 1, ("count", "owners"): 2,
     }  # fmt: skip
 
 
@@ -109,9 +109,10 @@ async def test_requests_are_counted_by_route_and_status(service: Service) -> Non
     for path in (B, B, "/v1/leaderboards/none", "/nothing", f"{B}/entries/a/positions", f"{B}/rankings/xp"):
         await service.call("GET", path)
     counted = gained(before, await figures(service), "rankcurve_requests_total")
-    assert counted.pop(("metrics", "200")) == 1
+    assert counted.pop(("operating", "2xx")) == 1
     assert counted == {
-        ("board", "200"): 2, ("board", "404"): 1, ("none", "404"): 1, ("positions", "404"): 1, ("page", "200"): 1,
+        ("leaderboards", "2xx"): 2, ("leaderboards", "4xx"): 1, ("none", "4xx"): 1, ("positions", "4xx"): 1,
+        ("page", "2xx"): 1,
     }  # fmt: skip
 
 

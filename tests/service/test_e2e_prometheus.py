@@ -109,15 +109,13 @@ def evaluated(prometheus: Prometheus) -> bool:
     return all(rule["health"] == "ok" for rule in rules)
 
 
-def test_each_alert_fires_at_what_it_is_for_and_is_explained() -> None:
+def test_each_alert_fires_at_what_it_is_for() -> None:
     assert promtool("check", "rules", str(ALERTS)).returncode == 0
     names = re.findall(r"- alert: (\w+)", ALERTS.read_text(encoding="utf-8"))
     tested = Path(__file__).with_name("alerts_test.yml")
     assert re.findall(r"^    name: (\w+)", tested.read_text(encoding="utf-8"), re.MULTILINE) == names
     fired = promtool("test", "rules", str(tested))
     assert fired.returncode == 0, fired.stdout + fired.stderr
-    guide = (DOCS / "monitoring.md").read_text(encoding="utf-8")
-    assert [name for name in names if f"`{name}`" not in guide] == []
 
 
 async def test_ten_thousand_boards_add_no_series(tmp_path: Path) -> None:

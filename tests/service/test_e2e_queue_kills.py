@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import ClientError
@@ -65,6 +66,15 @@ class Callers:
                     return
                 assert answer.status in (429, 503), answer.body
 
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        """Every owner's caller meanwhile."""
+        async with asyncio.TaskGroup() as group:
+            for owner in range(OWNERS):
+                group.create_task(self.call(owner))
+            yield
+            self.stop = True
+
     async def some_answered(self) -> None:
         """Return after a round of answers."""
         async with asyncio.timeout(WAIT_S):
@@ -99,15 +109,12 @@ async def test_workers_are_killed_one_after_the_other(store_url: str, spawn: Cal
     async with Caller(serving.url) as caller:
         await prepare(caller)
         callers = Callers(lambda: serving)
-        async with asyncio.TaskGroup() as group:
-            for owner in range(OWNERS):
-                group.create_task(callers.call(owner))
+        async with callers.at_work():
             for kill in range(KILLS):
                 await callers.some_answered()
                 await asyncio.to_thread(workers[kill % 2].end, signal.SIGKILL)
                 await callers.some_answered()
                 workers[kill % 2] = await asyncio.to_thread(worker)
-            callers.stop = True
         await check(caller, callers.sent)
 
 
@@ -117,9 +124,7 @@ async def killed_with_its_worker(spawn: Callable[..., Process], *arguments: str)
     async with Caller(serving.url) as caller:
         await prepare(caller)
     callers = Callers(lambda: serving)
-    async with asyncio.TaskGroup() as group:
-        for owner in range(OWNERS):
-            group.create_task(callers.call(owner))
+    async with callers.at_work():
         for _ in range(KILLS):
             await callers.some_answered()
             callers.up.clear()
@@ -127,7 +132,6 @@ async def killed_with_its_worker(spawn: Callable[..., Process], *arguments: str)
             serving = await asyncio.to_thread(lambda: spawn(*arguments, *SETTINGS).ready())
             callers.up.set()
         await callers.some_answered()
-        callers.stop = True
     async with Caller(serving.url) as caller:
         await check(caller, callers.sent)
 

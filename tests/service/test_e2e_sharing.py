@@ -103,11 +103,11 @@ async def test_a_front_end_takes_the_curves_of_a_job_process_from_memcached_and_
         shared = {"store": url, "memcached_servers": [server.address], "curve_poll_s": 0.05}
         job, front = Service(tmp_path, **shared), Service(tmp_path, jobs="none", **shared)
         await job.start()
-        await front.start()
         try:
             await job.board("b", {"name": "xp"})
             await job.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
             await job.refresh("b", "xp")
+            await front.start()  # only now: a curve is in the table a moment before it is shared
             await noticed(front, 30)
             assert counted(await figures(front), "rankcurve_shared_curve_reads_total") == {"hit": 1}
             server.kill()

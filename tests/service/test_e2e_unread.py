@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from storage.intake import GATHER_TURNS
 from storage.records import BoardPost, Change, Post
-from storage.writer import GATHER_TURNS
 from tests.service.real_service import Service
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from service.key_limits import KeyLimits, TokenBuckets
 from service.keys import Identity, Role
-from service.metrics import Metrics
+from service.metrics.process import Metrics
 from service.problems import Problem
 from tests.service.real_service import Service
 from tests.service.test_metrics import samples

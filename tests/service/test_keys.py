@@ -58,6 +58,7 @@ def test_a_key_names_its_public_part_and_hides_256_bits() -> None:
         "Basic " + base64.b64encode(f"anyone:{KEY.text}".encode()).decode(),
         "basic " + base64.b64encode(f":{KEY.text}".encode()).decode(),
     ],
+    ids=range(4),  # the keys are random: as names they would differ from process to process
 )
 def test_a_key_is_taken_as_a_bearer_token_or_as_a_basic_password(header: str) -> None:
     assert KeyRing([row(KEY, "writer")]).identify(header) == Identity(KEY.id, Role.WRITER)
@@ -79,6 +80,7 @@ def test_a_key_is_taken_as_a_bearer_token_or_as_a_basic_password(header: str) ->
         "Bearer " + "x" * 5000,
         f"Bearer {KEY.hash}",
     ],
+    ids=range(12),
 )
 def test_no_key_or_an_unknown_one_is_401_and_says_how_to_send_one(header: str | None) -> None:
     with pytest.raises(Problem) as caught:

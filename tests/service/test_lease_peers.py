@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from jobs.exchange import PeerAway
-from service.lease_peers import peer_reader
+from service.leases.peers import peer_reader
 from storage.lease_journal import LeaseEvent
 from tests.servers import free_port
 

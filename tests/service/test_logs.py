@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import queue
 import threading
 from collections.abc import Iterator
 from select import PIPE_BUF
@@ -112,13 +113,13 @@ class StuckStream(io.StringIO):
 def test_a_stuck_disk_costs_lines_and_never_time() -> None:
     stream = StuckStream()
     dropped: list[int] = []
-    writer = LineWriter(stream, on_drop=lambda: dropped.append(1))
+    writer = LineWriter(stream, on_drop=dropped.append)
     writer.write("first")
     assert stream.reached.wait(10)
     for _ in range(QUEUE_LINES_MAX):
         assert writer.write("queued")
     assert not writer.write("one too many")
-    assert len(dropped) == 1
+    assert dropped == [1]
     stream.let_go.set()
     writer.close()
     assert len(stream.getvalue().splitlines()) == QUEUE_LINES_MAX + 1
@@ -126,13 +127,35 @@ def test_a_stuck_disk_costs_lines_and_never_time() -> None:
 
 def test_a_closed_stream_does_not_end_the_writer() -> None:
     stream = io.StringIO()
-    dropped = threading.Event()
-    writer = LineWriter(stream, on_drop=dropped.set)
+    dropped: queue.Queue[int] = queue.Queue()
+    writer = LineWriter(stream, on_drop=dropped.put)
     stream.close()
     writer.write("lost")
-    assert dropped.wait(10)
+    assert dropped.get(timeout=10) == 1
     assert writer.write("still taken")
     writer.close()
+
+
+class _FullDisk(io.StringIO):
+    """A disk that takes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.free = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.free.wait(10)
+        raise OSError(28, "No space left on device")
+
+
+def test_every_line_that_a_full_disk_costs_is_counted() -> None:
+    stream, dropped = _FullDisk(), list[int]()
+    writer = LineWriter(stream, on_drop=dropped.append)
+    for number in range(1000):
+        writer.write(f"line {number}")
+    stream.free.set()
+    writer.close()
+    assert sum(dropped) == 1000
 
 
 class _Pieces(io.StringIO):
@@ -151,7 +174,7 @@ class _Pieces(io.StringIO):
 
 def test_what_is_written_at_once_are_whole_lines_that_a_pipe_takes_whole() -> None:
     stream = _Pieces()
-    writer = LineWriter(stream, on_drop=lambda: None)
+    writer = LineWriter(stream, on_drop=lambda _: None)
     sent = [f"{number} {'é' * (number % 300)}" for number in range(400)] + ["x" * 2 * PIPE_BUF]
     for line in sent:
         writer.write(line)

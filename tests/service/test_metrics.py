@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.metrics import CurveFigures, Metrics
+from service.metrics.process import CurveFigures, Metrics
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -44,11 +44,11 @@ def test_what_the_writer_tells_is_shown() -> None:
     assert found["rankcurve_write_refused_posts_total", (("reason", "expired"),)] == 0
 
 
-def test_reads_are_counted_by_view_and_method() -> None:
+def test_reads_are_counted_by_route_and_method() -> None:
     metrics = Metrics()
-    metrics.read("owner_positions", "curve", 2)
-    metrics.read("owner_positions", "curve")
-    assert samples(metrics)["rankcurve_reads_total", (("method", "curve"), ("view", "owner_positions"))] == 3
+    metrics.read("positions", "curve", 2)
+    metrics.read("positions", "curve")
+    assert samples(metrics)["rankcurve_reads_total", (("method", "curve"), ("route", "positions"))] == 3
 
 
 def test_requests_are_counted_by_route_and_status_with_their_times() -> None:
@@ -58,10 +58,10 @@ def test_requests_are_counted_by_route_and_status_with_their_times() -> None:
     answered(200, 0.003)
     answered(404, 9.0)
     found = samples(metrics)
-    assert found["rankcurve_requests_total", (("route", "page"), ("status", "200"))] == 2
-    assert found["rankcurve_requests_total", (("route", "page"), ("status", "404"))] == 1
+    assert found["rankcurve_requests_total", (("route", "page"), ("status", "2xx"))] == 2
+    assert found["rankcurve_requests_total", (("route", "page"), ("status", "4xx"))] == 1
     assert found["rankcurve_request_seconds_count", (("route", "page"),)] == 3
-    assert found["rankcurve_request_seconds_bucket", (("le", "0.0005"), ("route", "page"))] == 1
+    assert found["rankcurve_request_seconds_bucket", (("le", "0.001"), ("route", "page"))] == 1
     assert found["rankcurve_request_seconds_bucket", (("le", "2.5"), ("route", "page"))] == 2
 
 
@@ -85,7 +85,7 @@ def test_refreshes_failures_and_lost_log_lines_are_counted() -> None:
     metrics.curve_corrupt()
     metrics.folds.folded(changes=7, void=2, seconds=0.1)
     metrics.folds.log_age(12)
-    metrics.log_line_dropped()
+    metrics.log_lines_dropped(1)
     found = samples(metrics)
     assert found["rankcurve_refresh_seconds_count", ()] == 1
     assert found["rankcurve_fold_seconds_count", ()] == 1

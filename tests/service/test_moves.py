@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from service.moves import Column
+from service.streams.moves import Column
 from storage.journal import JournalRow
 from storage.ranked_cells import RankedCells
 from storage.records import Best, Board

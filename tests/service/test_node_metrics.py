@@ -12,10 +12,11 @@ from prometheus_client.core import Metric
 from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from service.cells import FILE_BYTES, SharedCells
-from service.metrics import Metrics
-from service.node_metrics import SUPERVISOR, Node, leave, write_pid
-from service.node_values import NodeValues
+from service.metrics.cells import FILE_BYTES, SharedCells
+from service.metrics.node import SUPERVISOR, Node, leave, write_pid
+from service.metrics.node_values import NodeValues
+from service.metrics.process import Metrics
+from storage.ingest_queue import ShardBacklog
 from tests.service.test_metrics import samples
 
 
@@ -38,13 +39,13 @@ def test_each_process_tells_the_sums_of_all(folder: Path) -> None:
     two.request_timer("page")(404, 0.0001)
     for metrics in (one, two):
         found = samples(metrics)
-        assert found["rankcurve_requests_total", (("route", "page"), ("status", "200"))] == 2
-        assert found["rankcurve_requests_total", (("route", "page"), ("status", "404"))] == 1
+        assert found["rankcurve_requests_total", (("route", "page"), ("status", "2xx"))] == 2
+        assert found["rankcurve_requests_total", (("route", "page"), ("status", "4xx"))] == 1
         assert found["rankcurve_request_seconds_count", (("route", "page"),)] == 3
-        assert found["rankcurve_request_seconds_bucket", (("le", "0.0005"), ("route", "page"))] == 2
+        assert found["rankcurve_request_seconds_bucket", (("le", "0.001"), ("route", "page"))] == 2
         assert found["rankcurve_request_seconds_bucket", (("le", "2.5"), ("route", "page"))] == 3
         assert found["rankcurve_request_seconds_sum", (("route", "page"),)] == pytest.approx(2.0002)
-        assert found["rankcurve_reads_total", (("method", "count"), ("view", "page"))] == 14
+        assert found["rankcurve_reads_total", (("method", "count"), ("route", "page"))] == 14
         assert found["rankcurve_posts_total", (("outcome", "applied"),)] == 6
         assert found["rankcurve_write_seconds_count", ()] == 2
         assert found["rankcurve_write_rows_total", ()] == 4
@@ -74,7 +75,7 @@ def test_counts_of_an_ended_process_stay_and_its_gauges_go(folder: Path) -> None
         metrics.race_lost()
     leave(folder, "worker1")
     found = samples(two)
-    assert found["rankcurve_requests_total", (("route", "page"), ("status", "200"))] == 2
+    assert found["rankcurve_requests_total", (("route", "page"), ("status", "2xx"))] == 2
     assert found["rankcurve_write_conflicts_total", ()] == 2
     assert found["rankcurve_write_queue_posts", ()] == 4
     files = set(folder.iterdir())
@@ -82,10 +83,10 @@ def test_counts_of_an_ended_process_stay_and_its_gauges_go(folder: Path) -> None
     again.request_timer("page")(200, 0.1)
     again.race_lost()
     found = samples(two)
-    assert found["rankcurve_requests_total", (("route", "page"), ("status", "200"))] == 3
+    assert found["rankcurve_requests_total", (("route", "page"), ("status", "2xx"))] == 3
     assert found["rankcurve_write_conflicts_total", ()] == 3
     assert found["rankcurve_write_queue_posts", ()] == 4
-    gauges = {"gauge_livesum_worker1-loop.db", "gauge_livemostrecent_worker1.db"}
+    gauges = {"gauge_livesum_worker1-loop.db", "gauge_livemostrecent_worker1-loop.db"}
     assert {path.name for path in set(folder.iterdir()) - files} == gauges | {"worker1.pid"}
 
 
@@ -151,6 +152,39 @@ def test_of_a_gauge_that_all_tell_the_newest_word_counts(folder: Path) -> None:
     for gauge, value in ((second, 5.0), (first, 4.0)):
         gauge.set(value)
         assert _by_sample([each for each in values.collect() if each.name == "depth"]) == {("depth", ()): value}
+
+
+def test_who_no_longer_has_a_duty_says_nothing_of_it_and_who_has_it_is_believed(folder: Path) -> None:
+    one, two = Metrics(Node(folder, "jobs1")), Metrics(Node(folder, "jobs2"))
+    lag, waiting, age = "rankcurve_closing_lag_seconds", "rankcurve_ingest_posts", "rankcurve_change_log_age_seconds"
+
+    def said() -> dict[str, float]:
+        return {name: value for (name, _), value in samples(two).items() if name in (lag, waiting, age)}
+
+    assert said() == {}  # nobody has looked yet
+    one.closings.closing_lag(400)
+    one.queue.backlog_seen({0: ShardBacklog(5, 1)}, 2)
+    one.folds.log_age(7)
+    assert said() == {lag: 400, waiting: 5, age: 7}
+    two.closings.closing_lag(2)  # it has taken over, and the other one has not noticed
+    two.queue.backlog_seen({}, 2)
+    assert said() == {lag: 2, waiting: 0, age: 7}
+    one.closings.closing_left()  # after the word of its successor: that stays
+    one.folds.pruned_elsewhere()
+    assert said() == {lag: 2, waiting: 0}
+    two.closings.closing_left()
+    two.queue.backlog_left()
+    assert said() == {waiting: 5}
+    leave(folder, "jobs1")  # killed
+    assert said() == {}
+
+
+def test_a_word_is_believed_until_it_is_taken_back_in_a_process_alone_too() -> None:
+    metrics = Metrics()
+    metrics.closings.closing_lag(400)
+    assert samples(metrics)["rankcurve_closing_lag_seconds", ()] == 400
+    metrics.closings.closing_left()
+    assert ("rankcurve_closing_lag_seconds", ()) not in samples(metrics)
 
 
 def _by_sample(families: Iterable[Metric]) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

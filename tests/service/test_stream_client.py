@@ -7,8 +7,8 @@ from typing import cast
 
 from aiohttp import HttpVersion11, web
 
-from service.events import Event
-from service.stream_views import StreamClient
+from service.streams.events import Event
+from service.streams.views import StreamClient
 
 EVENT = Event(7, "top", b"{}")
 TEXT = b"id: 7\nevent: top\ndata: {}\n\n"

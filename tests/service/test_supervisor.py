@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from service.orders import Report
-from service.supervisor import NodeFailed, Place, Supervisor, SupervisorLimits
+from service.processes.orders import Report
+from service.processes.supervisor import NodeFailed, Place, Supervisor, SupervisorLimits
 
 WAIT_S = 10
 LIMITS = SupervisorLimits(

@@ -9,7 +9,7 @@ from service.answers import EntryAnswer, LookupAnswer, Page, PostResults
 from service.key_limits import KeyLimitBounds, KeyLimits
 from service.keys import KeyRing, Role
 from service.logs import RequestLog
-from service.metrics import Metrics
+from service.metrics.process import Metrics
 from service.position_answers import OwnerPositions
 from service.post_bodies import PostKind, PostLimits, parse_posts
 from service.problems import Problem

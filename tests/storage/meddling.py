@@ -9,10 +9,11 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from querybuilder import Built, Dialect, col, plus, update
+from querybuilder import Built, col, plus, update
 from storage.layouts import layout_of, scope_of
 from storage.records import Board
-from storage.store import Program, Rows, Store
+from storage.store import Program, Store
+from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 
@@ -26,19 +27,18 @@ def version_moved(store: Store, board: Board, owner: str) -> Built:
     return moved.where(col("owner").eq(owner)).build(store.dialect, **scope_of(board))
 
 
-class MeddlingStore:
+class MeddlingStore(PassingStore):
     """Runs the queries of `meddle`, one a transaction, before the statement of that number.
 
     While it is held, no write begins.
     """
 
-    sole_writer = False
-
     def __init__(
         self, store: Store, meddle: list[Built | Exception] | None = None, *, before_statement: int = READS_OF_A_GROUP
     ) -> None:
-        self._store, self.meddle, self._before_statement = store, meddle or [], before_statement
-        self.writes_at_once = store.writes_at_once
+        super().__init__(store)
+        self.sole_writer = False
+        self.meddle, self._before_statement = meddle or [], before_statement
         self._free, self._begun = asyncio.Event(), asyncio.Event()
         self._free.set()
         self.writes = 0
@@ -56,27 +56,6 @@ class MeddlingStore:
         """Let writes begin again."""
         self._free.set()
 
-    @property
-    def dialect(self) -> Dialect:
-        """See `Store`."""
-        return self._store.dialect
-
-    @dialect.setter
-    def dialect(self, dialect: Dialect) -> None:
-        raise AttributeError("a store speaks one dialect")
-
-    def of(self, board_id: str) -> MeddlingStore:
-        """See `Store`."""
-        return self
-
-    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        """See `Store`."""
-        return await self._store.read(program, heavy=heavy)
-
-    async def read_one(self, query: Built) -> Rows:
-        """See `Store`."""
-        return await self._store.read_one(query)
-
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """See `Store`."""
         self.writes += 1
@@ -84,10 +63,6 @@ class MeddlingStore:
         self._begun.set()
         await self._free.wait()
         return await self._store.write(lambda: self._meddled(program(), what))
-
-    async def close(self) -> None:
-        """See `Store`."""
-        await self._store.close()
 
     def _meddled(self, program: Program[T], what: Built | Exception | None) -> Program[T]:
         statement = 0

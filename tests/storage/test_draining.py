@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import pytest
 
-from querybuilder import Built, Dialect
 from storage.errors import LeaseLost, PeriodClosed, PostRejected, UnknownBoard, UnknownPost, ValueOutOfRange
 from storage.families import NewBoard, make_boards
 from storage.ingest_schema import INGEST_SHARDS
@@ -16,8 +15,9 @@ from storage.leaderboards import ALL_ENTRIES, CHANGES, change_board, delete_boar
 from storage.periods import calendar_of, parse_period
 from storage.queue_erasing import drop_queued
 from storage.records import Board, Merge, Post, Status
-from storage.store import Program, Rows, Store
+from storage.store import Program, Store
 from tests.storage.deployment import BOARDS_MAX, Deployment, counter, part, ranked
+from tests.storage.passing import PassingStore
 from tests.storage.queueing import LEASE_US, LIMITS, QueueDesk, Worker
 from tests.storage.test_families import a_family, family_post
 
@@ -299,26 +299,13 @@ async def test_a_round_that_read_a_block_before_it_was_written_anew_reads_it_aga
     assert await desk.deployment.stats(board, "ada") is None
 
 
-class PausingStore:
+class PausingStore(PassingStore):
     """Lets a test in before a write begins."""
 
-    sole_writer, writes_at_once = False, 1
-
     def __init__(self, store: Store) -> None:
-        self._store, self.dialect = store, store.dialect
+        super().__init__(store)
+        self.sole_writer, self.writes_at_once = False, 1
         self.before_write: Callable[[], object] | None = None
-
-    def of(self, board_id: str) -> PausingStore:
-        """See `Store`."""
-        return self
-
-    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        """See `Store`."""
-        return await self._store.read(program, heavy=heavy)
-
-    async def read_one(self, query: Built) -> Rows:
-        """See `Store`."""
-        return await self._store.read_one(query)
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """See `Store`."""
@@ -327,9 +314,6 @@ class PausingStore:
             await meanwhile()  # type: ignore[misc]
         return await self._store.write(program)
 
-    async def close(self) -> None:
-        """See `Store`."""
-
 
 class FailingStore(PausingStore):
     """Fails transactions at a statement with a text in it, or one on post ids with the text in its arguments."""
@@ -337,7 +321,6 @@ class FailingStore(PausingStore):
     def __init__(self, store: Store, text: str) -> None:
         super().__init__(store)
         self._text = text
-        self.dialect: Dialect = store.dialect
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """See `Store`."""

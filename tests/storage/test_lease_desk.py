@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 import pytest
 
 from storage.errors import NoResource, OutcomeUnknown, QueueFull, StoreBusy, UnknownLease, UnknownPool, WaitTooLong
-from storage.lease_desk import LeaseDesk, LeaseDeskLimits
+from storage.lease_desk import CROWD, LeaseDesk, LeaseDeskLimits
 from storage.lease_records import Ask, GiveBack
 from storage.store import Program, Store
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment
 from tests.storage.leasing import CLIENT, LEASE_US, Pools
+from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 LIMITS = LeaseDeskLimits(
@@ -28,19 +29,16 @@ LIMITS = LeaseDeskLimits(
 )
 
 
-class GatedStore:
+class GatedStore(PassingStore):
     """A store whose transactions wait for a gate, and fail where a test says so."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
-        self.dialect, self.writes_at_once = store.dialect, 1
+        super().__init__(store)
+        self.writes_at_once = 2
         self.gate = asyncio.Event()
         self.gate.set()
         self.begun: asyncio.Queue[None] = asyncio.Queue()
         self.failures: list[Exception] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """See `Store.write`."""
@@ -120,6 +118,20 @@ async def test_who_asks_while_a_transaction_is_under_way_shares_the_next(counter
     assert counterpart.told.groups[0] == 1
     assert sum(counterpart.told.groups) == 5
     assert counterpart.told.outcomes == {"acquired": 3, "no_resource": 2}
+
+
+async def test_a_second_transaction_beside_one_is_for_a_crowd(counterpart: Counterpart) -> None:
+    await counterpart.held()
+    tasks = [counterpart.ask(f"k{number}") for number in range(CROWD - 1)]
+    await counterpart.told.waits_for(CROWD - 1)
+    assert counterpart.store.begun.empty()
+    tasks.append(counterpart.ask("one more"))
+    await counterpart.store.begun.get()
+    counterpart.store.gate.set()
+    outcomes = await asyncio.gather(counterpart.blocking, *tasks, return_exceptions=True)
+    assert sum(isinstance(one, NoResource) for one in outcomes) == CROWD - 2
+    assert counterpart.told.groups[0] in (1, LIMITS.lease_group_max)
+    assert sum(counterpart.told.groups) == CROWD + 1
 
 
 async def test_one_key_is_never_in_two_transactions_and_gets_one_resource(counterpart: Counterpart) -> None:

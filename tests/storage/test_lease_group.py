@@ -11,12 +11,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from storage.claims import store_clock
 from storage.errors import LeaseInPast, NoResource, UnknownLease, UnknownPool
-from storage.lease_lines import KNOWN_US
+from storage.lease_group import LeaseGroups, Outcome
 from storage.lease_records import Ask, GiveBack, Given, RegionCounts
+from storage.lease_resources import Change, lease_resources
+from storage.lease_tables import LEASE_RESOURCES
+from storage.store import Program
 from tests.storage.backends import Backend, OpenStore
 from tests.storage.deployment import Deployment, Session
-from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, PARTITIONS, Pools
+from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, PARTITIONS, Pools, given
 
 
 @pytest.fixture
@@ -56,39 +60,6 @@ async def test_what_has_been_free_for_longest_is_given_first(pools: Pools) -> No
         [got] = await pools.run(Ask(CLIENT, "one", key, "eu", None, LEASE_US))
         assert isinstance(got, Given)
         assert got.resource == resource
-
-
-async def test_what_comes_to_stand_before_the_known_front_of_the_line_is_found_too(pools: Pools) -> None:
-    await pools.create("one", partitions=1)
-    await pools.add("late", pool_id="one")
-    pools.clock.now_us -= 1_000
-    await pools.add("early", pool_id="one")
-    pools.clock.now_us += 1_000
-
-    async def taken(key: str) -> str:
-        [got] = await pools.run(Ask(CLIENT, "one", key, "eu", None, LEASE_US))
-        assert isinstance(got, Given)
-        return got.resource
-
-    assert await taken("x") == "early"
-    pools.clock.now_us -= 2_000
-    await pools.add("earliest", pool_id="one")
-    pools.clock.now_us += 2_000
-    assert await taken("y") == "late", "the front was known"
-    assert await taken("z") == "earliest", "before the line is called empty all of it is looked at"
-
-
-async def test_the_front_of_the_line_is_looked_for_anew_after_a_minute(pools: Pools) -> None:
-    await pools.create("one", partitions=1)
-    await pools.add("a", "b", "c", pool_id="one")
-    [first] = await pools.run(Ask(CLIENT, "one", "x", "eu", None, LEASE_US))
-    assert isinstance(first, Given)
-    pools.clock.now_us -= 1_000
-    await pools.add("earliest", pool_id="one")
-    pools.clock.now_us += 1_000 + KNOWN_US
-    [second] = await pools.run(Ask(CLIENT, "one", "y", "eu", None, LEASE_US))
-    assert isinstance(second, Given)
-    assert second.resource == "earliest"
 
 
 async def test_every_partition_is_tried_before_a_region_is_dry(pools: Pools) -> None:
@@ -193,6 +164,50 @@ async def test_a_dropped_pool_is_gone_at_once_and_its_rows_in_steps(pools: Pools
     assert swept == [2, 1, 0]
     assert [row.resource for row in await pools.rows()] == ["a"]
     assert await pools.counts() == {"eu": RegionCounts(total=1)}
+
+
+async def test_what_changed_between_look_and_write_is_decided_again_and_told_once(pools: Pools) -> None:
+    await pools.add("a", "b", "c")
+    held = await pools.ask("ada")
+    row = next(row for row in await pools.rows() if row.holder == "ada")
+    extended = row._replace(expires_at_us=row.expires_at_us + 1)
+    resources = lease_resources(pools.dialect)
+
+    def overtaken() -> Program[list[Outcome]]:
+        later_us = held.expires_at_us + 10
+        asks = [Ask(CLIENT, "numbers", key, "eu", later_us) for key in ("ada", "bob")]
+        program = pools.groups.run(asks)
+        query, writes = next(program), 0
+        try:
+            while True:
+                if " SET " in query.sql and LEASE_RESOURCES in query.sql:
+                    writes += 1
+                    if writes == 1:
+                        assert (yield from resources.write([Change(row, extended)]))
+                query = program.send((yield query))
+        except StopIteration as stop:
+            assert writes == 2, "what was overtaken was decided again"
+            outcomes: list[Outcome] = stop.value
+            return outcomes
+
+    ada, bob = map(given, await pools.store.write(overtaken))
+    assert (ada.resource, ada.version, ada.expires_at_us) == (held.resource, held.version, held.expires_at_us + 10)
+    assert bob.acquired
+    happened = [event for event in await pools.happened() if event[0] != "added"]
+    assert happened[0] == ("acquired", held.resource, "ada")
+    assert sorted(happened[1:]) == [("acquired", bob.resource, "bob"), ("extended", held.resource, "ada")]
+    assert (await pools.counts())["eu"] == RegionCounts(total=3, held=2, acquired=2)
+
+
+async def test_by_the_clock_of_the_store_itself_a_lease_lasts_as_long_as_was_asked(pools: Pools) -> None:
+    await pools.add("a")
+    clock = store_clock(pools.dialect)
+    groups = LeaseGroups(pools.dialect, None, margin_us=MARGIN_US, attempts_max=5, rng=pools.rng)
+    before_us = await pools.store.read(clock)
+    [outcome] = await pools.store.write(lambda: groups.run([Ask(CLIENT, "numbers", "ada", "eu", None, 7_000_000)]))
+    lease = given(outcome)
+    assert before_us <= lease.now_us <= await pools.store.read(clock)
+    assert lease.expires_at_us == lease.now_us + 7_000_000
 
 
 async def test_of_many_who_ask_at_once_each_gets_one_of_its_own(open_store: OpenStore) -> None:

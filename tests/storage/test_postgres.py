@@ -253,3 +253,24 @@ async def test_totals_are_the_sum_of_shares_that_groups_take_in_turn(processes: 
     assert found[0].totals == {0: 6, CHANGES: 6}
     assert await deployment.erase(board, "o5")
     assert await deployment.totals(board) == {0: 5, ALL_ENTRIES: 5, CHANGES: 7}
+
+
+async def test_reads_of_a_board_that_grew_go_by_its_index_before_the_server_has_counted_its_rows(
+    place: str, raw: asyncpg.Connection
+) -> None:
+    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+    deployment = await Deployment.on(store)
+    board = await deployment.create("b", XP)
+    owners = [f"o{number}" for number in range(5_000)]
+    posts = [deployment.post(owner, part(board, {"xp": 1})) for owner in owners]
+    await deployment.apply(*posts[:700])
+    for _ in range(20):  # the server makes a plan to keep
+        await deployment.rows(board, owners[:50])
+    await deployment.apply(*posts)
+    assert len(await deployment.rows(board, owners[:50])) == 50
+    await store.close()
+    async with asyncio.timeout(10):  # a session that ends tells what it read
+        while await raw.fetchval("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'rankcurve'"):
+            await raw.execute("SELECT pg_stat_clear_snapshot()")
+    read = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = $1"
+    assert await raw.fetchval(read, f"entries_{board.key}") == 0

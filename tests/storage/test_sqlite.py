@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -101,6 +102,18 @@ async def test_what_cannot_be_opened_is_refused_by_name_and_nothing_stays_open(
     for _ in range(2):
         with pytest.raises(StoreUnsupported, match=r"boards\.db"):
             await SqliteStore.open(path, SQLITE_LIMITS)
+
+
+async def test_a_connection_that_cannot_be_made_leaves_no_thread_that_tells_a_closed_loop_of_its_end(
+    path: Path,
+) -> None:
+    path.parent.mkdir(parents=True)
+    _a_folder(path)
+    before = threading.enumerate()
+    with pytest.raises(StoreUnsupported):
+        await SqliteStore.open(path, SQLITE_LIMITS)
+    left = [thread.name for thread in threading.enumerate() if thread not in before]
+    assert not [name for name in left if "_connection_worker_thread" in name]
 
 
 async def test_the_file_keeps_its_promises_of_durability(opened: SqliteStore) -> None:

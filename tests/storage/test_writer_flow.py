@@ -10,34 +10,25 @@ from typing import TypeVar
 
 import pytest
 
-from querybuilder import Dialect
 from storage import writer
 from storage.errors import Overloaded, StoreBusy
 from storage.records import PartOutcome
 from storage.store import Program, Rows, Store
 from storage.writer import Writer, WriterLimits
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
+from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 
 
-class TurnstileStore:
+class TurnstileStore(PassingStore):
     """A store that takes several writes at once; each waits until the test lets it through or fails it."""
 
     def __init__(self, store: Store, *, writes_at_once: int) -> None:
-        self._store, self.writes_at_once = store, writes_at_once
-        self.dialect: Dialect = store.dialect
-        self.sole_writer = store.sole_writer
+        super().__init__(store)
+        self.writes_at_once = writes_at_once
         self.waiting: asyncio.Queue[asyncio.Future[None]] = asyncio.Queue()
         self.open = False
-
-    def of(self, board_id: str) -> TurnstileStore:
-        """See `Store`."""
-        return self
-
-    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        """See `Store`."""
-        return await self._store.read(program, heavy=heavy)
 
     async def read_one(self, query: object) -> Rows:
         """See `Store`."""
@@ -50,10 +41,6 @@ class TurnstileStore:
             self.waiting.put_nowait(turn)
             await turn
         return await self._store.write(program)
-
-    async def close(self) -> None:
-        """See `Store`."""
-        await self._store.close()
 
 
 class Flow:

@@ -19,8 +19,9 @@ FOCUSED = f"""(() => {{
     index: {REACHABLE}.indexOf(element), text: element.outerHTML.slice(0, 200),
     outlined: element.matches(":focus-visible") && style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2,
     box: [box.left, box.top, box.right, box.bottom, innerWidth, innerHeight],
-    inside: box.width > 0 && box.height > 0 && box.top > -1 && box.bottom < innerHeight + 1 && box.left > -1
-      && box.right < innerWidth + 1, // scrolled to a fraction of a pixel
+    // Scrolled to a fraction of a pixel; what is as high as the screen may go beyond it.
+    inside: box.width > 0 && box.height > 0 && box.left > -1 && box.right < innerWidth + 1 && box.top > -1
+      && (box.bottom < innerHeight + 1 || (box.height > 0.8 * innerHeight && box.top < 0.2 * innerHeight)),
   }};
 }})()"""
 CARD = "document.querySelectorAll('#owner table').length === 2 && document.querySelector('#spread svg')"

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from service.managed.groups import Grouping
 from service.managed.history import History, HistoryLimits
 from service.managed.objects import Managed
-from service.metrics import Metrics
+from service.metrics.process import Metrics
 
 
 def objects_of(registry: CollectorRegistry) -> dict[str, Managed]:

@@ -1,0 +1,134 @@
+"""What a store and a process need: bytes an entry, a post in the log and a post id take, and memory of the service.
+
+Rule kept: bytes are those of whole tables with their indexes, as the database tells them, over the rows in them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from benchmarks import report
+from benchmarks.batch_posts_postgres import SERVER
+from benchmarks.boards import (
+    BATCH,
+    BOARD,
+    batch_body,
+    batches,
+    column_names,
+    create,
+    owner,
+    refresh,
+    send_batches,
+    spec,
+    values,
+)
+from benchmarks.options import Options, parse
+from benchmarks.servers import service
+from querybuilder import col, select
+from storage.migrate import CURVES
+from tests.schemas import fresh_schema
+from tests.servers import postgres
+from tests.service.real_service import Service
+
+_COLUMNS = (1, 6)
+_IN_SQLITE = "SELECT i.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_schema i ON i.name = d.name GROUP BY 1"
+_IN_POSTGRES = (
+    "SELECT relname, pg_total_relation_size(oid) FROM pg_class "
+    "WHERE relkind = 'r' AND relnamespace = $1::text::regnamespace"
+)
+
+
+def _posts(rows: int, columns: int, *, ids: bool) -> Iterator[dict[str, object]]:
+    named = {name: values(rows, index) for index, name in enumerate(column_names(columns))}
+    for index in range(rows):
+        post: dict[str, object] = {"owner": owner(index), "stats": {name: named[name][index] for name in named}}
+        yield {**post, "post_id": f"match-{index:012d}"} if ids else post
+
+
+async def _bytes(service: Service) -> Mapping[str, int]:
+    """Of each table."""
+    url = str(service.settings["store"])
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as reading:
+            return dict(reading.execute(_IN_SQLITE).fetchall())
+    connection = await asyncpg.connect(url)
+    try:
+        schema = await connection.fetchval("SELECT current_schema()")
+        return {row[0]: row[1] for row in await connection.fetch(_IN_POSTGRES, schema)}
+    finally:
+        await connection.close()
+
+
+async def _store(service: Service, rows: int, columns: int) -> list[float]:
+    """Bytes of an entry when it is new and after one change, of a post in the log, of a post id, of a curve."""
+    body = {**spec(column_names(columns)), "table": "own"}
+    await service.must("PUT", f"/v1/leaderboards/{BOARD}", body)
+    entries = []
+    for ids in (False, True):
+        posts = list(_posts(rows, columns, ids=ids))
+        for start in range(0, rows, BATCH):
+            await service.post(BOARD, *posts[start : start + BATCH])
+        found = await _bytes(service)
+        entries.append(next(size for name, size in found.items() if name.startswith("entries_")) / rows)
+    await service.refresh(BOARD, *column_names(columns))
+    store = service.context.store
+    curves = await store.read_one(select(col("document")).from_(CURVES).build(store.dialect))
+    curve = sum(len(row[0]) for row in curves) / len(curves)
+    return [*entries, found["changes"] / (2 * rows), found["post_ids"] / rows, curve]
+
+
+async def _stores(options: Options, folder: Path, url: str) -> list[list[Any]]:
+    found = []
+    for columns in _COLUMNS:
+        async with fresh_schema(url) as place:
+            for name, store in (("SQLite", f"sqlite:///{folder}/sizes{columns}.db"), ("PostgreSQL", place)):
+                service = Service(folder, store=store, log_sample_ratio=0)
+                await service.start()
+                try:
+                    found.append([name, columns, *(await _store(service, options.rows, columns))])
+                finally:
+                    await service.stop()
+    return found
+
+
+def _memory_mib(rows: int, folder: Path) -> list[Any]:
+    """Of one process on a SQLite file: started, after posts, after a scan of every row."""
+    with service(folder / "memory.db") as server:
+        started = server.resident_mib()
+        body = spec(column_names(1))
+        asyncio.run(_fill(server.port, rows, body))
+        filled = server.resident_mib()
+        asyncio.run(refresh(server.port, BOARD, column_names(1)))
+        return [started, filled, server.resident_mib(), server.most_resident_mib()]
+
+
+async def _fill(port: int, rows: int, body: Mapping[str, object]) -> None:
+    await create(port, BOARD, body)
+    made = batches(rows, seed=1, count=rows // BATCH)
+    await send_batches(port, BOARD, map(batch_body, made))
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    with postgres(SERVER) as cluster:
+        stores = asyncio.run(_stores(options, folder, cluster.url()))
+    memory = _memory_mib(options.rows, folder)
+    report.table(("", "columns", "entry B", "changed once B", "post in the log B", "post id B", "curve B"), stores)
+    report.table(("", "started MiB", "after posts", "after a refresh", "most"), [["serve", *memory]])
+    return [report.Bar("bytes an entry of one ranked column, most", max(row[2] for row in stores[:2]), None)]
+
+
+def main() -> int:
+    options = parse(__doc__, rows=100_000)
+    return report.run(options, f"sizes of {options.rows:,} entries, each posted twice", measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Families over HTTP: their boards, posts, and owners' past."""

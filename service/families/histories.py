@@ -1,0 +1,117 @@
+"""Where an owner ended in the periods that are closed, newest first.
+
+The rule: every closed period since the family was made is told, also one in which the owner was absent, so that a chart
+has a place for each. One answer costs a read of the catalog for boards not yet known, one of the owner's entries and,
+where a curve is not enough, one with a count for each board: three at most, whatever the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from storage.errors import UnknownColumn
+from storage.family_ids import board_id
+from storage.periods import Calendar, Period, PeriodKind, calendar_of, parse_period
+from storage.records import Board, Family
+
+from ..context import Context
+from ..cursors import BoardsPlace
+from ..position_answers import Position
+from ..problems import Problem
+from ..queries import HistoryQuery, RankMode
+from ..renewal import with_made
+from ..routes import Call
+from ..standings import Asked, standings
+from .answers import HistoryAnswer, PastPosition
+from .views import listed, period_answer
+
+
+async def history(context: Context, call: Call) -> HistoryAnswer:
+    """`GET /v1/families/{family}/owners/{owner}/history`."""
+    query: HistoryQuery = call.query
+    family = await context.catalog.families.find(call.path["family"])
+    facets = listed(family, query.facets)
+    kind = _kind(family, query.period)
+    most = context.settings.history_periods_max
+    if query.limit > most:
+        raise Problem("too_many_entries", f"limit: {query.limit} is more than {most}", pointer="limit")
+    family, index = await _column(context, family, query.column)
+    list_id = board_id(family.id, kind.value, facets)
+    calendar, newest = calendar_of(family.spec.time_zone), _newest_closed(context, family, kind)
+    if query.cursor is not None:
+        newest = _before(context, query.cursor, list_id)
+    periods = _closed_since_made(family, calendar, newest, query.limit + 1)
+    more = len(periods) > query.limit
+    periods = periods[: query.limit]
+    boards = [board_id(family.id, period.id, facets) for period in periods]
+    found = await _positions(context, family, boards, index, call.path["owner"], query.rank)
+    told = [
+        PastPosition(board, period_answer(context, family, period), position)
+        for board, period, position in zip(boards, periods, found, strict=True)
+    ]
+    following = context.cursors.write(BoardsPlace(periods[-1].id, list_id)) if more else None
+    return HistoryAnswer(call.path["owner"], query.column, told, following)
+
+
+def _kind(family: Family, name: str) -> PeriodKind:
+    kind = PeriodKind(name)
+    if kind not in family.spec.periods:
+        raise Problem("unknown_board", f"{family.id!r} has no leaderboards by {name!r}", pointer="period")
+    if kind is PeriodKind.ALL:
+        raise Problem("bad_request", "all time never closes", pointer="period")
+    return kind
+
+
+async def _column(context: Context, family: Family, name: str) -> tuple[Family, int]:
+    """The position of a ranked column; the store is asked before it is called unknown."""
+    if name not in family.any_board.column_index:
+        family = await context.catalog.families.reread(family.id)
+    index = family.any_board.column_index.get(name)
+    if index is None:
+        raise UnknownColumn(f"no column {name!r} in {family.id!r}", pointer="column")
+    if not family.spec.board.columns[index].sorted:
+        raise UnknownColumn(f"column {name!r} of {family.id!r} is not ranked", pointer="column")
+    return family, index
+
+
+def _newest_closed(context: Context, family: Family, kind: PeriodKind) -> Period | None:
+    closed_us = context.now_us() - family.spec.grace_seconds * 1_000_000
+    return calendar_of(family.spec.time_zone).period_at(kind, closed_us).previous
+
+
+def _before(context: Context, cursor: str, list_id: str) -> Period | None:
+    """The period before the one that a cursor names."""
+    place = context.cursors.read(cursor, BoardsPlace)
+    last = parse_period(place.after)
+    if place.prefix != list_id or last is None:
+        raise Problem("bad_cursor", "the cursor is of another list", pointer="cursor")
+    return last.previous
+
+
+def _closed_since_made(family: Family, calendar: Calendar, newest: Period | None, limit: int) -> list[Period]:
+    """So many periods, newest first, that no post could have come too late for."""
+    found: list[Period] = []
+    while newest is not None and len(found) < limit:
+        bounds = calendar.bounds_us(newest)
+        if bounds is None or bounds[1] + family.spec.grace_seconds * 1_000_000 <= family.created_at_us:
+            break
+        found.append(newest)
+        newest = newest.previous
+    return found
+
+
+async def _positions(
+    context: Context, family: Family, boards: Sequence[str], index: int, owner: str, mode: RankMode
+) -> list[Position | None]:
+    async def asked(made: Mapping[str, Board]) -> list[Position | None]:
+        if not made:
+            await context.catalog.families.reread(family.id)  # it may have been deleted elsewhere
+        there = [board for board in boards if board in made]
+        found = await standings(context, [Asked(made[board], index) for board in there], owner, mode)
+        by_board = dict(zip(there, found, strict=True))
+        return [by_board.get(board) for board in boards]
+
+    positions = await with_made(context.catalog, boards, asked)
+    for position in positions:
+        context.metrics.read("families", "row" if position is None else position.method)
+    return positions

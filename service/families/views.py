@@ -1,0 +1,212 @@
+"""Families over HTTP: made, changed, shown and deleted, with the boards of a time and the values of a facet.
+
+The rule: a specification is checked here once; what the store holds always fits the contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from storage.errors import SpecInvalid
+from storage.families import boards_on_shelf, count_boards, delete_family, put_family
+from storage.family_ids import FACETS_TOGETHER_MAX, board_id, is_facet, is_facet_value, parse_board_id, shelf
+from storage.journal import journal
+from storage.leaderboards import ALL_ENTRIES, count_entries
+from storage.periods import Period, PeriodKind, calendar_of, zone_named
+from storage.records import Board, Family, FamilySpec
+from storage.store import Program
+
+from ..boards import board_answer, spec_of
+from ..context import Context
+from ..cursors import BoardsPlace
+from ..problems import Problem, shown
+from ..queries import FacetsQuery, FamilyBoardsQuery
+from ..routes import Call, Reply
+from ..values import format_us, micros
+from ..wire import PutFamily
+from .answers import FacetList, FacetValue, FamilyAnswer, FamilyBoardAnswer, PeriodAnswer
+
+
+async def put(context: Context, call: Call) -> Reply:
+    """`PUT /v1/families/{family}`."""
+    family_id = call.path["family"]
+    spec = family_spec_of(call.body, context)
+    dialect, families_max = context.store.dialect, context.settings.catalog_families_max
+    family, made = await context.store.write(
+        lambda: put_family(dialect, family_id=family_id, spec=spec, now_us=context.now_us(), families_max=families_max)
+    )
+    context.catalog.families.put(family)
+    return Reply(await _answer(context, family), status=201 if made else 200)
+
+
+def family_spec_of(body: PutFamily, context: Context) -> FamilySpec:
+    """The specification, checked.
+
+    Raises:
+        SpecInvalid: it does not hold together.
+    """
+    periods = tuple(PeriodKind(name) for name in body.periods)
+    if len(set(periods)) < len(periods):
+        raise SpecInvalid("a period is there twice", pointer="/periods")
+    facets = tuple(_facets(names, index) for index, names in enumerate(body.facets))
+    if len(set(facets)) < len(facets):
+        raise SpecInvalid("a list of facets is there twice", pointer="/facets")
+    boards, most = len(periods) * len(facets), context.settings.family_boards_max
+    if boards > most:
+        detail = f"{len(periods)} periods of {len(facets)} lists of facets are {boards} boards a post; at most {most}"
+        raise SpecInvalid(detail, pointer="/facets")
+    if zone_named(body.time_zone) is None:
+        raise SpecInvalid(f"{shown(body.time_zone)!r} is no time zone that is known here", pointer="/time_zone")
+    for name in body.keep:
+        if PeriodKind(name) not in periods:
+            raise SpecInvalid(f"keep has {name!r}, which is none of the periods", pointer=f"/keep/{name}")
+    keep = tuple(sorted((PeriodKind(name), count) for name, count in body.keep.items()))
+    return FamilySpec(spec_of(body, context), periods, body.time_zone, facets, body.grace_seconds, keep)
+
+
+def _facets(names: Sequence[str], index: int) -> tuple[str, ...]:
+    at = f"/facets/{index}"
+    if len(names) > FACETS_TOGETHER_MAX:
+        raise SpecInvalid(f"at most {FACETS_TOGETHER_MAX} facets together", pointer=at)
+    if len(set(names)) < len(names):
+        raise SpecInvalid("a facet is there twice", pointer=at)
+    for name in names:
+        if not is_facet(name):
+            raise SpecInvalid(f"no facet may be called {name!r}", pointer=at)
+    return tuple(sorted(names))
+
+
+async def get(context: Context, call: Call) -> FamilyAnswer:
+    """`GET /v1/families/{family}`."""
+    return await _answer(context, await context.catalog.families.reread(call.path["family"]))
+
+
+async def remove(context: Context, call: Call) -> Reply:
+    """`DELETE /v1/families/{family}`."""
+    family_id = call.path["family"]
+
+    def program() -> Program[list[Board]]:
+        gone = yield from delete_family(context.store.dialect, family_id=family_id)
+        yield from journal(context.store.dialect).log_deleted(gone, context.now_us())
+        return gone
+
+    boards = await context.store.write(program)
+    context.catalog.families.drop(family_id)
+    for board in boards:
+        context.catalog.drop(board.id)
+        context.book.forget(board.key)
+    return Reply(None, status=204)
+
+
+async def _answer(context: Context, family: Family) -> FamilyAnswer:
+    boards = await context.store.read(lambda: count_boards(context.store.dialect, family))
+    spec, common = family.spec, board_answer(family.any_board, 0)
+    return FamilyAnswer(
+        id=family.id,
+        columns=common.columns,
+        ties=common.ties,
+        table=common.table,
+        predictor=common.predictor,
+        periods=[kind.value for kind in spec.periods],
+        time_zone=spec.time_zone,
+        facets=[list(names) for names in spec.facets],
+        grace_seconds=spec.grace_seconds,
+        keep={kind.value: count for kind, count in spec.keep},
+        boards=boards,
+        created_at=format_us(family.created_at_us),
+    )
+
+
+async def boards(context: Context, call: Call) -> FamilyBoardAnswer:
+    """`GET /v1/families/{family}/boards`."""
+    query: FamilyBoardsQuery = call.query
+    family = await context.catalog.families.find(call.path["family"])
+    facets = listed(family, query.facets)
+    period = _period(context, family, query.period, query)
+    before, named = period.previous, board_id(family.id, period.id, facets)
+    answer = period_answer(context, family, period)
+    archived = bool(answer.closed) and (await context.catalog.reread(named)).archived_us is not None
+    return FamilyBoardAnswer(
+        board=named,
+        period=answer,
+        previous=None if before is None else board_id(family.id, before.id, facets),
+        archived=archived,
+    )
+
+
+async def facets(context: Context, call: Call) -> FacetList:
+    """`GET /v1/families/{family}/facets`."""
+    query: FacetsQuery = call.query
+    family = await context.catalog.families.find(call.path["family"])
+    within = dict(query.facets)
+    if query.facet in within:
+        raise Problem("bad_request", "the facet to list has a value already", pointer=query.facet)
+    names = tuple(sorted([*within, query.facet]))
+    _check_listed(family, names)
+    period = _period(context, family, query.period, query)
+    limit = query.limit or context.settings.page_entries_default
+    of_period = f"{family.id}:{period.id}:"
+    after = ""
+    if query.cursor is not None:
+        place = context.cursors.read(query.cursor, BoardsPlace)
+        if place.prefix != of_period + query.facet:
+            raise Problem("bad_cursor", "the cursor is of another list", pointer="cursor")
+        after = place.after
+
+    def program() -> Program[tuple[list[Board], dict[int, dict[int, int]]]]:
+        dialect, on_shelf = context.store.dialect, shelf(period.id, names)
+        found = yield from boards_on_shelf(dialect, family, on_shelf, after=after, limit=limit + 1)
+        return found, (yield from count_entries(dialect, [board.key for board in found]))
+
+    found, totals = await context.store.read(program)
+    values = []
+    for board in found[:limit]:
+        named = dict(_facet_values(board.id))
+        entries = totals[board.key].get(ALL_ENTRIES, 0)
+        if entries and all(named[name] == value for name, value in within.items()):
+            values.append(FacetValue(named[query.facet], board.id, entries))
+    more = BoardsPlace(found[limit - 1].id, of_period + query.facet) if len(found) > limit else None
+    return FacetList(
+        facet=query.facet,
+        period=period_answer(context, family, period),
+        values=values,
+        next=None if more is None else context.cursors.write(more),
+    )
+
+
+def _facet_values(family_board_id: str) -> tuple[tuple[str, str], ...]:
+    named = parse_board_id(family_board_id)
+    assert named is not None, "it was made from one"
+    return named.facets
+
+
+def listed(family: Family, values: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The facet values of a request by name. Raises Problem: the family has no boards by these facets together."""
+    for name, value in values.items():
+        if not is_facet_value(value):
+            raise Problem("bad_request", f"{shown(value)!r} is no value of a facet", pointer=shown(name))
+    _check_listed(family, tuple(sorted(values)))
+    return sorted(values.items())
+
+
+def _check_listed(family: Family, names: tuple[str, ...]) -> None:
+    if names not in family.spec.facets:
+        what = f"the facets {', '.join(names)} together" if names else "everybody"
+        raise Problem("unknown_board", f"{family.id!r} has no leaderboards for {shown(what)}")
+
+
+def _period(context: Context, family: Family, name: str, query: FamilyBoardsQuery | FacetsQuery) -> Period:
+    kind = PeriodKind(name)
+    if kind not in family.spec.periods:
+        raise Problem("unknown_board", f"{family.id!r} has no leaderboards by {name!r}", pointer="period")
+    at_us = context.now_us() if query.at is None else micros(query.at)
+    return calendar_of(family.spec.time_zone).period_at(kind, at_us)
+
+
+def period_answer(context: Context, family: Family, period: Period) -> PeriodAnswer:
+    """A period of the family's calendar, as of now."""
+    bounds = calendar_of(family.spec.time_zone).bounds_us(period)
+    if bounds is None:
+        return PeriodAnswer(period.id, None, None, None)
+    closed = context.now_us() >= bounds[1] + family.spec.grace_seconds * 1_000_000
+    return PeriodAnswer(period.id, format_us(bounds[0]), format_us(bounds[1]), closed)

@@ -1,0 +1,1 @@
+"""What Prometheus is told: one module for each part of the service."""

@@ -1,0 +1,54 @@
+"""Figures of the log of changes: whether curves keep up with it, which were given up, and how far back it reaches.
+
+The rule: they are of the process that folds or prunes; how old live curves are says `rankcurve_live_lag_…` anywhere.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from .cells import CellSet
+from .loop import LastWord
+
+_SECONDS_BUCKETS = (0.005, 0.02, 0.1, 1, 10)
+
+
+class FoldMetrics:
+    """What folding did, and what pruning found."""
+
+    def __init__(self, registry: CollectorRegistry, cells: CellSet) -> None:
+        self._changes = Counter(
+            "rankcurve_changes_folded", "Changes folded into the live counts of the curves", registry=registry
+        )
+        self._void = Counter(
+            "rankcurve_live_counts_void",
+            "Curves whose live counts were given up until their next refresh",
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "rankcurve_fold_seconds",
+            "Time to fold what had changed into the live counts",
+            buckets=_SECONDS_BUCKETS,
+            registry=registry,
+        )
+
+        self._age = LastWord(
+            cells.words,
+            "rankcurve_change_log_age_seconds",
+            "Age of the oldest change that is kept, when the log was to be pruned last",
+        )
+        registry.register(self._age)
+
+    def log_age(self, seconds: float) -> None:
+        """See `PruneObserver`."""
+        self._age.say(seconds)
+
+    def pruned_elsewhere(self) -> None:
+        """See `PruneObserver`."""
+        self._age.forget()
+
+    def folded(self, *, changes: int, void: int, seconds: float) -> None:
+        """See `FoldObserver`."""
+        self._changes.inc(changes)
+        self._void.inc(void)
+        self._seconds.observe(seconds)

@@ -1,0 +1,187 @@
+"""The processes of one `rankcurve serve --workers N`: started, replaced when they crash, stopped together.
+
+    place ──> starting ──ready──> running ──crash──> pause (doubles, with jitter) ──> starting …
+                 │ refused at the first start, or too many crashes at once in a row: all are stopped, exit code 1
+
+The one rule: nothing of the service runs in this process, so nothing of it can bring this process down. The processes
+share one port (SO_REUSEPORT) that this one has chosen and keeps, and the kernel spreads connections over them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from ..problems import ServiceError
+from .orders import Report, WorkKind
+
+log = structlog.get_logger(__name__)
+_DOUBLINGS_MAX = 30  # past this a doubled pause is longer than any bound
+
+
+class NodeFailed(ServiceError):
+    """The processes of this node can't run; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorLimits:
+    """The bounds; each but the last is a setting of the same name."""
+
+    worker_backoff_base_s: float
+    worker_backoff_s_max: float
+    worker_steady_s: float
+    worker_crashes_max: int
+    stop_s_max: float
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One process that should be there, whichever it is."""
+
+    name: str
+    work: WorkKind
+
+
+class Child(Protocol):
+    """A started process."""
+
+    @property
+    def pid(self) -> int:
+        """Its id."""
+
+    async def report(self) -> Report | None:
+        """What it tells of its start; None where it ended without a word."""
+
+    async def wait(self) -> int:
+        """Its exit code, once it has ended; negative: the signal that ended it."""
+
+    def terminate(self) -> None:
+        """Ask it to stop; harmless where it has ended."""
+
+    def kill(self) -> None:
+        """End it now; harmless where it has ended."""
+
+
+Spawn = Callable[[Place], Awaitable[Child]]
+
+
+class Supervisor:
+    """Keeps one process in every place."""
+
+    def __init__(
+        self,
+        places: Sequence[Place],
+        limits: SupervisorLimits,
+        spawn: Spawn,
+        *,
+        ended: Callable[[Place], None],
+        monotonic: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+        rng: random.Random,
+    ) -> None:
+        """`ended` is called for every process that has ended, before another takes its place."""
+        self._places, self._limits, self._spawn, self._ended = places, limits, spawn, ended
+        self._monotonic, self._sleep, self._rng = monotonic, sleep, rng
+        self._children: dict[Place, Child] = {}
+        self._ready: set[Place] = set()
+        self._complete = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._unclean: list[str] = []
+
+    async def ready(self) -> None:
+        """Return once every place has had a process that was ready."""
+        await self._complete.wait()
+
+    def stop(self) -> None:
+        """Have `run` stop every process and return."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Keep the processes until `stop`.
+
+        Raises:
+            NodeFailed: they can't run, or one of them would not stop.
+        """
+        keepers = [asyncio.create_task(self._keep(place), name=place.name) for place in self._places]
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait([*keepers, stopping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._stop.set()
+            stopping.cancel()
+            await self._end(keepers)
+        for keeper in keepers:
+            await keeper  # raises what made it give up
+        if self._unclean:
+            raise NodeFailed(f"not stopped cleanly: {', '.join(sorted(self._unclean))}")
+
+    async def _keep(self, place: Place) -> None:
+        crashes = 0  # in a row
+        while not self._stop.is_set():
+            started = self._monotonic()
+            report, code = await self._run_one(place)
+            if self._stop.is_set():
+                if report is not None and report.outcome == "ready" and code != 0:
+                    self._unclean.append(f"{place.name} (exit code {code})")
+                return
+            steady = self._monotonic() - started >= self._limits.worker_steady_s
+            crashes = 1 if steady else crashes + 1
+            self._judge(place, report, crashes)
+            pause_s = self._pause_s(crashes - 1)
+            log.error("process_crashed", name=place.name, exit_code=code, crashes=crashes, pause_s=round(pause_s, 3))
+            await self._pause(pause_s)
+
+    async def _run_one(self, place: Place) -> tuple[Report | None, int]:
+        child = self._children[place] = await self._spawn(place)
+        if self._stop.is_set():
+            child.terminate()
+        report = await child.report()
+        if report is not None and report.outcome == "ready":
+            log.info("process_ready", name=place.name, work=place.work, pid=child.pid)
+            self._ready.add(place)
+            if len(self._ready) == len(self._places):
+                self._complete.set()
+        code = await child.wait()
+        del self._children[place]
+        self._ended(place)
+        return report, code
+
+    def _judge(self, place: Place, report: Report | None, crashes: int) -> None:
+        """Raise NodeFailed where another try would not help."""
+        if report is not None and report.outcome != "ready" and place not in self._ready:
+            raise NodeFailed(report.detail)  # as the process alone would have said
+        # A store that is away comes back, and then this place should be filled: its tries have no bound but the pause.
+        away = report is not None and report.outcome == "away"
+        if crashes >= self._limits.worker_crashes_max and not away:
+            detail = f": {report.detail}" if report is not None and report.detail else ""
+            raise NodeFailed(f"{place.name} crashed {crashes} times in a row, each time at once{detail}")
+
+    def _pause_s(self, doublings: int) -> float:
+        limits = self._limits
+        longest = min(limits.worker_backoff_s_max, limits.worker_backoff_base_s * 2.0 ** min(doublings, _DOUBLINGS_MAX))
+        return longest * self._rng.uniform(0.5, 1)
+
+    async def _pause(self, pause_s: float) -> None:
+        """Sleep, but not into the stop."""
+        sleeping = asyncio.ensure_future(self._sleep(pause_s))
+        stopping = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait([sleeping, stopping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeping.cancel()
+            stopping.cancel()
+
+    async def _end(self, keepers: Sequence[asyncio.Task[None]]) -> None:
+        for child in self._children.values():
+            child.terminate()
+        _, left = await asyncio.wait(keepers, timeout=self._limits.stop_s_max)
+        if left:
+            log.error("processes_did_not_stop", names=[task.get_name() for task in left])
+            for child in self._children.values():
+                child.kill()
+            await asyncio.wait(left)

@@ -1,0 +1,88 @@
+"""A process that a supervisor started: `python -m service.worker`, its orders on standard input.
+
+The rule: it never outlives its supervisor. The pipe of its orders ends when that one does, and whatever keeps this
+process from stopping then has as long as any stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from config import Settings
+from storage.errors import StorageError, StoreAway
+
+from ..metrics.node import Node
+from ..metrics.process import Metrics
+from ..problems import ServiceError
+from ..serve import run_process, serving, stop_signals
+from .job_process import working
+from .orders import Orders, Report, decode_orders, encode_line, stop_s_max
+
+log = structlog.get_logger(__name__)
+ORDERS_DESCRIPTOR = 0
+
+
+def main() -> None:
+    """Work by the orders until SIGTERM or the supervisor's end."""
+    reports = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # what anything prints is no report
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of a terminal: the supervisor passes it on
+    # Not sys.stdin: its lock would be held by the thread that waits for the end while the interpreter ends.
+    with open(ORDERS_DESCRIPTOR, "rb", buffering=0, closefd=False) as pipe:
+        orders = decode_orders(pipe.readline())
+    _Worker(orders, lambda report: reports.write(encode_line(report) + b"\n")).run()
+
+
+class _Worker:
+    def __init__(self, orders: Orders, tell: Callable[[Report], object]) -> None:
+        self._orders, self._tell = orders, tell
+        self._settings = Settings(**orders.settings)
+
+    def run(self) -> None:
+        metrics = Metrics(Node(Path(self._orders.folder), self._orders.name))
+        try:
+            run_process(self._settings, metrics, self._work, name=self._orders.name)
+        except StoreAway as error:
+            self._tell(Report("away", str(error)))
+            sys.exit(1)
+        except (StorageError, ServiceError) as error:
+            self._tell(Report("refused", str(error)))
+            sys.exit(1)
+        except OSError as error:
+            self._tell(Report("refused", f"cannot serve on {self._settings.host}: {error.strerror or error}"))
+            sys.exit(1)
+
+    async def _work(self, settings: Settings, metrics: Metrics) -> None:
+        stop = stop_signals(signal.SIGTERM)
+        self._end_with_supervisor(asyncio.get_running_loop(), stop)
+        serves = self._orders.work == "serve"
+        async with serving(settings, metrics, reuse_port=True) if serves else working(settings, metrics) as addresses:
+            log.info("started", work=self._orders.work, addresses=addresses)
+            self._tell(Report("ready"))
+            await stop.wait()
+            log.info("stopping")
+        log.info("stopped")
+
+    def _end_with_supervisor(self, loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+        def watch() -> None:
+            os.read(ORDERS_DESCRIPTOR, 1)  # nothing more is sent: it returns when the other end is closed
+            shutil.rmtree(self._orders.folder, ignore_errors=True)  # whose place it was to remove it has gone
+            log.error("supervisor_gone", detail="stopping, as nobody would replace or stop this process")
+            loop.call_soon_threadsafe(stop.set)
+            threading.Event().wait(stop_s_max(self._settings))
+            os._exit(1)
+
+        threading.Thread(target=watch, name="supervisor-watch", daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()

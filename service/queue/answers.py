@@ -1,0 +1,60 @@
+"""What is answered where posts are queued, and to whoever asks what became of one.
+
+The rule: as in `answers`: what goes on the wire and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ..answers import Stats
+from ..curve_states import Time
+from ..problems import ProblemDocument
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """Posts that are durable in the ingest queue; workers apply them within seconds."""
+
+    accepted: int
+
+
+class PostState(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a post on a leaderboard: `pending` in the queue, or as posting answers it.
+
+    `updated_at` and `stats`: what the board held after it; `error`: why it was rejected.
+    """
+
+    post_id: str
+    status: Literal["pending", "applied", "unchanged", "rejected"]
+    updated_at: Time | UnsetType = UNSET
+    stats: Stats | UnsetType = UNSET
+    error: ProblemDocument | UnsetType = UNSET
+
+
+class ShardAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the queue: what waits there, since when, what was ever applied, and the worker that has it."""
+
+    shard: int
+    posts: int
+    age_seconds: float
+    applied: int
+    worker: str | None
+
+
+class QueueAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The ingest queue. `workers` of at most `workers_max` work now.
+
+    `capacity` and `speed`: posts a second of the store and of one worker, when `workers_max` was last worked out from
+    them; null before.
+    """
+
+    posts: int
+    age_seconds: float
+    workers: int
+    workers_max: int
+    capacity: int | None
+    speed: int | None
+    shards: list[ShardAnswer]

@@ -1,0 +1,79 @@
+"""An operator for tests: it keeps what jobs tell.
+
+The rule: what a test waits for comes by a queue, so that no test waits for time to pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Observed:
+    """What the jobs of one process told."""
+
+    scanned: list[tuple[int, int]] = field(default_factory=list)  # entries read, and left
+    refreshes: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
+    failures: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
+    fenced: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
+    log_ages: asyncio.Queue[float] = field(default_factory=asyncio.Queue)  # seconds
+    pruned_elsewhere_times: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
+    folds: asyncio.Queue[int] = field(default_factory=asyncio.Queue)  # changes of each
+    void: int = 0  # curves that went without live counts
+    boards_closed: int = 0
+    owners_archived: int = 0
+    lag_s: float | None = None  # where this process closes
+    close_failures: int = 0
+
+    def refreshed(self, seconds: float) -> None:
+        """See `RefreshObserver`."""
+        assert seconds >= 0
+        self.refreshes.put_nowait(seconds)
+
+    def scan_read(self, entries: int, *, left: int) -> None:
+        """See `FittingObserver`."""
+        self.scanned.append((entries, left))
+
+    def refresh_failed(self) -> None:
+        """See `RefreshObserver`."""
+        self.failures.put_nowait(None)
+
+    def refresh_fenced(self) -> None:
+        """See `RefreshObserver`."""
+        self.fenced.put_nowait(None)
+
+    def closed(self, boards: int) -> None:
+        """See `CloseObserver`."""
+        self.boards_closed += boards
+
+    def archived(self, *, owners: int, stored_bytes: int) -> None:
+        """See `ArchiveObserver`."""
+        assert stored_bytes > 0
+        self.owners_archived += owners
+
+    def closing_lag(self, seconds: float) -> None:
+        """See `CloseObserver`."""
+        self.lag_s = seconds
+
+    def closing_left(self) -> None:
+        """See `CloseObserver`."""
+        self.lag_s = None
+
+    def close_failed(self) -> None:
+        """See `CloseObserver`."""
+        self.close_failures += 1
+
+    def log_age(self, seconds: float) -> None:
+        """See `PruneObserver`."""
+        self.log_ages.put_nowait(seconds)
+
+    def pruned_elsewhere(self) -> None:
+        """See `PruneObserver`."""
+        self.pruned_elsewhere_times.put_nowait(None)
+
+    def folded(self, *, changes: int, void: int, seconds: float) -> None:
+        """See `FoldObserver`."""
+        assert seconds >= 0
+        self.void += void
+        self.folds.put_nowait(changes)

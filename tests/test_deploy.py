@@ -1,0 +1,215 @@
+"""Why here: units, image and compose file are read by the tools that they are for, the operating guide beside the code.
+
+The one rule: nothing here knows what the files say; it knows what has to hold.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer
+
+from config import Settings, load
+from service.cli import app
+from service.metrics.process import Metrics
+from service.processes.orders import stop_s_max
+from tests.servers import program
+
+ROOT = Path(__file__).parents[1]
+DEPLOY = ROOT / "deploy"
+UNITS = sorted(DEPLOY.glob("*.service"))
+GUIDE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+PACKAGES = ("config", "querybuilder", "predictor", "storage", "jobs", "service")
+EXPOSURE_TENTHS_MAX = 15  # of 100; an ordinary unit without any hardening has 92 to 96
+OTHERS_SETTINGS = {
+    "archive_command", "archive_mode", "max_connections", "max_locks_per_transaction", "pg_basebackup", "pg_dump",
+    "pg_restore", "pg_stat_activity", "pg_upgrade", "synchronous_commit",
+}  # fmt: skip
+
+
+def sections(text: str, start: str, heading: str) -> dict[str, str]:
+    """The parts below a chapter of the guide, by their headings."""
+    chapter = re.split(r"^## ", text.partition(f"\n## {start}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+    parts = re.split(rf"^{heading} (.+)$", chapter, flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+@pytest.fixture
+def units(tmp_path: Path) -> Path:
+    """The units as they will be installed, with programs that exist."""
+    for path in (*UNITS, *DEPLOY.glob("*.timer")):
+        text = path.read_text(encoding="utf-8").replace("/opt/rankcurve/bin/rankcurve", str(shutil.which("true")))
+        (tmp_path / path.name).write_text(text)
+    return tmp_path
+
+
+def analyze(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [str(program("systemd-analyze", "systemd")), *map(str, words)]
+    quiet = {**os.environ, "SYSTEMD_PAGER": "", "SYSTEMD_LOG_LEVEL": "info"}
+    return subprocess.run(command, capture_output=True, text=True, env=quiet, timeout=60)
+
+
+def test_systemd_takes_every_unit_and_finds_nothing_to_complain_about(units: Path) -> None:
+    for path in sorted(units.iterdir()):
+        verified = analyze("verify", path)
+        assert (verified.returncode, verified.stdout, verified.stderr) == (0, "", ""), path.name
+
+
+def test_every_unit_is_hardened(units: Path) -> None:
+    for path in sorted(units.glob("*.service")):
+        rated = analyze("security", "--offline=true", f"--threshold={EXPOSURE_TENTHS_MAX}", "--no-pager", path)
+        assert rated.returncode == 0, rated.stdout
+        text = path.read_text()
+        for line in ("User=rankcurve", "NoNewPrivileges=yes", "ProtectSystem=strict", "CapabilityBoundingSet="):
+            assert f"\n{line}\n" in text, f"{path.name}: {line}"
+
+
+def test_the_service_has_the_time_that_it_may_take_to_stop() -> None:
+    longest_s = stop_s_max(load({}, {}))
+    for name in ("rankcurve.service", "rankcurve-jobs.service"):
+        [stop_s] = re.findall(r"^TimeoutStopSec=(\d+)$", (DEPLOY / name).read_text(), re.MULTILINE)
+        assert int(stop_s) >= longest_s + 10
+    graces = re.findall(r"stop_grace_period: (\d+)s", (DEPLOY / "compose.yml").read_text())
+    assert all(int(grace_s) >= longest_s + 10 for grace_s in graces) and len(graces) >= 2
+
+
+@pytest.mark.parametrize("path", sorted(DEPLOY.glob("*.toml")), ids=lambda path: path.name)
+def test_the_settings_of_the_examples_are_settings(path: Path) -> None:
+    settings = load({}, {}, path)
+    assert settings.store != Settings().store
+    if settings.host != "127.0.0.1":
+        assert "keys create" in path.read_text()
+
+
+@cache
+def composed() -> dict[str, str]:
+    """The services of the compose file as the tool understands them, each as its text."""
+    command = [str(program("docker-compose", "docker-compose")), "-f", str(DEPLOY / "compose.yml"), "config"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "POSTGRES_PASSWORD": "secret"})
+    assert done.returncode == 0, done.stderr
+    services = re.split(r"^  (\S+):$", done.stdout.partition("services:\n")[2].partition("\nv")[0], flags=re.MULTILINE)
+    return dict(zip(services[1::2], services[2::2], strict=True))
+
+
+def test_the_compose_file_has_the_whole_shape_with_nothing_open_that_need_not_be() -> None:
+    services = composed()
+    assert services.keys() == {"api", "jobs", "postgres", "memcached"}
+    for name in ("api", "jobs"):
+        text = services[name]
+        for line in ("read_only: true", "no-new-privileges:true", "cap_drop:\n    - ALL", "condition: service_healthy"):
+            assert line in text, f"{name}: {line}"
+        assert re.search(r"user: '?10001:10001", text)
+        assert "/readyz" in text.partition("healthcheck:")[2]
+        assert "restart: unless-stopped" in text
+        given = dict(re.findall(r"RANKCURVE_(\w+): '?([^'\n]+)'?", text))
+        settings = load({}, {f"RANKCURVE_{name}": value for name, value in given.items()})
+        assert settings.jobs == "none" and settings.memcached_servers
+        assert "secret" in settings.store
+        port = settings.jobs_port if name == "jobs" else settings.port
+        assert f"127.0.0.1:{port}/readyz" in text
+    assert "127.0.0.1:8080:8080" in services["api"]
+    assert [name for name, text in services.items() if "ports:" in text] == ["api"]
+    assert "pg_isready" in services["postgres"]
+
+
+def test_without_a_password_the_compose_file_does_not_start() -> None:
+    command = [str(program("docker-compose", "docker-compose")), "-f", str(DEPLOY / "compose.yml"), "config"]
+    kept = {name: value for name, value in os.environ.items() if name != "POSTGRES_PASSWORD"}
+    done = subprocess.run(command, capture_output=True, text=True, env=kept)
+    assert done.returncode != 0 and "POSTGRES_PASSWORD" in done.stderr
+
+
+def _locked(path: Path) -> dict[str, set[str]]:
+    """Hashes by package and version."""
+    lines = path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    pinned = [line for line in lines if re.match(r"[a-z0-9]", line)]
+    return {line.split()[0]: set(re.findall(r"sha256:\w+", line)) for line in pinned}
+
+
+def test_the_image_has_what_was_tested_and_not_the_tools() -> None:
+    image, whole = _locked(DEPLOY / "requirements.lock"), _locked(ROOT / "requirements.lock")
+    assert [package for package, hashes in image.items() if not hashes or whole.get(package) != hashes] == []
+    names = {package.partition("==")[0] for package in image}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = {re.split(r"[><=;\[ ]", one)[0] for one in project["project"]["dependencies"]}
+    assert wanted <= names
+    tools = {re.split(r"[><=;\[ ]", one)[0] for one in project["dependency-groups"]["dev"]}
+    assert tools & names == {"hatchling"}
+
+
+def test_the_image_is_built_of_files_that_are_there_and_runs_as_nobody_special() -> None:
+    text = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
+    assert "--require-hashes" in text
+    copied = [word for line in re.findall(r"^COPY (?!--)(.+) \S+$", text, re.MULTILINE) for word in line.split()]
+    assert [path for path in copied if not (ROOT / path).exists()] == []
+    assert set(PACKAGES) <= set(copied)
+    kept = re.findall(r"^!/(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
+    assert sorted(kept) == sorted(copied)
+    last = text.rpartition("\nFROM ")[2]
+    user, entry = re.search(r"^USER (\w+)$", last, re.MULTILINE), last.index("ENTRYPOINT")
+    assert user is not None and user[1] not in ("root", "0") and user.start() < entry
+    [check] = re.findall(r"HEALTHCHECK .*\\\n\s+CMD (\[.+\])", last)
+    compile(json.loads(check)[-1], "healthcheck", "exec")
+
+
+def _commands(text: str) -> list[list[str]]:
+    """The words after `rankcurve` of everything that is shown as a command, with more than a name."""
+    shown = re.findall(r"`((?:\S* )*rankcurve [^`\n]+)`", text)
+    shown += [
+        line
+        for block in re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        for line in block.splitlines()
+    ]
+    shown += re.findall(r"ExecStart=(.+)", text)
+    found = []
+    for line in shown:
+        for tail in re.findall(r"rankcurve ((?!rankcurve)[a-z][a-z-]+ [^`]+)", line):
+            words = shlex.split(tail.partition(" && ")[0].rstrip("'"), comments=True)
+            if "…" not in tail and words[0] in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
+                found.append(words)
+    return found
+
+
+@pytest.mark.parametrize(
+    "path", [ROOT / "docs" / "operating.md", *UNITS, DEPLOY / "compose.yml"], ids=lambda path: path.name
+)
+def test_every_command_that_is_shown_is_one_that_rankcurve_takes(path: Path) -> None:
+    commands = _commands(path.read_text(encoding="utf-8"))
+    assert commands or path.name == "compose.yml"
+    for words in commands:
+        command, name = typer.main.get_command(app), "rankcurve"
+        rest = list(words)
+        while hasattr(command, "commands"):
+            name = rest.pop(0)
+            assert name in command.commands, words
+            command = command.commands[name]
+        command.make_context(name, rest)
+
+
+def test_every_setting_event_and_metric_that_the_guide_names_is_there() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
+    words, shown = set(re.findall(r"\w+", sources)), Metrics().text().decode()
+    named = set(re.findall(r"`([a-z]+(?:_[a-z0-9]+)+)`", GUIDE)) - OTHERS_SETTINGS
+    unknown = [name for name in sorted(named) if name not in words and f"# TYPE {name} " not in shown]
+    assert unknown == []
+    assert set(re.findall(r"\bRANKCURVE_([A-Z_]+)=", GUIDE)) <= {name.upper() for name in Settings.model_fields}
+
+
+def test_every_alert_has_its_section_and_every_section_its_alert() -> None:
+    rules = (ROOT / "docs" / "alerts.yml").read_text(encoding="utf-8")
+    alerts = dict(re.findall(r"- alert: (\w+).*?severity: (\w+)", rules, re.DOTALL))
+    told = sections(GUIDE, "Alerts", "###")
+    assert list(told) == list(alerts)
+    for name, text in told.items():
+        assert text.strip().startswith(f"`{alerts[name]}`."), name
+        assert re.findall(r"\*\*(\w+):?\*\*", text) in (
+            ["Means", "Look", "Do", "Noise"],
+            ["Means", "Look", "do", "Noise"],
+        ), name
