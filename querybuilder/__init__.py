@@ -5,15 +5,14 @@
     page = best_first.limit(param("rows")).packed().compile(SQLITE)
     built = page.bind(value="0000000600", owner="42", rows=100)  # Built(sql, arguments, packed)
 
-Compile once, bind often. Reading order: errors, dialect, arguments, render, terms, clock,
-transactions, select, cursors, write, chained, schema.
+Compile once, bind often. Reading order: errors, dialect, arguments, render, terms, server, select,
+cursors, write, chained, schema.
 
 The rule it keeps: nothing given to a builder can change the structure of the SQL. Values are bound, identifiers are
 quoted by one function, and every word of SQL stands in this package.
 """
 
 from querybuilder.chained import chained
-from querybuilder.clock import clock_us
 from querybuilder.cursors import CURSOR_ROWS_MAX, close_cursor, create_row_reader, open_cursor, row_at
 from querybuilder.dialect import BLOB, INTEGER, POSTGRES, SQLITE, TEXT, Dialect, Kind, numbered_from
 from querybuilder.errors import (
@@ -27,6 +26,7 @@ from querybuilder.errors import (
 from querybuilder.render import Built, Query, Statement
 from querybuilder.schema import add_column, create_index, create_table, drop_index, drop_table, renumber
 from querybuilder.select import Lock, Recursive, Rows, Select, Union, recursive, rows, select, union_all
+from querybuilder.server import clock_us, next_transaction, oldest_transaction, this_transaction
 from querybuilder.terms import (
     ASC,
     DESC,
@@ -59,7 +59,6 @@ from querybuilder.terms import (
     times,
     whole_part,
 )
-from querybuilder.transactions import next_transaction, oldest_transaction, this_transaction
 from querybuilder.typed import collated, holds, length, null, part
 from querybuilder.write import Delete, Empty, HoldTable, Insert, Update, delete, empty, hold_table, insert, update
 

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from querybuilder import TEXT, Dialect, all_of, clock_us, col, param, rows, select
+from querybuilder import TEXT, Dialect, clock_us, col, param, rows, select
 
 from .lease_pools import POOL_COLUMNS, pool_of
 from .lease_records import Pool, Request, Resource
-from .lease_resources import HERE, Key, stored
-from .lease_tables import LEASE_POOLS, LEASE_RESOURCES
+from .lease_resources import Key, live_pool, of_asked, stored
+from .lease_tables import LEASE_POOLS
 from .store import Program
 
 _decode = msgspec.json.Decoder().decode
@@ -35,22 +35,13 @@ class LeaseFindings:
 
     def __init__(self, dialect: Dialect) -> None:
         named = rows("n", param("pools"), client_id=TEXT, pool_id=TEXT)
-        asked = rows("v", param("asked"), client_id=TEXT, pool_id=TEXT, name=TEXT)
         pools = (
             select(*(col(name, "p") for name in POOL_COLUMNS))
             .from_(named)
-            .join(LEASE_POOLS, _pool_of("n"), alias="p")
+            .join(LEASE_POOLS, live_pool("n"), alias="p")
             .nested()
         )
-        held = (col("pool_key", HERE).eq(col("pool_key", "p")), col("holder", HERE).eq(col("name", "v")))
-        resources = (
-            stored()
-            .from_(asked)
-            .join(LEASE_POOLS, _pool_of("v"), alias="p")
-            .join(LEASE_RESOURCES, all_of(*held), alias=HERE)
-            .nested()
-        )
-        self._find = select(clock_us(), pools, resources).packed().compile(dialect)
+        self._find = select(clock_us(), pools, of_asked(stored()).nested()).packed().compile(dialect)
 
     def of(self, requests: Sequence[Request]) -> Program[Findings]:
         """What requests are decided on."""
@@ -62,11 +53,6 @@ class LeaseFindings:
             {pool.name: pool for pool in map(pool_of, _rows(found))},
             {(row[0], row[4]): Resource(*row) for row in _rows(held)},
         )
-
-
-def _pool_of(asked: str) -> Any:
-    same = (col(name, "p").eq(col(name, asked)) for name in ("client_id", "pool_id"))
-    return all_of(*same, col("deleted_at", "p").is_null())
 
 
 def _rows(nested: Any) -> list[list[Any]]:

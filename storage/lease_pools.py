@@ -19,7 +19,6 @@ from querybuilder import (
     INTEGER,
     TEXT,
     Dialect,
-    all_of,
     asc,
     col,
     count,
@@ -38,7 +37,7 @@ from .lease_clients import lease_clients
 from .lease_counts import Region, lease_counts
 from .lease_journal import lease_journal
 from .lease_records import Happening, Kind, Pool, PoolSpec, RegionCounts, Resource
-from .lease_resources import HERE, NAMES, lease_resources, stored
+from .lease_resources import HERE, NAMES, lease_resources, live_pool, stored
 from .lease_tables import LEASE_POOLS, LEASE_RESOURCES
 from .migrate import next_in
 from .store import Program, Row
@@ -70,9 +69,8 @@ class LeasePools:
         self._resources = lease_resources(dialect)
         alive = col("deleted_at", "p").is_null()
         pools = select(*(col(name, "p") for name in POOL_COLUMNS))
-        same = (col("client_id", "p").eq(col("client_id", "v")), col("pool_id", "p").eq(col("pool_id", "v")))
         named = rows("v", param("names"), client_id=TEXT, pool_id=TEXT)
-        self._by_names = pools.from_(LEASE_POOLS, "p").join(named, all_of(*same)).where(alive).packed().compile(dialect)
+        self._by_names = pools.from_(LEASE_POOLS, "p").join(named, live_pool("v")).packed().compile(dialect)
         listed = pools.from_(LEASE_POOLS, "p").where(alive).limit(param("limit")).packed()
         order = (asc(col("client_id", "p")), asc(col("pool_id", "p")))
         after = seek((col("client_id", "p"), ASC, param("client_id")), (col("pool_id", "p"), ASC, param("pool_id")))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from querybuilder import (
     INTEGER,
     TEXT,
+    Condition,
     Dialect,
     Lock,
     Select,
@@ -55,6 +56,20 @@ def named(column: str) -> Select:
     return stored().from_(keys).join(LEASE_RESOURCES, all_of(*same), alias=HERE).packed()
 
 
+def live_pool(asked: str) -> Condition:
+    """Whether a pool `p` is the one that a row of `asked` names by client and pool id."""
+    same = (col(name, "p").eq(col(name, asked)) for name in ("client_id", "pool_id"))
+    return all_of(*same, col("deleted_at", "p").is_null())
+
+
+def of_asked(found: Select) -> Select:
+    """What to find of the resources that keys have, or had last: the parameter `asked` has a row `v` for each key."""
+    asked = rows("v", param("asked"), client_id=TEXT, pool_id=TEXT, name=TEXT)
+    holds = (col("pool_key", HERE).eq(col("pool_key", "p")), col("holder", HERE).eq(col("name", "v")))
+    pools = found.from_(asked).join(LEASE_POOLS, live_pool("v"), alias="p")
+    return pools.join(LEASE_RESOURCES, all_of(*holds), alias=HERE)
+
+
 def written(changes: Sequence[Change]) -> list[tuple[object, ...]]:
     """Changes as rows of `LeaseResources.writing`, in the order in which everyone locks resources."""
     return [
@@ -90,26 +105,12 @@ class LeaseResources:
         ).order_by(asc(col("expires_at", HERE)), asc(col("resource", HERE)))
         self._expired = expired.locked(Lock.NO_KEY_UPDATE).compile(dialect)
         self._count_expired = select(count()).from_(expired).compile(dialect)
-        asked = rows("v", param("asked"), client_id=TEXT, pool_id=TEXT, name=TEXT)
-        pool = (
-            col("client_id", "p").eq(col("client_id", "v")),
-            col("pool_id", "p").eq(col("pool_id", "v")),
-            col("deleted_at", "p").is_null(),
+        known = select(
+            *(col(name, "v") for name in ("client_id", "pool_id", "name")),
+            *(col(name, HERE) for name in ("resource", "region", "version", "expires_at")),
+            clock_us(),
         )
-        holds = (col("pool_key", HERE).eq(col("pool_key", "p")), col("holder", HERE).eq(col("name", "v")))
-        self._known = (
-            select(
-                *(col(name, "v") for name in ("client_id", "pool_id", "name")),
-                *(col(name, HERE) for name in ("resource", "region", "version", "expires_at")),
-                clock_us(),
-            )
-            .from_(asked)
-            .join(LEASE_POOLS, all_of(*pool), alias="p")
-            .join(LEASE_RESOURCES, all_of(*holds), alias=HERE)
-            .where(col("free_since", HERE).is_null())
-            .packed()
-            .compile(dialect)
-        )
+        self._known = of_asked(known).where(col("free_since", HERE).is_null()).packed().compile(dialect)
 
     def by_holders(self, keys: Iterable[Key]) -> Program[dict[Key, Resource]]:
         """The resources that keys have, or had last and may find again, by pool and key."""

@@ -1,8 +1,7 @@
 """Figures of the ingest queue: what waits, for how long, and how fast workers apply it.
 
-The rule: counters are of the process that queued or applied; what waits is what the worker saw
-last that looks after it. Labels are shards, whose
-number the store keeps, and outcomes.
+The rule: counters are of the process that queued or applied; what waits is what the worker saw last that looks after
+it. Labels are shards, whose number the store keeps, and outcomes.
 """
 
 from __future__ import annotations

@@ -5,12 +5,15 @@ The rule: each test has a file of its own.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
+from tests.servers import MemcachedServer
 from tests.service.real_service import Process, Service
 
 
@@ -35,3 +38,24 @@ def spawn(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     yield start
     for process in started:
         process.discard()
+
+
+@pytest.fixture
+def cache() -> Iterator[MemcachedServer]:
+    """A memcached."""
+    server = MemcachedServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def logging_as_before() -> Iterator[None]:
+    """What a test sets up of logging is undone."""
+    handlers, level = logging.root.handlers[:], logging.root.level
+    yield
+    structlog.reset_defaults()
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from aiohttp import ClientSession
 
 from storage.leaderboards import create_board
@@ -43,17 +42,6 @@ async def scraped(url: str) -> str:
 def series(text: str) -> int:
     """How many samples an exposition has."""
     return sum(1 for line in text.splitlines() if line and not line.startswith("#"))
-
-
-@pytest.fixture
-def cache() -> Iterator[MemcachedServer]:
-    """A memcached."""
-    server = MemcachedServer()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.remove()
 
 
 async def use(url: str) -> None:

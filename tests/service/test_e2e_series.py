@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import asyncpg
-import pytest
 from aiohttp import ClientSession
 
 from service.api import ROUTES
@@ -137,17 +136,6 @@ def read_methods() -> dict[str, tuple[str, ...]]:
                 found[route] = (*found.get(route, ()), *(set(names) - set(COUNTED)), *methods)
     assert "positions" in found
     return {route: tuple(sorted(set(methods))) for route, methods in found.items()}
-
-
-@pytest.fixture
-def cache() -> Iterator[MemcachedServer]:
-    """A memcached."""
-    server = MemcachedServer()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.remove()
 
 
 async def make_boards(folder: Path, url: str, boards: int) -> None:

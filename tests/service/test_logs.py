@@ -7,7 +7,6 @@ import json
 import logging
 import queue
 import threading
-from collections.abc import Iterator
 from select import PIPE_BUF
 from typing import Any
 
@@ -16,14 +15,7 @@ import structlog
 
 from service.logs import QUEUE_LINES_MAX, REQUEST_ID, LineWriter, RequestLog, configure
 
-
-@pytest.fixture(autouse=True)
-def _logging_as_before() -> Iterator[None]:
-    handlers, level = logging.root.handlers[:], logging.root.level
-    yield
-    structlog.reset_defaults()
-    logging.root.handlers[:] = handlers
-    logging.root.setLevel(level)
+pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 
 def lines(writer: LineWriter, stream: io.StringIO) -> list[dict[str, Any]]:

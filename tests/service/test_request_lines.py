@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-import structlog
 from aiohttp import ClientSession, web
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,19 +25,11 @@ from tests.service.real_service import Service
 from tests.service.test_keys import row
 from tests.service.toy import ROUTES, ToyContext, key_limits
 
+pytestmark = pytest.mark.usefixtures("logging_as_before")
 B = "/v1/leaderboards/b"
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 JSON = {"Content-Type": "application/json"}
 SENT = {"X-Request-Id": "caller-1", "traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_before() -> Iterator[None]:
-    handlers, level = logging.root.handlers[:], logging.root.level
-    yield
-    structlog.reset_defaults()
-    logging.root.handlers[:] = handlers
-    logging.root.setLevel(level)
 
 
 class Toy:

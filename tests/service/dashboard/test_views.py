@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,15 +18,6 @@ from tests.service.test_keys import row
 
 BYTES_MAX = 150_000
 PLAIN = {"Accept-Encoding": "identity"}
-
-
-@pytest.fixture
-async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    """A service without a board."""
-    service = Service(tmp_path)
-    await service.start()
-    yield service
-    await service.stop()
 
 
 async def fetched(
