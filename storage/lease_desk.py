@@ -17,14 +17,15 @@ from typing import Protocol
 
 from .coalesce import Coalescer
 from .errors import NoResource, OutcomeUnknown, QueueFull, StorageError, WaitTooLong
+from .lease_findings import Findings, gathered, lease_findings
 from .lease_group import LeaseGroups, Outcome
 from .lease_records import Ask, GiveBack, Given, Request
-from .lease_resources import lease_resources
-from .store import Store
+from .store import Program, Store
 
 CROWD = 32  # another transaction begins when at least so many wait,
 CROWD_TIMES = 8  # and so many times those under way
 GATHER_TURNS = 2  # turns of the event loop between the first request and its transaction, as `Coalescer` has them
+Key = tuple[str, str, str]  # client, pool and key
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ class LeaseObserver(Protocol):
 class _Waiting:
     request: Request
     done: asyncio.Future[Given]
+    found: Findings | None  # for its key,
+    asked_at: int  # by a read that began after so many transactions
 
 
 class LeaseDesk:
@@ -65,20 +68,23 @@ class LeaseDesk:
         self._loop = asyncio.get_running_loop()
         self._in_flight_max = min(limits.lease_groups_in_flight_max, store.writes_at_once)
         self._waiting: deque[_Waiting] = deque()
-        self._busy: set[tuple[str, str, str]] = set()  # keys in a transaction
+        self._busy: set[Key] = set()  # keys in a transaction
         self._in_flight = 0
         self._under_way = 0  # requests in transactions
+        self._ended = 0  # transactions
+        self._written: dict[Key, int] = {}  # keys, and which of those was the last one of each
+        self._written_before = 0  # of the others: any of those
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
-        self._reads: Coalescer[Ask, Given | None] = Coalescer(
-            self._known,
+        self._reads: Coalescer[Ask, Findings] = Coalescer(
+            self._find,
             batch_max=limits.lease_group_max,
             waiting_max=limits.lease_requests_waiting_max,
             lanes=limits.point_read_lanes,
         )
 
-    async def _known(self, asked: list[Ask]) -> Sequence[Given | None]:
-        return await lease_resources(self._store.dialect).known(self._store, asked)
+    async def _find(self, asked: list[Ask]) -> Sequence[Findings]:
+        return [await lease_findings(self._store.dialect).read(self._store, asked)] * len(asked)
 
     async def ask(self, ask: Ask) -> Given:
         """What a key has from now on.
@@ -87,11 +93,13 @@ class LeaseDesk:
             UnknownPool, NoResource, LeaseInPast: it has nothing, or nothing more.
             QueueFull, WaitTooLong, StoreBusy: what it has is not known; to ask again settles that.
         """
-        known = await self._reads.ask(None, ask)
-        if known is not None and known.expires_at_us >= _expiry(ask, known):
+        asked_at = self._ended
+        found = await self._reads.ask(None, ask)
+        running = found.running(ask)
+        if running is not None and running.expires_at_us >= _expiry(ask, running):
             self._observer.lease_answered("kept")
-            return known
-        given = await self._in_group(ask)
+            return running
+        given = await self._in_group(ask, found, asked_at)
         self._observer.lease_answered("acquired" if given.acquired else "extended")
         return given
 
@@ -101,10 +109,11 @@ class LeaseDesk:
         Raises:
             UnknownPool, UnknownLease: nothing.
         """
-        known = await self._reads.ask(None, Ask(client_id, pool_id, key, ""))
-        if known is None:
+        ask = Ask(client_id, pool_id, key, "")
+        running = (await self._reads.ask(None, ask)).running(ask)
+        if running is None:
             return await self._store.read(lambda: self._groups.look(client_id, pool_id, key))
-        return known
+        return running
 
     async def give_back(self, request: GiveBack) -> Given:
         """Let a key's resource be free; answers which it was.
@@ -117,12 +126,12 @@ class LeaseDesk:
         self._observer.lease_answered("released")
         return given
 
-    async def _in_group(self, request: Request) -> Given:
+    async def _in_group(self, request: Request, found: Findings | None = None, asked_at: int = 0) -> Given:
         if self._closing:
             raise QueueFull("shutting down")
         if len(self._waiting) >= self._limits.lease_requests_waiting_max:
             raise QueueFull(f"{len(self._waiting)} requests for leases are waiting")
-        waiting = _Waiting(request, self._loop.create_future())
+        waiting = _Waiting(request, self._loop.create_future(), found, asked_at)
         self._waiting.append(waiting)
         self._observer.lease_requests_waiting(len(self._waiting))
         self._begin()
@@ -160,10 +169,28 @@ class LeaseDesk:
                     await self._write(group)
                 finally:
                     self._under_way -= len(group)
-                    self._busy -= {waiting.request[:3] for waiting in group}
+                    self._end({waiting.request[:3] for waiting in group})
         finally:
             self._in_flight -= 1
             self._begin_again()
+
+    def _end(self, keys: set[Key]) -> None:
+        self._busy -= keys
+        self._ended += 1
+        if len(self._written) + len(keys) > self._limits.lease_requests_waiting_max:
+            self._written.clear()
+            self._written_before = self._ended
+        self._written.update(dict.fromkeys(keys, self._ended))
+
+    def _found(self, group: list[_Waiting]) -> Findings | None:
+        """What was found for all of a group, as long as none of their keys was in a transaction since."""
+        found = [
+            waiting.found
+            for waiting in group
+            if waiting.found is not None
+            and self._written.get(waiting.request[:3], self._written_before) <= waiting.asked_at
+        ]
+        return gathered([waiting.request for waiting in group], found) if len(found) == len(group) else None
 
     def _begin_again(self) -> None:
         if any(waiting.request[:3] not in self._busy for waiting in self._waiting):
@@ -187,9 +214,15 @@ class LeaseDesk:
 
     async def _write(self, group: list[_Waiting]) -> None:
         started_s = self._loop.time()
-        requests = [waiting.request for waiting in group]
+        requests, found = [waiting.request for waiting in group], self._found(group)
+
+        def program() -> Program[list[Outcome]]:
+            nonlocal found
+            before, found = found, None  # if it runs again, another process has changed what was found
+            return self._groups.run(requests, before)
+
         try:
-            outcomes: list[Outcome] = await self._store.write(lambda: self._groups.run(requests))
+            outcomes = await self._store.write(program)
         except Exception as error:
             for waiting in group:
                 if not waiting.done.done():

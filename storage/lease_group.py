@@ -93,13 +93,16 @@ class LeaseGroups:
         self._writes = None if peers else lease_writes(dialect)  # what roams is stored before counts are locked
         self._clock, self._margin_us, self._attempts_max, self._rng = clock, margin_us, attempts_max, rng
 
-    def run(self, requests: Sequence[Request]) -> Program[list[Outcome]]:
+    def run(self, requests: Sequence[Request], found: Findings | None = None) -> Program[list[Outcome]]:
         """What becomes of each; of two requests one key is in no more than one.
+
+        `found`: what was found for them before, a round trip less. A key that had nothing then and got something from
+        another process since fails the transaction as a lost race, which runs again without.
 
         Raises:
             RacesLost: resources kept changing.
         """
-        found = yield from self._findings.of(requests)
+        found = found or (yield from self._findings.of(requests))
         if self._clock is not None:
             found = found._replace(now_us=(yield from self._clock()))
         outcomes: dict[int, Outcome] = {}
@@ -204,11 +207,11 @@ class LeaseGroups:
     ) -> Program[None]:
         """Give the longest free resources of a region to those who need one."""
         waiting = trying.wanted[region]
-        first = self._rng.randrange(pool.spec.partitions)
-        for step in range(pool.spec.partitions + 1):
+        partitions = pool.spec.partitions
+        first = self._rng.randrange(partitions)
+        for partition in (*self._lines.in_turn(region, partitions, first=first, now_us=now_us), None):
             if not waiting:
                 return
-            partition = (first + step) % pool.spec.partitions if step < pool.spec.partitions else None
             limit = len(waiting) + trying.spoken_for(region, partition)
             if partition is not None:
                 rows = yield from self._lines.front(region, partition, limit=limit, now_us=now_us)
@@ -256,10 +259,6 @@ def _expiry(ask: Ask, now_us: int) -> int:
     return now_us + ask.lease_us if ask.expires_at_us is None else ask.expires_at_us
 
 
-def _given(row: Resource, key: str, now_us: int, *, acquired: bool) -> Given:
-    return Given(row.resource, row.region, key, row.version, row.expires_at_us, now_us, acquired)
-
-
 def _kept(index: int, ask: Ask, row: Resource, now_us: int) -> Decided | Outcome:
     """The key has this one, or had it and nobody else since."""
     expires_at_us = max(_expiry(ask, now_us), row.expires_at_us)
@@ -268,10 +267,10 @@ def _kept(index: int, ask: Ask, row: Resource, now_us: int) -> Decided | Outcome
     if row.is_free:  # it was liberated: a new holding
         return _taken(index, ask, row, now_us)
     if expires_at_us == row.expires_at_us:
-        return _given(row, ask.key, now_us, acquired=False)
+        return row.given(ask.key, now_us, acquired=False)
     after = row._replace(expires_at_us=expires_at_us)
     happened = (Happening(Kind.EXTENDED, after, ask.key, now_us),)
-    given = _given(after, ask.key, now_us, acquired=False)
+    given = after.given(ask.key, now_us, acquired=False)
     return Decided(index, Change(row, after), happened, RegionCounts(), given)
 
 
@@ -286,7 +285,7 @@ def _taken(index: int, ask: Ask, row: Resource, now_us: int) -> Decided:
         freed = row._replace(expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)
         happened.insert(0, Happening(Kind.LIBERATED, freed, row.holder, now_us))
     counts = _ACQUIRED if row.is_free else _TAKEN_OVER
-    return Decided(index, Change(row, after), tuple(happened), counts, _given(after, ask.key, now_us, acquired=True))
+    return Decided(index, Change(row, after), tuple(happened), counts, after.given(ask.key, now_us, acquired=True))
 
 
 def _given_back(index: int, request: GiveBack, row: Resource | None, now_us: int) -> Decided | Outcome:
@@ -294,5 +293,5 @@ def _given_back(index: int, request: GiveBack, row: Resource | None, now_us: int
         return UnknownLease(f"{request.key!r} has no lease in this pool")
     after = row._replace(holder=None, expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)
     happened = (Happening(Kind.RELEASED, after, request.key, now_us),)
-    given = _given(after, request.key, now_us, acquired=False)
+    given = after.given(request.key, now_us, acquired=False)
     return Decided(index, Change(row, after), happened, _FREED, given)

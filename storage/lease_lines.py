@@ -25,6 +25,7 @@ from .store import Program
 K = TypeVar("K")
 V = TypeVar("V")
 KNOWN_US = 60_000_000
+DRY_US = 1_000_000  # a partition in which a look found nothing is asked last for so long
 ALONE_US = 10_000_000  # after so long without a lost race
 AHEAD = 64  # resources that a look sees beyond those it is for
 AHEAD_MAX = 1_000  # places
@@ -42,12 +43,18 @@ class LeaseLines:
         self._ahead: dict[Place, deque[Resource]] = {}  # the next ones, unless somebody else took them
         self._taken: dict[Key, int] = {}  # by their versions: others don't see it before the commit
         self._lost_us: dict[Region, int] = {}  # when another process was faster
+        self._dry_us: dict[Place, int] = {}  # when a look found too little
 
     def lost(self, region: Region, now_us: int) -> None:
         """What was seen ahead in a region was taken by somebody else."""
         _bound(self._lost_us, KNOWN_MAX)[region] = now_us
         for place in [place for place in self._ahead if place[0] == region]:
             del self._ahead[place]
+
+    def in_turn(self, region: Region, partitions: int, *, first: int, now_us: int) -> list[int]:
+        """All partitions of a region, round from one of them; those that were dry a moment ago are the last."""
+        turn = [(first + step) % partitions for step in range(partitions)]
+        return sorted(turn, key=lambda partition: 0 <= now_us - self._dry_us.get((region, partition), -DRY_US) < DRY_US)
 
     def front(self, region: Region, partition: int, *, limit: int, now_us: int) -> Program[list[Resource]]:
         """The longest free resources of a partition. They may be taken by now: to write them finds that out."""
@@ -81,6 +88,8 @@ class LeaseLines:
         if len(rows) < limit and since_us:
             known_us = now_us
             rows = yield from self._resources.free(*region, partition, limit=limit)
+        if len(rows) < limit:
+            _bound(self._dry_us, KNOWN_MAX)[place] = now_us
         if rows:
             _bound(self._known, KNOWN_MAX)[place] = (rows[0].free_since_us or 0, known_us)
         else:

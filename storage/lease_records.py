@@ -87,6 +87,10 @@ class Resource(NamedTuple):
         """Whether it waits to be given away."""
         return self.free_since_us is not None
 
+    def given(self, key: str, now_us: int, *, acquired: bool) -> Given:
+        """What a key is told of it."""
+        return Given(self.resource, self.region, key, self.version, self.expires_at_us, now_us, acquired)
+
 
 class Kind(StrEnum):
     """What happened to a resource, as the journal says it."""

@@ -19,7 +19,6 @@ from querybuilder import (
     Select,
     all_of,
     asc,
-    clock_us,
     col,
     count,
     param,
@@ -28,9 +27,9 @@ from querybuilder import (
 )
 
 from .claims import Claims
-from .lease_records import Ask, Given, Resource
-from .lease_tables import LEASE_POOLS, LEASE_RESOURCES
-from .store import Program, Rows, Store
+from .lease_records import Resource
+from .lease_tables import LEASE_RESOURCES
+from .store import Program, Rows
 
 NAMES = ("pool_key", "resource", "region", "partition", "holder", "version", "expires_at", "free_since", "acquired_at")
 HERE = "r"  # the table's alias
@@ -60,14 +59,6 @@ def live_pool(asked: str) -> Condition:
     """Whether a pool `p` is the one that a row of `asked` names by client and pool id."""
     same = (col(name, "p").eq(col(name, asked)) for name in ("client_id", "pool_id"))
     return all_of(*same, col("deleted_at", "p").is_null())
-
-
-def of_asked(found: Select) -> Select:
-    """What to find of the resources that keys have, or had last: the parameter `asked` has a row `v` for each key."""
-    asked = rows("v", param("asked"), client_id=TEXT, pool_id=TEXT, name=TEXT)
-    holds = (col("pool_key", HERE).eq(col("pool_key", "p")), col("holder", HERE).eq(col("name", "v")))
-    pools = found.from_(asked).join(LEASE_POOLS, live_pool("v"), alias="p")
-    return pools.join(LEASE_RESOURCES, all_of(*holds), alias=HERE)
 
 
 def written(changes: Sequence[Change]) -> list[tuple[object, ...]]:
@@ -105,12 +96,6 @@ class LeaseResources:
         ).order_by(asc(col("expires_at", HERE)), asc(col("resource", HERE)))
         self._expired = expired.locked(Lock.NO_KEY_UPDATE).compile(dialect)
         self._count_expired = select(count()).from_(expired).compile(dialect)
-        known = select(
-            *(col(name, "v") for name in ("client_id", "pool_id", "name")),
-            *(col(name, HERE) for name in ("resource", "region", "version", "expires_at")),
-            clock_us(),
-        )
-        self._known = of_asked(known).where(col("free_since", HERE).is_null()).packed().compile(dialect)
 
     def by_holders(self, keys: Iterable[Key]) -> Program[dict[Key, Resource]]:
         """The resources that keys have, or had last and may find again, by pool and key."""
@@ -148,17 +133,6 @@ class LeaseResources:
             return set()
         changed: Rows = yield self._claims.write(written(changes))
         return {(row[0], row[1]) for row in changed}
-
-    async def known(self, store: Store, asked: Sequence[Ask]) -> list[Given | None]:
-        """What each key has that asks, one indexed read each; None where it has nothing, or it is over."""
-        found = await store.read_one(self._known.bind(asked=[(ask.client_id, ask.pool_id, ask.key) for ask in asked]))
-        given: dict[tuple[str, str, str], Given] = {}
-        for client_id, pool_id, key, resource, region, version, expires_at_us, now_us in found:
-            if expires_at_us > now_us:
-                given[client_id, pool_id, key] = Given(
-                    resource, region, key, version, expires_at_us, now_us, acquired=False
-                )
-        return [given.get((ask.client_id, ask.pool_id, ask.key)) for ask in asked]
 
 
 @lru_cache

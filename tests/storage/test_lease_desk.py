@@ -10,14 +10,16 @@ from typing import Any, TypeVar
 
 import pytest
 
+from querybuilder import Built
 from storage.errors import NoResource, OutcomeUnknown, QueueFull, StoreBusy, UnknownLease, UnknownPool, WaitTooLong
 from storage.lease_desk import CROWD, LeaseDesk, LeaseDeskLimits
 from storage.lease_records import Ask, GiveBack
-from storage.store import Program, Store
+from storage.store import Program, Rows, Store
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment
 from tests.storage.leasing import CLIENT, LEASE_US, Pools
 from tests.storage.passing import PassingStore
+from tests.storage.processes import Processes
 
 T = TypeVar("T")
 LIMITS = LeaseDeskLimits(
@@ -30,7 +32,7 @@ LIMITS = LeaseDeskLimits(
 
 
 class GatedStore(PassingStore):
-    """A store whose transactions wait for a gate, and fail where a test says so."""
+    """A store whose transactions and whose answers wait for gates, and which fails where a test says so."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -38,7 +40,18 @@ class GatedStore(PassingStore):
         self.gate = asyncio.Event()
         self.gate.set()
         self.begun: asyncio.Queue[None] = asyncio.Queue()
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.answered: asyncio.Queue[None] = asyncio.Queue()
+        self.written: list[str] = []  # queries of transactions
         self.failures: list[Exception] = []
+
+    async def read_one(self, query: Built) -> Rows:
+        """See `Store.read_one`."""
+        rows = await self._store.read_one(query)
+        self.answered.put_nowait(None)
+        await self.answers.wait()
+        return rows
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """See `Store.write`."""
@@ -46,7 +59,17 @@ class GatedStore(PassingStore):
         await self.gate.wait()
         if self.failures:
             raise self.failures.pop(0)
-        return await self._store.write(program)
+        return await self._store.write(lambda: self._watched(program()))
+
+    def _watched(self, program: Program[T]) -> Program[T]:
+        try:
+            query = next(program)
+            while True:
+                self.written.append(query.sql)
+                query = program.send((yield query))
+        except StopIteration as stop:
+            outcome: T = stop.value
+            return outcome
 
 
 class Told:
@@ -139,6 +162,67 @@ async def test_one_key_is_never_in_two_transactions_and_gets_one_resource(counte
     assert len({one.resource for one in given}) == 1
     assert sum(one.acquired for one in given) == 1
     assert (await counterpart.pools.counts())["eu"].held == 1
+
+
+async def test_who_was_found_to_have_nothing_is_given_something_without_another_look(counterpart: Counterpart) -> None:
+    await asyncio.gather(*(counterpart.ask(f"k{number}") for number in range(2)))
+    assert counterpart.store.written
+    assert not [sql for sql in counterpart.store.written if "lease_pools" in sql]
+    await counterpart.desk.give_back(GiveBack(CLIENT, "numbers", "k0"))
+    assert [sql for sql in counterpart.store.written if "lease_pools" in sql], "nobody had looked for that one"
+
+
+async def test_what_was_read_before_another_transaction_of_the_same_key_is_read_again(counterpart: Counterpart) -> None:
+    counterpart.store.gate.clear()
+    first = counterpart.ask("k")
+    await counterpart.store.begun.get()
+    await counterpart.store.answered.get()
+    counterpart.store.answers.clear()
+    second = counterpart.ask("k")
+    await counterpart.store.answered.get()  # the second has read that the key has nothing, and is not told yet
+    counterpart.store.gate.set()
+    acquired = await first
+    counterpart.store.answers.set()
+    found = await second
+    assert (found.resource, found.version, found.acquired) == (acquired.resource, acquired.version, False)
+
+
+async def test_what_is_remembered_of_transactions_is_bounded_and_forgetting_it_reads_again(
+    counterpart: Counterpart,
+) -> None:
+    small = Counterpart(counterpart.pools, replace(LIMITS, lease_requests_waiting_max=1))
+    small.store.answers.clear()
+    waiting = small.ask("k")
+    await small.store.answered.get()
+    for number in range(2):  # each makes the desk forget the one before
+        with pytest.raises(UnknownLease):
+            await small.desk.give_back(GiveBack(CLIENT, "numbers", f"nobody {number}"))
+    small.store.written.clear()
+    small.store.answers.set()
+    assert (await waiting).acquired
+    assert [sql for sql in small.store.written if "lease_pools" in sql]
+    await small.desk.close()
+
+
+async def test_a_key_that_asks_two_processes_at_once_has_one_resource(processes: Processes) -> None:
+    deployments = [await processes.one() for _ in range(2)]
+    pools = [Pools(deployment) for deployment in deployments]
+    await pools[0].create()
+    await pools[0].add("a", "b", "c")
+    desks = [Counterpart(each) for each in pools]
+    for each in desks:
+        each.store.gate.clear()
+    asked = [each.ask("k") for each in desks]
+    for each in desks:  # both have read that the key has nothing
+        await each.store.begun.get()
+    for each in desks:
+        each.store.gate.set()
+    got = await asyncio.gather(*asked)
+    assert len({(one.resource, one.version) for one in got}) == 1
+    assert sum(one.acquired for one in got) == 1
+    assert (await pools[0].counts())["eu"].held == 1
+    for each in desks:
+        await each.desk.close()
 
 
 async def test_what_lasts_for_long_enough_needs_no_transaction(counterpart: Counterpart) -> None:

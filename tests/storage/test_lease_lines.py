@@ -6,8 +6,8 @@ import pytest
 
 from storage.errors import NoResource, StoreBusy
 from storage.lease_group import Outcome
-from storage.lease_lines import KNOWN_US
-from storage.lease_records import Ask, Given, RegionCounts
+from storage.lease_lines import DRY_US, KNOWN_US, LeaseLines
+from storage.lease_records import Ask, GiveBack, Given, RegionCounts, Resource
 from storage.store import Program
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment
@@ -79,6 +79,39 @@ async def test_who_stands_next_was_seen_by_the_look_before(pools: Pools) -> None
         [got] = await pools.store.write(lambda key=key: watched(key))  # type: ignore[misc]
         assert isinstance(got, Given)
     assert looks == ["x"]
+
+
+async def test_a_partition_that_was_dry_a_moment_ago_is_asked_last(pools: Pools) -> None:
+    """Each look at an empty one is a round trip, or three."""
+    pool = await pools.create()
+    await pools.add(*"abcdef")
+    region = (pool.key, "eu")
+    places = {row.resource: row.partition for row in await pools.rows()}
+    while True:
+        [got] = await pools.run(Ask(CLIENT, "numbers", f"k{len(places)}", "eu", None, LEASE_US))
+        partition = places.pop(given(got).resource)
+        if partition not in places.values():
+            break
+    lines = LeaseLines(pools.dialect)
+    now_us = pools.clock.now_us
+
+    def look() -> Program[list[Resource]]:
+        return lines.front(region, partition, limit=1, now_us=now_us)
+
+    assert not await pools.store.write(look)
+    for first in range(3):
+        assert lines.in_turn(region, 3, first=first, now_us=now_us + DRY_US - 1)[-1] == partition
+        assert lines.in_turn(region, 3, first=first, now_us=now_us + DRY_US)[0] == first
+        assert lines.in_turn((pool.key, "us"), 3, first=first, now_us=now_us)[0] == first
+
+
+async def test_what_comes_back_to_a_dry_partition_is_found_before_a_region_is_called_dry(pools: Pools) -> None:
+    await one_line(pools, "a")
+    await taken(pools, "x")
+    [refused] = await pools.run(Ask(CLIENT, "one", "y", "eu", None, LEASE_US))
+    assert isinstance(refused, NoResource)
+    await pools.run(GiveBack(CLIENT, "one", "x"))
+    assert await taken(pools, "y") == ("a", 2)
 
 
 async def test_what_was_seen_ahead_and_taken_by_another_process_is_not_given_again(pools: Pools) -> None:
