@@ -6,11 +6,12 @@ part as they did before the statement.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from querybuilder.dialect import Dialect
 from querybuilder.errors import IncompleteQuery, Inexpressible
 from querybuilder.render import Query, Rendering, Statement
+from querybuilder.terms import Param
 from querybuilder.write import Insert, Update
 
 
@@ -19,6 +20,11 @@ class Chained(Query):
     name: str
     first: Update
     inserts: tuple[Insert, ...]
+    changes: Param | None = None
+
+    def exactly(self, changes: Param) -> Chained:
+        """All or nothing: fails, by a division by zero, unless the update changes so many rows; answers 1."""
+        return replace(self, changes=changes)
 
     def compile(self, dialect: Dialect) -> Statement:
         if not dialect.chains:
@@ -29,7 +35,12 @@ class Chained(Query):
         answer = out.name(self.name)
         parts = [f"{answer} AS ({self.first.render(out)})"]
         parts += [f"{out.fresh_name('n')} AS ({insert.render(out)})" for insert in self.inserts]
-        return out.statement(f"WITH {', '.join(parts)} SELECT * FROM {answer}")
+        with_ = f"WITH {', '.join(parts)} SELECT "
+        if self.changes is None:
+            return out.statement(f"{with_}* FROM {answer}")
+        return out.statement(
+            f"{with_}1 / CASE count(*) WHEN {self.changes.render(out)} THEN 1 ELSE 0 END FROM {answer}"
+        )
 
 
 def chained(name: str, first: Update, *inserts: Insert) -> Chained:

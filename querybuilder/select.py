@@ -144,10 +144,21 @@ def as_outputs(outputs: Sequence[Operand | Aliased]) -> tuple[Output, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Join(Node):
+    source: Source
+    on: Condition
+    outer: bool
+
+    def render(self, out: Rendering) -> str:
+        text = self.source.render(out)
+        return f" {'LEFT ' if self.outer else ''}JOIN {text} ON {self.on.render(out)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Select(RowSource, Query):
     outputs: tuple[Output, ...]
     source: Source | None = None
-    joins: tuple[tuple[Source, Condition], ...] = ()
+    joins: tuple[Join, ...] = ()
     laterals: tuple[Derived, ...] = ()
     pieces: Pieces | None = None
     conditions: tuple[Condition, ...] = ()
@@ -165,7 +176,11 @@ class Select(RowSource, Query):
 
     def join(self, given: str | RowSource | Rows, on: Condition, *, alias: str | None = None) -> Select:
         """An inner join."""
-        return replace(self, joins=(*self.joins, (source(given, alias), on)))
+        return replace(self, joins=(*self.joins, Join(source(given, alias), on, outer=False)))
+
+    def left_join(self, given: str | RowSource | Rows, on: Condition, *, alias: str | None = None) -> Select:
+        """An outer join: rows so far that none matches stay, with nulls for its columns."""
+        return replace(self, joins=(*self.joins, Join(source(given, alias), on, outer=True)))
 
     def join_lateral(self, given: RowSource, alias: str) -> Select:
         """For each row so far, the rows of a select that may use its columns; no row where that has none."""
@@ -231,9 +246,8 @@ class Select(RowSource, Query):
         sql = "SELECT " + render_outputs(out, self.outputs)
         if self.source is not None:
             sql += " FROM " + self.source.render(out)
-        for joined, on in self.joins:
-            text = joined.render(out)
-            sql += f" JOIN {text} ON {on.render(out)}"
+        for join in self.joins:
+            sql += join.render(out)
         for lateral in self.laterals:
             if not out.dialect.lateral:
                 raise Inexpressible("a joined select can't use the rows before it in this dialect")

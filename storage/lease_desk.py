@@ -15,12 +15,16 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Protocol
 
+import structlog
+
 from .coalesce import Coalescer
-from .errors import NoResource, OutcomeUnknown, QueueFull, StorageError, WaitTooLong
+from .errors import LostRace, NoResource, OutcomeUnknown, QueueFull, StorageError, WaitTooLong
 from .lease_findings import Findings, gathered, lease_findings
 from .lease_group import LeaseGroups, Outcome
 from .lease_records import Ask, GiveBack, Given, Request
 from .store import Program, Store
+
+log = structlog.get_logger(__name__)
 
 CROWD = 32  # another transaction begins when at least so many wait,
 CROWD_TIMES = 8  # and so many times those under way
@@ -75,6 +79,7 @@ class LeaseDesk:
         self._written: dict[Key, int] = {}  # keys, and which of those was the last one of each
         self._written_before = 0  # of the others: any of those
         self._tasks: set[asyncio.Task[None]] = set()
+        self._looking: asyncio.Task[None] | None = None
         self._closing = False
         self._reads: Coalescer[Ask, Findings] = Coalescer(
             self._find,
@@ -214,15 +219,8 @@ class LeaseDesk:
 
     async def _write(self, group: list[_Waiting]) -> None:
         started_s = self._loop.time()
-        requests, found = [waiting.request for waiting in group], self._found(group)
-
-        def program() -> Program[list[Outcome]]:
-            nonlocal found
-            before, found = found, None  # if it runs again, another process has changed what was found
-            return self._groups.run(requests, before)
-
         try:
-            outcomes = await self._store.write(program)
+            outcomes = await self._outcomes([waiting.request for waiting in group], self._found(group))
         except Exception as error:
             for waiting in group:
                 if not waiting.done.done():
@@ -237,11 +235,42 @@ class LeaseDesk:
             else:
                 waiting.done.set_result(outcome)
 
+    async def _outcomes(self, requests: list[Request], found: Findings | None) -> list[Outcome]:
+        at_once = self._groups.at_once(requests, found) if found is not None else None
+        if at_once is not None:
+            try:
+                await self._store.write_one(at_once.query)
+            except (LostRace, OutcomeUnknown):  # to look again settles either
+                self._groups.lost(at_once)
+                found = None
+            else:
+                self._look_on(at_once.now_us)
+                return at_once.outcomes
+
+        def program() -> Program[list[Outcome]]:
+            nonlocal found
+            before, found = found, None  # if it runs again, another process has changed what was found
+            return self._groups.run(requests, before)
+
+        return await self._store.write(program)
+
+    def _look_on(self, now_us: int) -> None:
+        if self._groups.should_look_on and self._looking is None:
+            self._looking = asyncio.create_task(self._look(now_us), name="look on", context=Context())
+
+    async def _look(self, now_us: int) -> None:
+        try:
+            await self._groups.look_on(self._store, now_us)
+        except StorageError as error:
+            log.info("lease_look_failed", detail=error.detail)  # whoever needs more looks then
+        finally:
+            self._looking = None
+
     async def close(self) -> None:
         """Take nothing more, and return when what was taken is answered."""
         self._closing = True
-        while self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+        while tasks := [*self._tasks, *([self._looking] if self._looking else [])]:
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _own(error: Exception) -> Exception:

@@ -10,14 +10,15 @@ another transaction changed meanwhile is read and decided again.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from querybuilder import Dialect
+from querybuilder import Built, Dialect
 
 from .claims import GIVEN_BACK, StoreClock, store_clock
 from .errors import LeaseInPast, NoResource, RacesLost, StorageError, UnknownLease, UnknownPool
 from .lease_counts import Region, lease_counts
+from .lease_elsewhere import Elsewhere
 from .lease_findings import Findings, lease_findings
 from .lease_journal import lease_journal
 from .lease_lines import LeaseLines
@@ -26,7 +27,7 @@ from .lease_records import Ask, GiveBack, Given, Happening, Kind, Pool, RegionCo
 from .lease_resources import Change, Key, lease_resources
 from .lease_roaming import Roaming
 from .lease_writes import lease_writes
-from .store import Program
+from .store import Program, Store
 
 Outcome = Given | StorageError
 
@@ -47,6 +48,16 @@ class Decided:
     given: Given
 
 
+@dataclass(frozen=True, slots=True)
+class AtOnce:
+    """What becomes of requests if `query` is written."""
+
+    query: Built
+    outcomes: list[Outcome]
+    regions: list[Region]  # in which it takes free resources
+    now_us: int
+
+
 @dataclass(slots=True)
 class _Round:
     """One try of the requests that are still open."""
@@ -60,7 +71,16 @@ class _Round:
         self.decided.append(decided)
         self.touched.add(decided.change.before[:2])
 
-    def spoken_for(self, region: Region, partition: int | None) -> int:
+    def regions(self, found: Findings) -> list[tuple[Region, Pool]]:
+        """Where resources are wanted, in the order in which everyone takes them."""
+        by_key = {pool.key: pool for pool in found.pools.values()}
+        return [(region, by_key[region[0]]) for region in sorted(self.wanted)]
+
+    def limit(self, region: Region, partition: int | None) -> int:
+        """How many of a partition to look at, so that enough are there for all who want one."""
+        return len(self.wanted[region]) + self._spoken_for(region, partition)
+
+    def _spoken_for(self, region: Region, partition: int | None) -> int:
         """How many of a partition's free resources, or without one of a region's leased ones, are decided on."""
         rows = [decided.change.before for decided in self.decided]
         here = [row for row in rows if (row.pool_key, row.region) == region]
@@ -105,11 +125,8 @@ class LeaseGroups:
         found = found or (yield from self._findings.of(requests))
         if self._clock is not None:
             found = found._replace(now_us=(yield from self._clock()))
-        outcomes: dict[int, Outcome] = {}
-        for index, request in enumerate(requests):
-            if request[:2] not in found.pools:
-                outcomes[index] = UnknownPool(f"the client {request.client_id!r} has no pool {request.pool_id!r}")
-        settled, roaming = _Settled(outcomes), Roaming(self._dialect)
+        settled, roaming = _Settled(_unknown(requests, found)), Roaming(self._dialect)
+        outcomes = settled.outcomes
         for attempt in range(self._attempts_max):
             left = [index for index in range(len(requests)) if index not in outcomes]
             if not left:
@@ -126,6 +143,49 @@ class LeaseGroups:
             yield from self._journal.append(settled.happened)
             yield from self._counts.add(settled.counts, self._rng)
         return [outcomes[index] for index in range(len(requests))]
+
+    def at_once(self, requests: Sequence[Request], found: Findings) -> AtOnce | None:
+        """What `run` would do, as one statement that does all of it or fails; see `Store.write_one`.
+
+        None where the store has no such statement, or where more than was found has to be read, as a line's front.
+        """
+        if self._writes is None or self._clock is not None:
+            return None
+        settled, now_us = _Settled(_unknown(requests, found)), found.now_us
+        left = [index for index in range(len(requests)) if index not in settled.outcomes]
+        trying = self._decide(requests, left, found, {}, settled, Roaming(self._dialect))
+        places: list[tuple[Region, int, int]] = []
+        for region, pool in trying.regions(found):
+            partition = self._lines.in_turn(region, pool.spec.partitions, rng=self._rng, now_us=now_us)[0]
+            limit = trying.limit(region, partition)
+            if not self._lines.reaches(region, partition, limit=limit, now_us=now_us):
+                return None
+            places.append((region, partition, limit))
+        for region, partition, limit in places:
+            _give(self._lines.taken(region, partition, limit=limit, now_us=now_us), requests, region, trying, now_us)
+        for decided in trying.decided:
+            settled.settle(decided)
+        if len(settled.outcomes) < len(requests) or not trying.decided:
+            return None
+        changes = [one.change for one in trying.decided]
+        query = self._writes.all_of(changes, settled.happened, settled.counts, self._rng)
+        return AtOnce(
+            query, [settled.outcomes[index] for index in range(len(requests))], [place[0] for place in places], now_us
+        )
+
+    async def look_on(self, store: Store, now_us: int) -> None:
+        """See `LeaseLines.look_on`."""
+        await self._lines.look_on(store, now_us)
+
+    @property
+    def should_look_on(self) -> bool:
+        """Whether `look_on` would find something to do."""
+        return bool(self._lines.low)
+
+    def lost(self, at_once: AtOnce) -> None:
+        """It was not written: somebody else was faster."""
+        for region in at_once.regions:
+            self._lines.lost(region, at_once.now_us)
 
     def look(self, client_id: str, pool_id: str, key: str) -> Program[Given]:
         """What a key has in another store, as it is known here.
@@ -149,12 +209,34 @@ class LeaseGroups:
         settled: _Settled,
         roaming: Roaming,
     ) -> Program[None]:
-        now_us, pools = found.now_us, found.pools
-        by_index = {index: (pools[requests[index][:2]].key, requests[index].key) for index in left}
-        away = (yield from roaming.running(by_index.values(), found.held, now_us)) if self._peers else {}
-        trying = _Round()
-        for index, key in by_index.items():
-            request, row = requests[index], found.held.get(key)
+        now_us = found.now_us
+        keys = [found.key(requests[index]) for index in left]
+        away = (yield from roaming.running(keys, found.held, now_us)) if self._peers else {}
+        trying = self._decide(requests, left, found, away, settled, roaming)
+        for region, pool in trying.regions(found):
+            yield from self._take(requests, pool, region, trying, now_us, settled)
+        written = yield from self._write(trying.decided, settled)
+        for decided in trying.decided:
+            before = decided.change.before
+            if before[:2] in written:
+                settled.settle(decided)
+            elif before.is_free:
+                self._lines.lost((before.pool_key, before.region), now_us)
+
+    def _decide(
+        self,
+        requests: Sequence[Request],
+        left: list[int],
+        found: Findings,
+        away: Mapping[Key, Elsewhere],
+        settled: _Settled,
+        roaming: Roaming,
+    ) -> _Round:
+        """What needs no free resource is decided, or settled; who needs one is wanting."""
+        now_us, trying = found.now_us, _Round()
+        for index in left:
+            request, key = requests[index], found.key(requests[index])
+            row = found.held.get(key)
             if key in away:
                 until_us = _expiry(request, now_us) if isinstance(request, Ask) else 0
                 settled.outcomes[index], told = roaming.answer(request, away[key], until_us, now_us)
@@ -173,16 +255,7 @@ class LeaseGroups:
                 trying.decide(outcome)
             else:
                 settled.outcomes[index] = outcome
-        by_key = {pool.key: pool for pool in pools.values()}
-        for region in sorted(trying.wanted):
-            yield from self._take(requests, by_key[region[0]], region, trying, now_us, settled)
-        written = yield from self._write(trying.decided, settled)
-        for decided in trying.decided:
-            before = decided.change.before
-            if before[:2] in written:
-                settled.settle(decided)
-            elif before.is_free:
-                self._lines.lost((before.pool_key, before.region), now_us)
+        return trying
 
     def _write(self, decided: Sequence[Decided], settled: _Settled) -> Program[set[Key]]:
         """Change what was decided on, and tell it too if that is all there will be; which were changed."""
@@ -207,23 +280,17 @@ class LeaseGroups:
     ) -> Program[None]:
         """Give the longest free resources of a region to those who need one."""
         waiting = trying.wanted[region]
-        partitions = pool.spec.partitions
-        first = self._rng.randrange(partitions)
-        for partition in (*self._lines.in_turn(region, partitions, first=first, now_us=now_us), None):
+        in_turn = self._lines.in_turn(region, pool.spec.partitions, rng=self._rng, now_us=now_us)
+        for partition in (*in_turn, None):
             if not waiting:
                 return
-            limit = len(waiting) + trying.spoken_for(region, partition)
+            limit = trying.limit(region, partition)
             if partition is not None:
                 rows = yield from self._lines.front(region, partition, limit=limit, now_us=now_us)
             else:  # dry: what is over goes straight to who needs it
                 before_us = now_us - self._margin_us
                 rows = yield from self._resources.expired(*region, before_us=before_us, limit=limit)
-            for row in rows:
-                if waiting and (row.pool_key, row.resource) not in trying.touched:
-                    index = waiting.pop()
-                    request = requests[index]
-                    assert isinstance(request, Ask)
-                    trying.decide(_taken(index, request, row, now_us))
+            _give(rows, requests, region, trying, now_us)
         if waiting:
             known = yield from self._counts.of_pools([pool.key])
             for index in waiting:
@@ -253,6 +320,25 @@ class _Settled:
 
     def count(self, region: Region, counts: RegionCounts) -> None:
         self.counts[region] = self.counts.get(region, RegionCounts()).plus(counts)
+
+
+def _unknown(requests: Sequence[Request], found: Findings) -> dict[int, Outcome]:
+    return {
+        index: UnknownPool(f"the client {request.client_id!r} has no pool {request.pool_id!r}")
+        for index, request in enumerate(requests)
+        if request[:2] not in found.pools
+    }
+
+
+def _give(rows: Sequence[Resource], requests: Sequence[Request], region: Region, trying: _Round, now_us: int) -> None:
+    """Give resources to those who want one, but those that something was decided on."""
+    waiting = trying.wanted[region]
+    for row in rows:
+        if waiting and row[:2] not in trying.touched:
+            index = waiting.pop()
+            request = requests[index]
+            assert isinstance(request, Ask)
+            trying.decide(_taken(index, request, row, now_us))
 
 
 def _expiry(ask: Ask, now_us: int) -> int:

@@ -12,7 +12,9 @@ and before a partition is called empty.
 
 from __future__ import annotations
 
+import random
 from collections import deque
+from collections.abc import Iterable
 from typing import TypeVar
 
 from querybuilder import Dialect
@@ -20,14 +22,15 @@ from querybuilder import Dialect
 from .lease_counts import Region
 from .lease_records import Resource
 from .lease_resources import Key, lease_resources
-from .store import Program
+from .store import Program, Store
 
 K = TypeVar("K")
 V = TypeVar("V")
 KNOWN_US = 60_000_000
-DRY_US = 1_000_000  # a partition in which a look found nothing is asked last for so long
+DRY_US = 1_000_000  # so long a partition in which a look found too little is asked last, and its end is not looked at
 ALONE_US = 10_000_000  # after so long without a lost race
 AHEAD = 64  # resources that a look sees beyond those it is for
+LOW = 16  # where fewer are left of those, somebody should look on
 AHEAD_MAX = 1_000  # places
 KNOWN_MAX = 100_000  # places, and regions
 TAKEN_MAX = 10_000  # resources
@@ -41,9 +44,11 @@ class LeaseLines:
         self._resources = lease_resources(dialect)
         self._known: dict[Place, tuple[int, int]] = {}  # since when the first is free, known since
         self._ahead: dict[Place, deque[Resource]] = {}  # the next ones, unless somebody else took them
+        self.low: set[Place] = set()  # where somebody should look on
         self._taken: dict[Key, int] = {}  # by their versions: others don't see it before the commit
         self._lost_us: dict[Region, int] = {}  # when another process was faster
         self._dry_us: dict[Place, int] = {}  # when a look found too little
+        self._ended_us: dict[Place, int] = {}  # when a look ahead saw the last one
 
     def lost(self, region: Region, now_us: int) -> None:
         """What was seen ahead in a region was taken by somebody else."""
@@ -51,35 +56,66 @@ class LeaseLines:
         for place in [place for place in self._ahead if place[0] == region]:
             del self._ahead[place]
 
-    def in_turn(self, region: Region, partitions: int, *, first: int, now_us: int) -> list[int]:
-        """All partitions of a region, round from one of them; those that were dry a moment ago are the last."""
+    def in_turn(self, region: Region, partitions: int, *, rng: random.Random, now_us: int) -> list[int]:
+        """All partitions of a region, round from any of them; those that were dry a moment ago are the last."""
+        first = rng.randrange(partitions)
         turn = [(first + step) % partitions for step in range(partitions)]
-        return sorted(turn, key=lambda partition: 0 <= now_us - self._dry_us.get((region, partition), -DRY_US) < DRY_US)
+        return sorted(turn, key=lambda partition: self._recently(self._dry_us, (region, partition), now_us))
 
     def front(self, region: Region, partition: int, *, limit: int, now_us: int) -> Program[list[Resource]]:
         """The longest free resources of a partition. They may be taken by now: to write them finds that out."""
-        place, lost_us = (region, partition), self._lost_us.get(region)
-        if lost_us is not None and 0 <= now_us - lost_us < ALONE_US:
-            return (yield from self._look(place, limit=limit, now_us=now_us))
-        since_us, known_us = self._begin(place, now_us)
-        ahead = self._ahead.get(place, deque())
-        if len(ahead) < limit:
-            ahead = yield from self._look_ahead(place, since_us, limit)
-        if len(ahead) < limit:
-            return (yield from self._look(place, limit=limit, now_us=now_us))
-        rows = [ahead.popleft() for _ in range(limit)]
+        if self._is_alone(region, now_us):
+            if not self.reaches(region, partition, limit=limit, now_us=now_us):
+                yield from self._look_ahead((region, partition), limit, now_us)
+            if self.reaches(region, partition, limit=limit, now_us=now_us):
+                return self.taken(region, partition, limit=limit, now_us=now_us)
+        return (yield from self._look((region, partition), limit=limit, now_us=now_us))
+
+    def reaches(self, region: Region, partition: int, *, limit: int, now_us: int) -> bool:
+        """Whether so many of a partition were seen ahead: `taken` takes them."""
+        self._begin((region, partition), now_us)
+        return self._is_alone(region, now_us) and len(self._ahead.get((region, partition), ())) >= limit
+
+    def taken(self, region: Region, partition: int, *, limit: int, now_us: int) -> list[Resource]:
+        """The longest free of those that were seen ahead, no longer for anybody else here."""
+        place = (region, partition)
+        _, known_us = self._begin(place, now_us)
+        rows = [self._ahead[place].popleft() for _ in range(limit)]
         _bound(self._known, KNOWN_MAX)[place] = (rows[-1].free_since_us or 0, known_us)
-        _bound(self._taken, TAKEN_MAX).update((row[:2], row.version) for row in rows)
+        self._take(rows)
+        if len(self._ahead[place]) < LOW and not self._recently(self._ended_us, place, now_us):
+            self.low.add(place)
         return rows
 
-    def _look_ahead(self, place: Place, since_us: int, limit: int) -> Program[deque[Resource]]:
-        region, partition = place
-        found = yield from self._resources.free(
-            *region, partition, limit=limit + AHEAD, since_us=since_us, locked=False
-        )
-        ahead = deque(row for row in found if self._taken.get(row[:2]) != row.version)
-        _bound(self._ahead, AHEAD_MAX)[place] = ahead
-        return ahead
+    async def look_on(self, store: Store, now_us: int) -> None:
+        """See who comes next where few are left, so that nobody has to wait for that.
+
+        Raises:
+            StoreBusy: the store did not answer within its bounds; whoever needs more looks then.
+        """
+        while self.low:
+            place = self.low.pop()
+            await store.read(lambda place=place: self._look_ahead(place, AHEAD, now_us))  # type: ignore[misc]
+
+    def _is_alone(self, region: Region, now_us: int) -> bool:
+        lost_us = self._lost_us.get(region)
+        return lost_us is None or not 0 <= now_us - lost_us < ALONE_US
+
+    def _look_ahead(self, place: Place, limit: int, now_us: int) -> Program[None]:
+        (region, partition), (since_us, _) = place, self._begin(place, now_us)
+        wanted = limit + AHEAD
+        found = yield from self._resources.free(*region, partition, limit=wanted, since_us=since_us, locked=False)
+        _bound(self._ahead, AHEAD_MAX)[place] = deque(row for row in found if self._taken.get(row[:2]) != row.version)
+        if len(found) < wanted:
+            _bound(self._ended_us, KNOWN_MAX)[place] = now_us
+
+    def _take(self, rows: Iterable[Resource]) -> None:
+        self._taken.update((row[:2], row.version) for row in rows)
+        while len(self._taken) > TAKEN_MAX:
+            del self._taken[next(iter(self._taken))]
+
+    def _recently(self, when: dict[Place, int], place: Place, now_us: int) -> bool:
+        return 0 <= now_us - when.get(place, -DRY_US) < DRY_US
 
     def _look(self, place: Place, *, limit: int, now_us: int) -> Program[list[Resource]]:
         (region, partition), (since_us, known_us) = place, self._begin(place, now_us)
@@ -90,6 +126,7 @@ class LeaseLines:
             rows = yield from self._resources.free(*region, partition, limit=limit)
         if len(rows) < limit:
             _bound(self._dry_us, KNOWN_MAX)[place] = now_us
+        self._take(rows)
         if rows:
             _bound(self._known, KNOWN_MAX)[place] = (rows[0].free_since_us or 0, known_us)
         else:

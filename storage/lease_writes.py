@@ -10,7 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from querybuilder import INTEGER, Dialect, chained, count, param, select
+from querybuilder import INTEGER, Built, Dialect, chained, count, param, select
 
 from .lease_counts import Region, adding, lease_counts
 from .lease_journal import telling, told
@@ -26,13 +26,13 @@ class LeaseWrites:
 
     def __init__(self, dialect: Dialect) -> None:
         self._counts = lease_counts(dialect)
-        all_changed = select(count()).from_(_CHANGED).scalar().eq(param("changes", INTEGER))
-        self._write = chained(
-            _CHANGED,
-            lease_resources(dialect).writing,
-            telling("happened").where(all_changed),
-            adding("counts").where(all_changed),
-        ).compile(dialect)
+        writing, changes = lease_resources(dialect).writing, param("changes", INTEGER)
+        telling_, adding_ = telling("happened"), adding("counts")
+        all_changed = select(count()).from_(_CHANGED).scalar().eq(changes)
+        self._write = chained(_CHANGED, writing, telling_.where(all_changed), adding_.where(all_changed)).compile(
+            dialect
+        )
+        self._write_all = chained(_CHANGED, writing, telling_, adding_).exactly(changes).compile(dialect)
 
     def write(
         self,
@@ -45,10 +45,28 @@ class LeaseWrites:
 
         Where it was all of them, what happened is told and counted too: all that this transaction has to tell.
         """
-        changed: Rows = yield self._write.bind(
-            rows=written(changes), changes=len(changes), happened=told(happened), counts=self._counts.rows(counts, rng)
-        )
+        changed: Rows = yield self._write.bind(**self._bound(changes, happened, counts, rng))
         return {(row[0], row[1]) for row in changed}
+
+    def all_of(
+        self,
+        changes: Sequence[Change],
+        happened: Sequence[Happening],
+        counts: Mapping[Region, RegionCounts],
+        rng: random.Random,
+    ) -> Built:
+        """A query for `Store.write_one`, which changes all of them, and tells and counts it, or fails."""
+        return self._write_all.bind(**self._bound(changes, happened, counts, rng))
+
+    def _bound(
+        self,
+        changes: Sequence[Change],
+        happened: Sequence[Happening],
+        counts: Mapping[Region, RegionCounts],
+        rng: random.Random,
+    ) -> dict[str, object]:
+        rows = self._counts.rows(counts, rng)
+        return {"rows": written(changes), "changes": len(changes), "happened": told(happened), "counts": rows}
 
 
 @lru_cache

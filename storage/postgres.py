@@ -153,6 +153,14 @@ class PostgresStore:
 
         return await self._attempts.run(self._connections.writers, attempt)
 
+    async def write_one(self, query: Built) -> Rows:
+        """See `Store.write_one`. Two round trips less; who lost a race has to look again, so it is not run again."""
+        rows = await self._attempts.run(
+            self._connections.writers, lambda connection: self._attempts.alone(connection, query)
+        )
+        self._ran(query, rows)
+        return rows
+
     async def _run(self, connection: PostgresConnection, query: Built) -> Rows:
         rows = await connection.run(query)
         self._ran(query, rows)

@@ -13,11 +13,14 @@ from typing import Any, TypeVar
 
 import structlog
 
-from .errors import OutcomeUnknown, StoreBusy
+from querybuilder import Built
+
+from .errors import LostRace, OutcomeUnknown, StoreBusy
 from .observing import StoreObserver
 from .pool import Pool
 from .postgres_connection import PostgresConnection
-from .postgres_errors import DRIVER_ERRORS, is_board_gone, is_lost, is_raced, said, translated
+from .postgres_errors import DRIVER_ERRORS, is_board_gone, is_lost, is_otherwise, is_raced, said, translated
+from .store import Rows
 
 T = TypeVar("T")
 Attempt = Callable[[PostgresConnection], Coroutine[Any, Any, T]]
@@ -106,8 +109,33 @@ class Attempts:
         """End a transaction.
 
         Raises:
-            OutcomeUnknown: the connection was lost before COMMIT was answered, no answer came in time, or the server
-                warned that it may be lost.
+            OutcomeUnknown: see `_vouched`.
+        """
+        status = await self._vouched(connection, lambda: connection.execute(COMMIT, timeout=NO_TIMEOUT_S))
+        if status != "COMMIT":
+            raise StoreBusy("the store rolled the transaction back")
+
+    async def alone(self, connection: PostgresConnection, query: Built) -> Rows:
+        """Run a statement that is a transaction of its own.
+
+        Raises:
+            LostRace: another transaction came between, or the statement says so itself.
+            OutcomeUnknown: see `_vouched`.
+        """
+        try:
+            # The server's bound on a statement ends where its commit begins.
+            return await self._vouched(connection, lambda: connection.run(query, timeout_s=NO_TIMEOUT_S))
+        except DRIVER_ERRORS as error:
+            if is_raced(error) or is_otherwise(error):
+                raise LostRace("another transaction came between") from error
+            raise
+
+    async def _vouched(self, connection: PostgresConnection, commit: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The answer of what commits.
+
+        Raises:
+            OutcomeUnknown: the connection was lost before the answer, none came in time, or the server warned that
+                what was committed may be lost.
         """
         # Where an operator cancels the wait for a standby, the server says COMMIT all the same, and warns.
         warnings: list[object] = []
@@ -120,7 +148,7 @@ class Attempts:
         loop = asyncio.get_running_loop()
         expiry = loop.call_later(self._limits.commit_timeout_s, connection.terminate)
         try:
-            status = await connection.execute(COMMIT, timeout=NO_TIMEOUT_S)
+            answer = await commit()
         except DRIVER_ERRORS as error:
             if is_lost(error):
                 raise OutcomeUnknown from error
@@ -128,10 +156,9 @@ class Attempts:
         finally:
             expiry.cancel()
             connection.remove_log_listener(warned)
-        if status != "COMMIT":
-            raise StoreBusy("the store rolled the transaction back")
         if warnings:
             raise OutcomeUnknown(f"the store does not vouch for what it committed: {warnings[0]}")
+        return answer
 
     def _pause_s(self, pauses_before: int) -> float:
         # Full jitter: losers of one race don't meet again at the same moment.

@@ -48,12 +48,15 @@ class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the drive
 
     __slots__ = ()
 
-    async def run(self, query: Built) -> Rows:
-        """The rows of a query; without RETURNING one row: the number of rows that a write touched, -1 of a DDL."""
+    async def run(self, query: Built, *, timeout_s: float | None = None) -> Rows:
+        """The rows of a query; without RETURNING one row: the number of rows that a write touched, -1 of a DDL.
+
+        `timeout_s`: after which the driver has the server stop; None is the session's.
+        """
         if _answers_rows(query.sql):
-            rows: Rows = await self.fetch(query.sql, *query.arguments)
+            rows: Rows = await self.fetch(query.sql, *query.arguments, timeout=timeout_s)
             return rows
-        status: str = await self.execute(query.sql, *query.arguments)
+        status: str = await self.execute(query.sql, *query.arguments, timeout=timeout_s)
         touched = status.rpartition(" ")[2]
         return [(int(touched) if touched.isdigit() else -1,)]
 

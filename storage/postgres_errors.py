@@ -53,6 +53,11 @@ def is_raced(error: BaseException) -> bool:
     return isinstance(error, _RACED)
 
 
+def is_otherwise(error: BaseException) -> bool:
+    """Whether a statement of its own found something else than it was made for."""
+    return isinstance(error, asyncpg.DivisionByZeroError)  # see `Chained.exactly`
+
+
 def is_board_gone(error: BaseException) -> bool:
     """Whether a board's table is not there."""
     return isinstance(error, asyncpg.UndefinedTableError) and "entries_" in str(error)

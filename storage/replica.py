@@ -83,6 +83,10 @@ class ReplicaFirst:
         """See `Store.write`."""
         return await self._primary.write(program)
 
+    async def write_one(self, query: Built) -> Rows:
+        """See `Store.write_one`."""
+        return await self._primary.write_one(query)
+
     async def close(self) -> None:
         """Let the replica go; the primary is its opener's."""
         await self._replica.close()

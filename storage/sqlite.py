@@ -268,6 +268,14 @@ class SqliteStore:
             self._writes -= 1
             self._checkpoint_when_idle()
 
+    async def write_one(self, query: Built) -> Rows:
+        """See `Store.write_one`. Nobody else writes: no race to lose."""
+
+        def program() -> Program[Rows]:
+            return (yield query)
+
+        return await self.write(program)
+
     def _check_open(self) -> None:
         if self._closed:
             raise StoreBusy("the store is closed")

@@ -57,6 +57,16 @@ class Store(Protocol):
         """
         ...
 
+    async def write_one(self, query: Built) -> Rows:
+        """The rows of one statement that is a transaction of its own: `write` without what only several queries need.
+
+        Raises:
+            LostRace: another transaction came between, or what `Chained.exactly` asks for was not so: nothing changed.
+            OutcomeUnknown: the connection was lost before the answer.
+            StoreBusy: the store did not answer within its bounds.
+        """
+        ...
+
     async def close(self) -> None:
         """Finish what runs and let the store go."""
         ...

@@ -61,6 +61,10 @@ class MortalStore(PassingStore):
         """See `Store.write`."""
         return await self._called(lambda: self._store.write(program))
 
+    async def write_one(self, query: Built) -> Rows:
+        """See `Store.write_one`."""
+        return await self._called(lambda: self._store.write_one(query))
+
 
 class KilledClosing:
     """Closes what is due on a service's store, by the service's clock."""

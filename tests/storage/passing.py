@@ -34,6 +34,10 @@ class PassingStore:
         """Passed on."""
         return await self._store.write(program)
 
+    async def write_one(self, query: Built) -> Rows:
+        """Passed on."""
+        return await self._store.write_one(query)
+
     async def close(self) -> None:
         """Passed on."""
         await self._store.close()
