@@ -191,6 +191,13 @@ WANTED: list[tuple[Any, str]] = [
         '"n_" AS (INSERT INTO "log" ("n") SELECT * FROM unnest($3::text::bigint[]) AS "v"("n") '
         'WHERE (SELECT count(*) FROM "changed") = $1::bigint) SELECT * FROM "changed"',
     ),
+    (
+        chained("changed", update("b7").set(n=1).everything().returning(col("n")), insert("log").values(n=2))
+        .exactly(param("changes", INTEGER)),
+        'WITH "changed" AS (UPDATE "b7" SET "n" = $1::bigint RETURNING "n"), '
+        '"n_" AS (INSERT INTO "log" ("n") VALUES ($2::bigint)) '
+        'SELECT 1 / CASE count(*) WHEN $3::bigint THEN 1 ELSE 0 END FROM "changed"',
+    ),
     (close_cursor("walk"), 'CLOSE "walk"'),
     (drop_table("b7").if_exists(), 'DROP TABLE IF EXISTS "b7"'),
 ]  # fmt: skip

@@ -204,6 +204,14 @@ def test_rows_given_at_bind_join_a_table_and_correlate(run: Run, board: str) -> 
     assert run(joined, given=[(5, "07"), (6, None)]) == [(5, "b"), (5, "c")]
 
 
+def test_a_left_join_keeps_what_nothing_matches(run: Run, board: str) -> None:
+    given_rows = rows("g", param("given"), position=INTEGER, value=TEXT)
+    joined = select(col("position", "g"), col("owner", board)).from_(given_rows)
+    joined = joined.left_join(board, col("c1", board).eq(col("value", "g")))
+    joined = joined.order_by(col("position", "g"), col("owner", board))
+    assert run(joined, given=[(5, "07"), (6, None), (7, "no")]) == [(5, "b"), (5, "c"), (6, None), (7, None)]
+
+
 @pytest.mark.parametrize("build", [
     lambda: select().from_("t"),
     lambda: union_all(),

@@ -15,11 +15,15 @@ CHUNK_BYTES = 65_536
 
 
 class LossyWay:
-    """A proxy on a free port before the server of `url`; `lose` counts the COMMITs whose answers it still swallows."""
+    """A proxy on a free port before the server of `url`.
+
+    `lose` counts the COMMITs whose answers it still swallows, or what else holds `marker`.
+    """
 
     def __init__(self, url: str) -> None:
         self._parts = urlsplit(url)
         self.lose = 0
+        self.marker = b"; COMMIT\0"
         self.lost = 0
         self._server: asyncio.Server
         self._ways: set[asyncio.StreamWriter] = set()
@@ -52,7 +56,7 @@ class LossyWay:
 
         async def forth() -> None:
             while data := await reader.read(CHUNK_BYTES):
-                if self.lose and b"; COMMIT\0" in data:
+                if self.lose and self.marker in data:
                     self.lose -= 1
                     swallow.set()
                 back_writer.write(data)

@@ -13,11 +13,12 @@ import pytest
 from querybuilder import Built
 from storage.errors import NoResource, OutcomeUnknown, QueueFull, StoreBusy, UnknownLease, UnknownPool, WaitTooLong
 from storage.lease_desk import CROWD, LeaseDesk, LeaseDeskLimits
-from storage.lease_records import Ask, GiveBack
+from storage.lease_group import LeaseGroups
+from storage.lease_records import Ask, GiveBack, RegionCounts
 from storage.store import Program, Rows, Store
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment
-from tests.storage.leasing import CLIENT, LEASE_US, Pools
+from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, Pools
 from tests.storage.passing import PassingStore
 from tests.storage.processes import Processes
 
@@ -44,6 +45,7 @@ class GatedStore(PassingStore):
         self.answers.set()
         self.answered: asyncio.Queue[None] = asyncio.Queue()
         self.written: list[str] = []  # queries of transactions
+        self.alone = 0  # statements
         self.failures: list[Exception] = []
 
     async def read_one(self, query: Built) -> Rows:
@@ -60,6 +62,16 @@ class GatedStore(PassingStore):
         if self.failures:
             raise self.failures.pop(0)
         return await self._store.write(lambda: self._watched(program()))
+
+    async def write_one(self, query: Built) -> Rows:
+        """See `Store.write_one`."""
+        self.begun.put_nowait(None)
+        await self.gate.wait()
+        rows = await self._store.write_one(query)
+        self.alone += 1
+        if self.failures:
+            raise self.failures.pop(0)
+        return rows
 
     def _watched(self, program: Program[T]) -> Program[T]:
         try:
@@ -223,6 +235,87 @@ async def test_a_key_that_asks_two_processes_at_once_has_one_resource(processes:
     assert (await pools[0].counts())["eu"].held == 1
     for each in desks:
         await each.desk.close()
+
+
+@pytest.fixture
+async def straight(processes: Processes) -> AsyncIterator[Counterpart]:
+    """A desk that takes what it may in one statement: on PostgreSQL, by the store's own clock."""
+    made = await straight_on(processes)
+    await made.pools.create(partitions=1)
+    yield made
+    made.store.gate.set()
+    await made.desk.close()
+
+
+async def straight_on(processes: Processes) -> Counterpart:
+    pools = Pools(await processes.one())
+    pools.groups = LeaseGroups(pools.dialect, None, margin_us=MARGIN_US, attempts_max=5, rng=pools.rng)
+    return Counterpart(pools)
+
+
+def long_ask(counterpart: Counterpart, key: str) -> asyncio.Task[Any]:
+    """A request for an hour."""
+    return asyncio.create_task(counterpart.desk.ask(Ask(CLIENT, "numbers", key, "eu", None, 3_600_000_000)))
+
+
+async def test_what_was_seen_ahead_is_given_in_one_statement_and_all_of_it_is_told_and_counted(
+    straight: Counterpart,
+) -> None:
+    pools, names = straight.pools, [f"n{number:03}" for number in range(200)]
+    await pools.add(*names)
+    first = await long_ask(straight, "first")
+    assert (first.resource, first.version, first.acquired) == ("n000", 1, True)
+    assert straight.store.alone == 0, "nobody had looked"
+    given = [await long_ask(straight, f"k{number}") for number in range(150)]
+    assert straight.store.alone == 150, "who comes next was looked for beside it"
+    assert [one.resource for one in given] == names[1:151]
+    assert (await pools.counts())["eu"] == RegionCounts(total=200, held=151, acquired=151)
+    happened = [each[1:] for each in await pools.happened() if each[0] == "acquired"]
+    assert happened == [(one.resource, one.key) for one in (first, *given)]
+    rows = {row.resource: row for row in await pools.rows()}
+    assert all(rows[one.resource].holder == one.key and rows[one.resource].version == 1 for one in given)
+    again = await long_ask(straight, "k7")
+    assert (again.resource, again.version, again.acquired) == ("n008", 1, False)
+
+
+async def test_what_another_process_took_first_is_looked_for_again(straight: Counterpart, processes: Processes) -> None:
+    await straight.pools.add("a", "b", "c", "d")
+    other = await straight_on(processes)
+    assert (await long_ask(straight, "x")).resource == "a"
+    assert (await long_ask(other, "y")).resource == "b"
+    assert (await long_ask(straight, "z")).resource == "c"
+    assert straight.store.alone == 0, "the statement failed"
+    assert (await straight.pools.counts())["eu"] == RegionCounts(total=4, held=3, acquired=3)
+    assert [key for kind, _, key in await straight.pools.happened() if kind == "acquired"] == ["x", "y", "z"]
+    await other.desk.close()
+
+
+async def test_a_key_that_another_process_served_meanwhile_keeps_that_one(
+    straight: Counterpart, processes: Processes
+) -> None:
+    await straight.pools.add("a", "b", "c", "d")
+    other = await straight_on(processes)
+    await long_ask(straight, "x")
+    straight.store.gate.clear()
+    late = long_ask(straight, "k")
+    for _ in range(2):  # of `x`, and of `k`: it has been read that it has nothing
+        await straight.store.begun.get()
+    prompt = await long_ask(other, "k")
+    straight.store.gate.set()
+    found = await late
+    assert (found.resource, found.version, found.acquired) == (prompt.resource, prompt.version, False)
+    assert (await straight.pools.counts())["eu"].held == 2
+    await other.desk.close()
+
+
+async def test_what_was_written_though_the_answer_was_lost_is_found(straight: Counterpart) -> None:
+    await straight.pools.add("a", "b", "c")
+    await long_ask(straight, "x")
+    straight.store.failures = [OutcomeUnknown()]
+    found = await long_ask(straight, "k")
+    assert (found.resource, found.version, found.acquired) == ("b", 1, False)
+    assert (await straight.pools.counts())["eu"].held == 2
+    assert straight.store.alone == 1
 
 
 async def test_what_lasts_for_long_enough_needs_no_transaction(counterpart: Counterpart) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from querybuilder import INTEGER, POSTGRES, TEXT, col, count, param, rows, select
+from querybuilder import INTEGER, POSTGRES, TEXT, chained, col, count, insert, param, rows, select, update
 from storage.entries import read_with_totals
 from storage.entry_reads import EntryReads
 from storage.errors import (
@@ -21,7 +21,7 @@ from storage.errors import (
 )
 from storage.layouts import entries_table
 from storage.leaderboards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
-from storage.migrate import TOTALS, migrate
+from storage.migrate import META, TOTALS, migrate
 from storage.postgres import PostgresStore
 from storage.records import Board, BoardSpec, Status
 from storage.store import Program
@@ -197,6 +197,23 @@ async def test_a_race_that_a_program_reports_reaches_its_caller(processes: Proce
     assert runs == [1]
     with pytest.raises(StorageError):
         await deployment.store.read(program)
+
+
+async def test_a_statement_that_asks_for_so_many_changes_makes_all_or_none(processes: Processes) -> None:
+    store = (await processes.one()).store
+    await store.write_one(insert(META).rows(param("rows"), name=TEXT, content=TEXT).build(POSTGRES, rows=[("a", "0")]))
+    written = update(META).set(content="1").from_rows("v", param("names"), name=TEXT)
+    written = written.where(col("name", META).eq(col("name", "v"))).returning(col("name", META))
+    told = insert(META).values(name=param("told"), content="told")
+    query = chained("changed", written, told).exactly(param("changes", INTEGER)).compile(POSTGRES)
+    with pytest.raises(LostRace):
+        await store.write_one(query.bind(names=[("a",), ("b",)], told="first", changes=2))
+    noted = select(col("content")).from_(META).where(col("name").in_(["a", "first", "second"])).build(POSTGRES)
+    assert [tuple(row) for row in await store.read_one(noted)] == [("0",)]
+    assert await store.write_one(query.bind(names=[("a",)], told="second", changes=1)) == [(1,)]
+    assert {tuple(row) for row in await store.read_one(noted)} == {("1",), ("told",)}
+    with pytest.raises(LostRace):  # the name is there: somebody else was faster, and who asked decides what to do
+        await store.write_one(query.bind(names=[("a",)], told="second", changes=1))
 
 
 async def test_boards_whose_pool_stands_still_hold_up_no_others(processes: Processes, raw: asyncpg.Connection) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from querybuilder import col, count, insert, param, select
 from storage.errors import (
     OutcomeUnknown,
     StoreAway,
@@ -19,6 +20,7 @@ from storage.errors import (
     WaitTooLong,
 )
 from storage.layouts import entries_table
+from storage.migrate import META
 from storage.postgres import PostgresStore
 from storage.postgres_connection import hosts_of
 from storage.records import Post, Status
@@ -67,6 +69,22 @@ async def test_a_commit_whose_answer_is_lost_is_settled_by_post_ids_and_told_as_
         await writer.close()
         await deployment.store.close()
     assert await witness.stats(board, "ada") == {"xp": 1}
+
+
+async def test_a_statement_of_its_own_whose_answer_is_lost_is_told_as_unknown_and_not_made_again(
+    processes: Processes, place: str
+) -> None:
+    witness = await processes.one()
+    async with LossyWay(place) as way:
+        store = (await processes.one(way.url)).store
+        way.lose, way.marker = 1, b"lost on the way"
+        note = insert(META).values(name=param("name"), content="x").compile(store.dialect)
+        with pytest.raises(OutcomeUnknown):
+            await store.write_one(note.bind(name="lost on the way"))
+        assert way.lost == 1
+        await store.close()
+    noted = select(count()).from_(META).where(col("name").eq("lost on the way")).build(witness.dialect)
+    assert (await witness.store.read_one(noted))[0][0] == 1
 
 
 async def test_sessions_that_are_terminated_under_load_cost_nothing_but_time(

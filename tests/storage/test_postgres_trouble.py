@@ -14,8 +14,10 @@ from dataclasses import replace
 import asyncpg
 import pytest
 
+from querybuilder import insert, param
 from storage.errors import OutcomeUnknown, StoreAway, StoreBusy, StoreUnsupported
 from storage.layouts import entries_table
+from storage.migrate import META
 from storage.postgres import PostgresLimits, PostgresStore
 from tests.servers import HOST, PostgresServer, postgres
 from tests.storage.backends import POSTGRES_LIMITS
@@ -146,6 +148,32 @@ async def test_a_commit_whose_wait_for_the_standby_is_cancelled_is_not_acknowled
     with pytest.raises(OutcomeUnknown):
         await posting
     await other.close()
+
+
+async def test_a_statement_of_its_own_waits_for_the_standby_longer_than_statements_may_take(
+    server: PostgresServer, opened: AsyncExitStack
+) -> None:
+    deployment = await deploy(opened, server.create_database("alone"), replace(HASTY, commit_timeout_s=WAIT_S))
+    note = insert(META).values(name=param("name"), content="x").compile(deployment.dialect)
+    opened.callback(server.run_sql, "ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+    server.run_sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
+    other = await asyncpg.connect(server.url())
+    opened.push_async_callback(other.close)
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND now() - query_start > '0.5 s'"
+
+    noting = asyncio.create_task(deployment.store.write_one(note.bind(name="late")))
+    while not await other.fetchval(waits):
+        assert not noting.done()
+    server.run_sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+    assert await noting == [(1,)]
+
+    server.run_sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
+    noting = asyncio.create_task(deployment.store.write_one(note.bind(name="cancelled")))
+    while not await other.fetchval(waits):
+        assert not noting.done()
+    await other.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+    with pytest.raises(OutcomeUnknown):
+        await noting
 
 
 async def test_what_the_server_says_of_a_row_is_not_told_to_callers(

@@ -89,6 +89,18 @@ async def test_what_a_program_raises_reaches_the_caller_and_undoes_what_it_wrote
     assert await deployment.rows(again, ["ada"]) == {}
 
 
+async def test_a_statement_of_its_own_is_there_when_the_store_is_opened_again(open_store: OpenStore) -> None:
+    store = (await Deployment.on(await open_store())).store
+    note = insert(META).values(name="x", content=param("content")).compile(store.dialect)
+    assert await store.write_one(note.bind(content="1")) == [(1,)]
+    with pytest.raises(StorageError):
+        await store.write_one(note.bind(content="2"))
+    await store.close()
+    again = await open_store()
+    noted = select(col("content")).from_(META).where(col("name").eq("x"))
+    assert [tuple(row) for row in await again.read_one(noted.build(again.dialect))] == [("1",)]
+
+
 async def test_a_statement_that_fails_undoes_its_transaction_and_the_next_one_runs(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
 
