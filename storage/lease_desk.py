@@ -85,7 +85,8 @@ class LeaseDesk:
             self._find,
             batch_max=limits.lease_group_max,
             waiting_max=limits.lease_requests_waiting_max,
-            lanes=limits.point_read_lanes,
+            # Where readers are threads of this process two only take the interpreter from each other.
+            lanes=1 if store.sole_writer else limits.point_read_lanes,
         )
 
     async def _find(self, asked: list[Ask]) -> Sequence[Findings]:
