@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
+from asyncio import Task
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -132,48 +136,71 @@ async def test_a_wrong_password_and_a_missing_database_are_told_as_such_and_not_
     await store.close()
 
 
+@pytest.fixture
+async def standby(server: PostgresServer, opened: AsyncExitStack) -> Standby:
+    """A standby that is waited for and never comes."""
+    made = Standby(server, await asyncpg.connect(server.url()))
+    opened.push_async_callback(made.connection.close)
+    opened.callback(made.forget)
+    return made
+
+
+class Standby:
+    """Has commits wait, and ends that."""
+
+    def __init__(self, server: PostgresServer, connection: asyncpg.Connection) -> None:
+        self._server, self.connection = server, connection
+
+    async def waited_for(self, begin: Callable[[], Coroutine[Any, Any, object]], *, for_s: float = 0) -> Task[Any]:
+        """Something that commits and has waited for so long; begun again while its session has not heard of it yet."""
+        self._server.run_sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
+        waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND now() - query_start >= $1"
+        while True:
+            task = asyncio.create_task(begin())
+            while not task.done():
+                if await self.connection.fetchval(waits, timedelta(seconds=for_s)):
+                    return task
+            task.result()
+
+    async def cancel(self) -> None:
+        """An operator ends the wait."""
+        await self.connection.execute(
+            "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+        )
+
+    def forget(self) -> None:
+        """Nobody is waited for."""
+        self._server.run_sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+
+
 async def test_a_commit_whose_wait_for_the_standby_is_cancelled_is_not_acknowledged(
-    server: PostgresServer, opened: AsyncExitStack
+    server: PostgresServer, opened: AsyncExitStack, standby: Standby
 ) -> None:
     deployment = await deploy(opened, server.create_database("waiting"), POSTGRES_LIMITS)
     board = await deployment.create("b", XP)
-    opened.callback(server.run_sql, "ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
-    server.run_sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
-    posting = asyncio.create_task(deployment.apply(deployment.post("ada", part(board, {"xp": 1}))))
-    other = await asyncpg.connect(server.url())
-    while not await other.fetchval(
-        "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-    ):
-        assert not posting.done()
+    posting = await standby.waited_for(lambda: deployment.apply(deployment.post("ada", part(board, {"xp": 1}))))
+    await standby.cancel()
     with pytest.raises(OutcomeUnknown):
         await posting
-    await other.close()
 
 
 async def test_a_statement_of_its_own_waits_for_the_standby_longer_than_statements_may_take(
-    server: PostgresServer, opened: AsyncExitStack
+    server: PostgresServer, opened: AsyncExitStack, standby: Standby
 ) -> None:
     deployment = await deploy(opened, server.create_database("alone"), replace(HASTY, commit_timeout_s=WAIT_S))
     note = insert(META).values(name=param("name"), content="x").compile(deployment.dialect)
-    opened.callback(server.run_sql, "ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
-    server.run_sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
-    other = await asyncpg.connect(server.url())
-    opened.push_async_callback(other.close)
-    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND now() - query_start > '0.5 s'"
 
-    noting = asyncio.create_task(deployment.store.write_one(note.bind(name="late")))
-    while not await other.fetchval(waits):
-        assert not noting.done()
-    server.run_sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
-    assert await noting == [(1,)]
+    def noting() -> Coroutine[Any, Any, object]:
+        return deployment.store.write_one(note.bind(name=str(uuid4())))
 
-    server.run_sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
-    noting = asyncio.create_task(deployment.store.write_one(note.bind(name="cancelled")))
-    while not await other.fetchval(waits):
-        assert not noting.done()
-    await other.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+    late = await standby.waited_for(noting, for_s=2 * HASTY.statement_timeout_s)
+    standby.forget()
+    assert await late == [(1,)]
+
+    cancelled = await standby.waited_for(noting)
+    await standby.cancel()
     with pytest.raises(OutcomeUnknown):
-        await noting
+        await cancelled
 
 
 async def test_what_the_server_says_of_a_row_is_not_told_to_callers(
