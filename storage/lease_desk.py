@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextvars import Context
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -29,6 +29,7 @@ log = structlog.get_logger(__name__)
 CROWD = 32  # another transaction begins when at least so many wait,
 CROWD_TIMES = 8  # and so many times those under way
 GATHER_TURNS = 2  # turns of the event loop between the first request and its transaction, as `Coalescer` has them
+FRESH_S = 0.25  # what was found longer ago is looked for again: a lease begins when it was looked for
 Key = tuple[str, str, str]  # client, pool and key
 
 
@@ -61,7 +62,7 @@ class _Waiting:
     request: Request
     done: asyncio.Future[Given]
     found: Findings | None  # for its key,
-    asked_at: int  # by a read that began after so many transactions
+    asked_s: float  # by a read that began then, on the loop's clock
 
 
 class LeaseDesk:
@@ -75,11 +76,10 @@ class LeaseDesk:
         self._busy: set[Key] = set()  # keys in a transaction
         self._in_flight = 0
         self._under_way = 0  # requests in transactions
-        self._ended = 0  # transactions
-        self._written: dict[Key, int] = {}  # keys, and which of those was the last one of each
-        self._written_before = 0  # of the others: any of those
+        self._ended_s: dict[Key, float] = {}  # when the last transaction of each key was over
+        self._forgotten_s = 0.0  # and the time before which those of other keys were
         self._tasks: set[asyncio.Task[None]] = set()
-        self._looking: asyncio.Task[None] | None = None
+        self._looking = False
         self._closing = False
         self._reads: Coalescer[Ask, Findings] = Coalescer(
             self._find,
@@ -99,13 +99,13 @@ class LeaseDesk:
             UnknownPool, NoResource, LeaseInPast: it has nothing, or nothing more.
             QueueFull, WaitTooLong, StoreBusy: what it has is not known; to ask again settles that.
         """
-        asked_at = self._ended
+        asked_s = self._loop.time()
         found = await self._reads.ask(None, ask)
         running = found.running(ask)
         if running is not None and running.expires_at_us >= _expiry(ask, running):
             self._observer.lease_answered("kept")
             return running
-        given = await self._in_group(ask, found, asked_at)
+        given = await self._in_group(ask, found, asked_s)
         self._observer.lease_answered("acquired" if given.acquired else "extended")
         return given
 
@@ -132,12 +132,12 @@ class LeaseDesk:
         self._observer.lease_answered("released")
         return given
 
-    async def _in_group(self, request: Request, found: Findings | None = None, asked_at: int = 0) -> Given:
+    async def _in_group(self, request: Request, found: Findings | None = None, asked_s: float = 0.0) -> Given:
         if self._closing:
             raise QueueFull("shutting down")
         if len(self._waiting) >= self._limits.lease_requests_waiting_max:
             raise QueueFull(f"{len(self._waiting)} requests for leases are waiting")
-        waiting = _Waiting(request, self._loop.create_future(), found, asked_at)
+        waiting = _Waiting(request, self._loop.create_future(), found, asked_s)
         self._waiting.append(waiting)
         self._observer.lease_requests_waiting(len(self._waiting))
         self._begin()
@@ -157,10 +157,13 @@ class LeaseDesk:
         crowded = not self._in_flight or len(self._waiting) >= max(CROWD, CROWD_TIMES * self._under_way)
         if self._waiting and crowded and self._in_flight < self._in_flight_max:
             self._in_flight += 1
-            # A context of its own: it works for whoever asks, and what it logs is not the first one's.
-            task = asyncio.create_task(self._write_groups(), name="lease group", context=Context())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._start(self._write_groups(), "lease group")
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        # A context of its own: it works for whoever asks, and what it logs is not the first one's.
+        task = asyncio.create_task(work, name=name, context=Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _write_groups(self) -> None:
         try:
@@ -182,19 +185,20 @@ class LeaseDesk:
 
     def _end(self, keys: set[Key]) -> None:
         self._busy -= keys
-        self._ended += 1
-        if len(self._written) + len(keys) > self._limits.lease_requests_waiting_max:
-            self._written.clear()
-            self._written_before = self._ended
-        self._written.update(dict.fromkeys(keys, self._ended))
+        now_s = self._loop.time()
+        if len(self._ended_s) + len(keys) > self._limits.lease_requests_waiting_max:
+            self._ended_s.clear()
+            self._forgotten_s = now_s
+        self._ended_s.update(dict.fromkeys(keys, now_s))
 
     def _found(self, group: list[_Waiting]) -> Findings | None:
-        """What was found for all of a group, as long as none of their keys was in a transaction since."""
+        """What was found for all of a group, lately, as long as none of their keys was in a transaction since."""
+        oldest_s = self._loop.time() - FRESH_S
         found = [
             waiting.found
             for waiting in group
             if waiting.found is not None
-            and self._written.get(waiting.request[:3], self._written_before) <= waiting.asked_at
+            and max(oldest_s, self._ended_s.get(waiting.request[:3], self._forgotten_s)) < waiting.asked_s
         ]
         return gathered([waiting.request for waiting in group], found) if len(found) == len(group) else None
 
@@ -256,8 +260,9 @@ class LeaseDesk:
         return await self._store.write(program)
 
     def _look_on(self, now_us: int) -> None:
-        if self._groups.should_look_on and self._looking is None:
-            self._looking = asyncio.create_task(self._look(now_us), name="look on", context=Context())
+        if self._groups.should_look_on and not self._looking:
+            self._looking = True
+            self._start(self._look(now_us), "leases that come next")
 
     async def _look(self, now_us: int) -> None:
         try:
@@ -265,13 +270,13 @@ class LeaseDesk:
         except StorageError as error:
             log.info("lease_look_failed", detail=error.detail)  # whoever needs more looks then
         finally:
-            self._looking = None
+            self._looking = False
 
     async def close(self) -> None:
         """Take nothing more, and return when what was taken is answered."""
         self._closing = True
-        while tasks := [*self._tasks, *([self._looking] if self._looking else [])]:
-            await asyncio.gather(*tasks, return_exceptions=True)
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 def _own(error: Exception) -> Exception:

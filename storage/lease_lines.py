@@ -83,7 +83,8 @@ class LeaseLines:
         rows = [self._ahead[place].popleft() for _ in range(limit)]
         _bound(self._known, KNOWN_MAX)[place] = (rows[-1].free_since_us or 0, known_us)
         self._take(rows)
-        if len(self._ahead[place]) < LOW and not self._recently(self._ended_us, place, now_us):
+        low = len(self._ahead[place]) < LOW and not self._recently(self._ended_us, place, now_us)
+        if low and len(self.low) < AHEAD_MAX:
             self.low.add(place)
         return rows
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from querybuilder import Built
+from storage import lease_desk
 from storage.errors import NoResource, OutcomeUnknown, QueueFull, StoreBusy, UnknownLease, UnknownPool, WaitTooLong
 from storage.lease_desk import CROWD, LeaseDesk, LeaseDeskLimits
 from storage.lease_group import LeaseGroups
@@ -197,6 +198,15 @@ async def test_what_was_read_before_another_transaction_of_the_same_key_is_read_
     counterpart.store.answers.set()
     found = await second
     assert (found.resource, found.version, found.acquired) == (acquired.resource, acquired.version, False)
+
+
+async def test_what_was_found_too_long_ago_is_looked_for_again(
+    counterpart: Counterpart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lease of so many seconds would end as many earlier as its request has waited."""
+    monkeypatch.setattr(lease_desk, "FRESH_S", 0.0)
+    await counterpart.ask("k")
+    assert [sql for sql in counterpart.store.written if "lease_pools" in sql]
 
 
 async def test_what_is_remembered_of_transactions_is_bounded_and_forgetting_it_reads_again(
