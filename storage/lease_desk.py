@@ -1,9 +1,9 @@
 """Where requests for leases come in: few statements for many keys that have theirs, few transactions for the others.
 
 The rule: a key is never in two transactions of this process at once, and its requests are taken in the order they came.
-What is read is enough where a key has its resource for long enough; everything else goes through a transaction, and
-those that come while one is under way share the next. Another one beside it is for a crowd: two small ones cost more
-than one, and everyone waits for both.
+What is read is enough where a key has its resource for long enough; everything else goes through a transaction, which
+is one statement where what was read decides it, and those that come while one is under way share the next. Another one
+beside it is for a crowd: two small ones cost more than one, and everyone waits for both.
 """
 
 from __future__ import annotations

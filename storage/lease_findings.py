@@ -62,9 +62,9 @@ class LeaseFindings:
     def __init__(self, dialect: Dialect) -> None:
         asked = rows("v", param("asked"), client_id=TEXT, pool_id=TEXT, name=TEXT)
         holds = (col("pool_key", HERE).eq(col("pool_key", "p")), col("holder", HERE).eq(col("name", "v")))
-        pools = select(clock_us(), *(col(name, "p") for name in POOL_COLUMNS), *(col(name, HERE) for name in NAMES))
+        what = select(clock_us(), *(col(name, "p") for name in POOL_COLUMNS), *(col(name, HERE) for name in NAMES))
         self._find = (
-            pools.from_(asked)
+            what.from_(asked)
             .join(LEASE_POOLS, live_pool("v"), alias="p")
             .left_join(LEASE_RESOURCES, all_of(*holds), alias=HERE)
             .packed()

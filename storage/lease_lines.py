@@ -2,8 +2,9 @@
 
 The index that holds the line keeps what was taken out of its front until the database tidies up: without a place to
 begin at, who takes the longest free one passes everything that was ever taken since, 16 ms after 50,000. And who looks
-sees a few more than it takes, which the next ones here take unseen: a round trip less. Where another process takes them
-first, their writes find them changed; then this one looks each time, and with locks, until it is alone again.
+sees a few more than it takes, which the next ones here take unseen: a round trip less. Before they run out somebody
+looks on, while nobody waits for it. Where another process takes them first, their writes find them changed; then this
+one looks each time, and with locks, until it is alone again.
 
 The rule: a place is where a look found the front, so nothing free stood before it then. What comes to stand there later
 (a resource that was moved, a transaction that took long) is found when the place is forgotten, after a minute at most,
@@ -27,7 +28,7 @@ from .store import Program, Store
 K = TypeVar("K")
 V = TypeVar("V")
 KNOWN_US = 60_000_000
-DRY_US = 1_000_000  # so long a partition in which a look found too little is asked last, and its end is not looked at
+LATELY_US = 1_000_000  # a partition in which a look found too little is asked last, and nobody looks on past an end
 ALONE_US = 10_000_000  # after so long without a lost race
 AHEAD = 64  # resources that a look sees beyond those it is for
 LOW = 16  # where fewer are left of those, somebody should look on
@@ -60,7 +61,7 @@ class LeaseLines:
         """All partitions of a region, round from any of them; those that were dry a moment ago are the last."""
         first = rng.randrange(partitions)
         turn = [(first + step) % partitions for step in range(partitions)]
-        return sorted(turn, key=lambda partition: self._recently(self._dry_us, (region, partition), now_us))
+        return sorted(turn, key=lambda partition: _lately(self._dry_us, (region, partition), now_us))
 
     def front(self, region: Region, partition: int, *, limit: int, now_us: int) -> Program[list[Resource]]:
         """The longest free resources of a partition. They may be taken by now: to write them finds that out."""
@@ -83,7 +84,7 @@ class LeaseLines:
         rows = [self._ahead[place].popleft() for _ in range(limit)]
         _bound(self._known, KNOWN_MAX)[place] = (rows[-1].free_since_us or 0, known_us)
         self._take(rows)
-        low = len(self._ahead[place]) < LOW and not self._recently(self._ended_us, place, now_us)
+        low = len(self._ahead[place]) < LOW and not _lately(self._ended_us, place, now_us)
         if low and len(self.low) < AHEAD_MAX:
             self.low.add(place)
         return rows
@@ -115,9 +116,6 @@ class LeaseLines:
         while len(self._taken) > TAKEN_MAX:
             del self._taken[next(iter(self._taken))]
 
-    def _recently(self, when: dict[Place, int], place: Place, now_us: int) -> bool:
-        return 0 <= now_us - when.get(place, -DRY_US) < DRY_US
-
     def _look(self, place: Place, *, limit: int, now_us: int) -> Program[list[Resource]]:
         (region, partition), (since_us, known_us) = place, self._begin(place, now_us)
         self._ahead.pop(place, None)
@@ -142,6 +140,10 @@ class LeaseLines:
         del self._known[place]
         self._ahead.pop(place, None)
         return 0, now_us
+
+
+def _lately(when_us: dict[Place, int], place: Place, now_us: int) -> bool:
+    return place in when_us and 0 <= now_us - when_us[place] < LATELY_US
 
 
 def _bound(remembered: dict[K, V], most: int) -> dict[K, V]:

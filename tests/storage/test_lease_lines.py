@@ -7,7 +7,7 @@ import pytest
 from storage.errors import NoResource, StoreBusy
 from storage.lease_counts import Region
 from storage.lease_group import Outcome
-from storage.lease_lines import DRY_US, KNOWN_US, LeaseLines
+from storage.lease_lines import KNOWN_US, LATELY_US, LeaseLines
 from storage.lease_records import Ask, GiveBack, Given, RegionCounts, Resource
 from storage.store import Program
 from tests.storage.backends import OpenStore
@@ -106,8 +106,8 @@ async def test_a_partition_that_was_dry_a_moment_ago_is_asked_last(pools: Pools)
         assert all(set(turn) == {0, 1, 2} for turn in turns)
         return {turn[-1] for turn in turns}
 
-    assert last(region, now_us + DRY_US - 1) == {partition}
-    assert last(region, now_us + DRY_US) == {0, 1, 2}
+    assert last(region, now_us + LATELY_US - 1) == {partition}
+    assert last(region, now_us + LATELY_US) == {0, 1, 2}
     assert last((pool.key, "us"), now_us) == {0, 1, 2}
 
 
