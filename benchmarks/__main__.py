@@ -49,6 +49,7 @@ _ALL = (
     "lease_regions",
     "halved_capacity",
     "against_redis",
+    "against_commit",
     "workers",
     "scraped_totals",
     "monitoring_cost",

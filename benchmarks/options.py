@@ -27,6 +27,7 @@ class Options:
     boards: Path | None  # filled boards are kept here and taken from here; None: filled anew
     data: Path | None  # folder with the real boards' CSV files
     kills: int
+    commit: str  # what `against_commit` compares with
 
 
 def parse(doc: str | None, *, rows: int = 1_000_000, seconds: float = 5.0, rounds: int = 5) -> Options:
@@ -41,8 +42,11 @@ def parse(doc: str | None, *, rows: int = 1_000_000, seconds: float = 5.0, round
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where stores are made")
     parser.add_argument("--boards", type=Path, help="keep filled boards in this folder, and use those already there")
     parser.add_argument("--kills", type=_positive(int), default=100, help="how often kill9 kills (100)")
+    parser.add_argument("--commit", default="HEAD~1", help="what against_commit compares with (HEAD~1)")
     given = parser.parse_args()
-    return Options(given.rows, given.seconds, given.rounds, given.folder, given.boards, given.data, given.kills)
+    return Options(
+        given.rows, given.seconds, given.rounds, given.folder, given.boards, given.data, given.kills, given.commit
+    )
 
 
 def _positive(kind: Callable[[str], int | float]) -> Callable[[str], int | float]:

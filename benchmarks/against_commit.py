@@ -1,0 +1,98 @@
+"""The hot paths of this tree against those of another commit: `positions`, single posts and batches, on both stores.
+
+Both services run side by side, each on a store that it filled itself, and take turns round by round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks import load, report
+from benchmarks.batch_posts import through_http
+from benchmarks.batch_posts_postgres import SERVER
+from benchmarks.boards import BATCH, BOARD, COLUMN, fill, owner, refresh, spec, values
+from benchmarks.options import Options, parse
+from benchmarks.positions import FEW
+from benchmarks.servers import PROJECT, Server, service_on
+from benchmarks.single_posts import CLIENTS
+from tests.servers import postgres
+
+_LEAST_RATIO = 0.97
+_POSTS_PER_S = 15_000  # sizes a round of batches: about as many as `seconds` take
+_OURS = "this tree"
+
+
+def unpack(commit: str, folder: Path) -> Path:
+    """Write the tree of a commit below `folder` and return its path. Raises CalledProcessError for an unknown one."""
+    tree = folder / "tree"
+    tree.mkdir()
+    archive = subprocess.run(["git", "archive", commit], cwd=PROJECT, stdout=subprocess.PIPE, check=True)
+    subprocess.run(["tar", "-x"], cwd=tree, input=archive.stdout, check=True)
+    return tree
+
+
+def _contestants(port: int, options: Options) -> dict[str, Callable[[int], load.Figure]]:
+    url, board = f"http://127.0.0.1:{port}", f"/v1/leaderboards/{BOARD}"
+    positions = load.Target(url, f"{board}/entries/", "/positions", rows=options.rows)
+    posts = load.Target(url, f"{board}/posts", column=COLUMN, rows=options.rows)
+    batches = max(1, round(options.seconds * _POSTS_PER_S / BATCH))
+    return {
+        "positions": load.by_wrk(positions, connections=FEW, seconds=options.seconds),
+        "single posts": load.by_wrk(posts, connections=CLIENTS, seconds=options.seconds),
+        f"batches of {BATCH:,}": through_http(port, options.rows, batches),
+    }
+
+
+async def _fill(port: int, rows: int) -> None:
+    owners = [owner(index) for index in range(rows)]
+    await fill(port, BOARD, owners=owners, named={COLUMN: values(rows)}, body=spec([COLUMN]))
+    await refresh(port, BOARD, [COLUMN])
+
+
+def _compare(store: str, servers: Mapping[str, Server], options: Options) -> list[report.Bar]:
+    for server in servers.values():
+        asyncio.run(_fill(server.port, options.rows))
+    sides = {side: _contestants(server.port, options) for side, server in servers.items()}
+    rows, bars = [], []
+    # One path after the other: what a round of posts leaves to be folded would meet the next path's rounds.
+    for path in sides[_OURS]:
+        figures = load.alternate({side: paths[path] for side, paths in sides.items()}, rounds=options.rounds)
+        rows += [load.row(f"{store}, {path}, {side}", found) for side, found in figures.items()]
+        ratio = load.ratio(figures[_OURS], figures[options.commit])
+        bars.append(report.Bar(f"{store}: {path}, this tree / {options.commit}", ratio, _LEAST_RATIO))
+    report.table(load.COLUMNS, rows)
+    return bars
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    trees = {_OURS: PROJECT, options.commit: unpack(options.commit, folder)}
+
+    def start(urls: Mapping[str, str], stack: ExitStack) -> dict[str, Server]:
+        return {
+            side: stack.enter_context(service_on(urls[side], folder, environment={"PYTHONPATH": str(tree)}))
+            for side, tree in trees.items()
+        }
+
+    with ExitStack() as stack:
+        files = {side: f"sqlite:///{folder}/board-{number}.db" for number, side in enumerate(trees)}
+        bars = _compare("SQLite", start(files, stack), options)
+    with ExitStack() as stack:
+        cluster = stack.enter_context(postgres(SERVER))
+        databases = {side: cluster.create_database(f"board{number}") for number, side in enumerate(trees)}
+        bars += _compare("PostgreSQL", start(databases, stack), options)
+    return bars
+
+
+def main() -> int:
+    options = parse(__doc__, rows=300_000, seconds=3.0, rounds=7)
+    title = f"against {options.commit}: {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s"
+    return report.run(options, title, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
