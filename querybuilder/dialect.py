@@ -37,6 +37,7 @@ class Dialect:
     numbered: bool  # placeholders are $1, $2 … and may be used again; otherwise `?`, one argument each
     arrays: bool  # lists and rows travel as one array a column; otherwise as one JSON text
     packs: bool  # a result can be folded into one JSON row
+    merges_arms: bool  # an ordered union reads each arm in order, row by row; otherwise it reads and sorts whole arms
     row_locks: bool  # writers meet in the rows: a select may lock them; otherwise one has the whole store
     type_names: Mapping[Kind, str]
     table_options: tuple[str, ...]  # what every table declares
@@ -63,6 +64,7 @@ SQLITE = Dialect(
     numbered=False,
     arrays=False,
     packs=True,
+    merges_arms=True,
     row_locks=False,
     type_names=MappingProxyType({TEXT: "TEXT", INTEGER: "INTEGER", BLOB: "BLOB"}),
     table_options=("STRICT",),
@@ -86,6 +88,7 @@ POSTGRES = Dialect(
     numbered=True,
     arrays=True,
     packs=False,
+    merges_arms=False,
     row_locks=True,
     type_names=MappingProxyType({TEXT: "text", INTEGER: "bigint", BLOB: "bytea"}),
     table_options=(),

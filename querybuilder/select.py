@@ -299,11 +299,11 @@ class Union(RowSource, Query):
     is_packed: bool = False
 
     def order_by(self, *orders: Term | Ordering) -> Union:
-        """Adds to the order of all rows, by columns of the outputs. Databases merge arms that an index orders so."""
+        """Adds to the order of all rows, by names of the outputs that every arm has."""
         return replace(self, orders=self.orders + _orderings(orders))
 
     def limit(self, limit_rows: Bound) -> Union:
-        """So many rows of all arms together; it needs an order."""
+        """So many rows of all arms together; it needs an order. No arm reads more rows if an index orders it so."""
         return replace(self, limit_rows=_bound(limit_rows))
 
     def packed(self) -> Union:
@@ -332,14 +332,25 @@ class Union(RowSource, Query):
         if not self.orders:
             if self.limit_rows is not None:
                 raise IncompleteQuery("a union with a limit needs an order: which arm comes first is not promised")
-            return " UNION ALL ".join(
-                f"SELECT * FROM ({arm.render(out)}) AS {out.name(f'a{index}')}" for index, arm in enumerate(self.arms)
-            )
+            return self._render_wrapped(out, self.arms)
         if any(arm.orders or arm.limit_rows is not None or arm.offset_rows is not None for arm in self.arms):
             raise IncompleteQuery("the arms of an ordered union have no order, limit or offset of their own")
-        sql = " UNION ALL ".join(arm.render(out) for arm in self.arms)
+        if self.limit_rows is None or out.dialect.merges_arms:
+            sql = " UNION ALL ".join(arm.render(out) for arm in self.arms)
+        else:
+            # The first rows of all arms are among the first rows of each.
+            sql = self._render_wrapped(
+                out, [replace(arm, orders=self.orders, limit_rows=self.limit_rows) for arm in self.arms]
+            )
         sql += render_orders(out, self.orders)
         return sql if self.limit_rows is None else f"{sql} LIMIT {self.limit_rows.render(out)}"
+
+    @staticmethod
+    def _render_wrapped(out: Rendering, arms: Sequence[Select]) -> str:
+        """The arms, each as a subquery, since an arm has no order or limit of its own in the text of a union."""
+        return " UNION ALL ".join(
+            f"SELECT * FROM ({arm.render(out)}) AS {out.name(f'a{index}')}" for index, arm in enumerate(arms)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,13 @@ WANTED: list[tuple[Any, str]] = [
     ),
     (
         union_all(select(col("a")).from_("t"), select(col("a")).from_("u")).order_by(desc(col("a"))).limit(3),
-        'SELECT "a" FROM "t" UNION ALL SELECT "a" FROM "u" ORDER BY "a" DESC LIMIT $1::bigint',
+        'SELECT * FROM (SELECT "a" FROM "t" ORDER BY "a" DESC LIMIT $1::bigint) AS "a0" UNION ALL '
+        'SELECT * FROM (SELECT "a" FROM "u" ORDER BY "a" DESC LIMIT $1::bigint) AS "a1" '
+        'ORDER BY "a" DESC LIMIT $1::bigint',
+    ),
+    (
+        union_all(select(col("a")).from_("t"), select(col("a")).from_("u")).order_by(desc(col("a"))),
+        'SELECT "a" FROM "t" UNION ALL SELECT "a" FROM "u" ORDER BY "a" DESC',
     ),
     (
         select(col("n")).from_(select(count().as_("n")).from_("t")).where(col("n").in_([1, 2]), not_(any_of())),

@@ -1,0 +1,149 @@
+"""What the stores read to answer pages and the rows around a place: few rows, wherever on the board that is."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from querybuilder import Built
+from storage import sqlite
+from storage.layouts import layout_of
+from storage.postgres_connection import PostgresConnection
+from storage.rankings import Ranking
+from storage.records import Best, Board, Entry, Table, Ties
+from storage.store import Program, Rows
+from tests.storage.backends import sqlite_place
+from tests.storage.deployment import NOW_US, Deployment, ranked
+from tests.storage.processes import Processes
+
+ROWS = 20_000
+TIED = 3  # rows of each value
+BATCH_ROWS = 5_000
+NEAR = 10  # rows asked for on one side
+READ_ROWS_MAX = 2 * (NEAR + TIED)  # of one table by one statement, a step: both arms may have as many
+RUN = PostgresConnection.run
+EXECUTE = sqlite._execute
+
+every_board = pytest.mark.parametrize(
+    ("table", "best", "ties"),
+    [
+        (Table.OWN, Best.HIGH, Ties.SHARED),
+        (Table.OWN, Best.LOW, Ties.EARLIEST),
+        (Table.SHARED, Best.LOW, Ties.SHARED),
+        (Table.SHARED, Best.HIGH, Ties.EARLIEST),
+    ],
+)
+
+
+async def fill_board(deployment: Deployment, best: Best, ties: Ties) -> Board:
+    """A board whose owners stand in the order of their numbers."""
+    board = await deployment.create("b", ranked("xp", best=best), ties=ties)
+    entries = deployment.entries(board)
+    padding = entries.rankings[0].padding
+    numbers = range(ROWS) if best is Best.LOW else range(ROWS - 1, -1, -1)
+    rows = [
+        (board.rows_key, Entry(f"o{place:06}", NOW_US, [padding.pad(number // TIED, NOW_US + place)]))
+        for place, number in enumerate(numbers)
+    ]
+
+    def inserted(start: int) -> Program[None]:
+        yield entries.writes.insert_new(rows[start : start + BATCH_ROWS])
+
+    for start in range(0, ROWS, BATCH_ROWS):
+        await deployment.store.write(partial(inserted, start))
+    return board
+
+
+async def read_everywhere(deployment: Deployment, board: Board) -> int:
+    """Read around places at the top, in the middle and at the end; answers how many reads that were."""
+    ranking = deployment.entries(board).rankings[0]
+    places = 0
+    for rank in (1, ROWS // 2, ROWS):
+        place = await deployment.store.read(partial(ranking.landing, rank - 1))
+        assert place is not None
+        found = await deployment.store.read(partial(_read_around, ranking, *place))
+        assert found == {f"o{number:06}" for number in range(max(0, rank - 1 - NEAR), min(ROWS, rank + NEAR))}
+        places += 1
+    return places
+
+
+def _read_around(ranking: Ranking, cell: str, owner: str) -> Program[set[str]]:
+    near = yield from ranking.rows_around(cell, owner, better_rows=NEAR, worse_rows=NEAR + 1)
+    of_owner = (yield from ranking.neighbours.around_owners([owner], better_rows=NEAR, worse_rows=NEAR + 1))[0].near
+    after = yield from ranking.rows_after(cell, owner, NEAR)
+    before = yield from ranking.rows_before(cell, owner, NEAR)
+    assert (of_owner.before, of_owner.after) == (near.before, near.after) == (before, near.after)
+    assert after == near.after[1:]
+    yield from ranking.next_better(cell, owner)
+    return {entry.owner for entry in near.before + near.after}
+
+
+@pytest.fixture
+def rows_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, str]]]:
+    """For each statement on entries that PostgreSQL runs: the most rows that a step of it had, and the text."""
+    found: list[tuple[int, str]] = []
+
+    async def run(self: PostgresConnection, query: Built) -> Rows:
+        if "entries_" in query.sql and query.sql.startswith("SELECT") and "OFFSET" not in query.sql:
+            [[plan]] = await self.fetch(f"EXPLAIN (ANALYZE, FORMAT JSON) {query.sql}", *query.arguments)
+            found.append((_most_rows(json.loads(plan)[0]["Plan"]), query.sql))
+        return await RUN(self, query)
+
+    monkeypatch.setattr(PostgresConnection, "run", run)
+    yield found
+
+
+def _most_rows(node: dict[str, Any]) -> int:
+    here = round(node["Actual Rows"] * node["Actual Loops"]) + node.get("Rows Removed by Filter", 0)
+    return max([here, *map(_most_rows, node.get("Plans", ()))])
+
+
+@every_board
+async def test_postgresql_reads_few_rows_around_a_place(
+    processes: Processes,
+    raw: asyncpg.Connection,
+    rows_read: list[tuple[int, str]],
+    table: Table,
+    best: Best,
+    ties: Ties,
+) -> None:
+    deployment = await Deployment.on((await processes.one()).store, table)
+    board = await fill_board(deployment, best, ties)
+    for _ in ("without statistics", "with them"):
+        rows_read.clear()
+        reads = await read_everywhere(deployment, board)
+        assert len(rows_read) >= 5 * reads
+        assert not [each for each in rows_read if each[0] > READ_ROWS_MAX]
+        await raw.execute(f"ANALYZE {layout_of(board).table}")
+
+
+@every_board
+async def test_sqlite_merges_the_rows_around_a_place_from_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Table, best: Best, ties: Ties
+) -> None:
+    plans: list[list[str]] = []
+
+    def execute(connection: sqlite3.Connection, query: Built, ran: sqlite.Ran) -> Rows:
+        if "entries_" in query.sql and query.sql.startswith(("SELECT", "WITH")):
+            steps = connection.execute(f"EXPLAIN QUERY PLAN {query.sql}", query.arguments).fetchall()
+            plans.append([step[3] for step in steps])
+        return EXECUTE(connection, query, ran)
+
+    async with sqlite_place(tmp_path) as open_store:
+        deployment = await Deployment.on(await open_store(), table)
+        board = await fill_board(deployment, best, ties)
+        monkeypatch.setattr(sqlite, "_execute", execute)
+        reads = await read_everywhere(deployment, board)
+    name = layout_of(board).table
+    steps = [step for plan in plans for step in plan]
+    assert len(plans) >= 5 * reads
+    assert steps.count("MERGE (UNION ALL)") >= 6 * reads
+    assert not [step for step in steps if step.startswith(f"SCAN {name}") and "USING" not in step]
+    assert not [plan for plan in plans if "USE TEMP B-TREE FOR ORDER BY" in plan]
