@@ -35,6 +35,7 @@ _ALL = (
     "rebuild",
     "stream",
     "exact_anywhere",
+    "deep_pages",
     "family_posts",
     "hot_owner",
     "queued_posts",

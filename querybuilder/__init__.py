@@ -5,8 +5,8 @@
     page = best_first.limit(param("rows")).packed().compile(SQLITE)
     built = page.bind(value="0000000600", owner="42", rows=100)  # Built(sql, arguments, packed)
 
-Compile once, bind often. Reading order: errors, dialect, arguments, render, terms, server, select,
-cursors, write, chained, schema.
+Compile once, bind often. Reading order: errors, dialect, arguments, render, terms, server, sources,
+select, cursors, write, chained, schema.
 
 The rule it keeps: nothing given to a builder can change the structure of the SQL. Values are bound, identifiers are
 quoted by one function, and every word of SQL stands in this package.
@@ -25,8 +25,9 @@ from querybuilder.errors import (
 )
 from querybuilder.render import Built, Query, Statement
 from querybuilder.schema import add_column, create_index, create_table, drop_index, drop_table, renumber
-from querybuilder.select import Lock, Recursive, Rows, Select, Union, recursive, rows, select, union_all
+from querybuilder.select import Lock, Recursive, Select, Union, recursive, select, union_all
 from querybuilder.server import clock_us, next_transaction, oldest_transaction, this_transaction
+from querybuilder.sources import Rows, rows
 from querybuilder.terms import (
     ASC,
     DESC,

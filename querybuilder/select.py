@@ -1,4 +1,4 @@
-"""Reading: select, union, and the sources that rows come from, with packing of a whole result into one row.
+"""Reading: select and union, with packing of a whole result into one row.
 
 Packing exists because every row fetched through SQLite from another thread may wait for the interpreter lock once:
 one JSON row of 1,000 entries comes back at 10,000 to 20,000 a second where 1,000 rows come at a tenth of that.
@@ -16,12 +16,12 @@ from querybuilder.arguments import constant_kind
 from querybuilder.dialect import Dialect, Kind
 from querybuilder.errors import BadValue, IncompleteQuery, Inexpressible
 from querybuilder.render import Node, Query, Rendering, Statement
+from querybuilder.sources import Derived, Pieces, Rows, Source, source
 from querybuilder.terms import (
     Aliased,
     Condition,
     Operand,
     Ordering,
-    Param,
     RowSource,
     Scalar,
     Term,
@@ -29,9 +29,6 @@ from querybuilder.terms import (
     lit,
     term,
 )
-
-SUBQUERY_ALIAS = "s"
-PIECE = "value"  # as json_each calls it
 
 
 class Lock(Enum):
@@ -44,80 +41,6 @@ class Lock(Enum):
 
 Output = Term | Aliased
 Bound = int | Term
-
-
-@dataclass(frozen=True, slots=True)
-class Table(Node):
-    name: str
-    alias: str | None = None
-
-    def render(self, out: Rendering) -> str:
-        return out.name(self.name) + ("" if self.alias is None else f" AS {out.name(self.alias)}")
-
-
-@dataclass(frozen=True, slots=True)
-class Derived(Node):
-    source: RowSource
-    alias: str
-
-    def render(self, out: Rendering) -> str:
-        return f"({self.source.render(out)}) AS {out.name(self.alias)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Rows(Node):
-    """Rows given to `bind`, standing like a table in FROM."""
-
-    alias: str
-    parameter: Param
-    columns: tuple[tuple[str, Kind], ...]
-
-    def render(self, out: Rendering) -> str:
-        if not self.columns:
-            raise IncompleteQuery("rows need at least one column")
-        kinds = tuple(kind for _, kind in self.columns)
-        if out.dialect.arrays:
-            arrays = ", ".join(out.rows_parameter(self.parameter.name, kinds))
-            names = ", ".join(out.name(name) for name, _ in self.columns)
-            return f"unnest({arrays}) AS {out.name(self.alias)}({names})"
-        cells = ", ".join(
-            f"json_extract(value, '$[{index}]') AS {out.name(name)}" for index, (name, _) in enumerate(self.columns)
-        )
-        (bound,) = out.rows_parameter(self.parameter.name, kinds)
-        return f"(SELECT {cells} FROM json_each({bound})) AS {out.name(self.alias)}"
-
-
-def rows(alias: str, parameter: Param, /, **kinds: Kind) -> Rows:
-    """A source for `from_` or `join`: `bind` takes an iterable of tuples or lists, one cell per column given here."""
-    return Rows(alias, parameter, tuple(kinds.items()))
-
-
-@dataclass(frozen=True, slots=True)
-class Pieces(Node):
-    """The pieces of a text between commas, standing like a table with one column."""
-
-    text: Term
-    alias: str
-
-    def render(self, out: Rendering) -> str:
-        text, alias = self.text.render(out), out.name(self.alias)
-        if out.dialect.arrays:
-            return f"unnest(string_to_array({text}, ',')) AS {alias}({out.name(PIECE)})"
-        return f"""json_each('["' || replace({text}, ',', '","') || '"]') AS {alias}"""
-
-
-Source = Table | Derived | Rows
-
-
-def source(given: str | RowSource | Rows, alias: str | None) -> Source:
-    """What may stand in FROM: a table's name, a select or union, or rows."""
-    if isinstance(given, Rows):
-        if alias is not None:
-            raise IncompleteQuery("rows carry their own alias")
-        return given
-    if isinstance(given, RowSource):
-        return Derived(given, alias or SUBQUERY_ALIAS)
-    return Table(given, alias)
 
 
 def render_where(out: Rendering, conditions: Sequence[Condition]) -> str:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from querybuilder.dialect import Dialect, Kind
 from querybuilder.errors import BadIdentifier, IncompleteQuery
 from querybuilder.render import Query, Rendering, Statement
-from querybuilder.select import Output, Rows, as_outputs, render_outputs, render_where
+from querybuilder.select import Output, as_outputs, render_outputs, render_where
+from querybuilder.sources import Rows
 from querybuilder.terms import Aliased, Condition, Operand, Param, Term, excluded, term
 
 BULK_ALIAS = "v"

@@ -101,7 +101,7 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, str]]
 
 
 def _most_rows(node: dict[str, Any]) -> int:
-    here = round(node["Actual Rows"] * node["Actual Loops"]) + node.get("Rows Removed by Filter", 0)
+    here: int = round(node["Actual Rows"] * node["Actual Loops"]) + node.get("Rows Removed by Filter", 0)
     return max([here, *map(_most_rows, node.get("Plans", ()))])
 
 

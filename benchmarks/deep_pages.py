@@ -1,0 +1,116 @@
+"""`around` and `from_rank` on a large board against one of 3,000 rows, at the top and in the middle, on both stores.
+
+Rule kept: both boards are in one store and asked in turn, and every answer is compared with the values that the boards
+were made of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.boards import BOARD, COLUMN, fill, owner, refresh, spec
+from benchmarks.bulk import bulk_board, bulk_store, drawn
+from benchmarks.client import BadAnswer, Connection
+from benchmarks.exact_anywhere import Board
+from benchmarks.options import Options, parse
+from benchmarks.servers import service_on
+from service.stores import SQLITE_PREFIX
+from tests.servers import DURABLE, postgres
+
+_SMALL = "small"
+_SMALL_ROWS = 3_000
+_AROUND_ROWS = 5  # on each side
+_PAGE_ROWS = 100
+_RANKS = 50  # asked for at each place
+_RATIO_MAX = 3.0
+_SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
+
+Place = tuple[str, str, str]  # view, place, board
+
+
+def _asked(board_id: str, board: Board, place: str, view: str) -> Iterator[tuple[str, list[str]]]:
+    """Paths, with the owners that the answer to each has to name."""
+    first = 1 if place == "top" else board.rows // 2
+    for rank in range(first, first + _RANKS):
+        if view == "around":
+            name = owner(int(board.best_first[rank - 1]))
+            path = f"entries/{name}/around?column={COLUMN}&better={_AROUND_ROWS}&worse={_AROUND_ROWS}"
+            rows = board.best_first[max(0, rank - 1 - _AROUND_ROWS) : rank + _AROUND_ROWS]
+        else:
+            path = f"rankings/{COLUMN}?from_rank={rank}&limit={_PAGE_ROWS}"
+            rows = board.best_first[rank - 1 : rank - 1 + _PAGE_ROWS]
+        yield f"/v1/leaderboards/{board_id}/{path}", [owner(int(index)) for index in rows]
+
+
+async def _asked_ms(port: int, asked: Iterator[tuple[str, list[str]]]) -> list[float]:
+    """How long each took."""
+    took, connection = list[float](), Connection(port)
+    try:
+        for path, owners in asked:
+            begun = time.perf_counter()
+            status, body = await connection.call("GET", path)
+            took.append(1000 * (time.perf_counter() - begun))
+            if status != 200 or [entry["owner"] for entry in json.loads(body)["entries"]] != owners:
+                raise BadAnswer(f"{path}: {status} {body[:300]!r}")
+    finally:
+        connection.close()
+    return took
+
+
+async def _fill_small(port: int) -> None:
+    names = [owner(index) for index in range(_SMALL_ROWS)]
+    values = drawn(_SMALL_ROWS).tolist()
+    await fill(port, _SMALL, owners=names, named={COLUMN: values}, body=spec([COLUMN]))
+    await refresh(port, _SMALL, [COLUMN])
+    await refresh(port, BOARD, [COLUMN])
+
+
+def measure_on(name: str, url: str, folder: Path, boards: dict[str, Board], rounds: int) -> list[report.Bar]:
+    """Medians in ms of each view, place and board."""
+    took: dict[Place, list[float]] = {}
+    with service_on(url, folder) as server:
+        asyncio.run(_fill_small(server.port))
+        for number in range(rounds + 1):
+            for view in ("around", "from_rank"):
+                for place in ("top", "middle"):
+                    for board_id, board in boards.items():
+                        ms = asyncio.run(_asked_ms(server.port, _asked(board_id, board, place, view)))
+                        if number:  # the first round warms up
+                            took.setdefault((view, place, board_id), []).extend(ms)
+    lines: list[list[str | float]] = []
+    bars: list[report.Bar] = []
+    for view in ("around", "from_rank"):
+        for place in ("top", "middle"):
+            small, large = (statistics.median(took[view, place, board_id]) for board_id in (_SMALL, BOARD))
+            lines.append([f"{view}, {place}", small, large])
+            bars.append(report.Bar(f"{name}: {view}, {place}, large / small", large / small, _RATIO_MAX, at_most=True))
+    report.table([f"{name}: median ms", f"{_SMALL_ROWS:,} rows", f"{boards[BOARD].rows:,} rows"], lines)
+    return bars
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    boards = {_SMALL: Board(_SMALL_ROWS), BOARD: Board(options.rows)}
+    store = bulk_store(options, folder, rows=options.rows)
+    bars = measure_on("SQLite", f"{SQLITE_PREFIX}{store}", folder, boards, options.rounds)
+    store.unlink()
+    with postgres(_SERVER) as cluster:
+        bulk_board(cluster.url(), folder, options.rows)
+        cluster.run_sql("VACUUM ANALYZE")
+        return bars + measure_on("PostgreSQL", cluster.url(), folder, boards, options.rounds)
+
+
+def main() -> int:
+    options = parse(__doc__)
+    title = f"deep pages: {options.rows:,} rows, {options.rounds} rounds of {_RANKS} requests"
+    return report.run(options, title, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
