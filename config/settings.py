@@ -348,6 +348,7 @@ class Settings(BaseModel):
 
     # Boards
     catalog_boards_max: int = _number(100_000, 1, 10_000_000, "boards", "Boards in the catalog")
+    own_tables_max: int = _number(1_000, 1, 1_000_000, "boards", "Boards with tables of their own in a SQLite store")
     catalog_families_max: int = _number(1_000, 1, 100_000, "families", "Families in the catalog")
     keys_max: int = _number(1_000, 1, 1_000_000, "keys", "API keys")
     default_samples: int = _number(1_000, 2, 100_000, "samples", "Samples of a curve where the spec does not say")

@@ -47,6 +47,7 @@ class Dialect:
     chains: bool  # one statement can change several tables, each by what it did to the one before
     cursors: bool  # a transaction can keep its place in a long result: see querybuilder.cursors
     empty_table: str  # what stands before the name of a table whose rows all go
+    parses_schema: bool  # after each change of a table every connection parses the definitions of all tables again
     no_limit: str  # what must stand before an OFFSET that has no LIMIT
     clock_us: str  # microseconds since 1970, now
     smaller: str  # the function that answers the smaller of two values
@@ -74,6 +75,7 @@ SQLITE = Dialect(
     chains=False,
     cursors=False,
     empty_table="DELETE FROM",  # without a condition it drops the pages unread, as TRUNCATE does
+    parses_schema=True,
     no_limit="LIMIT -1 ",
     clock_us="(CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000)",
     smaller="min",
@@ -98,6 +100,7 @@ POSTGRES = Dialect(
     chains=True,
     cursors=True,
     empty_table="TRUNCATE TABLE",
+    parses_schema=False,
     no_limit="",
     clock_us="(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
     smaller="least",

@@ -197,7 +197,7 @@ _FAMILIES = [
         view="post_family", summary="Post stats to a family", tag="Families",
         body=(FacetedPostBody, FacetedPostList), raw_body=True, ndjson=True, query=PostsQuery,
         response=(PostResults, Accepted), statuses=(200, 202),
-        problems=(*_POST_CODES, "unknown_facet", "post_rejected", "catalog_full"),
+        problems=(*_POST_CODES, "unknown_facet", "post_rejected", "catalog_full", "own_tables_full"),
         description="One post, a list, or NDJSON. A post reaches the leaderboards of its time (`at`) in every period,"
         " for every list of facets that it has values for: all of them or none, but for those whose period is closed."
         " Its id is remembered once for all of them; sent again it is a duplicate, also after a period's end."
@@ -254,8 +254,10 @@ _OPERATORS = [
         summary="Create or confirm a leaderboard", tag="Leaderboards", body=PutBoard, response=BoardAnswer,
         statuses=(200, 201),
         problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported", "catalog_full",
-        "family_board"),
-        description="New columns and another predictor are taken over; what would reinterpret stored values is 409.",
+        "own_tables_full", "family_board"),
+        description="New columns and another predictor are taken over; what would reinterpret stored values is 409. A"
+        " SQLite store holds at most `own_tables_max` leaderboards with tables of their own; more may share tables"
+        ' (`"table": "shared"`).',
     ),
     Route(
         method="GET", path=_BOARD, handler=boards.get_board, role=Role.READER, view="board",

@@ -55,13 +55,20 @@ async def put_board(context: Context, call: Call) -> Reply:
     board_id = call.path["board"]
     spec = replace(spec_of(call.body, context), season=season_of(call.body))
     dialect = context.store.dialect
-    boards_max = context.settings.catalog_boards_max
+    settings = context.settings
     created = False
 
     def program() -> Program[Board]:
         nonlocal created
         now_us = context.now_us()
-        board = yield from create_board(dialect, board_id=board_id, spec=spec, now_us=now_us, boards_max=boards_max)
+        board = yield from create_board(
+            dialect,
+            board_id=board_id,
+            spec=spec,
+            now_us=now_us,
+            boards_max=settings.catalog_boards_max,
+            own_tables_max=settings.own_tables_max,
+        )
         created = board.spec is spec
         return board if created else (yield from change_board(dialect, board_id=board_id, wanted=spec, now_us=now_us))
 

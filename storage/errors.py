@@ -5,7 +5,7 @@ StorageError
 │   ├── UnknownBoard · UnknownColumn · NotASortedColumn · ValueOutOfRange
 │   ├── PostIdConflict · AtInFuture · PostRejected · FamilyBoard · UnknownFacet
 │   └── PeriodClosed (NotOpenYet)               (one board of the post, whatever becomes of the others)
-├── SpecConflict · SpecInvalid · TooManyBoards · TooManyKeys · UnknownKey
+├── SpecConflict · SpecInvalid · TooManyBoards (TooManyOwnTables) · TooManyKeys · UnknownKey
 ├── UnknownFamily · TooManyFamilies
 ├── UnknownOwner · UnknownPost · NotRanked · NoCurve · BadCursor · Archived
 ├── JournalIncomplete                          (nothing was rebuilt)
@@ -102,6 +102,10 @@ class SpecInvalid(StorageError):
 
 class TooManyBoards(StorageError):
     """the store holds as many leaderboards as its setting allows"""
+
+
+class TooManyOwnTables(TooManyBoards):
+    """the store holds as many leaderboards with tables of their own as its setting allows"""
 
 
 class UnknownOwner(StorageError):

@@ -31,7 +31,8 @@ from querybuilder import (
     update,
 )
 
-from .errors import SpecConflict, TooManyBoards, TooManyFamilies, UnknownFamily
+from .board_limits import check_room
+from .errors import SpecConflict, TooManyFamilies, UnknownFamily
 from .layouts import Layout, columns_of, create_rows, entries_table, layout_of, shared_table, widen_rows
 from .leaderboards import (
     COLUMNS,
@@ -40,7 +41,6 @@ from .leaderboards import (
     added_columns,
     board_of,
     boards_by_id,
-    count_boards_with_rows,
     list_boards,
     refresh_resource,
     spec_text,
@@ -256,22 +256,27 @@ def count_boards(dialect: Dialect, family: Family) -> Program[int]:
 
 
 def make_boards(
-    dialect: Dialect, family_id: str, wanted: Iterable[NewBoard], *, now_us: int, boards_max: int
+    dialect: Dialect,
+    family_id: str,
+    wanted: Iterable[NewBoard],
+    *,
+    now_us: int,
+    boards_max: int,
+    own_tables_max: int | None = None,
 ) -> Program[list[Board]]:
     """The boards of these ids, made where they are missing; two processes that make the same ones get the same ones.
 
     Raises:
         UnknownFamily: it was deleted.
-        TooManyBoards: the store would hold more than `boards_max`.
+        TooManyBoards, TooManyOwnTables: see `check_room`.
     """
     family = yield from existing_family(dialect, family_id, lock=Lock.SHARE)
     asked = sorted(set(wanted))  # one order for all who make boards: no deadlock
     there = {board.id for board in (yield from _boards_named(dialect, asked))}
     missing = [new for new in asked if new.id not in there]
     if missing:
-        boards = yield from count_boards_with_rows(dialect)
-        if boards + len(missing) > boards_max:
-            raise TooManyBoards(f"this store holds {boards} leaderboards; catalog_boards_max is {boards_max}")
+        own = not family.shares_table
+        yield from check_room(dialect, new=len(missing), own=own, boards_max=boards_max, own_tables_max=own_tables_max)
         yield from _make(dialect, family, missing, now_us)
     return (yield from _boards_named(dialect, asked))
 

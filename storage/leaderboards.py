@@ -17,7 +17,6 @@ from querybuilder import (
     Statement,
     asc,
     col,
-    count,
     delete,
     drop_table,
     empty,
@@ -30,7 +29,8 @@ from querybuilder import (
     update,
 )
 
-from .errors import BoardChanged, FamilyBoard, PeriodClosed, SpecConflict, TooManyBoards, UnknownBoard
+from .board_limits import check_room
+from .errors import BoardChanged, FamilyBoard, PeriodClosed, SpecConflict, UnknownBoard
 from .layouts import columns_of, create_rows, layout_of, scope_of, widen_rows
 from .migrate import ARCHIVE_BLOCKS, BOARDS, CURVES, DEMANDS, FAMILIES, HIDDEN, LEASES, LIVE_COUNTS, TOTALS, next_in
 from .records import Board, BoardSpec, ColumnSpec, Table
@@ -79,11 +79,19 @@ COLUMNS = tuple(
 )
 
 
-def create_board(dialect: Dialect, *, board_id: str, spec: BoardSpec, now_us: int, boards_max: int) -> Program[Board]:
+def create_board(
+    dialect: Dialect,
+    *,
+    board_id: str,
+    spec: BoardSpec,
+    now_us: int,
+    boards_max: int,
+    own_tables_max: int | None = None,
+) -> Program[Board]:
     """Add a board, its table and its indexes in one transaction; one that exists is answered as it is.
 
     Raises:
-        TooManyBoards: the store holds `boards_max` already.
+        TooManyBoards, TooManyOwnTables: see `check_room`.
     """
     rows = yield select(*COLUMNS).from_(BOARDS).where(col("id").eq(param("id"))).build(dialect, id=board_id)
     if rows:
@@ -96,10 +104,8 @@ def create_board(dialect: Dialect, *, board_id: str, spec: BoardSpec, now_us: in
         named = select(lit(1)).from_(FAMILIES).where(col("id").eq(param("family_id")))
         if (yield named.build(dialect, family_id=family_id)):
             raise FamilyBoard(f"{board_id!r} would be of the family {family_id!r}, whose boards come with its posts")
-    boards = yield from count_boards_with_rows(dialect)
-    if boards >= boards_max:
-        raise TooManyBoards(f"this store holds {boards_max} leaderboards, as many as catalog_boards_max allows")
     shared = spec.table is Table.SHARED
+    yield from check_room(dialect, new=1, own=not shared, boards_max=boards_max, own_tables_max=own_tables_max)
     table_key = (yield from table_for(dialect, columns_of(spec.columns, shared=True))) if shared else None
     board_key = yield from next_in(dialect, "board_key")
     board = Board(board_key, board_id, spec, now_us, epoch=1, table_key=table_key, rows_key=board_key if shared else 0)
@@ -124,12 +130,6 @@ def create_board(dialect: Dialect, *, board_id: str, spec: BoardSpec, now_us: in
         for query in create_rows(layout_of(board)):
             yield query.build(dialect)
     return board
-
-
-def count_boards_with_rows(dialect: Dialect) -> Program[int]:
-    """How many boards there are, without those that were archived: they cost what is read of them."""
-    [[boards]] = yield select(count()).from_(BOARDS).where(col("archived_at").is_null()).build(dialect)
-    return int(boards)
 
 
 def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Program[Board]:

@@ -253,9 +253,16 @@ async def _boards(context: Context, family: Family, wanted: Iterable[_Wanted]) -
                 else:
                     found[new.id] = board
     if missing:
-        now_us, boards_max = context.now_us(), context.settings.catalog_boards_max
+        now_us, settings = context.now_us(), context.settings
         made = await context.store.write(
-            lambda: make_boards(context.store.dialect, family.id, missing, now_us=now_us, boards_max=boards_max)
+            lambda: make_boards(
+                context.store.dialect,
+                family.id,
+                missing,
+                now_us=now_us,
+                boards_max=settings.catalog_boards_max,
+                own_tables_max=settings.own_tables_max,
+            )
         )
         context.catalog.put_all(made)
         found |= {board.id: board for board in made}

@@ -40,6 +40,18 @@ async def test_a_board_is_created_with_every_default_said_and_confirmed_by_the_s
     assert await service.get(B) == body
 
 
+async def test_past_the_most_tables_of_their_own_boards_share_one(service: Service) -> None:
+    await service.restart(own_tables_max=1)
+    assert (await put(service, XP))[0] == 201
+    path = "/v1/leaderboards/c"
+    answer = await service.call("PUT", path, {"columns": [XP]})
+    assert (answer.status, answer.body["code"]) == (409, "own_tables_full")
+    assert '"table": "shared"' in answer.body["detail"]
+    assert answer.body["errors"][0]["pointer"] == "/table"
+    assert (await service.call("PUT", path, {"columns": [XP], "table": "shared"})).status == 201
+    assert (await put(service, XP))[0] == 200, "one that exists is confirmed"
+
+
 async def test_defaults_shrink_to_what_fits_64_bits(service: Service) -> None:
     _, body = await put(service, {**XP, "scale": 3}, {**XP, "name": "fine", "scale": 9})
     plain, fine = body["columns"]

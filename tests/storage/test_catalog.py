@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from storage.catalog import Catalog
-from storage.errors import SpecConflict, TooManyBoards, UnknownBoard
+from storage.errors import SpecConflict, TooManyBoards, TooManyOwnTables, UnknownBoard
 from storage.leaderboards import (
     ALL_ENTRIES,
     CHANGES,
@@ -21,7 +21,7 @@ from storage.leaderboards import (
     list_boards,
     reset_board,
 )
-from storage.records import Best, Board, BoardSpec, Merge, StatValue, Ties
+from storage.records import Best, Board, BoardSpec, Merge, StatValue, Table, Ties
 from storage.store import Program, Store
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment, counter, label, part, ranked, spec
@@ -209,6 +209,32 @@ async def test_a_store_takes_as_many_boards_as_it_may_hold(deployment: Deploymen
     assert await create("b") == b, "one that exists is confirmed even then"
     await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="a"))
     assert (await create("c")).key > b.key
+
+
+async def test_a_sqlite_store_takes_as_many_tables_of_boards_as_it_may_hold(store: Store) -> None:
+    """There each new table slows every connection; another store takes any number."""
+    deployment = await Deployment.on(store)
+
+    async def create(board_id: str, table: Table) -> Board:
+        wanted = replace(spec(XP), table=table)
+        return await store.write(
+            lambda: create_board(
+                store.dialect, board_id=board_id, spec=wanted, now_us=1, boards_max=9, own_tables_max=2
+            )
+        )
+
+    a = await create("a", Table.OWN)
+    await create("shared", Table.SHARED)
+    await create("b", Table.OWN)
+    if store.dialect.parses_schema:
+        with pytest.raises(TooManyOwnTables, match='"table": "shared"'):
+            await create("c", Table.OWN)
+    else:
+        await create("c", Table.OWN)
+    assert await create("a", Table.OWN) == a, "one that exists is confirmed even then"
+    await create("d", Table.SHARED)
+    await deployment.store.write(lambda: delete_board(store.dialect, board_id="a"))
+    await create("e", Table.OWN)
 
 
 async def test_the_catalog_re_reads_before_it_calls_a_board_unknown(deployment: Deployment) -> None:

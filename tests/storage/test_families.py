@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 
 from querybuilder import col, count, select
 from storage.applying import Group
-from storage.errors import LostRace, PostIdConflict, TooManyBoards, TooManyFamilies, UnknownBoard, UnknownFamily
+from storage.errors import (
+    LostRace,
+    PostIdConflict,
+    TooManyBoards,
+    TooManyFamilies,
+    TooManyOwnTables,
+    UnknownBoard,
+    UnknownFamily,
+)
 from storage.families import NewBoard, delete_family, make_boards, put_family
 from storage.hidden import hidden
 from storage.leaderboards import ALL_ENTRIES, CHANGES
@@ -137,6 +145,25 @@ async def test_boards_are_made_once_however_often_they_are_asked_for(deployment:
         wanted = [NewBoard("f:2021", "")]
         await deployment.store.write(lambda: make_boards(deployment.dialect, "f", wanted, now_us=1, boards_max=8))
     assert len(await boards_of(deployment, family, "all")) == 1, "one that is there needs no room"
+
+
+async def test_boards_of_a_family_make_as_many_tables_as_a_sqlite_store_may_hold(deployment: Deployment) -> None:
+    family = await a_family(deployment)
+    [first] = await boards_of(deployment, family, "all")
+    wanted = [NewBoard("f:all", ""), NewBoard("f:2020", ""), NewBoard("f:2021", "")]
+
+    async def make(own_tables_max: int) -> list[Board]:
+        return await deployment.store.write(
+            lambda: make_boards(deployment.dialect, "f", wanted, now_us=1, boards_max=9, own_tables_max=own_tables_max)
+        )
+
+    if deployment.dialect.parses_schema and not family.shares_table:
+        with pytest.raises(TooManyOwnTables):
+            await make(2)
+        assert await boards_of(deployment, family, "all") == [first], "nothing was made"
+        assert len(await make(3)) == 3
+    else:
+        assert len(await make(2)) == 3
 
 
 async def test_a_deleted_family_takes_no_more_posts_and_leaves_nothing(deployment: Deployment) -> None:
