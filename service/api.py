@@ -106,7 +106,8 @@ _READS = [
         method="GET", path=_OWNER + "/around", handler=unless_hidden(around_views.around_owner), role=Role.READER,
         view="around", counted_alone=True, summary="The rows around an owner", tag="Owners", query=AroundOwnerQuery,
         response=Page,
-        description="Ranks agree with each other: all follow from the owner's by counting along the rows.",
+        description="Ranks agree with each other: all follow from the owner's by counting along the rows. Of an archived"
+        " leaderboard the rows that its archive has; `next` says where the ranking goes on, and answers 410 past them.",
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries", "archived"),
     ),
     Route(
@@ -131,6 +132,7 @@ _READS = [
     Route(
         method="GET", path=_RANKING + "/around", handler=around_views.around_value, role=Role.READER,
         view="value_around", summary="The rows around a value", tag="Rankings", query=AroundValueQuery, response=Page,
+        description="Of an archived leaderboard the rows that its archive has, as around an owner.",
         problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_entries", "archived"),
     ),
     Route(

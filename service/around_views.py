@@ -115,8 +115,9 @@ def _window(
     before = near.before[max(0, len(near.before) - better) :]
     rows = before + near.after[:worse]
     ties_before = 0 if ranking.timed else near.ties_before
-    more_before, more_after = len(near.before) > len(before), len(near.after) > worse
     first_row_number = located.rank + ties_before - len(before)
+    more_before = len(near.before) > len(before)
+    more_after = len(near.after) > worse or pager.goes_on_past(first_row_number + len(rows) - 1, totals)
     if located.method not in COUNTED:
         # The board's ends are known, whatever the curve says; an estimate lies between them.
         last_first = totals.get(ranking.index, 0) - len(rows) + 1

@@ -96,9 +96,11 @@ class Pager:
         return Window(rows[:limit], 1, 1, True, totals, False, self._more_after(rows, limit, 1, totals))
 
     def _more_after(self, rows: list[Entry], limit: int, row_number: int, totals: dict[int, int]) -> bool:
-        if self._board.archived_us is None:
-            return len(rows) > limit
-        return row_number + len(rows[:limit]) <= totals.get(self._index, 0)  # an archive ends before its ranking does
+        return len(rows) > limit or self.goes_on_past(row_number + len(rows[:limit]) - 1, totals)
+
+    def goes_on_past(self, row_number: int, totals: dict[int, int]) -> bool:
+        """Whether the ranking of an archived board goes on past a row: an archive ends before its ranking does."""
+        return self._board.archived_us is not None and row_number < totals.get(self._index, 0)
 
     def footing(self) -> Footing | None:
         """What deep pages start from; see `Locator.footing`."""

@@ -210,12 +210,32 @@ async def _refused_past_the_top(service: Service, board: str) -> None:
     assert (await service.get(f"{board}/rankings/xp?from_rank=41"))["entries"] == []
     worst = (await service.get(f"{board}/rankings/xp/values?ranks=40"))["values"][0]["value"]
     assert await service.refused("GET", f"{board}/rankings/xp/around?value={worst}") == (410, "archived")
+    await _around_ends_with_the_top(service, board, page["entries"] + last["entries"])
     assert await service.refused("POST", f"{board}/rankings/xp/refresh") == (410, "archived")
     assert await service.refused("GET", f"{board}/entries/nobody") == (404, "unknown_owner")
     assert await service.refused("GET", f"{board}/entries/o08/positions?columns=lap") == (404, "not_ranked")
     etag = (await service.call("GET", f"{board}/rankings/lap/curve")).headers["ETag"]
     again = await service.call("GET", f"{board}/rankings/lap/curve", headers={"If-None-Match": etag})
     assert again.status == 304
+
+
+async def _around_ends_with_the_top(service: Service, board: str, top: list[Any]) -> None:
+    """The rows around a place near the end of what an archive has: its `next` says that the ranking goes on."""
+    for number in (2, 8, 9):
+        wanted = top[number - 1 : number + 4]
+        row, sides = top[number], "better=1&worse=3"
+        of_owner = await service.get(f"{board}/entries/{row['owner']}/around?column=xp&{sides}")
+        assert of_owner["entries"] == wanted
+        of_value = await service.get(f"{board}/rankings/xp/around?value={row['value']}&{sides}")
+        assert of_value["entries"][-1] in top
+        for found in (of_owner, of_value):
+            follows = top.index(found["entries"][-1]) + 1
+            if follows < len(top):
+                after = await service.get(f"{board}/rankings/xp?limit=1&cursor={found['next']}")
+                assert after["entries"] == top[follows : follows + 1]
+            else:
+                beyond = f"{board}/rankings/xp?limit=1&cursor={found['next']}"
+                assert await service.refused("GET", beyond) == (410, "archived")
 
 
 async def test_days_of_a_family_close_and_are_archived_and_the_next_ones_open(service: Service) -> None:
