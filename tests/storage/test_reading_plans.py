@@ -14,10 +14,14 @@ import pytest
 
 from querybuilder import Built
 from storage import sqlite
+from storage.change_log import change_log
+from storage.entries import Entries, add_totals, read_with_totals
+from storage.gap_counts import Footing
 from storage.layouts import layout_of
 from storage.postgres_connection import PostgresConnection
 from storage.rankings import Ranking
 from storage.records import Best, Board, Entry, Table, Ties
+from storage.sampling import sample_curve
 from storage.store import Program, Rows
 from tests.storage.backends import sqlite_place
 from tests.storage.deployment import NOW_US, Deployment, ranked
@@ -28,6 +32,7 @@ TIED = 3  # rows of each value
 BATCH_ROWS = 5_000
 NEAR = 10  # rows asked for on one side
 READ_ROWS_MAX = 2 * (NEAR + TIED)  # of one table by one statement, a step: both arms may have as many
+GAP_ROWS_MAX = 400  # between two knots of a curve: the boards have 100
 RUN = PostgresConnection.run
 EXECUTE = sqlite._execute
 
@@ -54,7 +59,9 @@ async def fill_board(deployment: Deployment, best: Best, ties: Ties) -> Board:
     ]
 
     def inserted(start: int) -> Program[None]:
-        yield entries.writes.insert_new(rows[start : start + BATCH_ROWS])
+        batch = rows[start : start + BATCH_ROWS]
+        yield entries.writes.insert_new(batch)
+        yield add_totals(deployment.dialect, {board.key: {0: len(batch)}})
 
     for start in range(0, ROWS, BATCH_ROWS):
         await deployment.store.write(partial(inserted, start))
@@ -91,7 +98,7 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, str]]
     found: list[tuple[int, str]] = []
 
     async def run(self: PostgresConnection, query: Built) -> Rows:
-        if "entries_" in query.sql and query.sql.startswith("SELECT") and "OFFSET" not in query.sql:
+        if "entries_" in query.sql and query.sql.startswith("SELECT"):
             [[plan]] = await self.fetch(f"EXPLAIN (ANALYZE, FORMAT JSON) {query.sql}", *query.arguments)
             found.append((_most_rows(json.loads(plan)[0]["Plan"]), query.sql))
         return await RUN(self, query)
@@ -119,9 +126,43 @@ async def test_postgresql_reads_few_rows_around_a_place(
     for _ in ("without statistics", "with them"):
         rows_read.clear()
         reads = await read_everywhere(deployment, board)
-        assert len(rows_read) >= 5 * reads
-        assert not [each for each in rows_read if each[0] > READ_ROWS_MAX]
+        around = [each for each in rows_read if "OFFSET" not in each[1]]  # which finds the place
+        assert len(around) >= 5 * reads
+        assert not [each for each in around if each[0] > READ_ROWS_MAX]
         await raw.execute(f"ANALYZE {layout_of(board).table}")
+
+
+@every_board
+async def test_postgresql_reads_no_more_than_a_gap_for_a_rank_or_its_owner(
+    processes: Processes,
+    raw: asyncpg.Connection,
+    rows_read: list[tuple[int, str]],
+    table: Table,
+    best: Best,
+    ties: Ties,
+) -> None:
+    deployment = await Deployment.on((await processes.one()).store, table)
+    store, board = deployment.store, await fill_board(deployment, best, ties)
+    await raw.execute(f"ANALYZE {layout_of(board).table}")
+    entries = deployment.entries(board)
+    footing = await store.read(lambda: _fit(deployment, entries))
+    rows_read.clear()
+    for rank in (1, ROWS // 2, ROWS):
+        place = await store.read(partial(entries.rankings[0].row_at, footing, rank))
+        assert place is not None and place[1] == f"o{rank - 1:06}"
+        asked = entries.rankings[0].asked_from_rung(footing, place[0], owner=place[1])
+        found = asked.answer(await store.read_one(asked.query))
+        assert found is not None and found.better_count + found.ties_before == rank - 1
+        [owner], _ = read_with_totals(await store.read_one(entries.with_totals([place[1]])))
+        assert owner == place[1]
+    assert len(rows_read) >= 3 * 3
+    assert not [each for each in rows_read if each[0] > GAP_ROWS_MAX + READ_ROWS_MAX]
+
+
+def _fit(deployment: Deployment, entries: Entries) -> Program[Footing]:
+    mark = yield from change_log(deployment.dialect).mark_now()
+    curve = yield from sample_curve(deployment.dialect, entries, 0, gap_rows_max=GAP_ROWS_MAX, now_us=1)
+    return Footing(curve, mark, changes_max=1_000)
 
 
 @every_board
