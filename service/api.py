@@ -106,8 +106,8 @@ _READS = [
         method="GET", path=_OWNER + "/around", handler=unless_hidden(around_views.around_owner), role=Role.READER,
         view="around", counted_alone=True, summary="The rows around an owner", tag="Owners", query=AroundOwnerQuery,
         response=Page,
-        description="Ranks agree with each other: all follow from the owner's by counting along the rows. Of an archived"
-        " leaderboard the rows that its archive has; `next` says where the ranking goes on, and answers 410 past them.",
+        description="Ranks agree with each other: all follow from the owner's by counting along the rows. Of an"
+        " archived leaderboard the rows that its archive has; a `next` past them answers 410.",
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries", "archived"),
     ),
     Route(
