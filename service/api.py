@@ -87,6 +87,7 @@ _POST_CODES = (
 _QUEUED = (
     " With `mode=queued` it is answered with 202 once it is durable in the ingest queue: job workers apply it within"
     " seconds, exactly once, an owner's posts in their order. One post that can't be taken then refuses all of them."
+    " A retry of an applied post is not refused, even if its period is closed."
 )
 _COLUMN_CODES = ("unknown_board", "unknown_column")
 

@@ -30,7 +30,7 @@ from .context import Context
 from .keys import Role
 from .post_bodies import PostIn, PostKind, PostLimits, parse_posts
 from .problems import Problem, post_problem_of
-from .queue.queueing import QUEUED, queue_posts, refused, shut_to
+from .queue.queueing import QUEUED, ToQueue, queue_posts, refused, shut_to
 from .renewal import renewed_posts
 from .routes import Answer, Call
 from .values import format_decimal, format_us, number, parse_decimal, parse_text
@@ -60,18 +60,19 @@ async def post_to_boards(context: Context, call: Call) -> Answer:
 
 
 async def _queue(context: Context, posts: list[PostIn], *, single: bool, only_board: str | None) -> Answer:
-    async def resolve() -> list[Post]:
-        asked = _Asked({}, set())
-        resolved: list[Post] = []
+    async def resolve() -> ToQueue:
+        asked, to_queue = _Asked({}, set()), ToQueue()
         for index, post in enumerate(posts):
             found = _resolved_here(context, post, only_board) or await _resolved(context, post, only_board, asked)
-            error = shut_to(found, context.now_us()) if isinstance(found, Post) else first_cause(list(found.values()))
-            if not isinstance(found, Post) or error is not None:
-                raise refused(error or PostRejected(), None if single else index)
-            resolved.append(found)
-        return resolved
+            if not isinstance(found, Post):
+                raise refused(first_cause(list(found.values())), None if single else index)
+            if (closed := shut_to(found, context.now_us())) is None:
+                to_queue.posts.append(found)
+            else:
+                to_queue.closed[index] = (found, closed)
+        return to_queue
 
-    return await queue_posts(context, resolve)
+    return await queue_posts(context, resolve, single=single)
 
 
 def parse(context: Context, call: Call, kind: PostKind) -> tuple[list[PostIn], bool]:

@@ -7,7 +7,8 @@ of their board: emptying a board voids its ids without a write to any, and they 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -30,9 +31,9 @@ from querybuilder import (
     union_all,
 )
 
-from .errors import UnknownBoard
+from .errors import PostIdConflict, UnknownBoard
 from .migrate import BOARDS, POST_IDS
-from .records import PartOutcome, Status, StatValue
+from .records import PartOutcome, Post, Status, StatValue
 from .store import Program
 
 
@@ -151,6 +152,43 @@ class PostIds:
         limit_us = horizon[0][0] + 1 if horizon else before_us
         rows = yield self._prune.bind(before_us=limit_us)
         return int(rows[0][0])
+
+
+def find_repeats(post_ids: PostIds, posts: Sequence[Post]) -> Program[list[bool | PostIdConflict]]:
+    """Whether each post was applied before, on any of its boards or in its family; a conflict says: another one was.
+
+    Raises:
+        UnknownBoard: a board is gone.
+    """
+    asked = [(post, _remembering(post)) for post in posts if post.post_hash is not None]
+    boards = {part.board.key: part.board for post, _ in asked if post.family is None for part in post.parts}
+    hashes: dict[int, set[str]] = defaultdict(set)
+    for post, keys in asked:
+        for key in keys:
+            hashes[key].add(post.post_hash or "")
+    fingerprints: dict[int, dict[str, str]] = {}
+    for key, theirs in hashes.items():
+        known: Mapping[str, Remembered | RememberedParts]
+        if (board := boards.get(key)) is None:
+            known = yield from post_ids.find_in_family(key, theirs)
+        else:
+            _, known = yield from post_ids.find(key, board.epoch, theirs)
+        fingerprints[key] = {post_hash: each.fingerprint for post_hash, each in known.items()}
+    return [_repeats(post, fingerprints) for post in posts]
+
+
+def _remembering(post: Post) -> list[int]:
+    """The keys that a post's id is remembered under: its family's, or its boards'."""
+    return [part.board.key for part in post.parts] if post.family is None else [post.family.key]
+
+
+def _repeats(post: Post, fingerprints: Mapping[int, Mapping[str, str]]) -> bool | PostIdConflict:
+    if post.post_hash is None:
+        return False
+    found = [fingerprints[key].get(post.post_hash) for key in _remembering(post)]
+    if post.fingerprint in found:
+        return True
+    return PostIdConflict(pointer="/post_id") if any(found) else False
 
 
 def _said(part: PartOutcome) -> tuple[object, ...]:

@@ -37,7 +37,7 @@ from ..context import Context
 from ..post_bodies import PostIn, PostKind
 from ..posts import BEST_FIRST, FINGERPRINT_BYTES, board_result, changes_of, compared, first_cause, parse
 from ..problems import BadValue, Problem, post_problem_of, shown
-from ..queue.queueing import QUEUED, queue_posts, refused
+from ..queue.queueing import QUEUED, ToQueue, queue_posts, refused
 from ..routes import Answer, Call
 
 FACET_SETS_KEPT = 32_768  # sets of facet values whose boards' ids are remembered, each counted once a period
@@ -104,7 +104,7 @@ async def post_to_family(context: Context, call: Call) -> Answer:
 
 
 async def _queue(context: Context, family_id: str, posts: Sequence[PostIn], *, single: bool) -> Answer:
-    async def resolve() -> list[Post]:
+    async def resolve() -> ToQueue:
         family = await context.catalog.families.find(family_id)
         wanted: list[_Wanted] = []
         now_us = context.now_us()
@@ -113,15 +113,21 @@ async def _queue(context: Context, family_id: str, posts: Sequence[PostIn], *, s
             if isinstance(found, UnknownColumn):  # another process may have added it
                 family = await context.catalog.families.reread(family.id)
                 found = _wanted(context, family, post, now_us)
-            if isinstance(found, _Wanted) and all(closed for _, closed in found.periods):
-                found = PeriodClosed("every period of the post is closed", pointer="/at")
             if not isinstance(found, _Wanted):
                 raise refused(found, None if single else index)
             wanted.append(found)
         boards = await _boards(context, family, wanted)
-        return [_post(context, family, post, each, boards) for post, each in zip(posts, wanted, strict=True)]
+        to_queue = ToQueue()
+        for index, each in enumerate(wanted):
+            made = _post(context, family, posts[index], each, boards)
+            if all(closed for _, closed in each.periods):
+                closed = PeriodClosed("every period of the post is closed", pointer="/at")
+                to_queue.closed[index] = (made, closed)
+            else:
+                to_queue.posts.append(made)
+        return to_queue
 
-    return await queue_posts(context, resolve)
+    return await queue_posts(context, resolve, single=single)
 
 
 async def _forget(context: Context, family: Family) -> Family:

@@ -16,9 +16,13 @@ from ..problems import ProblemDocument
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """Posts that are durable in the ingest queue; workers apply them within seconds."""
+    """Posts that are durable in the ingest queue; workers apply them within seconds.
+
+    `duplicates`: how many of them go to closed periods and were applied before; they are not queued again.
+    """
 
     accepted: int
+    duplicates: int | UnsetType = UNSET
 
 
 class PostState(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,15 +1,20 @@
 """Posts that are queued: accepted as one, and answered before they are applied.
 
-The rule: whatever is wrong with a post by what is known now refuses the whole request, and nothing of it is queued.
+The rule: whatever is wrong with a post by what is known now refuses the whole request, and nothing of it is queued. A
+retry of an applied post is not wrong, even if no board takes posts of its time any more: it is a duplicate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from msgspec import UNSET
 
 from storage.closures import known_closure
 from storage.errors import BoardChanged, PeriodClosed, UnknownBoard, UnknownFamily
-from storage.records import Post
+from storage.post_ids import find_repeats
+from storage.records import Post, Status
 
 from ..context import Context
 from ..problems import FieldError, Problem, post_problem_of
@@ -20,17 +25,40 @@ QUEUED = "queued"  # as the parameter `mode`
 _RENEWALS_MAX = 3  # boards that change as often while one request is answered
 
 
-async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Post]]]) -> Answer:
-    """Queue the posts of a request; `resolve` answers them, or raises what is wrong with one of them."""
+@dataclass(slots=True)
+class ToQueue:
+    """The posts of a request, none of which is wrong."""
+
+    posts: list[Post] = field(default_factory=list)  # each may be taken by some board
+    closed: dict[int, tuple[Post, PeriodClosed]] = field(default_factory=dict)  # no board takes them; by index
+
+
+async def queue_posts(context: Context, resolve: Callable[[], Awaitable[ToQueue]], *, single: bool) -> Answer:
+    """Queue the posts of a request; `resolve` returns them, or raises what is wrong with one of them."""
     for _ in range(_RENEWALS_MAX):
-        posts = await resolve()
+        found = await resolve()
+        if found.closed:
+            await _check_repeats(context, found.closed, single=single)
         try:
-            await context.enqueuer.submit(posts)
+            if found.posts:
+                await context.enqueuer.submit(found.posts)
         except BoardChanged:
-            await _reread(context, posts)
+            await _reread(context, found.posts)
             continue
-        return Reply(Accepted(len(posts)), status=202)
+        if found.closed:
+            context.metrics.posts_settled(Status.DUPLICATE.value, len(found.closed))
+        accepted = Accepted(len(found.posts) + len(found.closed), len(found.closed) or UNSET)
+        return Reply(accepted, status=202)
     raise BoardChanged
+
+
+async def _check_repeats(context: Context, closed: Mapping[int, tuple[Post, PeriodClosed]], *, single: bool) -> None:
+    """Refuse the request unless every post of it that no board takes was applied before."""
+    posts = [post for post, _ in closed.values()]
+    repeats = await context.store.read(lambda: find_repeats(context.post_ids, posts))
+    for (index, (_, error)), repeat in zip(closed.items(), repeats, strict=True):
+        if repeat is not True:
+            raise refused(repeat or error, None if single else index)
 
 
 async def _reread(context: Context, posts: list[Post]) -> None:

@@ -284,3 +284,71 @@ async def test_the_queue_is_measured(service: Service) -> None:
     async with asyncio.timeout(WAIT_S):  # and looks again when it finds nothing more
         while await _total(service, "rankcurve_ingest_posts"):
             continue
+
+
+async def _days_later(service: Service, days: int) -> None:
+    """The service goes on with a clock that is ahead by so many days."""
+    now_us = service.clock() + days * 86_400_000_000
+    await service.stop()
+    service.clock = lambda: now_us
+    await service.restart()
+
+
+async def test_a_retry_of_an_applied_post_is_a_duplicate_after_its_period_too(service: Service) -> None:
+    await service.must("PUT", "/v1/families/daily", {**FAMILY, "periods": ["day"], "grace_seconds": 0})
+    path = "/v1/families/daily/posts"
+    post = {"owner": "ada", "stats": {"xp": 7}, "post_id": "p", "at": datetime.now(UTC).isoformat()}
+    await service.must("POST", path, post)
+    await _days_later(service, 2)
+    assert await _duplicates(service, f"{path}?mode=queued", post) == 1
+    await _holds_against_others(service, f"{path}?mode=queued", post)
+    [directly] = (await service.must("POST", path, {"posts": [post]}))["results"]
+    assert directly["status"] == "duplicate"
+
+
+async def test_a_retry_of_an_applied_post_is_a_duplicate_after_its_season_too(service: Service) -> None:
+    ends_at = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    columns = [{"name": "xp", "sorted": True, "merge": "sum"}]
+    for board in ("s", "t"):
+        season = {"columns": columns, "closes_at": ends_at, "grace_seconds": 0}
+        await service.must("PUT", f"/v1/leaderboards/{board}", season)
+    post = {"owner": "ada", "stats": {"xp": 7}, "post_id": "p"}
+    await service.must("POST", "/v1/leaderboards/s/posts", post)
+    await _days_later(service, 2)
+    for path, body in (("leaderboards/s/posts", post), ("posts", {**post, "boards": ["t", "s"]})):
+        assert await _duplicates(service, f"/v1/{path}?mode=queued", body) == 1
+        await _holds_against_others(service, f"/v1/{path}?mode=queued", body)
+    state = await service.get("/v1/leaderboards/s/posts/p")
+    assert (state["status"], state["stats"]) == ("applied", {"xp": 7})
+    assert await service.refused("POST", "/v1/leaderboards/t/posts?mode=queued", post) == (409, "period_closed")
+
+
+async def _duplicates(service: Service, path: str, body: object) -> int:
+    answer = await service.call("POST", path, body)
+    assert answer.status == 202, answer.body
+    count: int = answer.body["duplicates"]
+    return count
+
+
+async def _holds_against_others(service: Service, path: str, applied: dict[str, Any]) -> None:
+    """Only a retry gets in: no other post to the same boards, nor a list that has one."""
+    other, unnamed = {**applied, "stats": {"xp": 8}}, {**applied, "post_id": "other"}
+    assert await service.refused("POST", path, other) == (409, "post_id_conflict")
+    assert await service.refused("POST", path, unnamed) == (409, "period_closed")
+    answer = await service.call("POST", path, {"posts": [applied, unnamed]})
+    assert (answer.status, answer.body["code"]) == (409, "period_closed")
+    assert [error["pointer"] for error in answer.body["errors"]] == ["/posts/1/at"]
+    assert await _duplicates(service, path, {"posts": [applied, applied]}) == 2
+    assert (await service.get("/v1/queue"))["posts"] == 0, "no retry waits"
+
+
+async def test_a_retry_after_its_period_comes_with_posts_that_are_queued(service: Service) -> None:
+    await service.must("PUT", "/v1/families/daily", {**FAMILY, "periods": ["day"], "grace_seconds": 0})
+    old = {"owner": "ada", "stats": {"xp": 7}, "post_id": "old", "at": datetime.now(UTC).isoformat()}
+    await service.must("POST", "/v1/families/daily/posts", old)
+    await _days_later(service, 2)
+    new = {"owner": "ada", "stats": {"xp": 5}, "post_id": "new"}
+    answer = await service.call("POST", "/v1/families/daily/posts?mode=queued", {"posts": [old, new]})
+    assert (answer.status, answer.body) == (202, {"accepted": 2, "duplicates": 1})
+    board = (await service.get("/v1/families/daily/boards?period=day"))["board"]
+    assert (await settled(service, "new", f"/v1/leaderboards/{escaped(board)}"))["stats"] == {"xp": 5}
