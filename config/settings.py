@@ -100,6 +100,7 @@ class Settings(BaseModel):
     ingest_group_posts_max: int = _number(10_000, 1, 100_000, "posts", "Posts queued in one transaction")
     ingest_block_posts_max: int = _number(200, 1, 10_000, "posts", "Posts of a shard that are queued as one row")
     ingest_round_posts_max: int = _number(1_000, 1, 100_000, "posts", "Queued posts applied in one transaction")
+    ingest_round_parts_max: int = _number(2_500, 1, 100_000, "posts", "Queued posts of a transaction, once a board")
     ingest_alone_attempts_max: int = _number(
         10, 1, 1_000, "attempts", "Tries of a queued post that the store refuses by itself, before it is rejected"
     )

@@ -32,6 +32,7 @@ class QueueLimits:
     ingest_workers_max: int
     ingest_sizing_s: float
     ingest_round_posts_max: int
+    ingest_round_parts_max: int
     ingest_alone_attempts_max: int
     ingest_lease_s: float
     ingest_poll_s: float

@@ -7,6 +7,9 @@ it holds and renews: a worker that was paused finds them somebody else's, and no
 
 A post that the store refuses by itself, whatever comes with it, is rejected after some tries: those behind it have
 waited long enough.
+
+A round should end well within its lease, also where each post goes to many boards. Another worker takes a longer round
+for a dead worker's, and waits for the rows of its leases.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from .errors import (
     StoreAway,
     UnknownBoard,
 )
-from .ingest_queue import Head, ingest_queue
+from .ingest_queue import Head, Waiting, ingest_queue
 from .leases import Lease, Leases
 from .post_ids import PostIds
 from .posted import said_of_rejected
@@ -50,6 +53,7 @@ class DrainLimits:
     """The bounds; each is a setting of the same name."""
 
     ingest_round_posts_max: int
+    ingest_round_parts_max: int
     ingest_alone_attempts_max: int
     ingest_lease_s: float
     write_attempts_max: int
@@ -90,6 +94,7 @@ class _Piece:
 @dataclass(slots=True)
 class _Batch:
     more: bool = False  # than these wait
+    parts: int = 0  # the posts, each counted once a board
     pieces: list[_Piece] = field(default_factory=list)
     resolved: Resolved = field(default_factory=Resolved)
 
@@ -186,11 +191,25 @@ class Drainer:
         batch = _Batch(more=len(chosen) < len(heads) or len(heads) >= blocks_max)
         if chosen:
             for waiting in (yield from self._queue.blocks(chosen)):
-                block = block_of(waiting.block)
-                batch.pieces.append(_Piece(waiting.head, block, min(posts_max, len(block.posts))))
+                if not self._add(batch, waiting, posts_max):
+                    break
             pieces = [(piece.block, piece.posts) for piece in batch.pieces]
             batch.resolved = yield from resolve(self._store.dialect, pieces)
         return batch
+
+    def _add(self, batch: _Batch, waiting: Waiting, posts_max: int) -> bool:
+        """Add a block to a round, or as much of it as the round takes; whether the round may take another one."""
+        block, posts = block_of(waiting.block), 0
+        for queued in block.posts[:posts_max]:
+            if batch.parts and batch.parts + len(queued.boards) > self._limits.ingest_round_parts_max:
+                break
+            batch.parts += len(queued.boards)
+            posts += 1
+        whole = posts == len(block.posts)  # one that was emptied, too
+        if posts or whole:
+            batch.pieces.append(_Piece(waiting.head, block, posts))
+        batch.more |= not whole
+        return whole
 
     def _pause_s(self, pauses_before: int) -> float:
         longest = min(self._limits.write_backoff_s_max, self._limits.write_backoff_base_s * 2**pauses_before)

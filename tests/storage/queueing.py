@@ -25,6 +25,7 @@ LEASE_US = 1_000_000
 WORKERS_MAX = 2
 LIMITS = DrainLimits(
     ingest_round_posts_max=100,
+    ingest_round_parts_max=1_000,
     ingest_alone_attempts_max=3,
     ingest_lease_s=LEASE_US / 1e6,
     write_attempts_max=4,

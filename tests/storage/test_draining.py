@@ -81,6 +81,35 @@ async def test_a_round_takes_whole_blocks_up_to_its_bound_and_at_least_one(desk:
     assert await desk.deployment.stats(board, "ada") == {"xp": 200, "last": 4}
 
 
+async def test_a_round_takes_fewer_posts_where_each_goes_to_many_boards(desk: QueueDesk) -> None:
+    boards = [await a_board(desk, name) for name in ("b", "c", "d", "e")]
+    for number in range(1, 31):
+        everywhere = [part(board, {"xp": 1, "last": number}) for board in boards]
+        await desk.enqueue_block([desk.deployment.post("ada", *everywhere)] * 3)
+    worker = desk.worker("ada", limits=replace(LIMITS, ingest_round_parts_max=64))
+    desk.clock.now_us += 1
+    await desk.tend(worker)
+    rounds = []
+    while (drained := await desk.round(worker)) is not None:
+        rounds.append(drained)
+    assert [sum(each.posts.values()) for each in rounds] == [16, 16, 16, 16, 16, 10]
+    assert [each.more for each in rounds] == [True] * 5 + [False]
+    for board in boards:
+        assert await desk.deployment.stats(board, "ada") == {"xp": 90, "last": 30}
+
+
+async def test_one_post_to_more_boards_than_a_round_counts_is_applied_alone(desk: QueueDesk) -> None:
+    boards = [await a_board(desk, name) for name in ("b", "c", "d")]
+    await desk.enqueue(*[desk.deployment.post("ada", *(part(board, {"xp": 1}) for board in boards))] * 2)
+    worker = desk.worker("ada", limits=replace(LIMITS, ingest_round_parts_max=2))
+    desk.clock.now_us += 1
+    await desk.tend(worker)
+    sizes = []
+    while (drained := await desk.round(worker)) is not None:
+        sizes.append(sum(drained.posts.values()))
+    assert sizes == [1, 1]
+
+
 async def test_of_two_posts_with_one_id_the_first_counts_wherever_they_wait(desk: QueueDesk) -> None:
     board = await a_board(desk)
     first = posted(desk, board, "ada", 5, post_id="p/1")
