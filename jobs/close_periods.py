@@ -94,15 +94,20 @@ class CloseJob:
     async def run(self) -> None:
         """Close, or wait until the process that does has gone, for ever."""
         while True:
+            pause_s = self._limits.close_interval_s
             try:
                 await self._ownership.run(POOL, RESOURCE, self._close_on)
-            except LeaseTaken:
-                pass
+            except LeaseTaken as taken:
+                pause_s = self._until_free_s(taken)
             except LeaseLost as error:
                 log.warning("close_fenced", detail=error.detail)
             finally:
                 self._observer.closing_left()
-            await self._sleep(self._limits.close_interval_s)
+            await self._sleep(pause_s)
+
+    def _until_free_s(self, taken: LeaseTaken) -> float:
+        """When to ask for a lease again: at its end, and before, because a live holder gives it back when it is done."""
+        return min(taken.free_in_us / 1e6, self._limits.close_interval_s)
 
     async def _close_on(self, held: Held) -> None:
         self._archiver.give_up()  # another process may have gone on with it
@@ -210,7 +215,7 @@ class CloseJob:
             await work(held, board)
             return
         except LeaseTaken as taken:  # on a column: somebody refreshes its curve
-            wait_s = taken.free_in_us / 1e6
+            wait_s = self._until_free_s(taken)
         except (LeaseLost, UnknownBoard) as error:
             if isinstance(error, LeaseLost):
                 raise

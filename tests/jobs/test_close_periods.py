@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from storage.leaderboards import create_board, existing
+from jobs.close_periods import POOL, RESOURCE
+from storage.leaderboards import REFRESH_POOL, create_board, existing, refresh_resource
 from storage.records import Board, Season
 from tests.jobs.closing import close_job, step
-from tests.jobs.world import PREDICTOR, World, within
+from tests.jobs.world import LIMITS, MARGIN_S, PREDICTOR, World, within
 from tests.storage.deployment import BOARDS_MAX, ranked, spec
 
 S = 1_000_000
@@ -81,3 +82,34 @@ async def test_the_job_runs_by_the_clock_and_another_process_takes_over(world: W
         world.advance(1)
     running[1].cancel()
     await asyncio.wait(running)
+
+
+async def test_a_board_whose_column_is_refreshed_elsewhere_waits_for_that_and_not_for_the_lease(world: World) -> None:
+    board = await a_season(world, "b", entries=60)
+    world.advance(11)
+    job = close_job(world)
+    assert await step(world, job)
+    column = refresh_resource(board.key, 0)
+    refreshing = await world.store.write(
+        lambda: world.leases.claim(REFRESH_POOL, column, holder="refresher", lease_us=1_000 * S)
+    )
+    assert await step(world, job)
+    assert not await step(world, job), "the board is left alone for a moment"
+    await world.store.write(lambda: world.leases.release(refreshing))
+    world.advance(LIMITS.close.close_interval_s)
+    assert await step(world, job)
+    served = world.book.served(board, 0)
+    assert served is not None and served.fit.method == "scan"
+
+
+async def test_whoever_waits_to_close_asks_again_when_the_lease_of_a_dead_process_ends(world: World) -> None:
+    await world.store.write(lambda: world.leases.claim(POOL, RESOURCE, holder="dead", lease_us=S // 2))
+    world.advance(MARGIN_S)
+    running = asyncio.create_task(close_job(world).run())
+    await world.time.asleep(0.5)
+    assert world.observed.lag_s is None
+    world.advance(0.5)
+    await world.time.asleep(LIMITS.close.close_interval_s)
+    assert world.observed.lag_s == 0
+    running.cancel()
+    await asyncio.wait([running])
