@@ -161,7 +161,7 @@ class LiveCurve(KnotRanks):
     Raises `KnotsInvalid` where the counts can't be of this curve.
     """
 
-    __slots__ = ("_as_of", "fit", "moved", "total")
+    __slots__ = ("_as_of", "fit", "is_as_fitted", "moved", "total")
 
     def __init__(self, fit: Curve, counts: LiveCounts, *, as_of: AsOf) -> None:
         self.fit = fit
@@ -176,6 +176,8 @@ class LiveCurve(KnotRanks):
         upto = list(accumulate(chain.from_iterable(zip(gaps, [*runs, 0], strict=True)), initial=0))
         self.total = upto[-1]
         self.moved = counts.moved
+        # Whether every rank is still the fit's: nothing moved yet, or all counts at the knots are what they were.
+        self.is_as_fitted = not (self.moved or any(counts.runs) or any(counts.gaps))
         reaches = None
         if fit.errors is not None:
             errors = (0, *fit.errors, 0) if fit.knots else (0,)

@@ -189,6 +189,17 @@ def test_nothing_moved_is_the_fit() -> None:
     assert [live.key_at(rank) for rank in range(1, 8)] == [fit.key_at(rank) for rank in range(1, 8)]
 
 
+def test_a_curve_is_as_fitted_until_a_count_changes_and_again_when_it_is_back() -> None:
+    fit = Curve([Knot(0, 0, 2), Knot(10, 5, 1)], total=6, as_of_us=0, step=1)
+    counts = LiveCounts(fit)
+    seen = []
+    for move in ((None, 0), (0, None), (3, 5)):
+        seen.append(LiveCurve(fit, counts, as_of=AsOf(0)).is_as_fitted)
+        counts.move(*move)
+    seen.append(LiveCurve(fit, counts, as_of=AsOf(0)).is_as_fitted)
+    assert seen == [True, False, True, False], "a move within a gap is one"
+
+
 def test_everyone_at_one_end_of_a_gap_is_within_the_bound_and_nothing_less() -> None:
     fit = Curve([Knot(0, 0, 1), Knot(1001, 1000, 1)], total=1001, as_of_us=0, errors=[0])
     counts = LiveCounts(fit)

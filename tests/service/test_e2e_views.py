@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from tests.service.real_service import Service, escaped
+from service.curve_documents import curve_etag
+from tests.service.real_service import WAIT_S, Service, escaped
 
 B = "/v1/leaderboards/b"
 LAP = {"name": "lap", "merge": "min", "best": "low", "scale": 3, "min": 0}
@@ -139,6 +142,36 @@ async def test_the_curve_shows_its_knots_and_is_not_sent_twice(service: Service)
     assert newer.headers["ETag"] != etag
     assert (await service.get(B))["curves"]["lap"]["total"] == 30
     assert (await service.get(B))["curves"]["xp"] is None
+
+
+async def folded(service: Service, *, total: int) -> None:
+    """Until the curve of xp is kept live, with that many entries."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            await service.get(B)
+            board = await service.context.catalog.find("b")
+            served = service.context.book.served(board, 0)
+            if served is not None and served.live_version and served.curve.total == total:
+                return
+
+
+async def test_a_curve_that_begins_to_be_kept_live_is_not_sent_twice(service: Service) -> None:
+    await service.board("b", {"name": "xp"})
+    await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
+    await service.refresh("b", "xp")
+    path = f"{B}/rankings/xp/curve"
+    served = service.context.book.served(await service.context.catalog.find("b"), 0)
+    assert served is not None
+    etag = curve_etag(replace(served, curve=served.fit, live_version=0))
+    fitted = await service.get(path)
+    await folded(service, total=30)
+    live = await service.get(path)
+    assert {**live, "as_of": None} == {**fitted, "as_of": None}
+    assert (await service.call("GET", path, headers={"If-None-Match": etag})).status == 304
+    await service.post("b", {"owner": "new", "stats": {"xp": 5}})
+    await folded(service, total=31)
+    moved = await service.call("GET", path, headers={"If-None-Match": etag})
+    assert (moved.status, moved.body["total"]) == (200, 31)
 
 
 async def test_a_curve_survives_a_restart(service: Service) -> None:
