@@ -1,0 +1,115 @@
+"""Queued posts wait for a family of 25 boards, and two job processes start: when is the first post applied?
+
+Rule kept: every round has a new database and new processes. Two front ends queue the posts before any job process
+starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from benchmarks import report
+from benchmarks.boards import owner
+from benchmarks.client import HOST, Connection
+from benchmarks.options import Options, parse
+from benchmarks.servers import Server, free_port, rankcurve, service_on
+from tests.servers import DURABLE, PostgresServer, postgres
+
+PROCESSES = 2  # of each kind
+_FIRST_S_MAX = 2.0
+_WAIT_S = 60.0
+_BATCH = 200  # posts of a request
+_COLUMNS = [f"c{number}" for number in range(6)]
+_FAMILY: dict[str, Any] = {
+    "columns": [{"name": name, "sorted": True, "merge": "sum"} for name in _COLUMNS],
+    "periods": ["all", "year", "month", "week", "day"],
+    "facets": [[], ["org"], ["place"], ["org", "place"], ["group"]],
+}
+_PATH = "/v1/families/cold"
+_APPLIED = "SELECT coalesce(sum(applied), 0)::bigint FROM ingest_shards"
+
+
+def post(number: int, rng: random.Random) -> dict[str, Any]:
+    """A post that reaches 25 boards."""
+    facets = {"org": str(rng.randrange(50)), "place": str(rng.randrange(20)), "group": str(rng.randrange(200))}
+    return {"owner": owner(number), "stats": dict.fromkeys(_COLUMNS, 1), "post_id": str(number), "facets": facets}
+
+
+async def queue(fronts: list[Server], rows: int) -> None:
+    """Have posts wait, from all front ends."""
+    connections = [Connection(front.port) for front in fronts]
+    await connections[0].must("PUT", _PATH, _FAMILY)
+    rng = random.Random(15)
+    for turn, begin in enumerate(range(0, rows, _BATCH)):
+        posts = [post(number, rng) for number in range(begin, min(rows, begin + _BATCH))]
+        await connections[turn % len(connections)].must("POST", f"{_PATH}/posts?mode=queued", {"posts": posts})
+    for connection in connections:
+        connection.close()
+
+
+async def first_applied(database: Any, begun_s: float) -> float:
+    """Seconds from then until a post has left the queue."""
+    while not await database.fetchval(_APPLIED):
+        if time.monotonic() - begun_s > _WAIT_S:
+            raise TimeoutError(f"nothing was applied within {_WAIT_S:.0f} s")
+        await asyncio.sleep(0.01)
+    return time.monotonic() - begun_s
+
+
+def job_process(url: str, folder: Path) -> Server:
+    """`rankcurve jobs` as it is by default."""
+    port = free_port()
+    environment = {"RANKCURVE_JOBS_PORT": str(port), "RANKCURVE_HOST": HOST}
+    return Server(
+        [*rankcurve(), "jobs", "--store", url], folder, port=port, ready_path="/readyz", environment=environment
+    )
+
+
+async def start(cluster: PostgresServer, folder: Path, rows: int, turn: int) -> tuple[float, int]:
+    """One cold start: seconds until the first post was applied, and the posts that were applied with it."""
+    url = cluster.create_database(f"cold{turn}")
+    with ExitStack() as stack:
+        fronts = [stack.enter_context(service_on(url, folder, jobs="none")) for _ in range(PROCESSES)]
+        await queue(fronts, rows)
+        jobs = [job_process(url, folder) for _ in range(PROCESSES)]
+        for process in jobs:
+            stack.callback(process.end)
+            process.spawn()
+        for process in jobs:
+            await asyncio.to_thread(process.wait_ready)
+        begun_s = time.monotonic()
+        database = await asyncpg.connect(url)
+        try:
+            return await first_applied(database, begun_s), int(await database.fetchval(_APPLIED))
+        finally:
+            await database.close()
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    with postgres(DURABLE) as cluster:
+        rounds = [asyncio.run(start(cluster, folder, options.rows, turn)) for turn in range(options.rounds)]
+    report.table(("round", "first applied s", "posts"), [[number, *each] for number, each in enumerate(rounds, 1)])
+    slowest_s = max(seconds for seconds, _ in rounds)
+    return [
+        report.Bar(
+            "first queued post applied, from the last process being ready", slowest_s, _FIRST_S_MAX, " s", at_most=True
+        )
+    ]
+
+
+def main() -> int:
+    options = parse(__doc__, rows=4_000, rounds=3)
+    title = f"cold queue: {options.rows:,} posts to 25 boards each wait for {PROCESSES} job processes"
+    return report.run(options, title, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""The process that closes a season is killed while it fits a final curve, and again while it writes the archive.
+
+Rule kept: the store itself says who works: the survivor has taken over once it holds the lease on closing and the
+board moves on under it. Leases are as long as they are by default.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from benchmarks import report
+from benchmarks.boards import owner
+from benchmarks.client import Connection
+from benchmarks.cold_queue import job_process
+from benchmarks.options import Options, parse
+from benchmarks.servers import Server, service_on
+from config import Settings
+from tests.servers import DURABLE, postgres
+
+BOARD = "season"
+PROCESSES = 2
+_LATE_S = 2.0  # past one lease, which the margin of the store's clock is a part of
+_WAIT_S = 120.0
+_BATCH = 1_000
+_COLUMNS = [f"c{number}" for number in range(6)]
+_PATH = f"/v1/leaderboards/{BOARD}"
+_CLOSER = "SELECT holder FROM leases WHERE pool = 'job' AND resource = 'close' AND expires_at > 0"
+_FITTER = """SELECT leases.holder FROM leases JOIN boards ON resource LIKE board_key || '/%'
+    WHERE pool = 'refresh' AND boards.id = $1 AND stage = 1 AND expires_at > 0"""
+_MOVED = """SELECT (SELECT coalesce(max(version), 0) FROM curves), (SELECT count(*) FROM archive_blocks),
+    (SELECT stage FROM boards WHERE id = $1)"""
+
+
+def season(ends_at: datetime) -> dict[str, Any]:
+    """A board that gives up its rows when it is closed."""
+    columns = [{"name": name, "sorted": True, "merge": "sum"} for name in _COLUMNS]
+    return {"columns": columns, "closes_at": ends_at.isoformat(), "grace_seconds": 0, "keep_seconds": 0}
+
+
+async def fill(port: int, rows: int) -> None:
+    """A season that has just ended."""
+    connection, rng = Connection(port), random.Random(15)
+    await connection.must("PUT", _PATH, season(datetime.now(UTC) + timedelta(days=1)))
+    for begin in range(0, rows, _BATCH):
+        numbers = range(begin, min(rows, begin + _BATCH))
+        posts = [{"owner": owner(each), "stats": {name: rng.randrange(10**6) for name in _COLUMNS}} for each in numbers]
+        await connection.must("POST", f"{_PATH}/posts", {"posts": posts})
+    await connection.must("PUT", _PATH, season(datetime.now(UTC) + timedelta(seconds=1)))
+    connection.close()
+
+
+async def until(what: str, found: Callable[[], Awaitable[bool]]) -> None:
+    """Return once it is so."""
+    until_s = time.monotonic() + _WAIT_S
+    while not await found():
+        if time.monotonic() > until_s:
+            raise TimeoutError(f"{what} did not come within {_WAIT_S:.0f} s")
+        await asyncio.sleep(0.01)
+
+
+class Season:
+    """The board as the store has it."""
+
+    def __init__(self, database: Any, jobs: list[Server]) -> None:
+        self._database, self._jobs = database, jobs
+
+    async def closer(self) -> Server | None:
+        """The process that has the lease on closing."""
+        holder = await self._database.fetchval(_CLOSER)
+        return next((each for each in self._jobs if holder and f"/{each.pid}/" in holder), None)
+
+    async def is_fitted(self) -> bool:
+        """Whether the closer is at a final curve."""
+        closer, holder = await self.closer(), await self._database.fetchval(_FITTER, BOARD)
+        return closer is not None and holder is not None and f"/{closer.pid}/" in holder
+
+    async def is_written(self) -> bool:
+        """Whether a part of the archive is stored, and not all of it."""
+        _, blocks, stage = await self._database.fetchrow(_MOVED, BOARD)
+        return bool(blocks) and stage < 3
+
+    async def resumed_after_s(self) -> float:
+        """Kill the closer; seconds until the board moves on under another one."""
+        victim = await self.closer()
+        assert victim is not None
+        victim.send(signal.SIGKILL)
+        begun_s = time.monotonic()
+        before: Any = None
+
+        async def moved() -> bool:
+            nonlocal before
+            closer = await self.closer()
+            now = await self._database.fetchrow(_MOVED, BOARD)
+            if closer is None or closer is victim:
+                before = now  # the survivor refreshes curves meanwhile, as it always does
+                return False
+            return bool(now != before) or await self.is_fitted()
+
+        await until("another closer", moved)
+        took_s = time.monotonic() - begun_s
+        await asyncio.to_thread(victim.end, signal.SIGKILL)
+        victim.spawn()
+        await asyncio.to_thread(victim.wait_ready)
+        return took_s
+
+
+async def run(url: str, jobs: list[Server]) -> tuple[float, float]:
+    """Seconds from each kill until closing, and archiving, went on."""
+    database = await asyncpg.connect(url)
+    try:
+        board = Season(database, jobs)
+        await until("a final curve", board.is_fitted)
+        fitting_s = await board.resumed_after_s()
+        await until("a part of the archive", board.is_written)
+        return fitting_s, await board.resumed_after_s()
+    finally:
+        await database.close()
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    bound_s = Settings().lease_s + _LATE_S
+    with ExitStack() as stack:
+        url = stack.enter_context(postgres(DURABLE)).url()
+        front = stack.enter_context(service_on(url, folder, jobs="none"))
+        asyncio.run(fill(front.port, options.rows))
+        jobs = [stack.enter_context(job_process(url, folder)) for _ in range(PROCESSES)]
+        fitting_s, archiving_s = asyncio.run(run(url, jobs))
+    return [
+        report.Bar("closing goes on after a kill at a final curve", fitting_s, bound_s, " s", at_most=True),
+        report.Bar("archiving goes on after a kill at the archive", archiving_s, bound_s, " s", at_most=True),
+    ]
+
+
+def main() -> int:
+    options = parse(__doc__, rows=50_000)
+    title = f"killed archive: a season of {options.rows:,} owners and {len(_COLUMNS)} columns, its closer killed twice"
+    return report.run(options, title, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
