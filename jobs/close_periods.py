@@ -106,7 +106,7 @@ class CloseJob:
             await self._sleep(pause_s)
 
     def _until_free_s(self, taken: LeaseTaken) -> float:
-        """When to ask for a lease again: at its end, and before, because a live holder gives it back when it is done."""
+        """Return when to ask for a lease again: a dead holder's lease ends, a live one gives it back before that."""
         return min(taken.free_in_us / 1e6, self._limits.close_interval_s)
 
     async def _close_on(self, held: Held) -> None:

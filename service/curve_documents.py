@@ -20,8 +20,8 @@ from .values import Number, format_us, number
 def curve_etag(served: Served) -> str:
     """The entity tag of a curve's document: another one as soon as any rank may be another.
 
-    Weak: a live curve goes on in time without a change, so that the same ranks come with another `as_of`. The first live
-    counts of a curve are such a step in time: they come about a second after the fit, and nothing has moved yet.
+    Weak: a live curve goes on in time without a change, so that the same ranks come with another `as_of`. The first
+    live counts of a curve are such a step: they come about a second after the fit, and nothing has moved yet.
     """
     as_fitted = not isinstance(served.curve, LiveCurve) or served.curve.is_as_fitted
     live_version = 0 if as_fitted else served.live_version
