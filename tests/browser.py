@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from tests.chromium import DevTools, DevToolsError, devtools
 
-WAIT_S = 30.0  # a bound, not a pause
+WAIT_S = 60.0  # a bound, not a pause
 DESKTOP, PHONE = (1280, 900), (360, 740)
 _TOLD = "rankcurveTestTold"
 # What a policy forbids is told by an event; the console has it too, but not where.

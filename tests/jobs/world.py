@@ -38,7 +38,7 @@ from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 
-WAIT_S = 10  # a test that waits this long has failed
+WAIT_S = 60  # a test that waits this long has failed
 REFRESH_S = 60
 TICK_S = 1.0
 LEASE_S = 10.0

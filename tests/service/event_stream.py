@@ -15,7 +15,7 @@ from typing import Any
 
 from aiohttp import ClientResponse, ClientSession, ClientTimeout
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)

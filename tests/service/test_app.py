@@ -266,7 +266,7 @@ async def test_a_caller_who_leaves_in_mid_body_is_no_error_of_the_service(call: 
 async def test_a_body_that_does_not_arrive_in_time_is_408_and_the_connection_ends(call: Caller) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
     writer.write(f"POST {B}/posts HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{".encode())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         answer = await reader.read()  # until the server closes
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b'"code":"body_timeout"' in answer

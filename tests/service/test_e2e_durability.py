@@ -108,7 +108,7 @@ async def test_after_kills_under_load_and_retries_nothing_is_lost_and_nothing_co
         for _ in range(KILLS):
             for _ in range(10):
                 ledger.answered.clear()
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     await ledger.answered.wait()
             await asyncio.to_thread(serving.end, signal.SIGKILL)
             serving = await asyncio.to_thread(lambda: spawn().ready())

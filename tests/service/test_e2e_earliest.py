@@ -40,7 +40,7 @@ SPEC: dict[str, Any] = {
     "predictor": {**RARELY, "samples": 7, "exact_top": 3},
 }
 MODES = ("auto", "exact", "estimate")
-FOLDED_S_MAX = 20
+FOLDED_S_MAX = 60
 
 
 class Game:

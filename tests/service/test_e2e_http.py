@@ -18,7 +18,7 @@ async def raw(service: Service, *requests: str) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", int(service.base.rpartition(":")[2]))
     writer.write("".join(requests).encode())
     await writer.drain()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         answer = await reader.read()
     writer.close()
     return answer

@@ -18,7 +18,7 @@ from service.jolokia import views
 from tests.schemas import fresh_schema
 from tests.service.real_service import Caller, Process, Service, command_line
 
-RATE_S_MAX = 10.0
+RATE_S_MAX = 60.0
 XP = {"name": "xp", "merge": "sum"}
 MEMORY = "java.lang:type=Memory"
 

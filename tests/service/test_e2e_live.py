@@ -20,7 +20,7 @@ from tests.service.real_service import Service
 
 BOARD = "/v1/leaderboards/b"
 XP = {"name": "xp", "merge": "last", "best": "high", "sorted": True}
-WAIT_S = 30
+WAIT_S = 60
 OWNERS = 300
 
 

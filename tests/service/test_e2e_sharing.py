@@ -19,7 +19,7 @@ from tests.service.real_service import Service
 from tests.service.test_e2e_metrics import Figures, figures
 
 B = "/v1/leaderboards/b"
-WAIT_S = 20
+WAIT_S = 60
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from service.processes.orders import Report
 from service.processes.supervisor import NodeFailed, Place, Supervisor, SupervisorLimits
 
-WAIT_S = 10
+WAIT_S = 60
 LIMITS = SupervisorLimits(
     worker_backoff_base_s=1, worker_backoff_s_max=6, worker_steady_s=100, worker_crashes_max=5, stop_s_max=WAIT_S
 )

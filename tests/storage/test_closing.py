@@ -267,7 +267,7 @@ async def test_closing_waits_for_posts_that_found_the_board_open(
 
 async def until_waiting(raw: asyncpg.Connection, query: str, waiter: asyncio.Future[Any]) -> None:
     """Return once a statement like this waits for a lock."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             await raw.execute("SELECT pg_stat_clear_snapshot()")
             waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1"

@@ -286,7 +286,7 @@ async def test_reads_of_a_board_that_grew_go_by_its_index_before_the_server_has_
     await deployment.apply(*posts)
     assert len(await deployment.rows(board, owners[:50])) == 50
     await store.close()
-    async with asyncio.timeout(10):  # a session that ends tells what it read
+    async with asyncio.timeout(60):  # a session that ends tells what it read
         while await raw.fetchval("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'rankcurve'"):
             await raw.execute("SELECT pg_stat_clear_snapshot()")
     read = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = $1"

@@ -20,7 +20,7 @@ from tests.storage.deployment import Deployment, Observed, part, ranked, spec
 from tests.storage.processes import Processes
 
 XP, KILLS = ranked("xp"), ranked("kills")
-WAIT_S = 20
+WAIT_S = 60
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1"
 Step = Callable[[], Awaitable[object]]
 
