@@ -200,7 +200,7 @@ async def _resolved(context: Context, post: PostIn, only_board: str | None, aske
 def _identified(context: Context, post: PostIn, parts: list[BoardPost]) -> Post:
     if post.post_id is None:
         return Post(post.owner, parts, None, post.at_us, "")
-    fingerprint = _fingerprint(post, parts)
+    fingerprint = fingerprint_of(post.owner, parts[0].board, parts[0].changes, post.at_us)
     return Post(post.owner, parts, context.post_ids.hash(post.post_id), post.at_us, fingerprint, post_id=post.post_id)
 
 
@@ -240,14 +240,14 @@ def _bounds(column: ColumnSpec) -> str:
     return f"{column.min_scaled / 10**column.scale:g} to {column.max_scaled / 10**column.scale:g}"
 
 
-def _fingerprint(post: PostIn, parts: Sequence[BoardPost]) -> str:
+def fingerprint_of(owner: str, board: Board, changes: Sequence[Change], at_us: int | None) -> str:
     """Tells a retry from another post under the same id: owner, values and `at`.
 
     Values count as the numbers that they are, whatever their spelling and the scale of the board that read them.
     """
-    columns = parts[0].board.spec.columns
-    values = sorted(compared(columns[change.index], change) for change in parts[0].changes)
-    text = msgspec.json.encode((post.owner, values, post.at_us))
+    columns = board.spec.columns
+    values = sorted(compared(columns[change.index], change) for change in changes)
+    text = msgspec.json.encode((owner, values, at_us))
     return hashlib.blake2b(text, digest_size=FINGERPRINT_BYTES).hexdigest()
 
 

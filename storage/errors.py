@@ -8,7 +8,7 @@ StorageError
 ├── SpecConflict · SpecInvalid · TooManyBoards (TooManyOwnTables) · TooManyKeys · UnknownKey
 ├── UnknownFamily · TooManyFamilies
 ├── UnknownOwner · UnknownPost · NotRanked · NoCurve · BadCursor · Archived
-├── JournalIncomplete                          (nothing was rebuilt)
+├── JournalIncomplete · NothingReplayed        (nothing was rebuilt)
 ├── QueueFull · StoreBusy (Overloaded · RacesLost · StoreAway · BoardChanged
 │                LeaseTaken · LeaseLost)                   (try again later)
 ├── WaitTooLong (OutcomeUnknown)                          (send the same post_id again)
@@ -134,6 +134,10 @@ class BadCursor(StorageError):
 
 class JournalIncomplete(StorageError):
     """the journal does not say everything that is in the leaderboard"""
+
+
+class NothingReplayed(StorageError):
+    """the journal has no post for the leaderboard"""
 
 
 class QueueFull(StorageError):

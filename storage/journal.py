@@ -29,7 +29,7 @@ from querybuilder import (
     select,
 )
 
-from .bundles import NAMELESS, PLACES, owner_mark, owners_of, pieces_of
+from .bundles import NAMELESS, PLACES, owner_mark, owners_of, owners_text, pieces_of
 from .change_log import Appended, change_log, rows_for
 from .journal_blocks import Stretch, blocks, may_hold
 from .leaderboards import boards_by_key
@@ -55,6 +55,7 @@ class JournalRow(NamedTuple):
     next: str
     posted: Posted | None  # None: erased
     order: int  # of two changes of an owner on a board the later one has the larger one
+    logged_us: int  # when its transaction was logged: the time of a post that came without one
 
 
 class Journal:
@@ -84,6 +85,10 @@ class Journal:
         self._of_owner = self._ordered(theirs, newest_first=True).compile(dialect)
         last = bundles.where(col("board_key").eq(param("board_key")))
         self._last_of_board = self._ordered(last, newest_first=True).compile(dialect)
+        # A board that is deleted is the only change of its bundle, and its id stands in the text as it is.
+        ends = select(col("board_key"), col("posts")).from_(CHANGE_LOG).where(position.ge(param("position")))
+        ends = ends.where(col("owners").eq(param("nobody")), holds(col("posts"), param("named", TEXT)))
+        self._deleted = ends.packed().compile(dialect)
 
     def _ordered(self, rows: Select, *, newest_first: bool = False) -> Select:
         way = desc if newest_first else asc
@@ -189,8 +194,19 @@ class Journal:
             rows = yield self._last_of_board.bind(board_key=key, limit=_LAST_BUNDLES)
             for said in (posted for row in rows for posted in posts_of(row[-1]) if posted is not None):
                 if said.happened is Happened.DELETED:
-                    found[key] = Board(key, said.board_id or "", msgspec.convert(said.spec, BoardSpec), 0, 0)
+                    found[key] = _deleted_board(key, said)
         return found
+
+    def deleted_boards(self, board_id: str, *, since: int) -> Program[dict[int, Board]]:
+        """The boards of an id that were deleted at or after a number, by key; reads every bundle from there on."""
+        named = f'"{board_id}"'
+        rows = yield self._deleted.bind(position=position_of(since), nobody=owners_text([""]), named=named)
+        said = [(board_key, posted) for board_key, posts in rows for posted in posts_of(posts) if posted is not None]
+        return {
+            board_key: _deleted_board(board_key, posted)
+            for board_key, posted in said
+            if posted.happened is Happened.DELETED and posted.board_id == board_id
+        }
 
     def log_reset(self, board: Board, now_us: int) -> Program[None]:
         """A board was emptied, in this transaction."""
@@ -205,17 +221,22 @@ class Journal:
             yield self._log.append(events, now_us=now_us, place=start)
 
 
+def _deleted_board(board_key: int, said: Posted) -> Board:
+    return Board(board_key, said.board_id or "", msgspec.convert(said.spec, BoardSpec), 0, 0)
+
+
 def changes_of(row: Row) -> Iterator[JournalRow]:
     """The changes of a bundle as it is read here, in the order in which they happened."""
-    position, place, seq, board_key, at_us, owners, cells, posts = row
+    position, place, seq, board_key, at_us, owners, pieces, posts = row
     first, order = position * PLACES + place, seq * PLACES
-    told = zip(owners_of(owners), pieces_of(cells), posts_of(posts), strict=True)
+    told = zip(owners_of(owners), pieces_of(pieces), posts_of(posts), strict=True)
     for index, (owner, piece, posted) in enumerate(told):
         named = None if owner.startswith(NAMELESS) else owner or None
         half, changed_us = len(piece) >> 1, at_us
         if posted is not None and posted.version is not None and posted.happened not in _MOVED:
             changed_us = posted.version
-        yield JournalRow(first + index, board_key, named, changed_us, piece[:half], piece[half:], posted, order + index)
+        cells = piece[:half], piece[half:]
+        yield JournalRow(first + index, board_key, named, changed_us, *cells, posted, order + index, at_us)
 
 
 def position_of(number: int) -> int:

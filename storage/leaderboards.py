@@ -230,14 +230,19 @@ def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     board = yield from standing_alone(dialect, board_id, lock=Lock.UPDATE)
     if board.closed_us is not None:
         raise PeriodClosed(f"the leaderboard {board_id!r} is closed")
-    emptied = replace((yield from remove_rows(dialect, board)), epoch=board.epoch + 1)
+    emptied = yield from begin_epoch(dialect, (yield from remove_rows(dialect, board)))
+    return (yield from with_state(dialect, emptied))
+
+
+def begin_epoch(dialect: Dialect, board: Board) -> Program[Board]:
+    """Void a board's post ids and fits of before; `with_state` has to follow."""
     yield (
         update(BOARDS)
         .set(epoch=plus(col("epoch"), 1))
         .where(col("board_key").eq(param("key")))
         .build(dialect, key=board.key)
     )
-    return (yield from with_state(dialect, emptied))
+    return replace(board, epoch=board.epoch + 1)
 
 
 def remove_rows(dialect: Dialect, board: Board) -> Program[Board]:

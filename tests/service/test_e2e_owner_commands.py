@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from service.cli import app
+from tests.schemas import fresh_schema
 from tests.service.real_service import WAIT_S, Process, command_line, environment
 
 
@@ -105,3 +106,50 @@ def test_a_board_is_rebuilt_while_nobody_serves_it(serving: Process) -> None:
     again = Process(folder).ready()
     assert call(again, "GET", "/v1/leaderboards/b/rankings/xp")["entries"] == before
     again.discard()
+
+
+@pytest.fixture(params=["postgres", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
+    """An empty store of either kind."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/rankcurve.db"
+        return
+    async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
+        yield url
+
+
+def test_a_board_that_was_deleted_and_created_again_comes_back_from_the_journal(
+    store: str, spawn: Callable[..., Process], tmp_path: Path
+) -> None:
+    serving = spawn("--store", store).ready()
+    spec = {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "ties": "earliest"}
+    call(serving, "PUT", "/v1/leaderboards/other", spec)
+    call(serving, "PUT", "/v1/leaderboards/b", spec)
+    call(serving, "POST", "/v1/leaderboards/other/posts", {"owner": "ada", "stats": {"xp": 1}})
+    wins = [
+        {
+            "owner": f"o{(day * 7 + win) % 5}",
+            "stats": {"xp": 1},
+            "post_id": f"{day}/{win}",
+            "at": f"2026-10-{day:02}T12:00:00Z",
+        }
+        for day in range(1, 31)
+        for win in range(4)
+    ]
+    call(serving, "POST", "/v1/leaderboards/b/posts", {"posts": wins})
+    before = call(serving, "GET", "/v1/leaderboards/b/rankings/xp")["entries"]
+    lines = [json.loads(line) for line in run(serving, "journal").stdout.splitlines()]
+    first = next(line["seq"] for line in lines if line["board"] == "b")
+    call(serving, "DELETE", "/v1/leaderboards/b")
+    call(serving, "PUT", "/v1/leaderboards/b", spec)
+    assert serving.end() == 0
+    nothing = command_line("rebuild", "b", "--store", store, cwd=tmp_path)
+    assert nothing.returncode == 1
+    assert f"--since {first}" in nothing.stderr
+    done = command_line("rebuild", "b", "--since", str(first), "--store", store, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "0 entries before, 5 now" in done.stdout
+    again = spawn("--store", store).ready()
+    assert call(again, "GET", "/v1/leaderboards/b/rankings/xp")["entries"] == before
+    [result] = call(again, "POST", "/v1/leaderboards/b/posts", {"posts": wins[:1]})["results"]
+    assert result["status"] == "duplicate"

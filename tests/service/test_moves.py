@@ -21,7 +21,7 @@ def board_of(best: Best) -> Board:
 
 def row(board: Board, owner: str | None, before: str | None, after: str | None) -> JournalRow:
     text = RankedCells(board).text
-    return JournalRow(1, board.key, owner, 0, text([before]), text([after]), None, 0)
+    return JournalRow(1, board.key, owner, 0, text([before]), text([after]), None, 0, 0)
 
 
 @pytest.mark.parametrize("best", list(Best))
@@ -44,6 +44,6 @@ def test_a_row_concerns_its_owner_and_one_of_nobody_whoever_it_may_be_of() -> No
     assert not column.moves([row(board, "ada", "1", "1")]).concern("bob", "3")
     erased = column.moves([row(board, None, "2", None)])
     assert [erased.concern("bob", cell) for cell in (None, "1", "2", "3")] == [False, True, True, False]
-    emptied = column.moves([JournalRow(1, board.key, None, 0, "", "", None, 0)])
+    emptied = column.moves([JournalRow(1, board.key, None, 0, "", "", None, 0, 0)])
     assert emptied.concern("bob", "3")
     assert not column.moves([row(board, "ada", None, "5")]).concern("bob", None)
