@@ -85,10 +85,13 @@ async def a_month_of_wins(deployment: Deployment, board: Board, rng: random.Rand
         await deployment.apply(*posts)
 
 
+@pytest.mark.parametrize("page_rows", [7, 5_000])
 @pytest.mark.parametrize("ties", Ties)
 async def test_a_board_that_was_deleted_and_created_again_is_rebuilt_as_it_was(
-    deployment: Deployment, ties: Ties
+    deployment: Deployment, ties: Ties, page_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("storage.replaying.PAGE_ROWS", page_rows)
+    monkeypatch.setattr("storage.replaying.WAITING_MAX", page_rows)
     rng = random.Random(1)
     other = await deployment.create("other", *COLUMNS, ties=ties)
     await deployment.apply(deployment.post("o1", part(other, {"wins": 50})))
