@@ -100,7 +100,8 @@ _READS = [
         "`next=true` adds to each position the next better place and the points that are missing to take it. "
         "`compare=previous` adds the leaderboard of the period before: the position there, the one that today's value "
         "would have there (as a new arrival), and how many places the owner and the others have moved since; null for "
-        "all time. A leaderboard that is not a family's has no period before: 400.",
+        "all time. An owner who was there then and has no entry yet has null for the position and the value of now. "
+        "A leaderboard that is not a family's has no period before: 400.",
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked"),
     ),
     Route(

@@ -100,8 +100,17 @@ async def positions(context: Context, call: Call) -> OwnerPositions:
         return await _positions_now(context, call, query)
     board = await context.catalog.find(call.path["board"])
     before_id = board_before(board)
-    answer = await _positions_now(context, call, query)
-    return await add_previous(context, await context.catalog.find(board.id), before_id, answer, query.rank)
+    absent: UnknownOwner | NotRanked | None = None
+    try:
+        answer = await _positions_now(context, call, query)
+    except (UnknownOwner, NotRanked) as error:  # who has not played yet is compared too
+        absent, board = error, await context.catalog.find(board.id)
+        columns = query.columns or [board.spec.columns[index].name for index in board.sorted_indexes]
+        answer = OwnerPositions(call.path["owner"], [NoPosition(column=name) for name in columns])
+    answer = await add_previous(context, await context.catalog.find(board.id), before_id, answer, query.rank)
+    if absent is not None and not any(each.previous and each.previous.position for each in answer.positions):
+        raise absent
+    return answer
 
 
 async def _positions_now(context: Context, call: Call, query: PositionsQuery) -> OwnerPositions:
