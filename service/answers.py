@@ -85,7 +85,10 @@ class BoardResult(msgspec.Struct, kw_only=True):
 
 
 class PostResult(msgspec.Struct, kw_only=True, gc=False):
-    """What became of a post; `stats` are the stored values. A post that named its boards has `boards` instead."""
+    """What became of a post; `stats` are the stored values. A post that named its boards has `boards` instead.
+
+    A rejected post has an `error`; where it has `boards` too, the one that the others follow from.
+    """
 
     owner: str
     status: StatusName

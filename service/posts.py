@@ -291,10 +291,14 @@ def _result(post: Post, parts: list[PartOutcome], *, named: bool, single: bool) 
             part.status,
         )
     status = min((part.status for part in parts), key=BEST_FIRST.index)
-    if single and status is Status.REJECTED:
-        raise post_problem_of(first_cause([part.error for part in parts if part.error is not None]))
     boards = [board_result(target.board, part) for target, part in zip(post.parts, parts, strict=True)]
-    return PostResult(owner=post.owner, status=status.value, boards=boards), status
+    result = PostResult(owner=post.owner, status=status.value, boards=boards)
+    if status is Status.REJECTED:
+        problem = post_problem_of(first_cause([part.error for part in parts if part.error is not None]))
+        if single:
+            raise problem
+        result.error = problem.document()
+    return result, status
 
 
 def board_result(board: Board, part: PartOutcome) -> BoardResult:
@@ -315,8 +319,9 @@ def first_cause(errors: Sequence[Exception]) -> Exception:
 
 
 def _refused(post: PostIn, errors: Mapping[str, Exception], *, named: bool, single: bool) -> PostResult:
+    problem = post_problem_of(first_cause(list(errors.values())))
     if single:
-        raise post_problem_of(first_cause(list(errors.values())))
+        raise problem
     if not named:
         return PostResult(
             owner=post.owner, status="rejected", error=post_problem_of(next(iter(errors.values()))).document()
@@ -327,4 +332,4 @@ def _refused(post: PostIn, errors: Mapping[str, Exception], *, named: bool, sing
         )
         for board_id in post.boards or ()
     ]
-    return PostResult(owner=post.owner, status="rejected", boards=boards)
+    return PostResult(owner=post.owner, status="rejected", boards=boards, error=problem.document())

@@ -148,7 +148,11 @@ class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fals
     at: (
         Annotated[
             datetime,
-            Meta(tz=True, description="When it happened, with a zone; kept to the microsecond. Default: arrival."),
+            Meta(
+                tz=True,
+                description="When it happened, with a zone; kept to the microsecond. Default: arrival. A retry repeats "
+                "it, or has none again: another time under one post_id is `post_id_conflict`.",
+            ),
         ]
         | UnsetType
         | None

@@ -57,7 +57,7 @@ class ValueOutOfRange(PostError):
 
 
 class PostIdConflict(PostError):
-    """the post id was used before with another owner, stats or time"""
+    """the post id was used before with another owner, stats, facets or `at`: a retry repeats `at`, or has none again"""
 
 
 class AtInFuture(PostError):

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from storage.errors import (
     AtInFuture,
@@ -326,7 +327,8 @@ def _result(post: PostIn, settled: _Settled) -> PostResult:
     if settled.error is not None:
         return PostResult(owner=post.owner, status="rejected", error=post_problem_of(settled.error).document())
     boards = [_board_result(board, part) for board, part in settled.boards]
-    return PostResult(owner=post.owner, status=settled.status.value, boards=boards)
+    error = _problem(settled).document() if settled.status is Status.REJECTED else UNSET
+    return PostResult(owner=post.owner, status=settled.status.value, boards=boards, error=error)
 
 
 def _board_result(board: Board | str, part: PartOutcome) -> BoardResult:
@@ -338,4 +340,4 @@ def _board_result(board: Board | str, part: PartOutcome) -> BoardResult:
 
 def _problem(settled: _Settled) -> Problem:
     errors = [part.error for _, part in settled.boards if part.error is not None]
-    return post_problem_of(settled.error or first_cause(errors))
+    return post_problem_of(settled.error or first_cause(errors or [PostRejected()]))
