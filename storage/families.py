@@ -6,7 +6,7 @@ shared table are the family's own: it has a table for itself, and drops it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,6 +16,7 @@ import msgspec
 from querybuilder import (
     INTEGER,
     TEXT,
+    Condition,
     Dialect,
     Lock,
     Select,
@@ -25,8 +26,12 @@ from querybuilder import (
     count,
     delete,
     drop_table,
+    holds,
     insert,
+    length,
     param,
+    part,
+    plus,
     select,
     update,
 )
@@ -319,16 +324,41 @@ def _make(dialect: Dialect, family: Family, missing: Sequence[NewBoard], now_us:
                 yield query.build(dialect)
 
 
-def boards_on_shelf(dialect: Dialect, family: Family, shelf: str, *, after: str, limit: int) -> Program[list[Board]]:
-    """The boards of one period and one list of facets that posts reached, past an id, by id."""
+def boards_on_shelf(
+    dialect: Dialect,
+    family: Family,
+    shelf: str,
+    *,
+    names: Sequence[str],
+    values: Mapping[str, str],
+    after: str,
+    limit: int,
+) -> Program[list[Board]]:
+    """The boards of one period and one list of facets that posts reached, past an id, by id.
+
+    `names`: the facets of the list, sorted; `values`: only boards of these values.
+    """
     found = select(*COLUMNS).from_(BOARDS).where(col("family_key").eq(param("key")), col("shelf").eq(param("shelf")))
     rows = yield (
-        found.where(col("id").gt(param("after")))
+        found.where(col("id").gt(param("after")), *_facets_in_id(names, values))
         .order_by(asc(col("id")))
         .limit(limit)
         .build(dialect, key=family.key, shelf=shelf, after=after)
     )
     return [board_of(row) for row in rows]
+
+
+def _facets_in_id(names: Sequence[str], values: Mapping[str, str]) -> Iterator[Condition]:
+    """Whether an id, `family:period:name=value,name=value`, has these values; neither holds a delimiter."""
+    for index, name in enumerate(names):
+        if name not in values:
+            continue
+        pair = f"{',' if index else ':'}{name}={values[name]}"
+        if index < len(names) - 1:
+            yield holds(col("id"), f"{pair},")
+        else:
+            end = part(col("id"), plus(length(col("id")), 1 - len(pair)), len(pair))
+            yield all_of(length(col("id")).ge(len(pair)), end.eq(pair))
 
 
 def _by_id(lock: Lock | None) -> Select:

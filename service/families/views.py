@@ -5,8 +5,10 @@ The rule: a specification is checked here once; what the store holds always fits
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
+from querybuilder import Dialect
 from storage.errors import SpecInvalid
 from storage.families import boards_on_shelf, count_boards, delete_family, put_family
 from storage.family_ids import FACETS_TOGETHER_MAX, board_id, is_facet, is_facet_value, parse_board_id, shelf
@@ -25,6 +27,8 @@ from ..routes import Call, Reply
 from ..values import format_us, micros
 from ..wire import PutFamily
 from .answers import FacetList, FacetValue, FamilyAnswer, FamilyBoardAnswer, PeriodAnswer
+
+FACET_READS_MAX = 16  # pages of boards that one request reads, where nearly all of them are empty
 
 
 async def put(context: Context, call: Call) -> Reply:
@@ -153,25 +157,43 @@ async def facets(context: Context, call: Call) -> FacetList:
             raise Problem("bad_cursor", "the cursor is of another list", pointer="cursor")
         after = place.after
 
-    def program() -> Program[tuple[list[Board], dict[int, dict[int, int]]]]:
-        dialect, on_shelf = context.store.dialect, shelf(period.id, names)
-        found = yield from boards_on_shelf(dialect, family, on_shelf, after=after, limit=limit + 1)
-        return found, (yield from count_entries(dialect, [board.key for board in found]))
+    def program() -> Program[tuple[list[tuple[Board, int]], str | None]]:
+        on_shelf = partial(boards_on_shelf, context.store.dialect, family, shelf(period.id, names))
+        return (yield from _with_entries(context.store.dialect, on_shelf, names, within, after, limit))
 
-    found, totals = await context.store.read(program)
-    values = []
-    for board in found[:limit]:
-        named = dict(_facet_values(board.id))
-        entries = totals[board.key].get(ALL_ENTRIES, 0)
-        if entries and all(named[name] == value for name, value in within.items()):
-            values.append(FacetValue(named[query.facet], board.id, entries))
-    more = BoardsPlace(found[limit - 1].id, of_period + query.facet) if len(found) > limit else None
+    found, last = await context.store.read(program, heavy=bool(within))
+    values = [FacetValue(dict(_facet_values(board.id))[query.facet], board.id, entries) for board, entries in found]
+    more = None if last is None else BoardsPlace(last, of_period + query.facet)
     return FacetList(
         facet=query.facet,
         period=period_answer(context, family, period),
         values=values,
         next=None if more is None else context.cursors.write(more),
     )
+
+
+def _with_entries(
+    dialect: Dialect,
+    on_shelf: Callable[..., Program[list[Board]]],
+    names: Sequence[str],
+    within: Mapping[str, str],
+    after: str,
+    limit: int,
+) -> Program[tuple[list[tuple[Board, int]], str | None]]:
+    """A full page of boards that have entries, and the id after which there are more; None: that is all."""
+    shown: list[tuple[Board, int]] = []
+    for _ in range(FACET_READS_MAX):
+        found = yield from on_shelf(names=names, values=within, after=after, limit=limit + 1)
+        totals = yield from count_entries(dialect, [board.key for board in found])
+        for board in found[:limit]:
+            after = board.id
+            if entries := totals[board.key].get(ALL_ENTRIES, 0):
+                shown.append((board, entries))
+            if len(shown) == limit:
+                return shown, after if board is not found[-1] else None
+        if len(found) <= limit:
+            return shown, None
+    return shown, after
 
 
 def _facet_values(family_board_id: str) -> tuple[tuple[str, str], ...]:
