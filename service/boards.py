@@ -5,12 +5,16 @@ The rule: a specification is checked here once; what the store holds always fits
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import UNSET, Raw
 
-from storage.errors import SpecInvalid
+from querybuilder import Dialect
+from storage.closures import is_closed
+from storage.errors import FamilyBoard, SpecInvalid, UnknownBoard
+from storage.families import families_by_key
 from storage.journal import journal
 from storage.leaderboards import (
     ALL_ENTRIES,
@@ -27,6 +31,7 @@ from storage.records import (
     Board,
     BoardSpec,
     ColumnSpec,
+    Family,
     Kind,
     Merge,
     Method,
@@ -164,16 +169,16 @@ async def get_boards(context: Context, call: Call) -> BoardList:
         after = place.after
     dialect = context.store.dialect
 
-    def program() -> Program[tuple[list[Board], dict[int, dict[int, int]]]]:
+    def program() -> Program[tuple[list[Board], _Counted]]:
         boards = yield from list_boards(dialect, prefix=query.prefix, after=after, limit=limit + 1)
-        totals = yield from count_entries(dialect, [board.key for board in boards])
-        return boards, totals
+        return boards, (yield from _counted(dialect, boards))
 
-    boards, totals = await context.store.read(program)
+    boards, counted = await context.store.read(program)
+    now_us = context.now_us()
     shown = boards[:limit]
     more = len(boards) > limit
     return BoardList(
-        [board_answer(board, totals[board.key].get(ALL_ENTRIES, 0)) for board in shown],
+        [board_answer(board, counted.entries(board), closed=counted.is_closed(board, now_us)) for board in shown],
         context.cursors.write(BoardsPlace(shown[-1].id, query.prefix)) if more else None,
     )
 
@@ -187,10 +192,25 @@ async def remove_board(context: Context, call: Call) -> Reply:
         yield from journal(context.store.dialect).log_deleted([gone], context.now_us())
         return gone
 
-    board = await context.store.write(program)
+    board = await _change_alone(context, board_id, program)
     context.catalog.drop(board_id)
     context.book.forget(board.key)
     return Reply(None, status=204)
+
+
+async def _change_alone(context: Context, board_id: str, program: Callable[[], Program[Board]]) -> Board:
+    """Change a board that stands alone.
+
+    Raises:
+        UnknownBoard: there is none.
+        FamilyBoard: it goes with its family, even if no post has reached it.
+    """
+    try:
+        return await context.store.write(program)
+    except UnknownBoard:
+        if await context.catalog.families.unreached(board_id) is None:
+            raise
+        raise FamilyBoard(f"{board_id!r} is a family's: it changes with the family only") from None
 
 
 async def reset(context: Context, call: Call) -> BoardAnswer:
@@ -202,21 +222,45 @@ async def reset(context: Context, call: Call) -> BoardAnswer:
         yield from journal(context.store.dialect).log_reset(emptied, context.now_us())
         return emptied
 
-    board = await context.store.write(program)
+    board = await _change_alone(context, board_id, program)
     context.catalog.put(board)
     return await _answer(context, board)
 
 
 async def _answer(context: Context, board: Board) -> BoardAnswer:
-    totals = await context.store.read(lambda: count_entries(context.store.dialect, [board.key]))
+    counted = await context.store.read(lambda: _counted(context.store.dialect, [board]))
     curves: dict[str, CurveState | None] = {}
     for index in board.sorted_indexes:
         found = context.book.find(board, index)
         curves[board.spec.columns[index].name] = None if found is None else curve_state(board, found, context.now_us())
-    return board_answer(board, totals[board.key].get(ALL_ENTRIES, 0), curves)
+    closed = counted.is_closed(board, context.now_us())
+    return board_answer(board, counted.entries(board), closed=closed, curves=curves)
 
 
-def board_answer(board: Board, entries: int, curves: dict[str, CurveState | None] | None = None) -> BoardAnswer:
+class _Counted(NamedTuple):
+    """What the store says beside the specifications of boards."""
+
+    totals: dict[int, dict[int, int]]  # by board key and column index
+    families: dict[int, Family]  # by key, those of the boards
+
+    def entries(self, board: Board) -> int:
+        """How many entries a board has."""
+        return self.totals[board.key].get(ALL_ENTRIES, 0)
+
+    def is_closed(self, board: Board, now_us: int) -> bool:
+        """Whether a board is closed."""
+        return is_closed(board, self.families.get(board.family_key or 0), now_us)
+
+
+def _counted(dialect: Dialect, boards: Sequence[Board]) -> Program[_Counted]:
+    totals = yield from count_entries(dialect, [board.key for board in boards])
+    keys = {board.family_key for board in boards if board.family_key is not None}
+    return _Counted(totals, (yield from families_by_key(dialect, keys)) if keys else {})
+
+
+def board_answer(
+    board: Board, entries: int, *, closed: bool, curves: dict[str, CurveState | None] | None = None
+) -> BoardAnswer:
     """A board's full specification, as it travels."""
     predictor = board.spec.predictor
     return BoardAnswer(
@@ -231,7 +275,7 @@ def board_answer(board: Board, entries: int, curves: dict[str, CurveState | None
             method=predictor.method.value,
         ),
         **_times(board.spec.season),
-        closed=board.closed_us is not None,
+        closed=closed,
         archived=board.archived_us is not None,
         entries=entries,
         created_at=format_us(board.created_at_us),

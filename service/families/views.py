@@ -104,7 +104,7 @@ async def remove(context: Context, call: Call) -> Reply:
 
 async def _answer(context: Context, family: Family) -> FamilyAnswer:
     boards = await context.store.read(lambda: count_boards(context.store.dialect, family))
-    spec, common = family.spec, board_answer(family.any_board, 0)
+    spec, common = family.spec, board_answer(family.any_board, 0, closed=False)
     return FamilyAnswer(
         id=family.id,
         columns=common.columns,
