@@ -19,7 +19,7 @@ COLUMNS_MAX = 64
 SAMPLES_MAX = 100_000
 EXACT_TOP_MAX = 1_000_000
 REFRESH_SECONDS_MAX = 86_400
-GRACE_SECONDS_MAX = 366 * 86_400
+GRACE_SECONDS_MAX = 10**12  # longer than the calendar has years; in microseconds it fits 64 bits
 KEEP_SECONDS_MAX = 100 * 366 * 86_400
 
 MergeName = Literal["sum", "max", "min", "last"]
@@ -120,7 +120,13 @@ class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True
         Meta(min_length=1, description="Lists of facets by which boards are split; the empty one: for everybody."),
     ] = msgspec.field(default_factory=lambda: [[]])
     grace_seconds: Annotated[
-        int, Meta(ge=0, le=GRACE_SECONDS_MAX, description="How long after its end late posts still reach a period.")
+        int,
+        Meta(
+            ge=0,
+            le=GRACE_SECONDS_MAX,
+            description="How long after its end late posts still reach a period. Can be shortened: periods that are "
+            "past their new end close.",
+        ),
     ] = 3600
     keep: Annotated[
         dict[Literal["year", "month", "week", "day"], Annotated[int, Meta(ge=1)]],

@@ -19,7 +19,7 @@ from .families import family_by_key
 from .family_ids import parse_board_id
 from .leaderboards import COLUMNS, board_of, count_entries, existing
 from .migrate import BOARDS, FAMILIES
-from .periods import calendar_of, later
+from .periods import later
 from .records import Board, Family
 from .store import Program
 
@@ -144,5 +144,4 @@ def _keeps_until_us(family: Family, board: Board) -> int | None:
     named = parse_board_id(board.id)
     count = dict(family.spec.keep).get(named.period.kind) if named is not None else None
     last = later(named.period, count) if named is not None and count is not None else None
-    bounds = None if last is None else calendar_of(family.spec.time_zone).bounds_us(last)
-    return None if bounds is None else bounds[1] + family.spec.grace_seconds * 1_000_000
+    return None if last is None else family.spec.closes_us(last)

@@ -16,8 +16,10 @@ from typing import NamedTuple
 from querybuilder import Dialect, Lock, Statement, asc, col, param, select
 
 from .errors import BoardChanged, NotOpenYet, PeriodClosed, UnknownBoard
+from .families import family_spec
+from .family_ids import parse_board_id
 from .migrate import BOARDS, FAMILIES
-from .records import Board
+from .records import Board, Family, FamilySpec
 from .store import Program
 
 
@@ -44,6 +46,14 @@ def known_closure(board: Board, now_us: int) -> Closure:
     return Closure(shut) if season is None else Closure(shut, season.opens_us, season.ends_us)
 
 
+def is_closed(board: Board, family: Family | None, now_us: int) -> bool:
+    """Return whether a board is closed: one that stands alone once a job closed it, a family's with its period."""
+    named = parse_board_id(board.id)
+    if family is None or named is None:
+        return board.closed_us is not None
+    return family.is_closed(named.period, now_us)
+
+
 def held_closures(dialect: Dialect, boards: Iterable[Board], *, now_us: int) -> Program[dict[int, Closure]]:
     """By board key, of those that may close. One that stands alone and is not answered was deleted."""
     families: dict[int, list[Board]] = {}
@@ -56,10 +66,14 @@ def held_closures(dialect: Dialect, boards: Iterable[Board], *, now_us: int) -> 
     found: dict[int, Closure] = {}
     if families:
         rows = yield _closed_through(dialect).bind(keys=sorted(families))
-        through = {row[0]: row[1] for row in rows}
+        through = {row[0]: (row[1], row[2]) for row in rows}
         for key, theirs in families.items():
-            shut_us = max(now_us, through.get(key, 0))
-            found.update({board.key: Closure((board.closes_us or 0) <= shut_us) for board in theirs})
+            closed_through_us, text = through.get(key, (0, ""))
+            shut_us, spec = max(now_us, closed_through_us), family_spec(text) if text else None
+            if spec is None or spec.first_grace_seconds is None:
+                found.update({board.key: Closure((board.closes_us or 0) <= shut_us) for board in theirs})
+            else:  # a copy of a board may be of before the grace was shortened
+                found.update({board.key: Closure(_closes_us(spec, board) <= shut_us) for board in theirs})
     if alone:
         for key, opens_us, ends_us, closes_us, closed_us in (yield _seasons(dialect).bind(keys=sorted(alone))):
             shut = closed_us is not None or (closes_us is not None and closes_us <= now_us)
@@ -67,9 +81,15 @@ def held_closures(dialect: Dialect, boards: Iterable[Board], *, now_us: int) -> 
     return found
 
 
+def _closes_us(spec: FamilySpec, board: Board) -> int:
+    named = parse_board_id(board.id)
+    closes_us = board.closes_us if named is None else spec.closes_us(named.period)
+    return closes_us or 0
+
+
 @lru_cache
 def _closed_through(dialect: Dialect) -> Statement:
-    through = select(col("family_key"), col("closed_through")).from_(FAMILIES)
+    through = select(col("family_key"), col("closed_through"), col("spec")).from_(FAMILIES)
     through = through.where(col("family_key").in_(param("keys")))
     return through.locked(Lock.SHARE, asc(col("family_key"))).compile(dialect)
 

@@ -21,6 +21,7 @@ from querybuilder import (
     Lock,
     Select,
     Statement,
+    all_of,
     asc,
     col,
     count,
@@ -37,7 +38,8 @@ from querybuilder import (
 )
 
 from .board_limits import check_room
-from .errors import SpecConflict, TooManyFamilies, UnknownFamily
+from .errors import SpecConflict, TooManyBoards, TooManyFamilies, UnknownFamily
+from .family_ids import parse_board_id
 from .layouts import Layout, columns_of, create_rows, entries_table, layout_of, shared_table, widen_rows
 from .leaderboards import (
     COLUMNS,
@@ -69,7 +71,7 @@ from .records import Board, BoardSpec, Family, FamilySpec
 from .shared_tables import leave_post_ids
 from .store import Program, Row
 
-_COLUMNS = tuple(col(name) for name in ("family_key", "id", "spec", "created_at"))
+_COLUMNS = tuple(col(name) for name in ("family_key", "id", "spec", "created_at", "closed_through"))
 
 
 class NewBoard(NamedTuple):
@@ -77,17 +79,17 @@ class NewBoard(NamedTuple):
 
     id: str
     shelf: str  # see `family_ids.shelf`
-    closes_us: int | None = None  # when its period does, late posts and all
 
 
 @lru_cache(maxsize=1_024)
-def _spec(text: str) -> FamilySpec:
+def family_spec(text: str) -> FamilySpec:
+    """A specification as the catalog holds it."""
     return msgspec.json.decode(text, type=FamilySpec)
 
 
 def _family(row: Row) -> Family:
-    key, family_id, spec, created_at = row
-    return Family(key, family_id, _spec(spec), created_at)
+    key, family_id, spec, created_at, closed_through = row
+    return Family(key, family_id, family_spec(spec), created_at, closed_through)
 
 
 def _spec_text(spec: FamilySpec) -> str:
@@ -132,12 +134,12 @@ def put_family(
 
 def _change(dialect: Dialect, family: Family, wanted: FamilySpec) -> Program[Family]:
     stored = family.spec
-    for name in ("time_zone", "grace_seconds"):
-        if getattr(wanted, name) != getattr(stored, name):
-            raise SpecConflict(
-                f"{name} is {getattr(stored, name)!r} and can't be changed: it says which period posts were counted in",
-                pointer=f"/{name}",
-            )
+    if wanted.time_zone != stored.time_zone:
+        detail = f"time_zone is {stored.time_zone!r} and can't be changed: it says which period posts were counted in"
+        raise SpecConflict(detail, pointer="/time_zone")
+    if wanted.grace_seconds > stored.grace_seconds:
+        detail = f"grace_seconds is {stored.grace_seconds} and can only be shortened: closed periods stay closed"
+        raise SpecConflict(detail, pointer="/grace_seconds")
     for name in ("periods", "facets"):
         if set(getattr(wanted, name)) != set(getattr(stored, name)):
             detail = f"{name} can't be changed: the posts that came before would be missing on a new board"
@@ -145,12 +147,20 @@ def _change(dialect: Dialect, family: Family, wanted: FamilySpec) -> Program[Fam
     added = added_columns(stored.board, wanted.board)
     board = replace(stored.board, columns=stored.board.columns + added, predictor=wanted.board.predictor)
     spec = replace(stored, board=board, keep=wanted.keep)
+    if wanted.grace_seconds < stored.grace_seconds:
+        spec = replace(
+            spec, grace_seconds=wanted.grace_seconds, first_grace_seconds=stored.longest_grace_us // 1_000_000
+        )
+        yield from _close_earlier(dialect, family, stored.grace_seconds - wanted.grace_seconds)
     if spec == stored:
         return family
     changed = replace(family, spec=spec)
     if board != stored.board:
         yield from _change_boards(dialect, family, board)
-    if spec.keep != stored.keep:  # closed boards are looked at again, whatever was found before
+    if (spec.keep, spec.grace_seconds) != (
+        stored.keep,
+        stored.grace_seconds,
+    ):  # closed boards are looked at again, whatever was found before
         closed = col("closed_at").not_null(), col("archived_at").is_null()
         looked_at = update(BOARDS).set(due_at=0).where(col("family_key").eq(param("key")), *closed)
         yield looked_at.build(dialect, key=family.key)
@@ -161,6 +171,18 @@ def _change(dialect: Dialect, family: Family, wanted: FamilySpec) -> Program[Fam
         .build(dialect, key=family.key)
     )
     return changed
+
+
+def _close_earlier(dialect: Dialect, family: Family, seconds: int) -> Program[None]:
+    """Have the open boards of a family close earlier; those whose time is over then are due at once."""
+    still_open = col("closes_at").not_null(), col("closed_at").is_null()
+    sooner = -seconds * 1_000_000
+    yield (
+        update(BOARDS)
+        .set(closes_at=plus(col("closes_at"), sooner), due_at=plus(col("closes_at"), sooner))
+        .where(col("family_key").eq(param("key")), *still_open)
+        .build(dialect, key=family.key)
+    )
 
 
 def _change_boards(dialect: Dialect, family: Family, spec: BoardSpec) -> Program[None]:
@@ -290,13 +312,13 @@ def _make(dialect: Dialect, family: Family, missing: Sequence[NewBoard], now_us:
     last = yield from next_many(dialect, "board_key", len(missing))
     text, shared = spec_text(family.spec.board), family.shares_table
     table_key = family.key if shared else None
-    rows = [
-        (
-            *(last - index, new.id, text, now_us, 1, table_key, last - index if shared else 0, family.key, new.shelf),
-            *(new.closes_us, new.closes_us),
-        )
-        for index, new in enumerate(missing)
-    ]
+    rows = []
+    for index, new in enumerate(missing):
+        named = parse_board_id(new.id)
+        closes_us = None if named is None else family.spec.closes_us(named.period)
+        key = last - index
+        row = key, new.id, text, now_us, 1, table_key, key if shared else 0, family.key, new.shelf
+        rows.append((*row, closes_us, closes_us))
     made = yield (
         insert(BOARDS)
         .rows(

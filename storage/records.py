@@ -13,7 +13,7 @@ from functools import cached_property
 import msgspec
 
 from .errors import StorageError
-from .periods import PeriodKind
+from .periods import Period, PeriodKind, calendar_of
 
 INT64_MAX = 2**63 - 1
 
@@ -165,6 +165,18 @@ class FamilySpec:
     facets: tuple[tuple[str, ...], ...]  # each sorted; a board for each, in each period
     grace_seconds: int  # after a period's end, while late posts still count
     keep: tuple[tuple[PeriodKind, int], ...]  # closed periods of a kind whose boards keep their rows
+    first_grace_seconds: int | None = None  # what it was when the family was made, where it was shortened since
+
+    def closes_us(self, period: Period) -> int | None:
+        """Return when the boards of a period close; None of all time."""
+        bounds = calendar_of(self.time_zone).bounds_us(period)
+        return None if bounds is None else bounds[1] + self.grace_seconds * 1_000_000
+
+    @property
+    def longest_grace_us(self) -> int:
+        """For how long after its end a period took posts, at most."""
+        longest_s = self.grace_seconds if self.first_grace_seconds is None else self.first_grace_seconds
+        return longest_s * 1_000_000
 
 
 @dataclass(frozen=True)
@@ -175,6 +187,12 @@ class Family:
     id: str
     spec: FamilySpec
     created_at_us: int
+    closed_through_us: int = 0  # periods that close until then are closed, even if the clock steps back
+
+    def is_closed(self, period: Period, now_us: int) -> bool:
+        """Return whether a period takes no more posts; never that of all time."""
+        closes_us = self.spec.closes_us(period)
+        return closes_us is not None and closes_us <= max(now_us, self.closed_through_us)
 
     @property
     def shares_table(self) -> bool:

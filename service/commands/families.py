@@ -63,7 +63,7 @@ def create(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Create a family, confirm that it is as asked for, or add columns to it.
+    """Create a family, confirm that it is as asked for, add columns to it, or shorten its grace.
 
     Columns are written as for `rankcurve board create`.
 

@@ -1,8 +1,8 @@
 """Where an owner ended in the periods that are closed, newest first.
 
 The rule: every closed period since the family was made is told, also one in which the owner was absent, so that a chart
-has a place for each. One answer costs a read of the catalog for boards not yet known, one of the owner's entries and,
-where a curve is not enough, one with a count for each board: three at most, whatever the limit.
+has a place for each. One answer costs a read of the family, one of the catalog for boards not yet known, one of the
+owner's entries and, where a curve is not enough, one with a count for each board: four at most, whatever the limit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .views import listed, period_answer
 async def history(context: Context, call: Call) -> HistoryAnswer:
     """`GET /v1/families/{family}/owners/{owner}/history`."""
     query: HistoryQuery = call.query
-    family = await context.catalog.families.find(call.path["family"])
+    family = await context.catalog.families.reread(call.path["family"])  # its grace may have been shortened
     facets = listed(family, query.facets)
     kind = _kind(family, query.period)
     most = context.settings.history_periods_max
@@ -93,7 +93,7 @@ def _closed_since_made(family: Family, calendar: Calendar, newest: Period | None
     found: list[Period] = []
     while newest is not None and len(found) < limit:
         bounds = calendar.bounds_us(newest)
-        if bounds is None or bounds[1] + family.spec.grace_seconds * 1_000_000 <= family.created_at_us:
+        if bounds is None or bounds[1] + family.spec.longest_grace_us <= family.created_at_us:
             break
         found.append(newest)
         newest = newest.previous

@@ -30,7 +30,7 @@ from storage.errors import (
 from storage.families import NewBoard, make_boards
 from storage.family_ids import board_id, facets_of, is_facet_value, shelf
 from storage.leaderboards import boards_by_key
-from storage.periods import PeriodKind, calendar_of
+from storage.periods import calendar_of
 from storage.records import Board, BoardPost, Change, Family, PartOutcome, Post, Status
 
 from ..answers import BoardResult, PostResult, PostResults
@@ -208,8 +208,9 @@ def _wanted(context: Context, family: Family, post: PostIn, now_us: int) -> _Wan
     listed, given = family.spec.facets, tuple(sorted(values.items()))
     periods = []
     for kind in family.spec.periods:
-        period_id, closes_us = _period(family, kind, now_us if at_us is None else at_us)
-        boards = _boards_in(family.id, period_id, closes_us, listed, given)
+        period = calendar_of(family.spec.time_zone).period_at(kind, now_us if at_us is None else at_us)
+        closes_us = family.spec.closes_us(period)
+        boards = _boards_in(family.id, period.id, listed, given)
         periods.append(_Shelved(boards, closes_us is not None and now_us >= closes_us))
     if not any(boards for boards, _ in periods):
         return PostRejected("the post has the facets of none of the family's leaderboards", pointer="/facets")
@@ -220,28 +221,17 @@ def _wanted(context: Context, family: Family, post: PostIn, now_us: int) -> _Wan
 def _boards_in(
     family_id: str,
     period_id: str,
-    closes_us: int | None,
     listed: tuple[tuple[str, ...], ...],
     values: tuple[tuple[str, str], ...],
 ) -> list[NewBoard]:
     """What boards a post with these facet values needs in a period: one of each list whose facets all have one."""
     return [
-        NewBoard(
-            board_id(family_id, period_id, facets), _shelf(period_id, tuple([name for name, _ in facets])), closes_us
-        )
+        NewBoard(board_id(family_id, period_id, facets), _shelf(period_id, tuple([name for name, _ in facets])))
         for facets in facets_of(listed, dict(values))
     ]
 
 
 _shelf = lru_cache(maxsize=1_024)(shelf)  # one text for all boards there
-
-
-def _period(family: Family, kind: PeriodKind, at_us: int) -> tuple[str, int | None]:
-    """The period of a kind that a time lies in, and when it closes."""
-    calendar = calendar_of(family.spec.time_zone)
-    period = calendar.period_at(kind, at_us)
-    bounds = calendar.bounds_us(period)
-    return period.id, None if bounds is None else bounds[1] + family.spec.grace_seconds * 1_000_000
 
 
 async def _boards(context: Context, family: Family, wanted: Iterable[_Wanted]) -> dict[str, Board]:

@@ -124,7 +124,7 @@ async def _answer(context: Context, family: Family) -> FamilyAnswer:
 async def boards(context: Context, call: Call) -> FamilyBoardAnswer:
     """`GET /v1/families/{family}/boards`."""
     query: FamilyBoardsQuery = call.query
-    family = await context.catalog.families.find(call.path["family"])
+    family = await context.catalog.families.reread(call.path["family"])  # what is closed, the store says
     facets = listed(family, query.facets)
     period = _period(context, family, query.period, query)
     before, named = period.previous, board_id(family.id, period.id, facets)
@@ -141,7 +141,7 @@ async def boards(context: Context, call: Call) -> FamilyBoardAnswer:
 async def facets(context: Context, call: Call) -> FacetList:
     """`GET /v1/families/{family}/facets`."""
     query: FacetsQuery = call.query
-    family = await context.catalog.families.find(call.path["family"])
+    family = await context.catalog.families.reread(call.path["family"])
     within = dict(query.facets)
     if query.facet in within:
         raise Problem("bad_request", "the facet to list has a value already", pointer=query.facet)
@@ -230,5 +230,5 @@ def period_answer(context: Context, family: Family, period: Period) -> PeriodAns
     bounds = calendar_of(family.spec.time_zone).bounds_us(period)
     if bounds is None:
         return PeriodAnswer(period.id, None, None, None)
-    closed = context.now_us() >= bounds[1] + family.spec.grace_seconds * 1_000_000
+    closed = family.is_closed(period, context.now_us())
     return PeriodAnswer(period.id, format_us(bounds[0]), format_us(bounds[1]), closed)

@@ -281,7 +281,7 @@ async def test_a_family_is_confirmed_and_widened_and_nothing_else_of_it_changes(
     other_table = "own" if table == "shared" else "shared"
     for change, pointer in (
         ({"time_zone": "UTC"}, "/time_zone"),
-        ({"grace_seconds": 7}, "/grace_seconds"),
+        ({"grace_seconds": 3_601}, "/grace_seconds"),
         ({"periods": ["all", "day"]}, "/periods"),
         ({"facets": [[], ["org"]]}, "/facets"),
         ({"ties": "earliest"}, "/ties"),

@@ -52,7 +52,7 @@ async def a_family(deployment: Deployment, *, keep: int | None = None) -> Family
 
 async def its_boards(deployment: Deployment, family: Family) -> list[Board]:
     """The ones of all time and of the day of `NOW_US`."""
-    wanted = [NewBoard("f:all", "all:"), NewBoard(f"f:{DAY.id}", f"{DAY.id}:", CLOSES_US)]
+    wanted = [NewBoard("f:all", "all:"), NewBoard(f"f:{DAY.id}", f"{DAY.id}:")]
     made = await deployment.store.write(
         lambda: make_boards(deployment.dialect, family.id, wanted, now_us=1, boards_max=BOARDS_MAX)
     )

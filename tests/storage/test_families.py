@@ -40,10 +40,10 @@ XP = ranked("xp", max_scaled=1_000)
 NAMES = ("all", "all:org=1", "all:org=2", "2018", "2018:org=1", "2018:org=2")
 
 
-async def a_family(deployment: Deployment, family_id: str = "f") -> Family:
-    """Its boards are laid out as the deployment is about."""
+async def a_family(deployment: Deployment, family_id: str = "f", *, grace_seconds: int = 10**9) -> Family:
+    """Its boards are laid out as the deployment is about; those of long ago still take posts."""
     board = deployment.laid_out(spec(XP, counter("shots")))
-    wanted = FamilySpec(board, (PeriodKind.ALL, PeriodKind.YEAR), "UTC", ((), ("org",)), 0, ())
+    wanted = FamilySpec(board, (PeriodKind.ALL, PeriodKind.YEAR), "UTC", ((), ("org",)), grace_seconds, ())
     family, _ = await deployment.store.write(
         lambda: put_family(deployment.dialect, family_id=family_id, spec=wanted, now_us=1, families_max=1_000)
     )
@@ -125,7 +125,7 @@ async def test_a_race_lost_on_one_board_undoes_all_of_them(deployment: Deploymen
     family = await a_family(deployment)
     one, two = await boards_of(deployment, family, "all", "2018")
     await deployment.apply(family_post(deployment, family, "ada", 5, one, two))
-    writes_begin = 3 if one.table_key is None else 2  # which boards live, and the rows of each table
+    writes_begin = 4 if one.table_key is None else 3  # which boards live, which are closed, and the rows of each table
     store, meddle = deployment.store, version_moved(deployment.store, two, "ada")
     deployment.store = MeddlingStore(store, [meddle], before_statement=writes_begin)
     with pytest.raises(LostRace):
