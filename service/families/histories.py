@@ -29,7 +29,7 @@ from .views import listed, period_answer
 async def history(context: Context, call: Call) -> HistoryAnswer:
     """`GET /v1/families/{family}/owners/{owner}/history`."""
     query: HistoryQuery = call.query
-    family = await context.catalog.families.reread(call.path["family"])  # its grace may have been shortened
+    family = await context.catalog.families.reread(call.path["family"])  # deleted, or its grace shortened elsewhere
     facets = listed(family, query.facets)
     kind = _kind(family, query.period)
     most = context.settings.history_periods_max
@@ -44,7 +44,7 @@ async def history(context: Context, call: Call) -> HistoryAnswer:
     more = len(periods) > query.limit
     periods = periods[: query.limit]
     boards = [board_id(family.id, period.id, facets) for period in periods]
-    found = await _positions(context, family, boards, index, call.path["owner"], query.rank)
+    found = await _positions(context, boards, index, call.path["owner"], query.rank)
     told = [
         PastPosition(board, period_answer(context, family, period), position)
         for board, period, position in zip(boards, periods, found, strict=True)
@@ -101,11 +101,9 @@ def _closed_since_made(family: Family, calendar: Calendar, newest: Period | None
 
 
 async def _positions(
-    context: Context, family: Family, boards: Sequence[str], index: int, owner: str, mode: RankMode
+    context: Context, boards: Sequence[str], index: int, owner: str, mode: RankMode
 ) -> list[Position | None]:
     async def asked(made: Mapping[str, Board]) -> list[Position | None]:
-        if not made:
-            await context.catalog.families.reread(family.id)  # it may have been deleted elsewhere
         there = [board for board in boards if board in made]
         found = await standings(context, [Asked(made[board], index) for board in there], owner, mode)
         by_board = dict(zip(there, found, strict=True))
