@@ -68,12 +68,13 @@ def replay_board(
     boards = {board.key: board, **(yield from log.deleted_boards(board_id, since=since))}
     entries, in_order = Entries(dialect, board), _InOrder()
     replay = _Replay(entries, boards, fingerprint_of, done)
+    waiting_max = WAITING_MAX if dialect.transaction else 0  # elsewhere commits stand in line
     after: int | None = since - 1
     while after is not None:
         rows = yield from log.page(after, limit=PAGE_ROWS, boards=list(boards), held=True)
         done.rows += len(rows)
         after = rows[-1].number if len(rows) == PAGE_ROWS else None
-        ready = in_order.take(rows, keep=0 if after is None else WAITING_MAX)
+        ready = in_order.take(rows, keep=0 if after is None else waiting_max)
         for start in range(0, len(ready), PAGE_ROWS):
             page = ready[start : start + PAGE_ROWS]
             known = yield from _known_ids(post_ids, board, page)
