@@ -38,7 +38,7 @@ from querybuilder import (
 )
 
 from .board_limits import check_room
-from .errors import SpecConflict, TooManyBoards, TooManyFamilies, UnknownFamily
+from .errors import SpecConflict, TooManyFamilies, UnknownFamily
 from .family_ids import parse_board_id
 from .layouts import Layout, columns_of, create_rows, entries_table, layout_of, shared_table, widen_rows
 from .leaderboards import (
