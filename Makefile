@@ -25,7 +25,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
-demo: $(STAMP) ## Import a season of 100,000 players and serve it on http://127.0.0.1:8080 (ARGS=--once: stop after set-up)
+demo: $(STAMP) ## Import a season of 100,000 players and serve it on http://127.0.0.1:8080 (RANKCURVE_PORT=8081: there; ARGS=--once: stop after set-up)
 	$(BIN)/python -m service.demo $(ARGS)
 
 test: $(STAMP) ## Run all tests (ARGS=tests/config: those only)

@@ -22,6 +22,7 @@ from service.commands.following import journal, stream
 from service.commands.importing import import_csv
 from service.commands.keys import keys_app
 from service.commands.leases import lease_app
+from service.commands.numbers import NumbersAreArguments
 from service.commands.owners import owner_app
 from service.commands.pools import pool_app
 from service.commands.queues import queue_app
@@ -45,7 +46,7 @@ app = typer.Typer(
         rankcurve board create season -c xp:sum:high
         rankcurve import season players.csv --owner-column id --column xp=score
         rankcurve refresh season
-        rankcurve top season xp
+        rankcurve top season -c xp
         rankcurve rank season 1070385706236341127
 
     Exit codes: 0 done, 1 failed, 2 asked wrongly.""",
@@ -71,7 +72,7 @@ app.command("journal", rich_help_panel=READ)(journal)
 app.command("stream", rich_help_panel=READ)(stream)
 app.command("audit", rich_help_panel=DATA)(audit)
 app.command("top", rich_help_panel=READ)(top)
-app.command("rank", rich_help_panel=READ)(rank)
+app.command("rank", cls=NumbersAreArguments, rich_help_panel=READ)(rank)
 app.command("curve", rich_help_panel=READ)(curve)
 app.add_typer(client_app, name="client", rich_help_panel=LEASES)
 app.add_typer(pool_app, name="pool", rich_help_panel=LEASES)

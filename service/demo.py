@@ -29,6 +29,7 @@ from service.commands.importing import progress_bar
 from service.commands.target import KEY_VARIABLE, explain, fail
 
 HOST = "127.0.0.1"
+PORT_VARIABLE = "RANKCURVE_PORT"
 BOARD = "season-2026"
 SEED = 2026
 PLAYERS_MAX = 10_000_000
@@ -184,7 +185,8 @@ def require_free_port(port: int) -> None:
         try:
             probe.bind((HOST, port))
         except OSError as cause:
-            fail(f"port {port} is taken ({cause.strerror}): stop what listens on {HOST}:{port}, or give another --port")
+            instead = f"stop what listens on {HOST}:{port}, or name another port: {PORT_VARIABLE}=8081 make demo"
+            fail(f"port {port} is taken ({cause.strerror}): {instead}")
 
 
 @contextlib.contextmanager
@@ -227,7 +229,9 @@ def stop_on_sigterm() -> None:
 
 
 def demo(
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the service.")] = 8080,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, envvar=PORT_VARIABLE, show_envvar=True, help="Port of the service.")
+    ] = 8080,
     players: Annotated[int, typer.Option(min=1, max=PLAYERS_MAX, help="Players of the season.")] = 100_000,
     store: Annotated[str, typer.Option(help="Where the season is kept.")] = "sqlite:///data/demo.db",
     log: Annotated[Path, typer.Option(dir_okay=False, help="What the service logs.")] = Path("data/demo.log"),

@@ -23,6 +23,7 @@ from .app import make_app
 from .connections import ProblemRunner
 from .logs import configure
 from .metrics.process import Metrics
+from .terminal import show_urls
 from .wiring import context_of
 
 log = structlog.get_logger(__name__)
@@ -74,14 +75,18 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(settings: Settings, metrics: Metrics) -> None:
-    await until_stopped(serving(settings, metrics), event="serving")
+    await until_stopped(serving(settings, metrics), event="serving", show=show_urls)
 
 
-async def until_stopped(running: AbstractAsyncContextManager[list[str]], *, event: str) -> None:
-    """Run until SIGTERM or SIGINT; `event` tells the log that it runs, and where."""
+async def until_stopped(
+    running: AbstractAsyncContextManager[list[str]], *, event: str, show: Callable[[list[str]], None] | None = None
+) -> None:
+    """Run until SIGTERM or SIGINT; `event` tells the log that it runs, and where; `show` tells a person."""
     stop = stop_signals(signal.SIGTERM, signal.SIGINT)
     async with running as addresses:
         log.info(event, addresses=addresses)
+        if show is not None:
+            show(addresses)
         await stop.wait()
         log.info("stopping")
     log.info("stopped")

@@ -11,7 +11,7 @@ import typer
 
 from service.client import Patience, ServiceClient
 from service.client_answers import AuditDone
-from service.commands.ranks import ColumnArgument, ranked_column
+from service.commands.ranks import ColumnArgument, ColumnOption, named_column, ranked_column
 from service.commands.refreshing import REFRESH_TIMEOUT_S
 from service.commands.tables import show_json, show_table
 from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, fail, talk
@@ -23,13 +23,15 @@ OwnersOption = Annotated[
 
 def audit(
     board: BoardArgument,
-    column: ColumnArgument = None,
+    column_argument: ColumnArgument = None,
+    column: ColumnOption = None,
     owners: OwnersOption = None,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
     """Count random owners exactly and hold the curve against them (role `ops`). Exits 1 where a bracket was wrong."""
+    column = named_column(column_argument, column)
 
     async def action(client: ServiceClient) -> None:
         name = await ranked_column(client, board, column)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from service.commands.settings import ConfigOption, StoreOption, settings_from
+from service.commands.settings import ConfigOption, SetOption, StoreOption, settings_from
 from service.commands.target import fail
 from storage.errors import StorageError, StoreLocked
 
@@ -19,7 +19,12 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, sh
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Move a store that is there aside, to *.replaced.")]
 
 
-def backup(file: FileArgument, store: StoreOption = None, config: ConfigOption = None) -> None:
+def backup(
+    file: FileArgument,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+) -> None:
     """Copy the SQLite store into a new FILE, also while the service takes posts; it has to be on this machine.
 
     The copy is of one moment, and everything acknowledged before is in it. It is checked before it gets its name.
@@ -30,7 +35,7 @@ def backup(file: FileArgument, store: StoreOption = None, config: ConfigOption =
     """
     from storage.sqlite_backup import back_up  # here, because the other commands need no driver
 
-    database = _file_of(store, config)
+    database = _file_of(store, assignments, config)
     begun_s = time.perf_counter()
     try:
         size_bytes = back_up(database, file)
@@ -40,7 +45,11 @@ def backup(file: FileArgument, store: StoreOption = None, config: ConfigOption =
 
 
 def restore(
-    file: FileArgument, replace: ReplaceOption = False, store: StoreOption = None, config: ConfigOption = None
+    file: FileArgument,
+    replace: ReplaceOption = False,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
 ) -> None:
     """Put a backup in the place of the SQLite store. Stop the service first, and start it again afterwards.
 
@@ -48,7 +57,7 @@ def restore(
     """
     from storage.sqlite_backup import restore as restore_file
 
-    database = _file_of(store, config)
+    database = _file_of(store, assignments, config)
     try:
         aside = restore_file(file, database, replace=replace)
     except StoreLocked as error:
@@ -58,11 +67,11 @@ def restore(
     typer.echo(f"{database} is {file} now" + (f"; before: {', '.join(map(str, aside))}" if aside else ""))
 
 
-def _file_of(store: str | None, config: Path | None) -> Path:
+def _file_of(store: str | None, assignments: list[str] | None, config: Path | None) -> Path:
     """The file of the settings' store; ends with exit code 2 where it is none."""
     from service.stores import SQLITE_PREFIX, is_shared
 
-    settings = settings_from({"store": store}, None, config)
+    settings = settings_from({"store": store}, assignments, config)
     if is_shared(settings.store):
         typer.echo("error: a PostgreSQL store is saved by pg_dump or pg_basebackup: see docs/operating.md", err=True)
         raise typer.Exit(2)

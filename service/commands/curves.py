@@ -13,7 +13,7 @@ import typer
 from service.client import ServiceClient
 from service.client_answers import CurveDocument, ValueFor
 from service.commands.drawing import FORMATS, DrawingImpossible, draw_curve
-from service.commands.ranks import ColumnArgument, ranked_column
+from service.commands.ranks import ColumnArgument, ColumnOption, named_column, ranked_column
 from service.commands.tables import show_json, show_table
 from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, fail, talk
 
@@ -28,7 +28,8 @@ PlotOption = Annotated[
 
 def curve(
     board: BoardArgument,
-    column: ColumnArgument = None,
+    column_argument: ColumnArgument = None,
+    column: ColumnOption = None,
     plot: PlotOption = None,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
@@ -36,6 +37,7 @@ def curve(
 ) -> None:
     """Show the curve that ranks are read off, and what it takes to be among the best. `--json` is enough to rank
     offline (docs/curve.md)."""
+    column = named_column(column_argument, column)
     if plot is not None and plot.suffix.lower() not in FORMATS:
         raise typer.BadParameter(f"{plot.name} should end in {' or '.join(FORMATS)}")
 

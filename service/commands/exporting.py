@@ -17,7 +17,7 @@ import typer
 
 from service.client import ENCODER, PAGE_ENTRIES_MAX, Patience, ServiceClient
 from service.client_answers import RankedEntry
-from service.commands.ranks import ranked_column
+from service.commands.ranks import ColumnOption, ranked_column
 from service.commands.tables import cell_text
 from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Target, UrlOption, fail, talk
 
@@ -29,9 +29,6 @@ class Format(StrEnum):
     ndjson = "ndjson"
 
 
-OrderOption = Annotated[
-    str | None, typer.Option("--column", "-c", help="Ranked column that orders the rows; default: the first.")
-]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", dir_okay=False, help="File; default: standard output.")
 ]
@@ -43,7 +40,7 @@ PageOption = Annotated[int, typer.Option(min=1, max=PAGE_ENTRIES_MAX, help="Entr
 
 def export(
     board: BoardArgument,
-    column: OrderOption = None,
+    column: ColumnOption = None,
     output: OutputOption = None,
     file_format: FormatOption = Format.csv,
     page: PageOption = PAGE_ENTRIES_MAX,

@@ -13,6 +13,7 @@ import typer
 from service.client import ServiceClient, segment
 from service.client_answers import History, PastPosition, Position
 from service.commands.boards import ColumnsOption, SpecOption, TiesOption, columns_from, parse_number, read_spec
+from service.commands.numbers import NumbersAreArguments
 from service.commands.ranks import bracket_text
 from service.commands.tables import show_json, show_table
 from service.commands.target import DEFAULT_URL, JsonOption, KeyOption, Target, UrlOption, YesOption, delete_asked, talk
@@ -129,7 +130,7 @@ def board(
 
     Example:
 
-        rankcurve top "$(rankcurve family board game --period week org=7)" xp
+        rankcurve top "$(rankcurve family board game --period week org=7)" -c xp
     """
     query = pairs(within, "FACET=VALUE") | {"period": period} | ({"at": at} if at else {})
 
@@ -176,7 +177,7 @@ def list_values(
     talk(Target(url, key), action)
 
 
-@family_app.command("history")
+@family_app.command("history", cls=NumbersAreArguments)
 def history(
     family: FamilyArgument,
     owner: Annotated[str, typer.Argument(metavar="OWNER", help="Whose positions.", show_default=False)],

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from service.client import ServiceClient, segment
+from service.commands.numbers import NumbersAreArguments
 from service.commands.tables import show_json
 from service.commands.target import DEFAULT_URL, KeyOption, Target, UrlOption, fail, talk
 
@@ -33,19 +34,19 @@ def _send(method: str, path: str, said: str, url: str, key: str | None) -> None:
     talk(Target(url, key), action)
 
 
-@owner_app.command("hide")
+@owner_app.command("hide", cls=NumbersAreArguments)
 def hide(owner: OwnerArgument, url: UrlOption = DEFAULT_URL, key: KeyOption = None) -> None:
     """Hide an owner from every ranking, total and stream (role `ops`). Posts still merge."""
     _send("PUT", _path(owner, "/hidden"), f"{owner} is hidden", url, key)
 
 
-@owner_app.command("show")
+@owner_app.command("show", cls=NumbersAreArguments)
 def show(owner: OwnerArgument, url: UrlOption = DEFAULT_URL, key: KeyOption = None) -> None:
     """Show a hidden owner again (role `ops`)."""
     _send("DELETE", _path(owner, "/hidden"), f"{owner} is shown", url, key)
 
 
-@owner_app.command("erase")
+@owner_app.command("erase", cls=NumbersAreArguments)
 def erase(
     owner: OwnerArgument,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
@@ -58,7 +59,7 @@ def erase(
     _send("DELETE", _path(owner), f"{owner} is erased", url, key)
 
 
-@owner_app.command("posts")
+@owner_app.command("posts", cls=NumbersAreArguments)
 def posts(
     owner: OwnerArgument,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000, help="So many.")] = 20,
@@ -75,7 +76,7 @@ def posts(
     talk(Target(url, key), action)
 
 
-@owner_app.command("profile")
+@owner_app.command("profile", cls=NumbersAreArguments)
 def profile(
     owner: OwnerArgument,
     document: Annotated[

@@ -24,11 +24,14 @@ class Mode(StrEnum):
     estimate = "estimate"
 
 
-ColumnArgument = Annotated[
-    str | None, typer.Argument(metavar="COLUMN", help="Ranked column; default: the board's first.", show_default=False)
+ColumnOption = Annotated[
+    str | None, typer.Option("--column", "-c", help="Ranked column; default: the board's first.", show_default=False)
 ]
+# `top BOARD COLUMN` is how it was written before --column; scripts may go on doing so.
+ColumnArgument = Annotated[str | None, typer.Argument(metavar="COLUMN", hidden=True)]
 OwnerArgument = Annotated[
-    str | None, typer.Argument(metavar="OWNER", help="Whose positions; leave out with --value.", show_default=False)
+    str | None,
+    typer.Argument(metavar="OWNER", help="Whose positions, `-5` too; leave out with --value.", show_default=False),
 ]
 ColumnsOption = Annotated[
     list[str] | None, typer.Option("--column", "-c", help="Ranked column, repeatable; default: all.")
@@ -36,6 +39,13 @@ ColumnsOption = Annotated[
 ValuesOption = Annotated[
     list[str] | None, typer.Option("--value", help="Rank of this value instead of an owner's, repeatable.")
 ]
+
+
+def named_column(argument: str | None, option: str | None) -> str | None:
+    """The column that was named, either way. Raises typer.BadParameter where it was named in both."""
+    if argument and option:
+        raise typer.BadParameter("name the column once, with --column")
+    return option or argument
 
 
 async def ranked_column(client: ServiceClient, board: str, column: str | None) -> str:
@@ -50,7 +60,8 @@ async def ranked_column(client: ServiceClient, board: str, column: str | None) -
 
 def top(
     board: BoardArgument,
-    column: ColumnArgument = None,
+    column_argument: ColumnArgument = None,
+    column: ColumnOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=PAGE_ENTRIES_MAX, help="So many rows.")] = 10,
     from_rank: Annotated[int, typer.Option(min=1, help="Start at this row instead of the first.")] = 1,
     as_json: JsonOption = False,
@@ -58,6 +69,7 @@ def top(
     key: KeyOption = None,
 ) -> None:
     """Show the best of a ranking, or any stretch of it. A rank like ~12345 is an estimate."""
+    column = named_column(column_argument, column)
 
     async def action(client: ServiceClient) -> None:
         name = await ranked_column(client, board, column)

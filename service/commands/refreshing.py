@@ -11,27 +11,30 @@ import typer
 
 from service.client import Patience, ServiceClient
 from service.client_answers import RefreshDone
+from service.commands.ranks import ColumnsOption
 from service.commands.tables import show_json, show_table
 from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, fail, talk
 
 REFRESH_TIMEOUT_S = 600.0
 
-ColumnsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="COLUMN…", help="Ranked columns; default: all.", show_default=False)
-]
+# `refresh BOARD COLUMN…` is how it was written before --column; scripts may go on doing so.
+ColumnsArgument = Annotated[list[str] | None, typer.Argument(metavar="COLUMN…", hidden=True)]
 
 
 def refresh(
     board: BoardArgument,
-    column: ColumnsArgument = None,
+    columns: ColumnsArgument = None,
+    column: ColumnsOption = None,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
     """Refresh the curves of a leaderboard now instead of on schedule (role `ops`)."""
+    if columns and column:
+        raise typer.BadParameter("name the columns once, with --column")
 
     async def action(client: ServiceClient) -> None:
-        names = column or (await client.board(board)).ranked_columns()
+        names = column or columns or (await client.board(board)).ranked_columns()
         if not names:
             fail(f"{board} has no ranked column")
         done = [(name, await client.refresh(board, name)) for name in names]

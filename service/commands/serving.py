@@ -24,6 +24,10 @@ HostOption = Annotated[str | None, typer.Option(help="Address to listen on.", sh
 WorkersOption = Annotated[
     int | None, typer.Option(min=1, max=64, help="Processes that serve (PostgreSQL).", show_default=False)
 ]
+MemcachedOption = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT,…", help="memcached servers that share curves.", show_default=False),
+]
 MonitorPortOption = Annotated[
     int | None,
     typer.Option("--port", min=0, max=65535, help="Port for /healthz, /readyz and /metrics.", show_default=False),
@@ -34,6 +38,7 @@ def serve(
     host: HostOption = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on.", show_default=False)] = None,
     store: StoreOption = None,
+    memcached: MemcachedOption = None,
     jobs: JobsOption = None,
     workers: WorkersOption = None,
     config: ConfigOption = None,
@@ -49,7 +54,7 @@ def serve(
         rankcurve keys create NAME --role ops
     """
     named = {"host": host, "port": port, "store": store, "jobs": jobs, "workers": workers}
-    settings = settings_from(named, assignments, config)
+    settings = settings_from({**named, "memcached_servers": memcached}, assignments, config)
     # Here, because it pulls in the whole server: `--help` and the other commands stay quick.
     if settings.workers > 1:
         _refuse_one_file(settings, f"{settings.workers} workers would be as many writers: serve it with one")
@@ -63,6 +68,7 @@ def run_jobs(
     host: HostOption = None,
     port: MonitorPortOption = None,
     store: StoreOption = None,
+    memcached: MemcachedOption = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
 ) -> None:
@@ -70,7 +76,8 @@ def run_jobs(
 
     Any number may run. With --port (or the setting jobs_port) monitors are answered there.
     """
-    settings = settings_from({"host": host, "jobs_port": port, "store": store}, assignments, config)
+    named = {"host": host, "jobs_port": port, "store": store, "memcached_servers": memcached}
+    settings = settings_from(named, assignments, config)
     _refuse_one_file(settings, "its jobs run in the process that serves it: rankcurve serve --jobs embedded")
     from service.processes.job_process import run
 

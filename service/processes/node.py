@@ -22,6 +22,7 @@ from ..logs import configure
 from ..metrics.cells import SharedCells
 from ..metrics.loop import LoopCounter
 from ..metrics.node import SUPERVISOR, leave, make_folder, write_pid
+from ..terminal import show_urls
 from .orders import Orders, Report, decode_report, encode_line, stop_s_max
 from .supervisor import Place, Supervisor, SupervisorLimits
 
@@ -113,6 +114,7 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
     await asyncio.wait([running, complete], return_when=asyncio.FIRST_COMPLETED)
     if complete.done():
         log.info("serving", addresses=addresses, workers=settings.workers)
+        show_urls(addresses)
     complete.cancel()
     await running
     log.info("stopped")

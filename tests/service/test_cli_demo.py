@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
+from service import demo as demo_module
 from service.demo import (
     BOARD,
     FAMILY,
@@ -102,6 +104,22 @@ async def test_a_service_that_dies_is_told_with_its_last_line(
     with pytest.raises(typer.Exit):
         await set_up(f"http://127.0.0.1:{unused_tcp_port}", 10, dead, log)
     assert "exited with code 3: error: another process owns this store" in capsys.readouterr().err
+
+
+def test_the_demo_serves_on_the_port_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def refuse(port: int) -> None:
+        asked.append(port)
+        raise typer.Exit(1)
+
+    monkeypatch.setattr(demo_module, "require_free_port", refuse)
+    app = typer.Typer()
+    app.command()(demo_module.demo)
+    CliRunner().invoke(app, ["--once"], env={"RANKCURVE_PORT": "9321"})
+    CliRunner().invoke(app, ["--once", "--port", "9322"], env={"RANKCURVE_PORT": "9321"})
+    CliRunner().invoke(app, ["--once"], env={"RANKCURVE_PORT": ""})
+    assert asked == [9321, 9322, 8080]
 
 
 def test_a_taken_port_is_told_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:

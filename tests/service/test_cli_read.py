@@ -50,6 +50,45 @@ def test_top_starts_at_any_rank_and_speaks_json(fake: FakeService) -> None:
     assert [(entry["rank"], entry["owner"]) for entry in page["entries"]] == [(25, "p1"), (26, "p0")]
 
 
+@pytest.mark.parametrize("command", ["top", "export", "rank", "curve", "audit"])
+def test_a_column_is_named_in_the_same_way_by_every_command(fake: FakeService, command: str) -> None:
+    fake.boards["b"].spec["columns"].append({"name": "wins", "sorted": True, "merge": "sum"})
+    for stats in fake.boards["b"].stats.values():
+        stats["wins"] = 7
+    owner = ["p1"] if command == "rank" else []
+    run(command, "b", *owner, "-c", "wins", fake=fake)
+    run(command, "b", *owner, "--column", "wins", fake=fake)
+    asked = [path for _, path in fake.requests if "/rankings/wins" in path or "columns=wins" in path]
+    assert len(asked) == 2
+    assert "--column" in run(command, "--help").stdout
+
+
+def test_a_column_after_the_board_is_understood_and_named_once(fake: FakeService) -> None:
+    assert (
+        run("top", "b", "xp", "-n", "1", fake=fake).stdout == run("top", "b", "-c", "xp", "-n", "1", fake=fake).stdout
+    )
+    twice = run("top", "b", "xp", "-c", "xp", fake=fake)
+    assert twice.exit_code == 2 and "once" in twice.stderr
+    assert run("refresh", "b", "xp", "-c", "xp", fake=fake).exit_code == 2
+
+
+@pytest.mark.parametrize("owner", ["-5", "-1001234567890", "-5.25"])
+def test_an_owner_that_looks_like_a_negative_number_is_no_option(fake: FakeService, owner: str) -> None:
+    assert run("rank", "b", owner, "-c", "xp", fake=fake).exit_code == 0
+    assert f"/entries/{owner}/positions" in fake.requests[-1][1]
+
+
+def test_a_negative_value_is_the_value_of_its_option(fake: FakeService) -> None:
+    [position] = json.loads(run("rank", "b", "--value", "-5", "--json", fake=fake).stdout)
+    assert position["value"] == -5
+
+
+@pytest.mark.parametrize("arguments", [["p1", "--nxt"], ["-5", "--nxt"], ["--nxt", "-5"], ["-x"]])
+def test_an_option_that_does_not_exist_is_refused(fake: FakeService, arguments: list[str]) -> None:
+    assert run("rank", "b", *arguments, fake=fake).exit_code == 2
+    assert not fake.requests
+
+
 def test_rank_shows_the_bracket_of_an_estimate(fake: FakeService) -> None:
     result = run("rank", "b", "p1", "-c", "xp", fake=fake)
     assert result.exit_code == 0, result.output
@@ -86,7 +125,9 @@ def test_refresh_does_every_ranked_column_unless_some_are_named(fake: FakeServic
     result = run("refresh", "b", fake=fake)
     assert [row[:4] for row in rows_of(result.stdout)[1:]] == [["xp", "skip", "26", "16"]]
     assert run("refresh", "b", "one", "two", fake=fake).exit_code == 0
-    assert [path.split("/")[5] for method, path in fake.requests if method == "POST"] == ["xp", "one", "two"]
+    assert run("refresh", "b", "-c", "three", "-c", "four", fake=fake).exit_code == 0
+    asked = [path.split("/")[5] for method, path in fake.requests if method == "POST"]
+    assert asked == ["xp", "one", "two", "three", "four"]
 
 
 def test_refresh_without_a_job_process_says_what_to_start(fake: FakeService) -> None:

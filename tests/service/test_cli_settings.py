@@ -39,6 +39,35 @@ def test_serve_options_win_over_the_environment_and_the_rest_stays(
     assert (settings.host, settings.log_level) == ("127.0.0.1", "warning")
 
 
+@pytest.mark.parametrize("command", ["serve", "jobs"])
+def test_servers_that_share_curves_are_an_option_of_every_process(
+    served: list[Settings], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    module = ModuleType("service.processes.job_process")
+    module.run = served.append  # type: ignore[attr-defined]  # a module made for this test
+    monkeypatch.setitem(sys.modules, "service.processes.job_process", module)
+    monkeypatch.setenv("RANKCURVE_MEMCACHED_SERVERS", "127.0.0.1:1")
+    arguments = (command, "--store", "postgresql://h/d", "--memcached")
+    assert run(*arguments, "10.0.0.1:11211,10.0.0.2:11211").exit_code == 0
+    assert served[0].memcached_servers == ("10.0.0.1:11211", "10.0.0.2:11211")
+    refused = run(*arguments, "10.0.0.1")
+    assert (refused.exit_code, len(served)) == (2, 1)
+    assert "memcached_servers" in refused.stderr and "HOST:PORT" in refused.stderr
+
+
+def test_backup_and_restore_take_settings_like_serve(tmp_path: Path) -> None:
+    store = tmp_path / "kept.db"
+    assert run("keys", "create", "me", "--role", "ops", "--store", f"sqlite:///{store}").exit_code == 0
+    config = tmp_path / "r.toml"
+    config.write_text(f'store = "sqlite:///{store}"\n')
+    copy, other = tmp_path / "copy.db", tmp_path / "other.db"
+    assert run("backup", str(copy), "--config", str(config)).exit_code == 0
+    assert run("backup", str(tmp_path / "copy2.db"), "--set", f"store=sqlite:///{store}").exit_code == 0
+    done = run("restore", str(copy), "--config", str(config), "--set", f"store=sqlite:///{other}")
+    assert (done.exit_code, other.exists()) == (0, True), done.output
+    assert run("backup", str(tmp_path / "copy3.db"), "--set", "nope=1").exit_code == 2
+
+
 def test_serve_reads_the_file_it_is_given(served: list[Settings], tmp_path: Path) -> None:
     path = tmp_path / "r.toml"
     path.write_text("port = 9002\n")
