@@ -57,12 +57,27 @@ class Column(msgspec.Struct, frozen=True):
     type: str = "decimal"
 
 
+class CurveState(msgspec.Struct, frozen=True):
+    """How far a rank off a curve may be off, relative to it, past the ranks that are counted; None: not told."""
+
+    total: int = 0
+    bound: float | None = None
+
+
+class Predictor(msgspec.Struct, frozen=True):
+    """Ranks up to `exact_top` are counted."""
+
+    exact_top: int = 0
+
+
 class Board(msgspec.Struct, frozen=True):
     """What the commands need of a board document; the rest of it is shown as it came."""
 
     columns: list[Column]
     ties: str = "shared"
     entries: int | None = None
+    predictor: Predictor = Predictor()
+    curves: dict[str, CurveState | None] = {}
 
     def ranked_columns(self) -> list[str]:
         """Names of the ranked columns, in the order of the spec."""

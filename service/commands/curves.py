@@ -1,6 +1,6 @@
 """`rankcurve curve`: what a ranking looks like, as a summary, as the whole document, or as a picture.
 
-The rule: everything comes from two requests; the ranking itself is never walked.
+The rule: everything comes from three requests; the ranking itself is never walked.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 
 from service.client import ServiceClient
-from service.client_answers import CurveDocument, ValueFor
+from service.client_answers import Board, CurveDocument, ValueFor
 from service.commands.drawing import FORMATS, DrawingImpossible, draw_curve
-from service.commands.ranks import ColumnArgument, ColumnOption, named_column, ranked_column
+from service.commands.ranks import ColumnArgument, ColumnOption, first_ranked, named_column
 from service.commands.tables import show_json, show_table
 from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, fail, talk
 
@@ -42,7 +42,8 @@ def curve(
         raise typer.BadParameter(f"{plot.name} should end in {' or '.join(FORMATS)}")
 
     async def action(client: ServiceClient) -> None:
-        name = await ranked_column(client, board, column)
+        held = await client.board(board)
+        name = column or first_ranked(board, held)
         if as_json:
             show_json(await client.curve_document(board, name))
             return
@@ -55,19 +56,28 @@ def curve(
             return
         ranks = [rank for rank in TOP_RANKS if rank <= found.total]
         wanted = await client.values_for(board, name, ranks=ranks, percentiles=TOP_PERCENTILES) if ranks else []
-        show_curve(found)
+        show_curve(found, error_text(held, name))
         show_values(wanted, name)
 
     talk(Target(url, key), action)
 
 
-def show_curve(found: CurveDocument) -> None:
+def show_curve(found: CurveDocument, error: str) -> None:
     """One line of what it is."""
-    certificate = "not measured" if found.certificate is None else f"{100 * float(found.certificate):.3g} %"
-    headings = ("column", "method", "entries", "knots", "worst error", "as of")
-    row = (found.column, found.method, found.total, len(found.knots), certificate, found.as_of)
+    headings = ("column", "method", "entries", "knots", "off by at most", "as of")
+    row = (found.column, found.method, found.total, len(found.knots), error, found.as_of)
     show_table(headings, [row], numeric=("entries", "knots"))
     typer.echo()
+
+
+def error_text(board: Board, column: str) -> str:
+    """How far ranks may be off where they are not counted; the certificate would tell of the counted ones too."""
+    state, exact_top = board.curves.get(column), board.predictor.exact_top
+    if state is None or state.bound is None:
+        return "not known"
+    if state.total <= exact_top:
+        return "nothing, every rank is counted"
+    return f"{100 * state.bound:.3g} % past rank {exact_top}"
 
 
 def show_values(wanted: list[ValueFor], column: str) -> None:

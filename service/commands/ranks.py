@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from service.client import PAGE_ENTRIES_MAX, ServiceClient
-from service.client_answers import Position
+from service.client_answers import Board, Position
 from service.commands.tables import show_json, show_table
 from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, fail, talk
 
@@ -50,11 +50,14 @@ def named_column(argument: str | None, option: str | None) -> str | None:
 
 async def ranked_column(client: ServiceClient, board: str, column: str | None) -> str:
     """`column`, or the board's first ranked one. Ends the command where there is none."""
-    if column:
-        return column
-    ranked = (await client.board(board)).ranked_columns()
+    return column or first_ranked(board, await client.board(board))
+
+
+def first_ranked(name: str, board: Board) -> str:
+    """The first ranked column of a board. Ends the command where there is none."""
+    ranked = board.ranked_columns()
     if not ranked:
-        fail(f"{board} has no ranked column")
+        fail(f"{name} has no ranked column")
     return ranked[0]
 
 

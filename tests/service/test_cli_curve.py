@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typer.testing import CliRunner, Result
 from service.cli import app
 from service.client_answers import CurveDocument, Knot
 from service.commands.drawing import draw_curve
+from tests.service.climbed_board import EXACT_TOP, climbed_board
 from tests.service.offline import rank_of
 from tests.service.real_service import Process, environment
 
@@ -54,6 +56,20 @@ def test_the_summary_says_how_the_curve_was_made_and_what_the_best_have(serving:
     assert top["top 10"] == [str((OWNERS - 10) ** 2), "exact"]
     assert "top 100" not in top
     assert top["better than 99.0 %"][0] == str((OWNERS - 1) ** 2)
+
+
+def test_owners_who_climbed_past_the_top_leave_the_shown_error_small(serving: Process) -> None:
+    state = asyncio.run(climbed_board(serving.url, "climbed"))
+    assert state["certificate"] > 1 and state["bound"] < 0.1, "else this test shows nothing"
+    shown = run(serving, "curve", "climbed", "-c", "xp").stdout
+    assert f"{100 * float(state['bound']):.3g} % past rank {EXACT_TOP}" in shown and "off by at most" in shown
+    assert f"{100 * float(state['certificate']):.3g} %" not in shown
+    document = json.loads(run(serving, "curve", "climbed", "-c", "xp", "--json").stdout)
+    assert document["certificate"] == state["certificate"]
+
+
+def test_a_board_whose_ranks_are_all_counted_has_no_error(serving: Process) -> None:
+    assert "nothing, every rank is counted" in run(serving, "curve", "b", "-c", "xp").stdout
 
 
 def test_the_rank_command_tells_what_is_missing_to_the_next_place(serving: Process) -> None:

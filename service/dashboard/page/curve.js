@@ -57,7 +57,7 @@ export class CurvePanels {
     signal.addEventListener("abort", () => this.resized.disconnect());
   }
 
-  /** What the board says of the curve: age, certificate, bound. */
+  /** What the board says of the curve: age, method, bound. */
   tellState(state, exactTop) {
     if (!state) {
       show(this.about);
@@ -212,15 +212,19 @@ export class CurvePanels {
 }
 
 function aboutCurve(state, exactTop) {
-  const scanned = state.certificate !== null;
+  const measured = state.certificate === null ? "The widest bracket past it: a sampled curve is not measured" : "Measured at the fit, widened by what moved since";
   return facts([
     ["Refreshed", el("span", { title: state.as_of }, `${age(state.age_seconds)} ago`), "Age of the moment that the curve is of; live curves go on with the log of changes"],
     ["Method", state.method === "scan" ? "scan" : "skip", state.method === "scan" ? "Every value was read at the fit" : "The knots alone were read"],
-    ["Certificate", scanned ? `${percent(state.certificate)} anywhere` : "none", scanned ? "Worst error of any rank, the counted ones too: measured at the fit, widened by what moved since" : "A sampled curve is not measured; brackets hold all the same"],
-    ["Off by at most", `${percent(state.bound)} past rank ${whole(exactTop)}`, "Bound of the error by now; ranks up to there are counted"],
+    ["Off by at most", mostError(state, exactTop), `Ranks up to there are counted. ${measured}`],
     ["Knots", whole(state.knots), "Values with exact counts"],
     ["Live", state.live ? `yes, ${whole(state.moves)} moves` : "no", "Whether posts since the fit are counted; moves make gaps between knots less certain"],
   ]);
+}
+
+/** The certificate would tell of the counted ranks too. */
+function mostError(state, exactTop) {
+  return state.total <= exactTop ? "nothing, every rank is counted" : `${percent(state.bound)} past rank ${whole(exactTop)}`;
 }
 
 function knotTable(shape, column) {

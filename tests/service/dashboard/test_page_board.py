@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.browser import Page
+from tests.service.climbed_board import EXACT_TOP, climbed_board
 from tests.service.dashboard.shown_node import HOSTILE, SEASON, at, name_of, new_board, post, xp_of
 from tests.service.real_service import Caller, Process, escaped
 
@@ -131,6 +132,21 @@ async def test_the_curve_is_drawn_and_told_in_words_and_numbers(page: Page, node
     bins = [row.split("\t") for row in await page.texts("#spread details tbody tr")]
     assert sum(int(entries.strip("≈ ").replace(",", "")) for *_, entries in bins) == 810
     assert all(one[1] == other[0] for one, other in pairwise(bins)), "without holes"
+
+
+async def test_owners_who_climbed_past_the_top_leave_the_shown_error_small(page: Page, node: Process) -> None:
+    state = await climbed_board(node.url, "zz-climbed")
+    assert state["certificate"] > 1 and state["bound"] < 0.1, "else this test shows nothing"
+    await page.goto(at(node, "/boards/zz-climbed"))
+    await page.wait_for("document.querySelector('#curve .facts')")
+    facts = await page.text("#curve .facts")
+    assert f"past rank {EXACT_TOP}" in facts and "anywhere" not in facts
+    assert f"{100 * float(state['certificate']):.2g}%" not in facts
+    await new_board(node.url, "zz-counted", ada=3, bob=2)
+    async with Caller(node.url) as caller:
+        await caller.refresh("zz-counted", "xp")
+    await page.goto(at(node, "/boards/zz-counted"))
+    await page.wait_for_text("nothing, every rank is counted", within="#curve")
 
 
 async def test_a_table_that_is_read_stays_open_when_the_picture_is_drawn_anew(page: Page, node: Process) -> None:

@@ -1,0 +1,33 @@
+"""A board whose best owners climbed past its top after its curve was fitted: the certificate is large, the curve good.
+
+The rule: it is made by posts and a refresh, as it happens to users.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+from tests.service.real_service import WAIT_S, Caller
+
+OWNERS = 2_000
+CLIMBERS = 6
+EXACT_TOP = 100
+
+
+async def climbed_board(url: str, board: str) -> dict[str, Any]:
+    """Make the board; return the state of its curve of `xp`, once that counts the climbers."""
+    async with Caller(url) as caller:
+        predictor = {"samples": 60, "exact_top": EXACT_TOP, "method": "scan"}
+        await caller.board(board, {"name": "xp"}, predictor=predictor)
+        await caller.post(board, *({"owner": f"o{n}", "stats": {"xp": 7 * n + n % 5}} for n in range(OWNERS)))
+        await caller.refresh(board, "xp")
+        climbers = [{"owner": f"o{300 * n}", "stats": {"xp": 10**6 + n}} for n in range(CLIMBERS)]
+        await caller.post(board, *climbers)
+        climbed = datetime.now(UTC)
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                state: dict[str, Any] = (await caller.get(f"/v1/leaderboards/{board}"))["curves"]["xp"]
+                if state["live"] and datetime.fromisoformat(state["as_of"]) >= climbed:
+                    return state
