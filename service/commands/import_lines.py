@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import ROUND_HALF_UP, Context, Decimal
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,6 +21,7 @@ OWNER_LETTERS_MAX = 128
 VALUE_LETTERS_MAX = 64
 HASH_CHUNK_BYTES = 1024 * 1024
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+EXACTLY = Context(prec=VALUE_LETTERS_MAX, rounding=ROUND_HALF_UP)
 VALUE = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 Post = dict[str, object]
@@ -31,11 +33,12 @@ class UnusableFile(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One column of the board and the heading in the file that feeds it."""
+    """One column of the board and the heading in the file that feeds it; values are rounded to `scale` where given."""
 
     column: str
     heading: str
     text: bool = False
+    scale: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,7 @@ class Batch:
     spans: list[Span] = field(default_factory=list)
     posts: list[Post] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
+    rounded: int = 0  # values
 
 
 class Lines:
@@ -190,15 +194,19 @@ class RecordReader:
         else:
             batch.lines.append(line)
             batch.spans.append(span)
-            batch.posts.append(outcome)
+            post, rounded = outcome
+            batch.posts.append(post)
+            batch.rounded += rounded
 
-    def _post(self, line: int, row: list[str]) -> Post | str:
+    def _post(self, line: int, row: list[str]) -> tuple[Post, int] | str:
+        """The post of a record and how many of its values were rounded, or why it is none."""
         if len(row) != self._cells_count:
             return f"{len(row)} cells where the headings have {self._cells_count}"
         owner = row[self._owner_index]
         if reason := owner_fault(owner):
             return reason
         stats: dict[str, str] = {}
+        rounded = 0
         for each, index in self._fields:
             cell = row[index] if each.text else row[index].strip()
             if not cell:
@@ -207,10 +215,22 @@ class RecordReader:
                 return f"{each.heading}: {reason}"
             if not each.text and (len(cell) > VALUE_LETTERS_MAX or not VALUE.fullmatch(cell)):
                 return f"{each.heading}: {cell[:40]!r} is not a decimal like 600 or -1.25"
+            if each.scale is not None and (nearest := rounded_text(cell, each.scale)) is not None:
+                cell = nearest
+                rounded += 1
             stats[each.column] = cell
         if not stats:
             return "no value in any of the mapped columns"
-        return {"owner": owner, "stats": stats, "post_id": f"{self._prefix}{line}"}
+        return {"owner": owner, "stats": stats, "post_id": f"{self._prefix}{line}"}, rounded
+
+
+def rounded_text(cell: str, scale: int) -> str | None:
+    """The decimal with `scale` digits after the point that is nearest, halves away from zero; None: it has no more."""
+    _, _, fraction = cell.partition(".")
+    if len(fraction.rstrip("0")) <= scale:
+        return None
+    nearest = Decimal(cell).quantize(Decimal(1).scaleb(-scale), context=EXACTLY)
+    return f"{nearest if nearest else abs(nearest):f}"
 
 
 def owner_fault(owner: str) -> str | None:

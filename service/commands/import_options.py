@@ -60,6 +60,14 @@ RejectsOption = Annotated[
         "Why each was rejected stands in FILE.reasons.",
     ),
 ]
+RoundOption = Annotated[
+    bool,
+    typer.Option(
+        "--round",
+        help="Round values with more digits than their column's scale, like 48.682000000000002 from a binary number, "
+        "and say how many; otherwise such a line is rejected.",
+    ),
+]
 LabelOption = Annotated[
     str,
     typer.Option(
@@ -68,7 +76,12 @@ LabelOption = Annotated[
     ),
 ]
 ResumeOption = Annotated[
-    Path | None, typer.Option(dir_okay=False, help="Where an unfinished import is noted. Default: beside FILE.csv.")
+    Path | None,
+    typer.Option(
+        dir_okay=False,
+        help="Where an unfinished import is noted. Default: beside FILE.csv. What was imported into columns of merge "
+        "`sum` is noted in the same folder, in FILE.csv.BOARD.imported.",
+    ),
 ]
 RestartOption = Annotated[bool, typer.Option("--restart", help="Start from the top, whatever was noted.")]
 QueuedOption = Annotated[

@@ -34,6 +34,7 @@ class Tally(msgspec.Struct):
     duplicate: int = 0
     rejected: int = 0
     accepted: int = 0  # into the queue
+    rounded: int = 0  # values, not lines
 
     def total(self) -> int:
         return self.applied + self.unchanged + self.duplicate + self.rejected + self.accepted
@@ -182,4 +183,5 @@ def account(batch: Batch, results: list[PostResult], tally: Tally, reports: Repo
     for rejection in sorted(rejected, key=lambda each: each.line):
         tally.count("rejected")
         reports.rejected(rejection)
+    tally.rounded += batch.rounded
     reports.accounted(batch.end, tally)

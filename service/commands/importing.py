@@ -7,6 +7,7 @@ because its spec decides what the numbers mean.
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from service.commands.import_lines import (
     read_batches,
     read_headings,
 )
+from service.commands.import_notes import Imported, ImportNote
 from service.commands.import_options import (
     BatchOption,
     ConcurrencyOption,
@@ -44,6 +46,7 @@ from service.commands.import_options import (
     RestartOption,
     ResumeOption,
     RetriesOption,
+    RoundOption,
     WaitOption,
 )
 from service.commands.import_rejects import RejectsFile, RejectsMark, advice, reasons_path, refuse_shared_files
@@ -51,6 +54,7 @@ from service.commands.import_run import Reports, ResumeFile, Source, Tally, TooM
 from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Target, UrlOption, fail, talk
 
 SHOWN_REJECTIONS_MAX = 20
+TOO_FINE = "more digits after the point"  # as the service says of a value that does not fit its column's scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,7 @@ class Job:
     resume_path: Path
     restart: bool
     queued: bool
+    rounds: bool
 
 
 def import_csv(
@@ -88,6 +93,7 @@ def import_csv(
     resume_file: ResumeOption = None,
     restart: RestartOption = False,
     queued: QueuedOption = False,
+    rounds: RoundOption = False,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
@@ -99,6 +105,9 @@ def import_csv(
 
     Rejected lines are listed with their numbers and the exit code is 1; the others stand. To add them, correct the
     file that --rejects wrote and import that one.
+
+    The same file with other columns is another import. Where it would add up again what it added to a column of merge
+    `sum`, the command warns, and asks at a terminal.
 
     Batches go one at a time where their order matters: a mapped column merges by `last`, or the board breaks ties by
     `earliest`.
@@ -122,6 +131,7 @@ def import_csv(
         resume_path=resume_file or file.with_name(f"{file.name}.{board}.resume"),
         restart=restart,
         queued=queued,
+        rounds=rounds,
     )
     patience = Patience(attempts_max=retries + 1, reconnects=True, awaits=wait)
 
@@ -147,10 +157,16 @@ async def run_import(client: ServiceClient, job: Job) -> None:
     board = await client.board(job.board)
     headings, heading = read_headings(job.path, job.delimiter)
     fields = map_fields(board, job, headings)
-    identity = import_identity(file_digest(job.path), job.owner_heading, fields, job.label)
+    digest = file_digest(job.path)
+    identity = import_identity(digest, job.owner_heading, fields, job.label)
     plan = Plan(job.owner_heading, fields, job.delimiter, identity)
-    resume = ResumeFile(job.resume_path, Source(identity, job.board, client.url))
-    refuse_shared_files(files_of(job, resume))
+    # Lines that were rejected for their digits count with --round: under the same post ids, from the top.
+    resume = ResumeFile(job.resume_path, Source(f"{identity}{job.rounds * '+round'}", job.board, client.url))
+    imported = Imported(digest, client.url, job.board, job.label, identity, summed(board, fields))
+    note = ImportNote(job.resume_path.with_name(f"{job.path.name}.{job.board}.imported"), imported)
+    refuse_shared_files(files_of(job, resume, note))
+    if board.entries != 0:
+        warn_of_sums(note, job)
     state = None if job.restart else resume.load()
     start, tally = (Mark(state.offset, state.line), state.tally) if state else (Mark(), Tally())
     done_before = tally.total()
@@ -162,7 +178,7 @@ async def run_import(client: ServiceClient, job: Job) -> None:
     began_s = time.monotonic()
     with (
         rejects_file(job, heading, state.rejects if state else None) as rejects,
-        reporting(job, resume, start, rejects) as reports,
+        reporting(job, resume, note, start, rejects) as reports,
     ):
         try:
             batches = read_batches(job.path, plan, start, batch_posts_max=job.batch)
@@ -182,10 +198,36 @@ async def run_import(client: ServiceClient, job: Job) -> None:
                 typer.echo("stopped; run the same command again to go on where it ended", err=True)
             raise
     resume.remove()
-    typer.echo(summary(tally, lines=tally.total() - done_before, seconds=time.monotonic() - began_s))
+    rounded = f"; values rounded: {tally.rounded:,}" if job.rounds else ""
+    typer.echo(summary(tally, lines=tally.total() - done_before, seconds=time.monotonic() - began_s) + rounded)
     if tally.rejected:
         typer.echo(advice(job.path, job.rejects), err=True)
         raise typer.Exit(1)
+
+
+def summed(board: Board, fields: tuple[Field, ...]) -> tuple[str, ...]:
+    """COLUMN=HEADING of each mapped column that adds up."""
+    sums = {each.name for each in board.columns if each.merge == "sum"}
+    return tuple(f"{each.column}={each.heading}" for each in fields if each.column in sums)
+
+
+def warn_of_sums(note: ImportNote, job: Job) -> None:
+    """Warn where this import would add up what another one added; ends the command where a person says no."""
+    fed = note.fed_before()
+    if not fed:
+        return
+    typer.echo(
+        f"warning: {job.path.name} was imported into {job.board} before, with {', '.join(fed)}; by another mapping its "
+        "lines are new posts, so what they add to these columns adds up again (--label says that it is meant so)",
+        err=True,
+    )
+    if asks():
+        typer.confirm("Import it once more?", abort=True, err=True)
+
+
+def asks() -> bool:
+    """Whether there is a person to ask."""
+    return sys.stdin.isatty()
 
 
 def passes(error: ClientError) -> bool:
@@ -202,10 +244,11 @@ def too_many(tally: Tally, job: Job) -> str:
     )
 
 
-def files_of(job: Job, resume: ResumeFile) -> dict[str, Path]:
+def files_of(job: Job, resume: ResumeFile, note: ImportNote) -> dict[str, Path]:
     """Every file of an import by what it is for."""
     files = {"the file to import": job.path, "the note for resuming": resume.path}
     files["the note for resuming while it is written"] = resume.partial_path
+    files |= {"the note of the import": note.path, "the note of the import while it is written": note.partial_path}
     if job.rejects:
         files |= {"the file for rejected lines": job.rejects, "the file for their reasons": reasons_path(job.rejects)}
     return files
@@ -235,7 +278,9 @@ def map_fields(board: Board, job: Job, headings: list[str]) -> tuple[Field, ...]
         if headings.count(heading) != 1:
             what = "no" if heading not in headings else "more than one"
             raise UnusableFile(f"{job.path} has {what} heading {heading!r}; it has {', '.join(headings)}")
-    return tuple(Field(name, heading, text=columns[name].type == "text") for name, heading in pairs)
+    scales = {name: column.scale for name, column in columns.items() if job.rounds and column.type != "text"}
+    texts = {name for name, column in columns.items() if column.type == "text"}
+    return tuple(Field(name, heading, text=name in texts, scale=scales.get(name)) for name, heading in pairs)
 
 
 def order_matters(board: Board, fields: tuple[Field, ...]) -> bool:
@@ -245,7 +290,9 @@ def order_matters(board: Board, fields: tuple[Field, ...]) -> bool:
 
 
 @contextlib.contextmanager
-def reporting(job: Job, resume: ResumeFile, start: Mark, rejects: RejectsFile | None) -> Iterator[Reports]:
+def reporting(
+    job: Job, resume: ResumeFile, note: ImportNote, start: Mark, rejects: RejectsFile | None
+) -> Iterator[Reports]:
     """A progress bar on a terminal, rejected lines on stderr and in the file asked for, the mark after each batch."""
     screen = Console(stderr=True, highlight=False)
     shown = 0
@@ -259,11 +306,14 @@ def reporting(job: Job, resume: ResumeFile, start: Mark, rejects: RejectsFile | 
             if rejects:
                 rejects.write(rejection)
             if shown <= SHOWN_REJECTIONS_MAX:
-                screen.print(f"line {rejection.line}: {rejection.reason}", markup=False, soft_wrap=True)
+                hint = " (--round rounds it)" if TOO_FINE in rejection.reason else ""
+                screen.print(f"line {rejection.line}: {rejection.reason}{hint}", markup=False, soft_wrap=True)
             elif shown == SHOWN_REJECTIONS_MAX + 1:
                 screen.print("more lines were rejected; --rejects FILE lists them all", markup=False)
 
         def accounted(mark: Mark, tally: Tally) -> None:
+            if tally.applied or tally.accepted or tally.duplicate:
+                note.record()
             could_write = resume.writable
             # What is noted is in the files already: before the mark passes these lines.
             resume.save(mark, tally, rejects.mark() if rejects else None)

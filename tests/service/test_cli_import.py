@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import Result
 
+from service.commands import importing
 from service.commands.import_lines import Field, Mark, Plan, owner_fault, read_batches
 from tests.service.cli_fake_service import FakeService, run, running_fake
 
@@ -72,6 +73,97 @@ def test_another_mapping_of_the_same_file_has_other_post_ids(fake: FakeService, 
     do_import(fake, players)
     result = run("import", "b", str(players), "--owner-column", "id", "-c", "lap=score", fake=fake)
     assert "25 applied" in result.stdout
+
+
+@pytest.fixture
+def summed(fake: FakeService, tmp_path: Path) -> Path:
+    """A file for board s, whose columns xp and wins add up and whose best does not."""
+    fake.add_board("s", {"name": "xp", "merge": "sum"}, {"name": "wins", "merge": "sum"}, {"name": "best"})
+    path = tmp_path / "summed.csv"
+    path.write_text("id,score,won,top\n" + "".join(f"p{i},{i},{i % 2},{i * i}\n" for i in range(9)))
+    return path
+
+
+def into_sums(fake: FakeService, path: Path, *columns: str, more: tuple[str, ...] = ()) -> Result:
+    mapping = [word for column in columns for word in ("-c", column)]
+    return run("import", "s", str(path), "--owner-column", "id", *mapping, *more, fake=fake)
+
+
+def test_the_same_file_with_another_mapping_of_a_sum_warns_before_anything_is_sent(
+    fake: FakeService, summed: Path
+) -> None:
+    assert "warning" not in into_sums(fake, summed, "xp=score").stderr
+    assert "warning" not in into_sums(fake, summed, "xp=score").stderr, "each line of it counts once"
+    assert "warning" not in into_sums(fake, summed, "wins=won", "best=top").stderr
+    again = into_sums(fake, summed, "xp=score", "wins=won")
+    assert again.exit_code == 0
+    [warning] = [line for line in again.stderr.splitlines() if line.startswith("warning")]
+    assert "with wins=won, xp=score;" in warning and "adds up again" in warning
+    assert "warning" in into_sums(fake, summed, "xp=top").stderr
+    assert "warning" not in into_sums(fake, summed, "xp=top", more=("--label", "on purpose")).stderr
+    assert "warning" not in into_sums(fake, summed, "best=score").stderr
+
+
+def test_a_person_at_a_terminal_is_asked_before_a_sum_adds_up_again(
+    fake: FakeService, summed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    into_sums(fake, summed, "xp=score")
+    monkeypatch.setattr(importing, "asks", lambda: True)
+    sent = len(fake.batches)
+    arguments = ("import", "s", str(summed), "--owner-column", "id", "-c", "xp=score", "-c", "wins=won")
+    assert run(*arguments, fake=fake, stdin="n\n").exit_code == 1
+    assert len(fake.batches) == sent
+    assert run(*arguments, fake=fake, stdin="y\n").exit_code == 0
+    assert len(fake.batches) == sent + 1
+
+
+def test_what_did_not_count_adds_nothing_up_again(fake: FakeService, summed: Path) -> None:
+    fake.rejected_owners = {f"p{i}" for i in range(9)}
+    into_sums(fake, summed, "xp=score")
+    fake.rejected_owners = set()
+    assert "warning" not in into_sums(fake, summed, "xp=score", "wins=won").stderr, "all its lines were rejected"
+    fake.boards["s"].stats.clear()
+    assert "warning" not in into_sums(fake, summed, "xp=top").stderr, "the board was emptied"
+
+
+def test_a_stopped_import_of_another_mapping_warns_too(fake: FakeService, summed: Path) -> None:
+    fake.posts_before_outage = 1
+    into_sums(fake, summed, "xp=score", more=("--batch", "4", "--concurrency", "1"))
+    fake.posts_before_outage = None
+    assert "warning" in into_sums(fake, summed, "xp=score", "wins=won").stderr
+
+
+NOISY = "id,lap,score\na,48.682000000000002,7\nb,60.25,7.0\nc,-0.00049999999999,7.4\nd,1.9995000000001,-0.2\n"
+
+
+def test_scores_with_binary_noise_are_rounded_to_the_scale_where_asked(fake: FakeService, tmp_path: Path) -> None:
+    path = tmp_path / "noisy.csv"
+    path.write_text(NOISY)
+    arguments = ("import", "b", str(path), "--owner-column", "id", "-c", "lap", "-c", "xp=score")
+    result = run(*arguments, "--round", fake=fake)
+    assert result.exit_code == 0, result.output
+    stats = {owner: (held["lap"], held["xp"]) for owner, held in fake.boards["b"].stats.items()}
+    assert stats == {"a": ("48.682", "7"), "b": ("60.25", "7.0"), "c": ("0.000", "7"), "d": ("2.000", "0")}
+    assert result.stdout.splitlines()[-1].endswith("; values rounded: 5")
+    assert "rounded" not in run(*arguments, "--restart", fake=fake).stdout
+
+
+def test_nothing_is_rounded_unless_asked(fake: FakeService, tmp_path: Path) -> None:
+    path = tmp_path / "noisy.csv"
+    path.write_text(NOISY)
+    run("import", "b", str(path), "--owner-column", "id", "-c", "lap", fake=fake)
+    assert fake.boards["b"].stats["a"] == {"lap": "48.682000000000002"}
+
+
+def test_an_import_that_stopped_at_noise_is_begun_again_with_round_and_counts_no_line_twice(
+    fake: FakeService, players: Path
+) -> None:
+    fake.posts_before_outage = 3
+    do_import(fake, players, "--concurrency", "1")
+    fake.posts_before_outage = None
+    rounded = do_import(fake, players, "--round")
+    assert "going on" not in rounded.stderr, "lines before the mark may have been rejected for their digits"
+    assert "25 lines: 13 applied, 0 unchanged, 12 duplicate" in rounded.stdout
 
 
 def test_rejected_lines_are_listed_with_their_numbers_and_the_others_stand(fake: FakeService, tmp_path: Path) -> None:

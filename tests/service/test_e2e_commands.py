@@ -131,6 +131,20 @@ def test_an_import_that_was_killed_goes_on_and_counts_every_line_once(shell: She
     assert points(shell.process) == LINES - LINES // 1000
 
 
+def test_scores_with_binary_noise_are_imported_with_round_and_hinted_at_without(shell: Shell, tmp_path: Path) -> None:
+    shell("board", "create", "noisy", "-c", "lap:min:low:scale=3", "-c", "xp:sum:high")
+    path = tmp_path / "noisy.csv"
+    path.write_text("id,lap,xp\na,48.682000000000002,1\nb,60.25,1\n")
+    arguments = ["import", "noisy", str(path), "--owner-column", "id"]
+    refused = shell(*arguments, code=1)
+    assert "line 2: bad_value" in refused.stderr and "(--round rounds it)" in refused.stderr
+    rounded = shell(*arguments, "--round")
+    assert "2 lines: 1 applied, 0 unchanged, 1 duplicate" in rounded.stdout and "values rounded: 1" in rounded.stdout
+    assert get(shell.process, "/v1/leaderboards/noisy/entries/a")["stats"] == {"lap": 48.682, "xp": 1}
+    remapped = shell(*arguments, "-c", "xp", "--round")
+    assert "warning: noisy.csv was imported into noisy before, with xp=xp" in remapped.stderr
+
+
 def points(process: Process) -> int:
     """All points of the board `killed`."""
     page = get(process, "/v1/leaderboards/killed/rankings/xp?limit=1000")
