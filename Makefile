@@ -6,7 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
-TEST_PROCESSES ?= 2
+# Several processes would share the one server of RANKCURVE_TEST_STORE and meet in what a server has only once.
+TEST_PROCESSES ?= $(if $(RANKCURVE_TEST_STORE),1,2)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -4,8 +4,10 @@ The one rule: the tables are read from the file as it stands; nothing here knows
 """
 
 import json
+import os
 import random
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,18 @@ def test_every_make_target_that_the_readme_shows_exists() -> None:
     shown = set(re.findall(r"\bmake (?:[A-Z]+=\S+ )*([a-z]+)", readme))
     targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
     assert shown - targets == set()
+
+
+@pytest.mark.parametrize(("store", "processes"), [("postgresql://user@host/db", 1), ("", 2)])
+def test_tests_that_share_a_given_server_run_in_one_process(store: str, processes: int) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    [words] = re.findall(r"`RANKCURVE_TEST_STORE=\S+ make (test [^`]+)`", readme)
+    kept = {name: value for name, value in os.environ.items() if name not in ("TEST_PROCESSES", "MAKEFLAGS")}
+    command = ["make", "--dry-run", *words.split()]
+    shown = subprocess.run(
+        command, cwd=ROOT, env={**kept, "RANKCURVE_TEST_STORE": store}, capture_output=True, text=True, check=True
+    ).stdout
+    assert f"--numprocesses {processes} --dist loadfile tests/storage" in shown
 
 
 def test_every_file_that_the_readme_links_to_exists() -> None:

@@ -6,6 +6,7 @@ The rule it keeps: each test has a place of its own.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from storage import postgres_connection
 from storage.records import Table
 from storage.store import Store
 from tests.schemas import fresh_schema
@@ -63,6 +65,14 @@ def session(backend: Backend, tmp_path: Path, table: Table) -> Iterator[Session]
 
 
 @pytest.fixture
+def session_name(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The application name of the sessions that stores open during this test: others may use the same server."""
+    name = f"rankcurve_{secrets.token_hex(8)}"
+    monkeypatch.setattr(postgres_connection, "APPLICATION_NAME", name)
+    return name
+
+
+@pytest.fixture
 async def place(postgres_url: str) -> AsyncIterator[str]:
     """An empty place on the server."""
     async with fresh_schema(postgres_url) as url:
@@ -70,7 +80,7 @@ async def place(postgres_url: str) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def processes(place: str) -> AsyncIterator[Processes]:
+async def processes(place: str, session_name: str) -> AsyncIterator[Processes]:
     """Processes on a fresh place."""
     async with asyncio.timeout(PROCESSES_S_MAX), AsyncExitStack() as stack:
         yield Processes(stack, place)
@@ -81,4 +91,13 @@ async def raw(place: str) -> AsyncIterator[asyncpg.Connection]:
     """Somebody else's session on the place."""
     connection = await asyncpg.connect(place)
     yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def bystander(place: str) -> AsyncIterator[asyncpg.Connection]:
+    """A session of a service that is none of the test's; nothing may happen to it."""
+    connection = await asyncpg.connect(place, server_settings={"application_name": "rankcurve"})
+    yield connection
+    assert await connection.fetchval("SELECT 1") == 1
     await connection.close()

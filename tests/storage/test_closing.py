@@ -21,6 +21,7 @@ from storage.periods import PeriodKind, calendar_of
 from storage.records import Board, Family, FamilySpec, PartOutcome, Post, Season, Status
 from tests.storage.deployment import BOARDS_MAX, NOW_US, Deployment, part, ranked, spec
 from tests.storage.processes import Processes
+from tests.storage.test_postgres_meetings import WAITING
 
 XP = ranked("xp", max_scaled=1_000)
 S = 1_000_000
@@ -237,7 +238,7 @@ async def test_a_board_that_failed_is_looked_at_later(deployment: Deployment) ->
 
 @pytest.mark.parametrize("of_family", [False, True])
 async def test_closing_waits_for_posts_that_found_the_board_open(
-    processes: Processes, raw: asyncpg.Connection, of_family: bool
+    processes: Processes, raw: asyncpg.Connection, session_name: str, of_family: bool
 ) -> None:
     poster, closer = await processes.one(), await processes.one()
     if of_family:
@@ -253,9 +254,9 @@ async def test_closing_waits_for_posts_that_found_the_board_open(
     async with raw.transaction():
         await raw.execute(f"SELECT 1 FROM {table} FOR UPDATE")
         posting = asyncio.ensure_future(poster.apply(*made))
-        await until_waiting(raw, f'%"{table}"%', posting)
+        await until_waiting(raw, session_name, f'%"{table}"%', posting)
         closing = asyncio.ensure_future(shut(closer, board))
-        await until_waiting(raw, 'UPDATE "%', closing)
+        await until_waiting(raw, session_name, 'UPDATE "%', closing)
         assert not posting.done()
     assert [[each.status for each in parts] for parts in await posting] == [[Status.APPLIED]] * 2
     assert len(await closing) == 1
@@ -265,12 +266,11 @@ async def test_closing_waits_for_posts_that_found_the_board_open(
     assert isinstance(late.error, PeriodClosed)
 
 
-async def until_waiting(raw: asyncpg.Connection, query: str, waiter: asyncio.Future[Any]) -> None:
-    """Return once a statement like this waits for a lock."""
+async def until_waiting(raw: asyncpg.Connection, session_name: str, query: str, waiter: asyncio.Future[Any]) -> None:
+    """Return once a statement like this of this test waits for a lock."""
     async with asyncio.timeout(60):
         while True:
             await raw.execute("SELECT pg_stat_clear_snapshot()")
-            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1"
-            if await raw.fetchval(waiting, query):
+            if await raw.fetchval(WAITING, session_name, query):
                 return
             assert not waiter.done(), waiter

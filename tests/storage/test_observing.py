@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from querybuilder import count, select
@@ -14,9 +14,9 @@ from storage.postgres import PostgresStore
 from storage.sqlite import SqliteStore
 from storage.store import Store
 from tests.schemas import fresh_schema
-from tests.servers import PostgresServer
 from tests.storage.backends import POSTGRES_LIMITS, SQLITE_LIMITS
 from tests.storage.deployment import Deployment, part, ranked
+from tests.storage.test_postgres_outages import END_SESSIONS
 from tests.storage.watcher import Watcher
 
 XP = ranked("xp")
@@ -68,20 +68,18 @@ def test_the_kind_is_the_first_word(sql: str, kind: str) -> None:
     assert statement_kind(sql) == kind
 
 
-async def test_a_lost_connection_is_told_as_a_retry(postgres_server: PostgresServer, postgres_url: str) -> None:
+async def test_a_lost_connection_is_told_as_a_retry(
+    place: str, session_name: str, raw: asyncpg.Connection, bystander: asyncpg.Connection
+) -> None:
     watcher = Watcher()
-    async with fresh_schema(postgres_server.url()) as url:
-        store = await PostgresStore.open(url, POSTGRES_LIMITS, observer=watcher)
-        await Deployment.on(store)
-        query = select(count()).from_("boards").build(store.dialect)
-        await store.read_one(query)
-        postgres_server.run_sql(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE application_name = 'rankcurve' AND pid <> pg_backend_pid()"
-        )
-        await asyncio.sleep(0)
-        await store.read_one(query)
-        assert watcher.retries >= 1
-        assert watcher.lent["common", "read"] == (0, 0, POSTGRES_LIMITS.reader_connections)
-        assert watcher.most_lent["common", "read"] == 1
-        await store.close()
+    store = await PostgresStore.open(place, POSTGRES_LIMITS, observer=watcher)
+    await Deployment.on(store)
+    query = select(count()).from_("boards").build(store.dialect)
+    await store.read_one(query)
+    ended = await raw.fetch(END_SESSIONS, session_name)
+    assert ended, "the sessions of the store are found by their name"
+    await store.read_one(query)
+    assert watcher.retries >= 1
+    assert watcher.lent["common", "read"] == (0, 0, POSTGRES_LIMITS.reader_connections)
+    assert watcher.most_lent["common", "read"] == 1
+    await store.close()

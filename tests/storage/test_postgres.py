@@ -273,7 +273,7 @@ async def test_totals_are_the_sum_of_shares_that_groups_take_in_turn(processes: 
 
 
 async def test_reads_of_a_board_that_grew_go_by_its_index_before_the_server_has_counted_its_rows(
-    place: str, raw: asyncpg.Connection
+    place: str, raw: asyncpg.Connection, session_name: str, bystander: asyncpg.Connection
 ) -> None:
     store = await PostgresStore.open(place, POSTGRES_LIMITS)
     deployment = await Deployment.on(store)
@@ -287,7 +287,7 @@ async def test_reads_of_a_board_that_grew_go_by_its_index_before_the_server_has_
     assert len(await deployment.rows(board, owners[:50])) == 50
     await store.close()
     async with asyncio.timeout(60):  # a session that ends tells what it read
-        while await raw.fetchval("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'rankcurve'"):
+        while await raw.fetchval("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", session_name):
             await raw.execute("SELECT pg_stat_clear_snapshot()")
     read = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = $1"
     assert await raw.fetchval(read, f"entries_{board.key}") == 0

@@ -21,7 +21,9 @@ from tests.storage.processes import Processes
 
 XP, KILLS = ranked("xp"), ranked("kills")
 WAIT_S = 60
-WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1"
+WAITING = (
+    "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock' AND query LIKE $2"
+)
 Step = Callable[[], Awaitable[object]]
 
 
@@ -33,6 +35,7 @@ class Meeting:
     poster: Deployment
     board: Board
     third: asyncpg.Connection
+    session_name: str
 
     def posts(self) -> list[Post]:
         """One to an owner who has an entry, and one to a new one."""
@@ -86,17 +89,17 @@ class Meeting:
 
     async def _waiting(self, table: str) -> int:
         await self.third.execute("SELECT pg_stat_clear_snapshot()")  # within a transaction it would stay as it was
-        waiting: int = await self.third.fetchval(WAITING, f'%"{table}"%')
+        waiting: int = await self.third.fetchval(WAITING, self.session_name, f'%"{table}"%')
         return waiting
 
 
 @pytest.fixture
-async def meeting(processes: Processes, raw: asyncpg.Connection) -> AsyncIterator[Meeting]:
+async def meeting(processes: Processes, raw: asyncpg.Connection, session_name: str) -> AsyncIterator[Meeting]:
     """Before it begins."""
     operator, poster = await processes.one(), await processes.one()
     board = await operator.create("b", XP)
     await poster.apply(poster.post("ada", part(board, {"xp": 5})))
-    yield Meeting(operator, poster, board, raw)
+    yield Meeting(operator, poster, board, raw, session_name)
 
 
 async def test_posts_before_a_reset_go_with_it_and_may_come_again(meeting: Meeting) -> None:

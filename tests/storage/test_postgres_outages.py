@@ -31,6 +31,7 @@ from tests.storage.lossy import LossyWay
 from tests.storage.processes import Processes
 
 XP = ranked("xp")
+END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1"
 
 
 async def test_a_row_that_somebody_holds_is_waited_for_within_a_bound(
@@ -88,7 +89,7 @@ async def test_a_statement_of_its_own_whose_answer_is_lost_is_told_as_unknown_an
 
 
 async def test_sessions_that_are_terminated_under_load_cost_nothing_but_time(
-    processes: Processes, raw: asyncpg.Connection
+    processes: Processes, raw: asyncpg.Connection, session_name: str, bystander: asyncpg.Connection
 ) -> None:
     deployment = await processes.one(store_attempts_max=20)
     board = await deployment.create("b", XP)
@@ -117,10 +118,7 @@ async def test_sessions_that_are_terminated_under_load_cost_nothing_but_time(
 
     posting = asyncio.gather(*(poster(number) for number in range(8)))
     while not posting.done():  # a kill for every step forward, however long a machine takes to connect anew
-        await raw.fetch(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name = 'rankcurve' AND datname = current_database()"
-        )
+        await raw.fetch(END_SESSIONS, session_name)
         settled.clear()
         forward = asyncio.ensure_future(settled.wait())
         either: set[asyncio.Future[Any]] = {posting, forward}
