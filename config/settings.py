@@ -173,6 +173,10 @@ class Settings(BaseModel):
     )
 
     # SQLite
+    create_store: bool = _choice(True, "Create the SQLite file where there is none; false refuses the start")
+    store_check: Literal["none", "quick", "full"] = _choice(
+        "none", "Check of the SQLite file at the start: quick reads its pages, full compares the indexes too"
+    )
     sqlite_cache_mib: int = _number(256, 1, 65_536, "MiB", "Page cache of each connection; 2 MiB halves scans")
     checkpoint_pages: int = _number(40_000, 100, 10_000_000, "pages", "Write-ahead log checkpointed even under load")
     checkpoint_idle_s: float = _number(0.2, 0.001, 3_600, "s", "Pause in writing after which the log is checkpointed")

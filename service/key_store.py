@@ -14,6 +14,7 @@ from storage.store import Store
 from storage.transaction_numbers import bring_up
 
 from .keys import Role, new_key
+from .logs import logging_to_stderr
 from .stores import open_store
 from .wiring import now_us
 
@@ -51,9 +52,10 @@ async def open_keys(settings: Settings) -> AsyncIterator[StoreKeys]:
     Raises:
         StoreLocked: a service owns the store.
     """
-    store = await open_store(settings)
-    try:
-        await bring_up(store)
-        yield StoreKeys(store, keys_max=settings.keys_max, now_us=now_us)
-    finally:
-        await store.close()
+    with logging_to_stderr():
+        store = await open_store(settings)
+        try:
+            await bring_up(store)
+            yield StoreKeys(store, keys_max=settings.keys_max, now_us=now_us)
+        finally:
+            await store.close()

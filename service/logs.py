@@ -13,6 +13,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from select import PIPE_BUF
 from typing import Any, Literal, TextIO
 
@@ -27,8 +28,9 @@ QUEUE_LINES_MAX = 10_000
 BATCH_LINES_MAX = 500
 CLOSE_S_MAX = 2.0
 _FAILED_STATUS = 400
+_AS_TEXT = structlog.dev.ConsoleRenderer(colors=False)
 
-__all__ = ["REQUEST_ID", "TRACEPARENT", "LineWriter", "RequestLog", "configure"]
+__all__ = ["REQUEST_ID", "TRACEPARENT", "LineWriter", "RequestLog", "configure", "logging_to_stderr"]
 
 
 class LineWriter:
@@ -136,7 +138,7 @@ def configure(
     )
     rendering: list[structlog.typing.Processor] = [structlog.processors.JSONRenderer()]
     if style == "console":
-        rendering = [printable, tracebacks_as_text, structlog.dev.ConsoleRenderer(colors=False)]
+        rendering = [printable, tracebacks_as_text, _AS_TEXT]
     structlog.configure(
         processors=[
             *([_with_process(process)] if process else []),
@@ -154,6 +156,20 @@ def configure(
     )
     logging.basicConfig(handlers=[_StandardHandler()], level=max(number, logging.INFO), force=True)
     return writer
+
+
+@contextmanager
+def logging_to_stderr() -> Iterator[None]:
+    """Write what the code logs to standard error meanwhile: a command's standard output is its answer."""
+    before = structlog.get_config()
+    structlog.configure(
+        processors=[structlog.processors.add_log_level, printable, _AS_TEXT, without_keys],
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
 
 
 def _with_process(process: str) -> structlog.typing.Processor:

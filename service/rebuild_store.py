@@ -12,6 +12,7 @@ from storage.replaying import replay_board
 from storage.store import Program
 from storage.transaction_numbers import bring_up
 
+from .logs import logging_to_stderr
 from .posts import fingerprint_of
 from .stores import open_store
 from .wiring import now_us
@@ -24,18 +25,19 @@ async def rebuild(settings: Settings, board_id: str, since: int | None) -> Rebui
         StoreLocked: a service owns the store.
         UnknownBoard, JournalIncomplete, NothingReplayed, SpecConflict: nothing was changed.
     """
-    store = await open_store(settings)
-    try:
-        post_ids = PostIds(store.dialect, await bring_up(store))
+    with logging_to_stderr():
+        store = await open_store(settings)
+        try:
+            post_ids = PostIds(store.dialect, await bring_up(store))
 
-        def program() -> Program[Rebuilt]:
-            if since is None:
-                return (yield from rebuild_board(store.dialect, board_id=board_id))
-            replay = replay_board(
-                store.dialect, post_ids, fingerprint_of, board_id=board_id, since=since, now_us=now_us()
-            )
-            return (yield from replay)
+            def program() -> Program[Rebuilt]:
+                if since is None:
+                    return (yield from rebuild_board(store.dialect, board_id=board_id))
+                replay = replay_board(
+                    store.dialect, post_ids, fingerprint_of, board_id=board_id, since=since, now_us=now_us()
+                )
+                return (yield from replay)
 
-        return await store.write(program)
-    finally:
-        await store.close()
+            return await store.write(program)
+        finally:
+            await store.close()

@@ -13,6 +13,7 @@ StorageError
 │                LeaseTaken · LeaseLost)                   (try again later)
 ├── WaitTooLong (OutcomeUnknown)                          (send the same post_id again)
 ├── LostRace                                 (internal: the group is read again)
+├── StoreDamaged · StoreFull                 (trying again does not help before an operator does)
 ├── StoreLocked · StoreUnsupported · SchemaTooNew   (at start)
 └── BackupFailed                             (nothing was replaced)
 """
@@ -214,6 +215,14 @@ class OutcomeUnknown(WaitTooLong):
 
 class LostRace(StorageError):
     """a row changed between its read and its conditional write"""
+
+
+class StoreDamaged(StorageError):
+    """the store's file is damaged: restore a backup"""
+
+
+class StoreFull(StorageError):
+    """the disk of the store is full: nothing was written, reads go on"""
 
 
 class StoreLocked(StorageError):

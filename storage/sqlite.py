@@ -24,6 +24,7 @@ from querybuilder import SQLITE, Built
 from .errors import StoreBusy, StoreUnsupported, UnknownBoard
 from .lock import FileLock
 from .observing import StoreObserver, Unwatched, telling
+from .sqlite_file import check_file, create_file
 from .store import Program, Rows
 
 T = TypeVar("T")
@@ -44,6 +45,8 @@ class SqliteLimits:
     checkpoint_pages: int
     checkpoint_idle_s: float
     statement_cache: int
+    create_store: bool
+    store_check: str  # "none", "quick" or "full"
 
 
 class _Connection(aiosqlite.Connection):
@@ -124,21 +127,24 @@ class SqliteStore:
         Raises:
             StoreLocked: another process owns the file.
             StoreUnsupported: the SQLite library is too old, or the file can't be opened or is not a database.
+            StoreDamaged: the file is lost or not sound.
         """
         if sqlite3.sqlite_version_info < VERSION_MIN:
             raise StoreUnsupported(f"SQLite {sqlite3.sqlite_version} is older than {'.'.join(map(str, VERSION_MIN))}")
         lock = FileLock(path)
         try:
+            check_file(path, create=limits.create_store)
             path.parent.mkdir(parents=True, exist_ok=True)
             lock.acquire()
         except OSError as error:
             raise StoreUnsupported(f"{path}: {error}") from error
         store = cls(path, limits, lock, observer or Unwatched())
         try:
+            create_file(path)
             await store._connect()
         except BaseException as error:
             await store.close()
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, (sqlite3.Error, OSError)):
                 raise StoreUnsupported(f"{path}: {error}") from error
             raise
         return store

@@ -144,6 +144,17 @@ def test_the_image_has_what_was_tested_and_not_the_tools() -> None:
     assert tools & names == {"hatchling"}
 
 
+def test_unit_and_image_create_no_store_and_the_guide_says_what_does() -> None:
+    unit = (DEPLOY / "rankcurve.service").read_text(encoding="utf-8")
+    assert "\nEnvironment=RANKCURVE_CREATE_STORE=false\n" in unit
+    image = (DEPLOY / "Containerfile").read_text(encoding="utf-8").rpartition("\nFROM ")[2]
+    assert re.search(r"^ENV .*\bRANKCURVE_CREATE_STORE=false\b", image, re.MULTILINE)
+    assert not load({}, {"RANKCURVE_CREATE_STORE": "false"}).create_store
+    first_keys = re.findall(r"^.*keys create operator.*$", GUIDE, re.MULTILINE)
+    assert len(first_keys) == 2
+    assert all("RANKCURVE_CREATE_STORE=true" in line for line in first_keys if line.startswith("docker"))
+
+
 def test_the_image_is_built_of_files_that_are_there_and_runs_as_nobody_special() -> None:
     text = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
     assert "--require-hashes" in text

@@ -29,6 +29,8 @@ SQLITE_LIMITS = SqliteLimits(
     checkpoint_pages=1_000,
     checkpoint_idle_s=60,
     statement_cache=64,
+    create_store=True,
+    store_check="none",
 )
 
 POSTGRES_LIMITS = PostgresLimits(
