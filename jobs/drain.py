@@ -19,7 +19,7 @@ from typing import Protocol
 import structlog
 
 from storage.draining import Drained, Drainer
-from storage.errors import LeaseLost, RacesLost, StorageError
+from storage.errors import LeaseLost, RacesLost, StorageError, StoreDamaged
 from storage.ingest_queue import ShardBacklog, ingest_queue
 from storage.shard_leases import ShardLeases, Share
 from storage.store import Store
@@ -196,5 +196,7 @@ class DrainWorker:
             return
         try:
             await self._store.write(lambda: self._leases.give_back(self._share))
+        except StoreDamaged:  # nobody takes them
+            return
         except StorageError as error:  # they expire
             log.warning("shards_not_given_back", detail=error.detail)

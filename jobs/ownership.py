@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import structlog
 
-from storage.errors import LeaseLost, StorageError
+from storage.errors import LeaseLost, StorageError, StoreDamaged
 from storage.leases import Lease, Leases
 from storage.store import Program, Store
 
@@ -115,7 +115,7 @@ class Ownership:
     async def _give_back(self, lease: Lease, rests_until_us: int) -> None:
         try:
             await self._store.write(lambda: self._leases.release(lease, rests_until_us=rests_until_us))
-        except LeaseLost:
+        except (LeaseLost, StoreDamaged):  # nobody claims anything of a damaged store, and its damage is told once
             return
         except StorageError as error:  # it expires
             log.warning("lease_not_released", pool=lease.pool, resource=lease.resource, detail=error.detail)

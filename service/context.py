@@ -16,7 +16,7 @@ from storage.coalesce import Coalescers
 from storage.curves import CurveBook
 from storage.enqueuing import Enqueuer
 from storage.entry_reads import EntryReads
-from storage.errors import StoreBusy
+from storage.errors import StoreBusy, StoreDamaged
 from storage.lease_desk import LeaseDesk
 from storage.post_ids import PostIds
 from storage.records import Board
@@ -75,7 +75,9 @@ class Context:
         self.feed.close()
 
     async def ready(self) -> None:
-        """Return when the store answers and the writer works."""
+        """Return when the store answers, is sound as far as it is known, and the writer works."""
+        if self.store.damaged.is_set():
+            raise StoreDamaged
         if not (self.writer.alive and self.enqueuer.alive):
             raise StoreBusy("the writer has stopped")
         await self.store.read(_nothing)

@@ -222,7 +222,9 @@ def codes_of(route: Route) -> list[str]:
         codes += ["bad_json", "body_too_large", "body_timeout", "unsupported_media_type"]
     codes += [_PATH_CODES[name] for name in parameters if name in _PATH_CODES and route.method != "PUT"]
     if route.role is not None:
-        codes += ["unauthorized", "forbidden", "store_busy"]
+        codes += ["unauthorized", "forbidden", "store_busy", "store_damaged"]
+    if route.role in (Role.WRITER, Role.OPS) and route.method != "GET":
+        codes.append("store_full")
     if route.role is Role.READER:
         codes.append("rate_limited")
     return [*dict.fromkeys([*codes, "internal"])]

@@ -38,6 +38,8 @@ async def readyz(context: Any, call: Call) -> Health:
         await context.ready()
     except Exception as error:
         problem = problem_of(error)
+        if problem.code == "store_damaged":
+            raise problem from error
         raise Problem("store_busy", f"the store does not answer: {problem.detail}") from error
     return Health("ok")
 
@@ -71,7 +73,8 @@ def with_operating(routes: Sequence[Route], *, dashboard: bool = True) -> list[R
         ),
         Route(
             method="GET", path="/readyz", handler=readyz, role=None, view="readyz",
-            summary="Whether the store is reachable", tag=_TAG, response=Health, problems=("store_busy",),
+            summary="Whether the store is reachable", tag=_TAG, response=Health,
+            problems=("store_busy", "store_damaged"),
         ),
         Route(
             method="GET", path="/metrics", handler=metrics, role=Role.OPS, view="metrics",

@@ -74,9 +74,11 @@ CODES: dict[str, tuple[int, str]] = {
     "queue_full": (429, "Too many posts are waiting"),
     "rate_limited": (429, "The API key asks for more than its rate"),
     "internal": (500, "The service failed; the log has the request id"),
+    "store_damaged": (500, "The store's file is damaged"),
     "store_busy": (503, "The store can't keep up"),
     "no_job_process": (503, "No job process is alive"),
     "timeout": (503, "The answer took too long"),
+    "store_full": (507, "The store's disk is full"),
 }
 
 # What storage and jobs refuse -> the code that says so on the wire; the nearest class in a line of descent counts.
@@ -107,6 +109,8 @@ STORAGE_CODES: dict[type[BaseException], str] = {
     storage_errors.UnknownKey: "unknown_key",
     storage_errors.QueueFull: "queue_full",
     storage_errors.StoreBusy: "store_busy",
+    storage_errors.StoreDamaged: "store_damaged",
+    storage_errors.StoreFull: "store_full",
     storage_errors.UnknownClient: "unknown_client",
     storage_errors.UnknownPool: "unknown_pool",
     storage_errors.UnknownLease: "unknown_lease",

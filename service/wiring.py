@@ -11,7 +11,7 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -136,7 +136,10 @@ async def context_of(
             if sampled is not stored.store:
                 stack.push_async_callback(sampled.close)
             parts = replace(parts, sampled=sampled)
-        stack.push_async_callback(start(parts).stop)
+        jobs = start(parts)
+        stack.push_async_callback(jobs.stop)
+        ending = asyncio.create_task(_end_when_damaged(stored.store, jobs.stop), name="end jobs")
+        stack.callback(ending.cancel)
         # On a store of its own nobody else could meet a demand: the desk that no job attends refuses it.
         far = settings.jobs == "none" and not stored.store.sole_writer
         context = _context(settings, metrics, stored, clock, _store_desk(settings, stored) if far else desk)
@@ -147,6 +150,12 @@ async def context_of(
         if tracer is not None:
             context = replace(context, tracer=tracer)
         yield context
+
+
+async def _end_when_damaged(store: Store, stop: Callable[[], Awaitable[object]]) -> None:
+    """End the jobs of a damaged store: what they write there makes it worse, and each round would fail anew."""
+    await store.damaged.wait()
+    await stop()
 
 
 async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], int], stack: AsyncExitStack) -> _Stored:

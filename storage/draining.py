@@ -33,6 +33,8 @@ from .errors import (
     RacesLost,
     StorageError,
     StoreAway,
+    StoreDamaged,
+    StoreFull,
     UnknownBoard,
 )
 from .ingest_queue import Head, Waiting, ingest_queue
@@ -134,7 +136,14 @@ class Drainer:
         """
         try:
             drained = await self._round(shards, self._posts_max)
-        except (LeaseLost, StoreAway, OutcomeUnknown, RacesLost):  # fewer posts would meet the same
+        except (
+            LeaseLost,
+            StoreAway,
+            StoreDamaged,
+            StoreFull,
+            OutcomeUnknown,
+            RacesLost,
+        ):  # fewer posts would meet the same
             raise
         except Exception:
             if self._posts_max > 1:

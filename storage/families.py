@@ -38,7 +38,7 @@ from querybuilder import (
 )
 
 from .board_limits import check_room
-from .errors import SpecConflict, TooManyFamilies, UnknownFamily
+from .errors import SpecConflict, StoreDamaged, TooManyFamilies, UnknownFamily
 from .family_ids import parse_board_id
 from .layouts import Layout, columns_of, create_rows, entries_table, layout_of, shared_table, widen_rows
 from .leaderboards import (
@@ -89,7 +89,11 @@ def family_spec(text: str) -> FamilySpec:
 
 def _family(row: Row) -> Family:
     key, family_id, spec, created_at, closed_through = row
-    return Family(key, family_id, family_spec(spec), created_at, closed_through)
+    try:
+        described = family_spec(spec)
+    except msgspec.MsgspecError as error:
+        raise StoreDamaged(f"the catalog's row of the family {family_id!r} is damaged: restore a backup") from error
+    return Family(key, family_id, described, created_at, closed_through)
 
 
 def _spec_text(spec: FamilySpec) -> str:

@@ -30,7 +30,7 @@ from querybuilder import (
 )
 
 from .board_limits import check_room
-from .errors import BoardChanged, FamilyBoard, PeriodClosed, SpecConflict, UnknownBoard
+from .errors import BoardChanged, FamilyBoard, PeriodClosed, SpecConflict, StoreDamaged, UnknownBoard
 from .layouts import columns_of, create_rows, layout_of, scope_of, widen_rows
 from .migrate import ARCHIVE_BLOCKS, BOARDS, CURVES, DEMANDS, FAMILIES, HIDDEN, LEASES, LIVE_COUNTS, TOTALS, next_in
 from .records import Board, BoardSpec, ColumnSpec, Table
@@ -67,7 +67,11 @@ def _spec(text: str) -> BoardSpec:
 def board_of(row: Row) -> Board:
     """A board from `COLUMNS` of it."""
     key, board_id, spec, created_at, epoch, table_key, rows_key, *times = row
-    return Board(key, board_id, _spec(spec), created_at, epoch, table_key, rows_key or 0, *times)
+    try:
+        described = _spec(spec)
+    except msgspec.MsgspecError as error:
+        raise StoreDamaged(f"the catalog's row of the leaderboard {board_id!r} is damaged: restore a backup") from error
+    return Board(key, board_id, described, created_at, epoch, table_key, rows_key or 0, *times)
 
 
 COLUMNS = tuple(

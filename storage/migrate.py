@@ -32,7 +32,7 @@ from querybuilder import (
     update,
 )
 
-from .errors import SchemaTooNew
+from .errors import SchemaTooNew, StoreDamaged
 from .ingest_schema import ingest_tables
 from .lease_tables import lease_pool_tables
 from .store import Program
@@ -350,6 +350,8 @@ def migrate(dialect: Dialect) -> Program[str]:
     )
     rows = yield select(col("name"), col("content")).from_(META).build(dialect)
     meta: dict[str, str] = {row[0]: row[1] for row in rows}
+    if meta and not (meta.get("schema_version", "").isdecimal() and meta.get("salt")):
+        raise StoreDamaged("the table meta, which says what the store is, is damaged: restore a backup")
     version = int(meta.get("schema_version", 0))
     if version > len(STEPS):
         raise SchemaTooNew(f"the store has schema {version}, this version knows {len(STEPS)}")

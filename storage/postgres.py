@@ -6,6 +6,7 @@ of its own: the store is one `PostgresStore` for each of them, and one for all o
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
@@ -72,6 +73,7 @@ class PostgresStore:
     def __init__(self, connections: _Connections, attempts: Attempts, others: list[tuple[BoardPool, PostgresStore]]):
         self._connections, self._attempts, self._others = connections, attempts, others
         self.dialect: Dialect = POSTGRES
+        self.damaged = asyncio.Event()  # never set: a server's own log says what is wrong with its files
         self._chosen: dict[str, PostgresStore] = {}
         self._ran = telling(attempts.observer)
         self.writes_at_once = connections.writers.limits.connections

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncpg
 
-from .errors import StoreAway, StoreBusy, UnknownBoard
+from .errors import StoreAway, StoreBusy, StoreFull, UnknownBoard
 
 # Whatever the driver raises; TimeoutError is an OSError.
 DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
@@ -75,6 +75,8 @@ def translated(error: BaseException) -> Exception:
     text = said(error)
     if is_lost(error):
         return StoreAway(f"the store cannot be reached: {text}")
+    if isinstance(error, asyncpg.DiskFullError):
+        return StoreFull()
     if isinstance(error, _LATE):
         return StoreAway(f"the store did not answer in time: {text}")
     return StoreBusy(f"the store failed: {text}")

@@ -37,6 +37,7 @@ class ReplicaFirst:
         self._primary, self._replica = primary, replica
         self._lag_s_max, self._sleep, self._on_fallback = lag_s_max, sleep, on_fallback
         self.dialect, self.sole_writer, self.writes_at_once = primary.dialect, False, primary.writes_at_once
+        self.damaged = primary.damaged
         self._views: dict[PostgresStore, ReplicaFirst] = {primary: self}
 
     def of(self, board_id: str) -> ReplicaFirst:

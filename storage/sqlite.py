@@ -21,10 +21,10 @@ import structlog
 from config.pools import COMMON
 from querybuilder import SQLITE, Built
 
-from .errors import StoreBusy, StoreUnsupported, UnknownBoard
+from .errors import StoreBusy, StoreDamaged, StoreFull, StoreUnsupported, UnknownBoard
 from .lock import FileLock
 from .observing import StoreObserver, Unwatched, telling
-from .sqlite_file import check_file, create_file
+from .sqlite_file import NO_DATABASE, check_content, check_file, create_file, damage_of, is_full, says_full
 from .store import Program, Rows
 
 T = TypeVar("T")
@@ -114,7 +114,8 @@ class SqliteStore:
         self._light: asyncio.Queue[_Connection] = asyncio.LifoQueue()
         self._heavy: asyncio.Queue[_Connection] = asyncio.LifoQueue()
         self._connections: list[_Connection] = []  # the writer's first
-        self._closed = False
+        self.damaged = asyncio.Event()
+        self._closed = self._full = False
         self._waiting = 0
         self._writes = 0
         self._idle_checkpoint: asyncio.TimerHandle | None = None
@@ -128,6 +129,7 @@ class SqliteStore:
             StoreLocked: another process owns the file.
             StoreUnsupported: the SQLite library is too old, or the file can't be opened or is not a database.
             StoreDamaged: the file is lost or not sound.
+            StoreFull: its disk has no room for the log.
         """
         if sqlite3.sqlite_version_info < VERSION_MIN:
             raise StoreUnsupported(f"SQLite {sqlite3.sqlite_version} is older than {'.'.join(map(str, VERSION_MIN))}")
@@ -137,7 +139,7 @@ class SqliteStore:
             path.parent.mkdir(parents=True, exist_ok=True)
             lock.acquire()
         except OSError as error:
-            raise StoreUnsupported(f"{path}: {error}") from error
+            raise _refused(path, error) from error
         store = cls(path, limits, lock, observer or Unwatched())
         try:
             create_file(path)
@@ -145,7 +147,7 @@ class SqliteStore:
         except BaseException as error:
             await store.close()
             if isinstance(error, (sqlite3.Error, OSError)):
-                raise StoreUnsupported(f"{path}: {error}") from error
+                raise _refused(path, error) from error
             raise
         return store
 
@@ -186,6 +188,7 @@ class SqliteStore:
             "PRAGMA temp_store=MEMORY",
         ):
             connection.execute(pragma)
+        check_content(connection, self._limits.store_check, self._path)
 
     def _prepare_reader(self, connection: sqlite3.Connection) -> None:
         for pragma in (
@@ -228,7 +231,7 @@ class SqliteStore:
             self._check_open()
             return await connection.run(work)
         except sqlite3.Error as error:
-            raise _translated(error) from error
+            raise self._translated(error) from error
         except asyncio.CancelledError:
             idle = False  # its thread still runs what nobody waits for: the next reader would stand behind it
             self._in_background(self._give_back(connection, queue))
@@ -265,14 +268,42 @@ class SqliteStore:
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """See `Store.write`. Writers never meet: transactions run one after the other on the writer's thread."""
         self._check_open()
+        if self.damaged.is_set():
+            raise StoreDamaged
         self._writes += 1
         try:
-            return await self._writer.run(lambda raw: _in_transaction(raw, "BEGIN IMMEDIATE", program, self._ran))
+            result = await self._writer.run(lambda raw: _in_transaction(raw, "BEGIN IMMEDIATE", program, self._ran))
         except sqlite3.Error as error:
-            raise _translated(error) from error
+            if says_full(error, self._path):
+                self._tell_full(full=True)
+                raise StoreFull from error
+            raise self._translated(error) from error
+        else:
+            if self._full:
+                self._tell_full(full=False)
+            return result
         finally:
             self._writes -= 1
             self._checkpoint_when_idle()
+
+    def _translated(self, error: sqlite3.Error) -> Exception:
+        if isinstance(error, sqlite3.OperationalError) and "no such table: entries_" in str(error):
+            return UnknownBoard("the leaderboard was deleted meanwhile")
+        cause = damage_of(error)
+        if cause is not None:
+            if not self.damaged.is_set():  # once: every request meets it from now on
+                self.damaged.set()
+                detail = "writes are refused and jobs end: stop the service and restore a backup"
+                log.error("store_damaged", path=str(self._path.resolve()), cause=cause, detail=detail)
+            return StoreDamaged()
+        return StoreBusy(f"the store failed: {error}")
+
+    def _tell_full(self, *, full: bool) -> None:
+        if full and not self._full:
+            log.error("store_full", path=str(self._path.resolve()), detail="writes are refused until there is room")
+        elif not full:
+            log.warning("store_has_room", path=str(self._path.resolve()))
+        self._full = full
 
     async def write_one(self, query: Built) -> Rows:
         """See `Store.write_one`. Nobody else writes: no race to lose."""
@@ -296,7 +327,7 @@ class SqliteStore:
         self._idle_checkpoint = loop.call_later(self._limits.checkpoint_idle_s, self._start_checkpoint)
 
     def _start_checkpoint(self) -> None:
-        if self._writes == 0:
+        if self._writes == 0 and not self.damaged.is_set():
             self._in_background(self._checkpoint())
 
     async def _checkpoint(self) -> None:
@@ -318,7 +349,11 @@ class SqliteStore:
             self._lock.release()
 
 
-def _translated(error: sqlite3.Error) -> Exception:
-    if isinstance(error, sqlite3.OperationalError) and "no such table: entries_" in str(error):
-        return UnknownBoard("the leaderboard was deleted meanwhile")
-    return StoreBusy(f"the store failed: {error}")
+def _refused(path: Path, error: sqlite3.Error | OSError) -> Exception:
+    """What a start is refused with."""
+    if is_full(error) if isinstance(error, OSError) else says_full(error, path):
+        return StoreFull(f"{path}: the disk is full, and the store needs some room to start: {error}")
+    cause = damage_of(error) if isinstance(error, sqlite3.Error) else None
+    if cause is not None and cause != NO_DATABASE:  # that is rather a wrong path
+        return StoreDamaged(f"{path} is damaged: {cause}: restore a backup")
+    return StoreUnsupported(f"{path}: {error}")

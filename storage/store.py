@@ -7,6 +7,7 @@ runs on one connection. A program may be run again after a lost race, so it is p
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -25,6 +26,7 @@ class Store(Protocol):
 
     dialect: Dialect
     sole_writer: bool  # nobody else writes here, one transaction after the other: no board goes away within one
+    damaged: asyncio.Event  # set once what is stored is found to be damaged: nothing is written any more
     writes_at_once: int  # write programs that may run at the same time; more would stand in line
 
     def of(self, board_id: str) -> Store:
@@ -53,6 +55,7 @@ class Store(Protocol):
         """Run in one transaction, durable when this returns; any exception of the program rolls it back.
 
         Raises:
+            StoreDamaged, StoreFull: nothing was written, and trying again does not help by itself.
             StoreBusy: the store did not answer within its bounds.
         """
         ...

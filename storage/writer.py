@@ -34,6 +34,8 @@ from .errors import (
     StorageError,
     StoreAway,
     StoreBusy,
+    StoreDamaged,
+    StoreFull,
     UnknownBoard,
     WaitTooLong,
 )
@@ -132,7 +134,7 @@ class Writer(Intake[Waiting]):
         Raises:
             QueueFull, Overloaded: nothing was taken.
             WaitTooLong: the outcome is not known yet, or nothing was taken.
-            StoreBusy: nothing was applied.
+            StoreBusy, StoreDamaged, StoreFull: nothing was applied.
         """
         parts = sum(len(post.parts) for post in posts)
         self._admit(parts)
@@ -243,7 +245,13 @@ class Writer(Intake[Waiting]):
         try:
             posts = [post for waiting in group for post in waiting.posts]
             result = await self._apply(posts, check_boards=False)
-        except (RacesLost, StoreAway, OutcomeUnknown) as error:  # one by one they would meet the same
+        except (
+            RacesLost,
+            StoreAway,
+            StoreDamaged,
+            StoreFull,
+            OutcomeUnknown,
+        ) as error:  # one by one they would meet the same
             self._limit.failed(now_s=self._monotonic())
             if isinstance(error, OutcomeUnknown) and not unknown:
                 await self._settle_unknown(group)

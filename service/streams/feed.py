@@ -120,6 +120,7 @@ class Feed:
         self._sizes: dict[int, int] = {}  # entries of boards on which counts start from the top
         self._task: asyncio.Task[None] | None = None
         self._closed = False
+        self._failure = ""  # of the last look
         self._beaten_s = 0.0
 
     @property
@@ -181,9 +182,12 @@ class Feed:
                     heavy=heavy,
                 )
             except Exception as error:
-                log.warning("feed_failed", detail=str(error))
+                if str(error) != self._failure:  # looks are many a second
+                    log.warning("feed_failed", detail=str(error))
+                self._failure = str(error)
                 _refuse(joining, error)
             else:
+                self._failure = ""
                 events = self._tell(look)
                 self._observer.streamed(rows=look.rows, events=events, seconds=self._monotonic() - started_s)
             self._beat()

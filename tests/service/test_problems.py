@@ -47,6 +47,8 @@ def test_every_code_that_the_store_can_answer_is_a_known_one() -> None:
         (storage_errors.NotASortedColumn(), "unknown_column", 404),
         (storage_errors.QueueFull(), "queue_full", 429),
         (storage_errors.StoreBusy(), "store_busy", 503),
+        (storage_errors.StoreDamaged(), "store_damaged", 500),
+        (storage_errors.StoreFull(), "store_full", 507),
         (storage_errors.WaitTooLong(), "timeout", 503),
         (storage_errors.PostRejected(), "post_rejected", 422),
         (job_errors.NoJobProcess(), "no_job_process", 503),

@@ -17,6 +17,7 @@ class PassingStore:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.dialect, self.sole_writer, self.writes_at_once = store.dialect, store.sole_writer, store.writes_at_once
+        self.damaged = store.damaged
 
     def of(self, board_id: str) -> Store:
         """This one: what a test does otherwise it does on every connection."""

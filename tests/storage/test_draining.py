@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from storage.errors import LeaseLost, PeriodClosed, PostRejected, UnknownBoard, UnknownPost, ValueOutOfRange
+from storage.errors import LeaseLost, PeriodClosed, PostRejected, StoreFull, UnknownBoard, UnknownPost, ValueOutOfRange
 from storage.families import NewBoard, make_boards
 from storage.ingest_schema import INGEST_SHARDS
 from storage.leaderboards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
@@ -275,6 +275,20 @@ async def test_a_post_that_the_store_refuses_whatever_comes_is_rejected_and_hold
     assert (fate.status, type(fate.error)) == (Status.REJECTED, PostRejected)
 
 
+async def test_a_disk_that_was_full_rejects_no_post_however_long_it_was(desk: QueueDesk) -> None:
+    board = await a_board(desk)
+    full = FullStore(desk.store)
+    worker = await working(desk, "ada", store=full)
+    for failures in range(1, 10):
+        await desk.enqueue(posted(desk, board, "ada", 1))
+        full.failures_left = failures
+        for _ in range(failures):
+            with pytest.raises(StoreFull):
+                await desk.round(worker)
+        await desk.round(worker)
+        assert await desk.deployment.stats(board, "ada") == {"xp": failures, "last": 0}
+
+
 async def test_rejections_are_forgotten_past_their_time_and_their_number(desk: QueueDesk) -> None:
     from storage.rejected_posts import RejectedPost, rejected_posts
 
@@ -341,6 +355,19 @@ class PausingStore(PassingStore):
         if self.before_write is not None:
             meanwhile, self.before_write = self.before_write, None
             await meanwhile()  # type: ignore[misc]
+        return await self._store.write(program)
+
+
+class FullStore(PausingStore):
+    """Has no room for so many transactions."""
+
+    failures_left = 0
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        """See `Store`."""
+        if self.failures_left:
+            self.failures_left -= 1
+            raise StoreFull
         return await self._store.write(program)
 
 

@@ -19,10 +19,11 @@ import asyncpg
 import pytest
 
 from querybuilder import insert, param
-from storage.errors import OutcomeUnknown, StoreAway, StoreBusy, StoreUnsupported
+from storage.errors import OutcomeUnknown, StoreAway, StoreBusy, StoreFull, StoreUnsupported
 from storage.layouts import entries_table
 from storage.migrate import META
 from storage.postgres import PostgresLimits, PostgresStore
+from storage.postgres_errors import translated
 from tests.servers import HOST, PostgresServer, postgres
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import Deployment, part, ranked
@@ -112,6 +113,10 @@ async def test_a_statement_that_takes_too_long_is_refused_and_the_connection_liv
     await other.close()
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     assert await deployment.stats(board, "ada") == {"xp": 1}
+
+
+def test_a_server_without_room_is_full_and_not_slow() -> None:
+    assert isinstance(translated(asyncpg.DiskFullError("could not extend file")), StoreFull)
 
 
 async def test_a_wrong_password_and_a_missing_database_are_told_as_such_and_not_tried_again(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +12,17 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from storage.errors import StoreDamaged, StoreUnsupported
+from querybuilder import SQLITE, col, select
+from storage.errors import StoreDamaged, StoreFull, StoreUnsupported
+from storage.leaderboards import existing
+from storage.records import Board
 from storage.sqlite import SqliteStore
 from storage.sqlite_backup import back_up
 from tests.storage.backends import SQLITE_LIMITS
-from tests.storage.deployment import Deployment, ranked
+from tests.storage.damage import grow_by, replace_bytes, spoil_table
+from tests.storage.deployment import Deployment, part, ranked
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -129,3 +137,106 @@ async def test_a_log_whose_file_was_lost_is_kept_and_named(path: Path, lose: Cal
         with pytest.raises(StoreDamaged, match=r"boards\.db-wal holds \d+ bytes of posts.*restore"):
             await SqliteStore.open(path, SQLITE_LIMITS)
     assert log.read_bytes() == content
+
+
+async def filled(path: Path) -> None:
+    """Create a store with two boards of some pages each, and close it."""
+    deployment = await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
+    for name in ("a", "b"):
+        board = await deployment.create(name, ranked("xp"))
+        posts = [deployment.post(f"owner-{number:04}", part(board, {"xp": number})) for number in range(500)]
+        await deployment.apply(*posts)
+    await deployment.store.close()
+
+
+async def on_damaged(path: Path) -> Deployment:
+    """Open a store whose pages of the board `a` are garbage."""
+    await filled(path)
+    spoil_table(path, "entries_1")
+    return await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
+
+
+async def board_of(deployment: Deployment, board_id: str) -> Board:
+    """Read a board from the catalog."""
+    return await deployment.store.read(lambda: existing(SQLITE, board_id))
+
+
+async def test_damage_is_told_once_and_nothing_is_written_from_then_on(path: Path) -> None:
+    deployment = await on_damaged(path)
+    broken, whole = [await board_of(deployment, name) for name in ("a", "b")]
+    store = deployment.store
+    before = await deployment.stats(whole, "owner-0007")
+    assert not store.damaged.is_set()
+    with capture_logs() as lines:
+        for _ in range(3):
+            with pytest.raises(StoreDamaged):
+                await deployment.stats(broken, "owner-0007")
+        with pytest.raises(StoreDamaged):
+            await deployment.apply(deployment.post("owner-0007", part(whole, {"xp": 1})))
+    assert store.damaged.is_set()
+    [told] = lines
+    assert (told["event"], told["log_level"], told["path"]) == ("store_damaged", "error", str(path))
+    assert "malformed" in told["cause"]
+    assert await deployment.stats(whole, "owner-0007") == before, "what is sound can be read"
+    await store.close()
+
+
+async def test_a_text_that_is_no_text_is_damage_too_and_is_not_quoted(path: Path) -> None:
+    await filled(path)
+    replace_bytes(path, b"owner-0007", b"\xff\xfe\xfd\xfc\xfb-0007")
+    deployment = await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
+    query = select(col("owner")).from_("entries_1").build(SQLITE)
+    with capture_logs() as lines, pytest.raises(StoreDamaged):
+        await deployment.store.read_one(query)
+    assert lines[0]["cause"] == "a text is not UTF-8"
+    await deployment.store.close()
+
+
+@pytest.mark.parametrize("check", ["quick", "full"])
+async def test_a_check_at_the_start_finds_what_nobody_has_read_yet(path: Path, check: str) -> None:
+    await filled(path)
+    limits = replace(SQLITE_LIMITS, store_check=check)
+    await (await SqliteStore.open(path, limits)).close()
+    spoil_table(path, "entries_1")
+    with pytest.raises(StoreDamaged, match=r"boards\.db is damaged.*restore a backup"):
+        await SqliteStore.open(path, limits)
+
+
+async def test_a_full_disk_refuses_writes_and_reads_go_on_until_there_is_room(path: Path) -> None:
+    store = await SqliteStore.open(path, SQLITE_LIMITS)
+    deployment = await Deployment.on(store)
+    board = await deployment.create("a", ranked("xp"))
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    posts = [deployment.post(f"owner-{number:04}", part(board, {"xp": number})) for number in range(500)]
+    await grow_by(store, pages=0)
+    with capture_logs() as lines:
+        for _ in range(2):
+            with pytest.raises(StoreFull):
+                await deployment.apply(*posts)
+        assert await deployment.stats(board, "ada") == {"xp": 1}
+        assert await deployment.stats(board, "owner-0007") is None
+        await grow_by(store, pages=1_000)
+        await deployment.apply(*posts)
+    assert [line["event"] for line in lines] == ["store_full", "store_has_room"]
+    assert await deployment.stats(board, "owner-0007") == {"xp": 7}
+    await store.close()
+
+
+def test_a_start_on_a_full_disk_names_the_cause(tmp_path: Path) -> None:
+    code = (
+        "import asyncio, pathlib, resource, sys\n"
+        "from storage.errors import StoreFull\n"
+        "from storage.sqlite import SqliteStore\n"
+        "from tests.storage.backends import SQLITE_LIMITS\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)\n"
+        "try:\n"
+        "    asyncio.run(SqliteStore.open(pathlib.Path(sys.argv[1]), SQLITE_LIMITS))\n"
+        "except StoreFull as error:\n"
+        "    print(error.detail)\n"
+    )
+    for room_bytes in (0, 2_048, 16_384):  # for the lock, the file, the log's index
+        path = tmp_path / f"{room_bytes}.db"
+        done = subprocess.run(
+            [sys.executable, "-c", code, path, str(room_bytes)], cwd=ROOT, capture_output=True, text=True
+        )
+        assert f"{path}: the disk is full" in done.stdout, done.stderr

@@ -1,0 +1,38 @@
+"""What disks do to a SQLite file: they spoil its pages, and they are full."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from storage.sqlite import SqliteStore
+
+
+def spoil_table(path: Path, table: str) -> None:
+    """Overwrite the first pages of a table and of its indexes with garbage; nobody may have the file open."""
+    with closing(sqlite3.connect(path)) as connection:
+        [size_bytes] = connection.execute("PRAGMA page_size").fetchone()
+        query = "SELECT rootpage FROM sqlite_schema WHERE tbl_name = ? AND rootpage > 0"
+        pages = [page for (page,) in connection.execute(query, (table,))]
+    assert pages
+    with path.open("r+b") as file:
+        for page in pages:
+            file.seek((page - 1) * size_bytes)
+            file.write(b"\xa5" * size_bytes)
+
+
+def replace_bytes(path: Path, these: bytes, those: bytes) -> None:
+    """Overwrite some bytes wherever they stand in the file; nobody may have it open."""
+    assert len(these) == len(those)
+    path.write_bytes(path.read_bytes().replace(these, those))
+
+
+async def grow_by(store: SqliteStore, *, pages: int) -> None:
+    """Let the file grow by this many pages from now on, as a disk with that much room would."""
+
+    def limit(connection: sqlite3.Connection) -> None:
+        [used] = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count={used + pages}")
+
+    await store._writer.run(limit)
