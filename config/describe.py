@@ -83,7 +83,7 @@ def _shown(value: str | bool | float | tuple[str, ...]) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
-        return ",".join(value) or "none"
+        return masked(",".join(value)) or "none"
     return masked(value) if isinstance(value, str) else _number(value)
 
 

@@ -15,13 +15,24 @@ from config.pools import parse_pools
 def _store_url(url: str) -> str:
     """Accept `sqlite:///PATH` (three slashes: relative to the working directory, four: absolute) and a `postgresql://`
     connection string; else ValueError."""
-    if url.startswith(("postgresql://", "postgres://")) and "\x00" not in url:
-        return url
+    if url.startswith(_POSTGRES) and "\x00" not in url:
+        return _readable(url)
     path = url.removeprefix("sqlite:///")
     if path == url or not path or "\x00" in path:
         raise ValueError("should be sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE")
     if path == ":memory:":
         raise ValueError("should name a file: each reader opens the store again")
+    return url
+
+
+def _readable(url: str) -> str:
+    """Accept a `postgresql://` address that a driver reads as it is meant; else ValueError, which quotes nothing."""
+    found = _ADDRESS.fullmatch(url)
+    if not found or any(int(port) > 65_535 for port in re.findall(r":(\d+)(?=,|$)", found["hosts"])):
+        raise ValueError(
+            "should be postgresql://USER:PASSWORD@HOST:PORT/DATABASE, where @ / ? # [ and ] of a name or password are "
+            "percent-encoded (@ is %40)"
+        )
     return url
 
 
@@ -37,7 +48,7 @@ def _servers(servers: tuple[str, ...]) -> tuple[str, ...]:
     for server in servers:
         found = _SERVER.fullmatch(server)
         if not found or not 0 < int(found[1]) < 65_536:
-            raise ValueError(f"should be HOST:PORT, several with commas between them: {server!r}")
+            raise ValueError("should be HOST:PORT, several with commas between them")
     if len(set(servers)) < len(servers):
         raise ValueError("should name no server twice")
     return servers
@@ -58,6 +69,12 @@ def choice(default: str | bool | tuple[str, ...], description: str) -> Any:
     return Field(default=default, description=description)
 
 
+_POSTGRES = ("postgresql://", "postgres://")
+_HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:/?#,@]*)(?::\d{1,5})?"
+_ADDRESS = re.compile(
+    rf"postgres(?:ql)?://(?:[^@/?#\[\]]*@)?(?P<hosts>{_HOST}(?:,{_HOST})*)(?:/[^@?#]*)?"
+    r"(?:\?(?:[\w%.-]+=[^&#]*(?:&[\w%.-]+=[^&#]*)*)?)?"
+)
 _SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 
 
@@ -69,9 +86,9 @@ def _pools(given: str) -> str:
 
 def _replica_url(url: str) -> str:
     """Accept nothing or a `postgresql://` connection string; else ValueError."""
-    if url and not url.startswith(("postgresql://", "postgres://")):
+    if url and not url.startswith(_POSTGRES):
         raise ValueError("should be postgresql://USER:PASSWORD@HOST/DATABASE or empty")
-    return url
+    return _readable(url) if url else url
 
 
 def _peers(given: str) -> str:

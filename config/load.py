@@ -83,7 +83,7 @@ def _known(name: str, source: str, written: str, problems: list[str]) -> bool:
     hint = ""
     if near:
         hint = f"; did you mean {PREFIX + near[0].upper() if source == 'environment' else near[0]}?"
-    problems.append(f"{source}: {written} is not a setting{hint}")
+    problems.append(f"{source}: {masked(written)} is not a setting{hint}")
     return False
 
 
@@ -101,8 +101,19 @@ def _parsed(name: str, raw: object, *, is_text: bool) -> object:
 
 
 def _shown(name: str, raw: object) -> str:
-    text = repr(masked(raw) if isinstance(raw, str) else raw)
+    text = repr(_masked_parts(raw))
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _masked_parts(raw: object) -> object:
+    """Mask every text of a value as TOML has it."""
+    if isinstance(raw, str):
+        return masked(raw)
+    if isinstance(raw, list):
+        return [_masked_parts(part) for part in raw]
+    if isinstance(raw, dict):
+        return {name: _masked_parts(f"{name}={part}") for name, part in raw.items()}
+    return raw
 
 
 def _reason(error: Any) -> str:

@@ -1,14 +1,52 @@
 """Why here: settings are printed, logged and quoted in errors, and a store's address may carry a password.
 
-The one rule: whatever shows a setting's value to anyone passes it through `masked` first.
+The one rule: whatever shows a setting's value to anyone passes it through `masked` first. Masking too much is the safe
+mistake: text that no driver could read is masked as well.
 """
 
 import re
+from urllib.parse import unquote
 
-# Greedy up to the last @: a password may itself hold @ or /. Masking too much is the safe mistake.
-_PASSWORD = re.compile(r"(?<=://)([^/@:]*):\S*@")
+_STARS = "***"
+_SECRETS = frozenset(
+    (
+        "access_token",
+        "api_key",
+        "apikey",
+        "key",
+        "passfile",
+        "passwd",
+        "password",
+        "pwd",
+        "secret",
+        "sslpassword",
+        "token",
+    )
+)
+_PARAMETER = re.compile(r"([\w%.-]+)\s*=\s*")
+# Quoted, or up to the next parameter: what is not quoted may have spaces all the same.
+_PARAMETER_VALUE = re.compile(r"'(?:[^'\\]|\\.)*'?|.*?(?=\s+[\w%.-]+\s*=|&|$)", re.DOTALL)
+# Greedy up to the last @: a password may itself hold @ or /.
+_USER_AND_PASSWORD = re.compile(r"([^\s:@/,=]*):(?!//).*@", re.DOTALL)
+# No @ at all, and what stands in the place of a port is none.
+_PASSWORD_WITHOUT_HOST = re.compile(r"(?<=://)([^\s:@/\[]*):(?!\d{1,5}(?:[/?#,]|$)).*", re.DOTALL)
+_TOKEN = re.compile(r"(https?://)[^\s/:@]+@")
 
 
 def masked(text: str) -> str:
-    """Replace the password of every URL in `text` by three stars: postgresql://user:***@host/name."""
-    return _PASSWORD.sub(r"\1:***@", text)
+    """Replace every password and token in `text` by three stars: postgresql://user:***@host/name."""
+    text = _USER_AND_PASSWORD.sub(rf"\1:{_STARS}@", _without_parameters(text))
+    if "@" not in text:
+        text = _PASSWORD_WITHOUT_HOST.sub(rf"\1:{_STARS}", text)
+    return _TOKEN.sub(rf"\1{_STARS}@", text)
+
+
+def _without_parameters(text: str) -> str:
+    """Mask values by the names of their parameters, as in `?password=…` and `host=… password=…`."""
+    parts, done = [], 0
+    for found in _PARAMETER.finditer(text):
+        if found.start() >= done and unquote(found[1]).lower() in _SECRETS:
+            value = _PARAMETER_VALUE.match(text, found.end())
+            parts += [text[done : found.end()], _STARS]
+            done = found.end() if value is None else value.end()
+    return "".join((*parts, text[done:]))

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
+from config.masking import masked
+
 from .keys import KEY_PREFIX
 
 TEXT_CHARS_MAX = 200
@@ -41,7 +43,7 @@ def scrubbed(type_name: str, text: str) -> str:
     """The first line of an error's text, what it quotes left out; the lines after it quote rows."""
     line = text.partition("\n")[0]
     if type_name not in _OF_THE_CODE:
-        line = _QUOTED.sub(_HIDDEN, line)
+        line = masked(_QUOTED.sub(_HIDDEN, line))
     return line if len(line) <= TEXT_CHARS_MAX else line[:TEXT_CHARS_MAX] + "…"
 
 

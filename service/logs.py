@@ -19,6 +19,7 @@ from typing import Any, Literal, TextIO
 
 import structlog
 
+from config.masking import masked
 from jobs.origin import REQUEST_ID, TRACEPARENT, trace_id_of
 
 from .log_scrubbing import printable, scrubbed_tracebacks, tracebacks_as_text, without_keys
@@ -113,7 +114,7 @@ class _StandardHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         # The lines after the first quote what a library was given: asyncio's, the exceptions of its tasks.
-        event = record.getMessage().partition("\n")[0]
+        event = masked(record.getMessage().partition("\n")[0])
         structlog.get_logger().log(record.levelno, event, logger=record.name, exc_info=record.exc_info or None)
 
 

@@ -104,6 +104,8 @@ class PostgresStore:
             await attempts.run(store._connections.writers, _check_server)
         except BaseException as error:
             await store.close()
+            if isinstance(error, ValueError):  # of the driver's reader of addresses, which quotes what it read
+                raise StoreUnsupported("the address of the store cannot be read") from None
             refused = isinstance(error, StoreBusy) and error.__cause__ is not None and not is_lost(error.__cause__)
             if refused:
                 raise StoreUnsupported(str(error)) from error

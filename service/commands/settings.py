@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from config import ConfigError, Settings, load
+from config.masking import masked
 
 ConfigOption = Annotated[
     Path | None,
@@ -36,7 +37,7 @@ def settings_from(named: Mapping[str, object], assignments: list[str] | None, to
     for text in assignments or []:
         name, equals, value = text.partition("=")
         if not name or not equals:
-            raise typer.BadParameter(f"--set {text}: write NAME=VALUE")
+            raise typer.BadParameter(f"--set {masked(text)}: write NAME=VALUE")
         overrides[name] = value
     overrides |= {name: value for name, value in named.items() if value is not None}
     try:

@@ -3,13 +3,14 @@
 The one rule: sources are given as arguments; no test reads the real environment.
 """
 
+import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config import ConfigError, Settings, load
+from config import ConfigError, Settings, describe, load
 from config.masking import masked
 
 
@@ -128,6 +129,102 @@ def test_a_password_in_a_refused_address_is_not_repeated() -> None:
     (problem,) = _problems({}, {"RANKCURVE_STORE": "mysql://me:se@cr/et@host/x"})
     assert "se@cr" not in problem
     assert "mysql://me:***@host/x" in problem
+
+
+SECRET = "s3cr3t"
+# As parsers take them, and as people mistype them.
+SECRET_TEXTS = (
+    f"postgresql://me:{SECRET}@db1/rank",
+    f"postgresql://me:{SECRET}@db1:5432,db2:5433/rank",
+    f"postgresql://me:{SECRET}@[::1]:5432/rank",
+    f"postgresql://me:a/{SECRET}@db1/rank",
+    f"postgresql://me:a#{SECRET}@db1/rank",
+    f"postgresql://me:a?{SECRET}@db1/rank",
+    f"postgresql://me:a@{SECRET}@db1/rank",
+    f"postgresql://me:a b {SECRET}@db1/rank",
+    f"postgresql://me:a\n{SECRET}@db1/rank",
+    f"postgresql://us/er:{SECRET}@db1/rank",
+    f"postgresql://me:{SECRET}",
+    f"postgresql://me:{SECRET}/rank",
+    f"postgresql://me:1/{SECRET}@db1",
+    f"postgresql://me:%40{SECRET}%2F@db1/rank",
+    f"postgresql://db1/rank?password={SECRET}",
+    f"postgresql://db1:5432/rank?user=me&password={SECRET}&sslmode=require",
+    f"postgresql://db1:5432/rank?password=a@{SECRET}",
+    f"postgresql://db1/rank?password=a b {SECRET}",
+    f"postgresql://db1/rank?p%61ssword={SECRET}",
+    f"postgresql://db1/rank?PASSWORD={SECRET}",
+    f"postgresql://db1/rank?passfile=/{SECRET}",
+    f"postgresql://db1/rank?sslmode=require&sslpassword={SECRET}",
+    f"host=db1 user=me password={SECRET} dbname=rank",
+    f"host=db1 password = '{SECRET} {SECRET}' dbname=rank",
+    f"host=db1 password='it\\'s {SECRET}' dbname=rank",
+    f"host=db1 password='{SECRET} and no end",
+    f"store=postgresql://db1/rank?password={SECRET}",
+    f"us=https://:{SECRET}@us:8080,eu=https://:{SECRET}@eu:8080",
+    f"http://{SECRET}@collector:4318/v1/traces",
+    f"http://collector:4318/v1/traces?token={SECRET}",
+    f"me:{SECRET}@cache:11211",
+)
+
+
+@pytest.mark.parametrize("text", SECRET_TEXTS)
+def test_every_form_of_a_secret_is_masked(text: str) -> None:
+    assert SECRET not in masked(text)
+    assert masked(masked(text)) == masked(text)
+
+
+@pytest.mark.parametrize("text", SECRET_TEXTS)
+@pytest.mark.parametrize("name", ["store", "sampling_store", "memcached_servers", "lease_peers", "tracing_url"])
+def test_no_problem_and_no_description_of_a_setting_shows_a_secret(tmp_path: Path, name: str, text: str) -> None:
+    for arguments in (({name: text}, {}), ({}, {f"RANKCURVE_{name.upper()}": text}), ({text: "1"}, {})):
+        try:
+            told = repr(describe(load(*arguments)))
+        except ConfigError as error:
+            told = str(error.problems)
+        assert SECRET not in told
+    listed = _toml(tmp_path, f"{name} = [{json.dumps(text)}]")
+    try:
+        told = repr(describe(load({}, {}, listed)))
+    except ConfigError as error:
+        told = str(error.problems)
+    assert SECRET not in told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sqlite:////var/lib/rankcurve/rankcurve.db", "postgresql://me@db1,db2:5433/rank?sslmode=require",
+        "postgresql://[::1]:5432/rank", "cache1:11211,[::1]:11211", "http://[::1]:4318/v1/traces",
+        "us=https://us:8080", "season=season-*:2",
+    ],
+)  # fmt: skip
+def test_what_is_no_secret_is_shown_as_it_is(text: str) -> None:
+    assert masked(text) == text
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "me:a/b@db1/rank", "me:a#b@db1/rank", "me:a?b@db1/rank", "me:a@b@db1/rank", "me:a[b@db1/rank", "me:secret",
+        "me:x@db1:99999999/rank", "me:x@db1:1,db2:abc/rank", "db1/rank#x", "db1/rank?nothing",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["store", "sampling_store"])
+def test_an_address_that_no_driver_can_read_is_refused_with_the_way_to_write_it(name: str, rest: str) -> None:
+    (problem,) = _problems({name: f"postgresql://{rest}"}, {})
+    assert "percent-encoded" in problem
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "", "/rank", "me@/rank?host=/run/postgresql", "me:p%40ss:w!rd@db1:5432,db2,[::1]:5433/rank",
+        "%2Frun%2Fpostgresql/rank", "db1/rank?user=me@server&sslmode=verify-full",
+    ],
+)  # fmt: skip
+def test_an_address_that_a_driver_can_read_is_taken(rest: str) -> None:
+    assert load({"store": f"postgresql://{rest}"}, {}).store == f"postgresql://{rest}"
 
 
 @given(

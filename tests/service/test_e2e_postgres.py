@@ -66,6 +66,25 @@ async def test_processes_that_start_at_once_on_an_empty_database_all_come_up_and
     assert [process.end(signal.SIGTERM) for process in processes] == [0, 0, 0]
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://someone:a/hunter2@127.0.0.1:1/db",
+        "postgresql://someone:hunter2",
+        "host=127.0.0.1 user=someone password=hunter2",
+        "postgresql://127.0.0.1:1/db?user=someone&p%61ssword=hunter2",
+        "postgresql://127.0.0.1:1,127.0.0.1:2/db?sslmode=require&sslpassword=hunter2&sslkey=/hunter2",
+    ],
+)
+@pytest.mark.parametrize("command", ["serve", "keys"])
+def test_no_address_however_it_is_written_shows_its_password(tmp_path: Path, url: str, command: str) -> None:
+    words = {"serve": ("serve", "--port", "0", "--set", "store_attempts_max=1"), "keys": ("keys", "list")}[command]
+    refused = command_line(*words, "--store", url, cwd=tmp_path)
+    assert refused.returncode in (1, 2)
+    assert "error: " in refused.stderr and "Traceback" not in refused.stderr
+    assert "hunter2" not in refused.stderr + refused.stdout
+
+
 def test_a_server_that_is_not_there_is_a_clear_refusal_without_the_password(tmp_path: Path) -> None:
     url = "postgresql://someone:hunter2@127.0.0.1:1/db"
     refused = command_line("serve", "--port", "0", "--store", url, "--set", "store_attempts_max=1", cwd=tmp_path)
