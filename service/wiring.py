@@ -118,6 +118,8 @@ async def context_of(
     """
     async with AsyncExitStack() as stack:
         stored = await _open_store(settings, metrics, clock, stack)
+        sizes = metrics.watch_store(version=service_version(), store=stored.store.dialect.name)
+        await stack.enter_async_context(sizes.measuring(stored.store, asyncio.sleep))
         desk = RefreshDesk(demands_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
         # Without jobs too: other processes store the curves then, and this one has to notice.
         start = start_jobs if settings.jobs == "embedded" else start_watch

@@ -23,7 +23,7 @@ from .pool import Pool, PoolLimits
 from .postgres_attempts import AttemptLimits, Attempts
 from .postgres_connection import Connector, PostgresConnection, SessionLimits
 from .postgres_errors import is_lost
-from .store import Program, Rows
+from .store import Program, Rows, StoreSize
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -194,6 +194,14 @@ class PostgresStore:
             lambda connection: connection.fetchval("SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", position),
         )
         return replayed
+
+    async def size(self) -> StoreSize:
+        """See `Store.size`."""
+        store_bytes: int = await self._attempts.run(
+            self._connections.light,
+            lambda connection: connection.fetchval("SELECT pg_database_size(current_database())"),
+        )
+        return StoreSize(store_bytes, None)
 
     async def close(self) -> None:
         """See `Store.close`. What has begun finishes."""

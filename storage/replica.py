@@ -15,7 +15,7 @@ from querybuilder import Built
 
 from .errors import StoreBusy
 from .postgres import PostgresStore
-from .store import Program, Rows
+from .store import Program, Rows, StoreSize
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -87,6 +87,10 @@ class ReplicaFirst:
     async def write_one(self, query: Built) -> Rows:
         """See `Store.write_one`."""
         return await self._primary.write_one(query)
+
+    async def size(self) -> StoreSize:
+        """See `Store.size`."""
+        return await self._primary.size()
 
     async def close(self) -> None:
         """Let the replica go; the primary is its opener's."""

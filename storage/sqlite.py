@@ -24,8 +24,8 @@ from querybuilder import SQLITE, Built
 from .errors import StoreBusy, StoreDamaged, StoreFull, StoreUnsupported, UnknownBoard
 from .lock import FileLock
 from .observing import StoreObserver, Unwatched, telling
-from .sqlite_file import NO_DATABASE, check_content, check_file, create_file, damage_of, is_full, says_full
-from .store import Program, Rows
+from .sqlite_file import NO_DATABASE, check_content, check_file, create_file, damage_of, is_full, says_full, size_of
+from .store import Program, Rows, StoreSize
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -335,6 +335,13 @@ class SqliteStore:
             await self._writer.run(lambda raw: raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall())
         except sqlite3.Error as error:
             log.warning("checkpoint_failed", detail=str(error))  # nothing is lost: the log only stays longer
+
+    async def size(self) -> StoreSize:
+        """See `Store.size`."""
+        try:
+            return await asyncio.to_thread(size_of, self._path)
+        except OSError as error:
+            raise StoreBusy(f"the store failed: {error}") from error
 
     async def close(self) -> None:
         """See `Store.close`. What runs or waits for the writer finishes; what waits for a reader is refused."""

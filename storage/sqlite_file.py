@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sqlite3
 import tempfile
 from contextlib import suppress
@@ -16,6 +17,7 @@ from pathlib import Path
 import structlog
 
 from .errors import StoreDamaged, StoreUnsupported
+from .store import StoreSize
 
 log = structlog.get_logger(__name__)
 
@@ -65,6 +67,16 @@ def create_file(path: Path) -> None:
         os.close(os.open(real, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE))
     if real.stat().st_size == 0:
         log.warning("store_created", path=str(real))
+
+
+def size_of(path: Path) -> StoreSize:
+    """Return the bytes of the file and its log, and what its disk has left."""
+    real = path.resolve()
+    store_bytes = 0
+    for each in (real, real.with_name(real.name + "-wal")):
+        with suppress(FileNotFoundError):
+            store_bytes += each.stat().st_size
+    return StoreSize(store_bytes, shutil.disk_usage(real.parent).free)
 
 
 def check_content(connection: sqlite3.Connection, check: str, path: Path) -> None:

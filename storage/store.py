@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from querybuilder import Built, Dialect
 
@@ -19,6 +19,13 @@ Row = Sequence[Any]
 Rows = list[Row]
 # Yields a query and is sent its rows. A write without RETURNING answers one row: the number of rows it touched.
 Program = Generator[Built, Rows, T]
+
+
+class StoreSize(NamedTuple):
+    """How large a store is; `disk_free_bytes` None where its disk is another machine's."""
+
+    store_bytes: int
+    disk_free_bytes: int | None
 
 
 class Store(Protocol):
@@ -66,6 +73,14 @@ class Store(Protocol):
         Raises:
             LostRace: another transaction came between, or what `Chained.exactly` asks for was not so: nothing changed.
             OutcomeUnknown: the connection was lost before the answer.
+            StoreBusy: the store did not answer within its bounds.
+        """
+        ...
+
+    async def size(self) -> StoreSize:
+        """Return how large the store is now.
+
+        Raises:
             StoreBusy: the store did not answer within its bounds.
         """
         ...

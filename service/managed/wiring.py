@@ -135,10 +135,11 @@ class _Fixed:
             if name.values.get("type") == "Job" and "Rounds" in managed.attributes:
                 yield Managed(name, "A background job", {}, self._operations(name.values["name"]), kind="rankcurve.Job")
 
-    def _curves(self) -> dict[str, Attribute]:
-        def viewed(family: str) -> Callable[[Any], float]:
-            return lambda _: self._metrics.viewed(family)  # looks at every curve: only where it is asked for
+    def _viewed(self, family: str) -> Callable[[Any], float]:
+        return lambda _: self._metrics.viewed(family)  # looks at every curve: only where it is asked for
 
+    def _curves(self) -> dict[str, Attribute]:
+        viewed = self._viewed
         return {
             "Curves": Attribute(
                 LONG, "Curves that the answering process holds [count]", lambda _: self._parts.book.count
@@ -161,11 +162,15 @@ class _Fixed:
         attributes = {
             **{name: attribute for name, attribute in refused.items() if name.startswith("WriteRefused")},
             "Url": Attribute(TEXT, "Where it is, passwords left out", lambda _: masked(self._settings.store)),
+            "SizeBytes": Attribute(DOUBLE, "Its size at the last look [bytes]", self._viewed("rankcurve_store_bytes")),
             "SoleWriter": Attribute(BOOLEAN, "Whether nobody else writes there", lambda _: store.sole_writer),
             "WritesAtOnce": Attribute(
                 LONG, "Transactions that may run at once [count]", lambda _: store.writes_at_once
             ),
         }
+        if store.sole_writer:
+            free = self._viewed("rankcurve_store_disk_free_bytes")
+            attributes["DiskFreeBytes"] = Attribute(DOUBLE, "What its disk had left at the last look [bytes]", free)
         return Managed(
             ObjectName.of(DOMAIN, type="Store", name=dialect),
             "The store, and the writing of posts to it",

@@ -33,6 +33,7 @@ from .node import Node
 from .queue import QueueMetrics
 from .sharing import SharingMetrics
 from .store import StoreMetrics
+from .store_size import StoreSizes
 from .streams import StreamMetrics
 
 METRICS_TYPE = CONTENT_TYPE_LATEST
@@ -234,6 +235,10 @@ class Metrics:
     def request_timer(self, route: str) -> Callable[[int, float], None]:
         """A function `(status, seconds)` that counts one answered request of `route`, bound once a route."""
         return self._requests.timer(route)
+
+    def watch_store(self, *, version: str, store: str) -> StoreSizes:
+        """Show the build, and how large the store of this dialect is once the result has looked."""
+        return StoreSizes(self.views, version=version, store=store)
 
     def watch_curves(
         self, curves: Callable[[], Iterable[CurveFigures]], *, now_s: Callable[[], float] = time.time

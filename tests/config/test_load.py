@@ -177,9 +177,14 @@ def test_every_form_of_a_secret_is_masked(text: str) -> None:
 @pytest.mark.parametrize("text", SECRET_TEXTS)
 @pytest.mark.parametrize("name", ["store", "sampling_store", "memcached_servers", "lease_peers", "tracing_url"])
 def test_no_problem_and_no_description_of_a_setting_shows_a_secret(tmp_path: Path, name: str, text: str) -> None:
-    for arguments in (({name: text}, {}), ({}, {f"RANKCURVE_{name.upper()}": text}), ({text: "1"}, {})):
+    sources: list[tuple[dict[str, object], dict[str, str]]] = [
+        ({name: text}, {}),
+        ({}, {f"RANKCURVE_{name.upper()}": text}),
+        ({text: "1"}, {}),
+    ]
+    for overrides, environ in sources:
         try:
-            told = repr(describe(load(*arguments)))
+            told = repr(describe(load(overrides, environ)))
         except ConfigError as error:
             told = str(error.problems)
         assert SECRET not in told

@@ -91,6 +91,8 @@ async def test_nulls_stand_for_what_was_left_out_and_the_request_comes_back_exac
 async def test_patterns_answer_by_canonical_names_in_whatever_order_they_were_asked(service: Service) -> None:
     found = await asked(service, "/read/rankcurve:type=RequestProcessor,*/Requests/*/*/Count")
     assert found["value"]["rankcurve:name=post,type=RequestProcessor"] == {"Requests": 1}
+    size = await posted(service, {"type": "read", "mbean": "rankcurve:type=Store,name=sqlite"})
+    assert size["value"]["SizeBytes"] > 0 and size["value"]["DiskFreeBytes"] > 0
     for mbean in ("rankcurve:name=sqlite,type=Store", "rankcurve:type=Store,name=sqlite"):
         posts = await posted(service, {"type": "read", "mbean": mbean, "attribute": "Posts", "path": "outcome/applied"})
         assert posts["value"]["Count"] == 1

@@ -18,6 +18,7 @@ from service.position_answers import PositionMethod
 from service.routes import Route
 from storage.draining import Drained
 from storage.ingest_queue import ShardBacklog
+from storage.store import StoreSize
 from tests.schemas import fresh_schema
 from tests.servers import MemcachedServer
 from tests.service.real_service import Caller, Process, Service
@@ -83,6 +84,7 @@ def with_everything_named() -> Metrics:
     """The metrics of a process in which all that the code can name has happened."""
     metrics = Metrics()
     metrics.watch_curves(list)
+    metrics.watch_store(version="1", store="sqlite").last = StoreSize(1, 1)
     metrics.sharing.watch_servers(lambda: 0)
     for route in COUNTED:
         for kind in CLASSES:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from querybuilder import Built
-from storage.store import Program, Rows, Store
+from storage.store import Program, Rows, Store, StoreSize
 
 T = TypeVar("T")
 
@@ -38,6 +38,10 @@ class PassingStore:
     async def write_one(self, query: Built) -> Rows:
         """Passed on."""
         return await self._store.write_one(query)
+
+    async def size(self) -> StoreSize:
+        """Passed on."""
+        return await self._store.size()
 
     async def close(self) -> None:
         """Passed on."""
