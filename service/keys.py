@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from .problems import Problem, ServiceError
 
@@ -150,22 +149,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(bare).is_loopback
     except ValueError:
         return False
-
-
-def refuse_foreign_page(identity: Identity, origin: str | None) -> None:
-    """Raises Problem `forbidden` for a change that a web page from elsewhere makes through its reader's browser.
-
-    Only the open service needs it: a browser never adds a key by itself, but it does reach loopback.
-    """
-    if identity is ANYONE and origin is not None and not is_loopback(_host_of(origin)):
-        raise Problem("forbidden", "without API keys the service takes no changes from pages of other sites")
-
-
-def _host_of(origin: str) -> str:
-    try:
-        return urlsplit(origin).hostname or ""
-    except ValueError:
-        return ""
 
 
 def _key_text(authorization: str) -> str:

@@ -62,8 +62,8 @@ are rounded, times before 1970 are refused.
 * Errors are RFC 9457 problems with a stable `code`. A request error applies nothing; a post error concerns one post \
 and is its `rejected` result.
 * A body without Content-Type is taken as JSON in UTF-8.
-* Roles nest: reader, writer, ops. Without any key configured everyone is ops and only loopback is served; changes \
-from web pages of other sites are then refused.
+* Roles nest: reader, writer, ops. Without any key configured everyone is ops and only loopback is served; \
+`Host` then has to be a loopback name, and requests of web pages of other sites are refused.
 * `X-Request-Id` is taken from the request where it is 1 to 64 of `A-Za-z0-9._:-`, made otherwise, and always returned.
 """
 
@@ -222,9 +222,9 @@ def codes_of(route: Route) -> list[str]:
         codes += ["bad_json", "body_too_large", "body_timeout", "unsupported_media_type"]
     codes += [_PATH_CODES[name] for name in parameters if name in _PATH_CODES and route.method != "PUT"]
     if route.role is not None:
-        codes += ["unauthorized", "forbidden", "store_busy", "store_damaged"]
+        codes += ["unauthorized", "store_busy", "store_damaged"]
     if route.role in (Role.WRITER, Role.OPS) and route.method != "GET":
         codes.append("store_full")
     if route.role is Role.READER:
         codes.append("rate_limited")
-    return [*dict.fromkeys([*codes, "internal"])]
+    return [*dict.fromkeys([*codes, "forbidden", "host_not_allowed", "internal"])]

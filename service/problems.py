@@ -36,6 +36,7 @@ CODES: dict[str, tuple[int, str]] = {
     "too_many_resources": (400, "More resources than one request may carry"),
     "unauthorized": (401, "An API key is needed"),
     "forbidden": (403, "The API key's role does not allow this"),
+    "host_not_allowed": (403, "Without API keys only loopback names are accepted in Host"),
     "not_found": (404, "No such path"),
     "unknown_board": (404, "No such leaderboard"),
     "unknown_column": (404, "The leaderboard has no such ranked column"),

@@ -22,8 +22,9 @@ from aiohttp import hdrs, web
 from multidict import istr
 
 from .bodies import Bodies, BodyLimits
+from .foreign_pages import refuse_foreign_page
 from .key_limits import KeyLimits
-from .keys import ANYONE, Identity, KeyRing, Role, refuse_foreign_page, require
+from .keys import ANYONE, Identity, KeyRing, Role, require
 from .leases.wire import parse_client_id, parse_key, parse_pool_id
 from .logs import REQUEST_ID, TRACEPARENT, RequestLog
 from .metrics.process import Metrics
@@ -136,6 +137,7 @@ class Endpoint:
         self._context = context
         self._handler = route.handler
         self._ids = ids
+        self._keyring = context.keyring
         self._identify = context.keyring.identify
         self._tracer = context.tracer
         self._admit_read = None
@@ -162,13 +164,13 @@ class Endpoint:
         code = ""
         span = None if self._tracer is None else self._tracer.request(request.method, self.route.path, request_id)
         try:
+            if self._keyring.open:
+                refuse_foreign_page(headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN), changes=self._changes)
             if self.route.role is not None:
                 identity = self._identify(headers.get(hdrs.AUTHORIZATION))
                 require(identity, self.route.role)
                 if self._admit_read is not None:
                     self._admit_read(identity)
-                if self._changes:
-                    refuse_foreign_page(identity, headers.get(hdrs.ORIGIN))
             body, media_type = (None, "") if not self._has_body else await self._body(request)
             call = self._call(request, body, media_type, identity, request_id)
             response = _response(await self._handler(self._context, call), request_id)

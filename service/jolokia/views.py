@@ -15,7 +15,8 @@ from urllib.parse import unquote
 
 from aiohttp import hdrs
 
-from ..keys import ANYONE, Role, refuse_foreign_page
+from ..foreign_pages import refuse_foreign_page
+from ..keys import ANYONE, Role
 from ..problems import Problem
 from ..routes import Call, Reply, Route
 from .answer import JolokiaAnswer
@@ -87,9 +88,11 @@ def _agent(context: Any) -> Agent:
 
 def _refuse_foreign(call: Call) -> None:
     """An operation may be in a GET, which a page can have its reader's browser send without a word."""
+    if call.identity is not ANYONE:
+        return
     headers = call.request.headers
-    refuse_foreign_page(call.identity, headers.get(hdrs.ORIGIN))
-    if call.identity is ANYONE and headers.get(_FETCH_SITE) in _FOREIGN_SITES:
+    refuse_foreign_page(headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN), changes=True)
+    if headers.get(_FETCH_SITE) in _FOREIGN_SITES:
         raise Problem("forbidden", "without API keys the service takes no requests of pages of other sites here")
 
 

@@ -147,7 +147,7 @@ async def test_idle_and_half_sent_requests_do_not_keep_a_service_from_ending(spa
     serving = spawn("--set", "shutdown_s=600", "--set", "body_idle_s_max=600").ready()
     _, idle = await asyncio.open_connection("127.0.0.1", serving.port)
     answers, half_sent = await asyncio.open_connection("127.0.0.1", serving.port)
-    half_sent.write(b"POST /v1/posts HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    half_sent.write(b"POST /v1/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
     await half_sent.drain()
     async with Caller(serving.url) as caller:
         await caller.get("/healthz")  # what was sent before has arrived

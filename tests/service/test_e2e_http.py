@@ -26,7 +26,7 @@ async def raw(service: Service, *requests: str) -> bytes:
 
 def request(path: str, *headers: str, method: str = "GET", version: str = "1.1") -> str:
     """The text of a request without a body."""
-    return "\r\n".join([f"{method} {path} HTTP/{version}", "Host: x", *headers, "", ""])
+    return "\r\n".join([f"{method} {path} HTTP/{version}", "Host: localhost", *headers, "", ""])
 
 
 @pytest.fixture

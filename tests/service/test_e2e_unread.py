@@ -37,7 +37,7 @@ async def test_answers_that_nobody_reads_hold_back_the_requests_that_ask_for_mor
     await service.start()
     await service.board("b", {"name": "xp"})
     await service.post("b", *({"owner": f"owner-{i:06}", "stats": {"xp": i}} for i in range(400)))
-    page = b"GET /v1/leaderboards/b/rankings/xp?limit=400 HTTP/1.1\r\nHost: x\r\n\r\n"  # 50 kB an answer
+    page = b"GET /v1/leaderboards/b/rankings/xp?limit=400 HTTP/1.1\r\nHost: localhost\r\n\r\n"  # 50 kB an answer
     port = int(service.base.rpartition(":")[2])
     _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
     writer.write(page * 2000)

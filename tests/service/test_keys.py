@@ -17,7 +17,6 @@ from service.keys import (
     hash_of,
     is_loopback,
     new_key,
-    refuse_foreign_page,
     require,
 )
 from service.problems import Problem
@@ -124,13 +123,3 @@ def test_an_open_service_binds_to_loopback_only() -> None:
 
 def test_a_service_with_keys_binds_anywhere() -> None:
     KeyRing([row(KEY, "ops")]).check_binding("0.0.0.0")
-
-
-def test_an_open_service_takes_no_changes_from_pages_of_other_sites() -> None:
-    for foreign in ("http://evil.example", "null", "http://[", "http://127.0.0.1.evil.example"):
-        with pytest.raises(Problem) as caught:
-            refuse_foreign_page(ANYONE, foreign)
-        assert caught.value.status == 403
-    for origin in (None, "http://127.0.0.1:8080", "http://localhost:3000"):
-        refuse_foreign_page(ANYONE, origin)
-    refuse_foreign_page(Identity("k", Role.OPS), "http://elsewhere.example")

@@ -128,7 +128,7 @@ async def test_bodies_that_are_refused_have_a_line_each() -> None:
         assert await toy.call("POST", f"{B}/posts", data=b"x" * 5000, headers=JSON) == 413
         assert await toy.call("POST", f"{B}/posts", data=b"{}", headers={"Content-Type": "image/png"}) == 415
         assert await toy.call("POST", f"{B}/posts", data=b"{", headers=JSON) == 400
-        late = f"POST {B}/posts HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{"
+        late = f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{{"
         assert b" 408 " in await toy.raw(late.encode())
         statuses = [await toy.call("GET", f"{B}/entries/a") for _ in range(4)]
     assert statuses == [200, 200, 200, 429]
@@ -164,7 +164,7 @@ async def test_a_request_that_the_stop_cuts_off_has_a_line() -> None:
     toy = Toy()
     async with toy.served([hanging], shutdown_s=0.01):
         _, writer = await asyncio.open_connection("127.0.0.1", toy.port)
-        writer.write(b"GET /v1/hang HTTP/1.1\r\nHost: x\r\n\r\n")
+        writer.write(b"GET /v1/hang HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await reached.wait()
     writer.close()
     (line,) = toy.requests
