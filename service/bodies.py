@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.client_exceptions import ClientError
 from aiohttp.http_exceptions import HttpProcessingError
+from multidict import MultiMapping
 
-from .problems import Problem
+from .problems import Problem, shown
+
+_CHUNKED = "chunked"
 
 
 class BodyLimits(Protocol):
@@ -56,6 +59,10 @@ class Arriving(Protocol):
     def content_length(self) -> int | None:
         """What the headers announce."""
 
+    @property
+    def headers(self) -> MultiMapping[str]:
+        """The headers."""
+
 
 class Bodies:
     """Reads the bodies of an application's requests."""
@@ -71,7 +78,10 @@ class Bodies:
         Raises:
             Problem: `body_too_large`, `body_timeout`, `bad_request`, or `store_busy` where the service stops first.
         """
-        if (request.content_length or 0) > self._limits.body_bytes_max:
+        announced = request.content_length
+        if announced is None:
+            _check_coding(request.headers)
+        elif announced > self._limits.body_bytes_max:
             raise self._too_large()
         try:
             if request.content.is_eof():  # nearly always: it came with its headers
@@ -117,3 +127,11 @@ class Bodies:
             return Problem("store_busy", "the service stops; nothing of the body was taken")
         idle_s, wait_s = self._limits.body_idle_s_max, self._limits.body_wait_s_max
         return Problem("body_timeout", f"nothing of the body came for {idle_s:g} s, or it took more than {wait_s:g} s")
+
+
+def _check_coding(headers: MultiMapping[str]) -> None:
+    """Refuse a body that is more than chunked: aiohttp would take away the chunks and leave the other codings."""
+    codings = ",".join(headers.getall(hdrs.TRANSFER_ENCODING, ()))
+    if codings and codings.strip().lower() != _CHUNKED:
+        detail = f"the body's Transfer-Encoding is {shown(codings)!r}; the service takes {_CHUNKED} alone"
+        raise Problem("bad_request", detail)

@@ -12,6 +12,8 @@ from time import time
 from aiohttp import ClientConnectionResetError, HttpVersion11, hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 
+from .responses import PlainResponse
+
 BODY_BYTES_MAX = 64 * 1024  # larger ones want aiohttp's flow control
 
 
@@ -58,7 +60,7 @@ class QuickJson(web.Response):
             or len(body) > BODY_BYTES_MAX
         ):
             headers = {hdrs.CONTENT_TYPE: "application/json", "X-Request-Id": self._request_id}
-            self._full = web.Response(body=body, headers=headers)
+            self._full = PlainResponse(body=body, headers=headers)
             return await self._full.prepare(request)
         transport = request.transport
         if transport is None or transport.is_closing():

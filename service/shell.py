@@ -32,6 +32,7 @@ from .post_bodies import NDJSON_TYPE
 from .problems import JSON_TYPE, PROBLEM_TYPE, Problem, problem_of, shown
 from .queries import QueryBounds, query_parser
 from .quick import QuickJson
+from .responses import PlainResponse
 from .routes import Answer, Call, Reply, Route
 from .strict_json import decode
 from .tracing import Span, Tracer
@@ -180,7 +181,7 @@ class Endpoint:
             raise
         except Exception as error:
             if request.transport is None:
-                response, code = web.Response(status=_CALLER_GONE), "caller_gone"
+                response, code = PlainResponse(status=_CALLER_GONE), "caller_gone"
             else:
                 response, code = self._failed(error, request_id)
             ended_s = perf_counter()
@@ -258,7 +259,7 @@ class Endpoint:
 def problem_response(problem: Problem, request_id: str) -> web.Response:
     """The response of a problem."""
     headers = {hdrs.CONTENT_TYPE: PROBLEM_TYPE, X_REQUEST_ID: request_id, **problem.headers}
-    response = web.Response(body=problem.body(), status=problem.status, headers=headers)
+    response = PlainResponse(body=problem.body(), status=problem.status, headers=headers)
     if problem.code == "body_timeout":
         response.force_close()  # what is left of the body would be read as the next request
     return response
@@ -275,7 +276,7 @@ def _response(answer: Answer, request_id: str) -> web.StreamResponse:
         headers[hdrs.CONTENT_TYPE] = answer.media_type
         if not isinstance(body, bytes):
             body = _encode(body)
-    return web.Response(body=body, status=answer.status, headers=headers)
+    return PlainResponse(body=body, status=answer.status, headers=headers)
 
 
 @lru_cache(maxsize=64)

@@ -17,6 +17,7 @@ from ..context import Context
 from ..owner_views import find_column
 from ..problems import Problem
 from ..queries import StreamQuery
+from ..responses import PlainStream
 from ..routes import Call, Reply
 from ..shell import X_REQUEST_ID
 from ..values import INT64_MAX, parse_owner
@@ -99,7 +100,7 @@ async def stream(context: Context, call: Call) -> Reply | web.StreamResponse:
     client = StreamClient(unread_bytes_max=settings.stream_unread_bytes_max)
     try:
         await context.feed.join(key, make, client, last_seen=_last_seen(call.request))
-        response = web.StreamResponse(headers={**_HEADERS, X_REQUEST_ID: call.request_id})
+        response = PlainStream(headers={**_HEADERS, X_REQUEST_ID: call.request_id})
         call.answered_s = perf_counter()  # what comes now is as long as the client wants it
         with suppress(ConnectionError):  # the client is gone, which is how streams end
             await client.serve(call.request, response, round(settings.stream_retry_s * 1000))

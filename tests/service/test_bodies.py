@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
+from multidict import CIMultiDict
 
 from service.bodies import Bodies
 from service.problems import Problem
@@ -27,6 +28,7 @@ class Upload:
     passes: Callable[[float], None]
     pause_s: float = 0
     content_length: int | None = None
+    headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
 
     @property
     def content(self) -> Upload:

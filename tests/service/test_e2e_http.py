@@ -120,3 +120,46 @@ async def test_whatever_a_caller_expects_it_is_answered(b: Service, expected: st
     answer = await raw(b, request(f"{B}/posts", *headers, method="POST"), post)
     assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\n") == (expected == "100-continue")
     assert b"HTTP/1.1 200 OK" in answer and b'"applied"' in answer
+
+
+POST = '{"owner": "c", "stats": {"xp": 1}}'
+CHUNKED = f"{len(POST):x}\r\n{POST}\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize("coding", ["chunked", "Chunked", " chunked "])
+async def test_a_chunked_body_is_read(b: Service, coding: str) -> None:
+    sent = request(f"{B}/posts", f"Transfer-Encoding: {coding}", "Connection: close", method="POST")
+    assert (await raw(b, sent, CHUNKED)).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize(
+    "codings",
+    [
+        ["gzip, chunked"],
+        ["gzip", "chunked"],
+        ["identity, chunked"],
+        ["chunked, chunked"],
+        ["x,chunked"],
+        ["gzip,,chunked"],
+    ],
+)
+async def test_a_transfer_coding_besides_chunked_is_refused(b: Service, codings: list[str]) -> None:
+    sent = request(
+        f"{B}/posts", *(f"Transfer-Encoding: {each}" for each in codings), "Connection: close", method="POST"
+    )
+    answer = await raw(b, sent, CHUNKED)
+    assert answer.split()[1] == b"400"
+    assert b'"code":"bad_request"' in answer
+    assert await b.refused("GET", f"{B}/entries/c") == (404, "unknown_owner")
+
+
+async def test_no_answer_tells_which_software_made_it(b: Service) -> None:
+    paths = [f"{B}/entries/a", f"{B}/rankings/xp?limit=900", f"{B}/entries/nobody", "/nothing", "/metrics", "/"]
+    texts = [request(path, method=method) for path in paths for method in ("GET", "HEAD")]
+    texts += [request(f"{B}/stream?column=xp"), request("/healthz", version="1.0"), "garbage\r\n\r\n"]
+    for text in texts:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(b.base.rpartition(":")[2]))
+        writer.write(text.encode())
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        writer.close()
+        assert b"\r\nserver:" not in head and b"aiohttp" not in head and b"python" not in head, text

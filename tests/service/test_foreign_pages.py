@@ -16,20 +16,9 @@ from tests.service.test_keys import row
 LOOPBACK = ["localhost", "LocalHost:8080", "localhost.", "localhost.:80", "127.0.0.1", "127.0.0.1:8080", "127.8.9.1:1"]
 LOOPBACK += ["[::1]", "[::1]:8080", "[0:0:0:0:0:0:0:1]:8080", "localhost:"]
 FOREIGN = ["evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "x.localhost"]
-FOREIGN += [
-    "",
-    ".",
-    "0.0.0.0:8080",
-    "192.168.1.1",
-    "[::]",
-    "::1",
-    "[::1",
-    "::1]:80",
-    "[localhost]",
-    "127.1",
-    "2130706433",
-]
-FOREIGN += ["localhost:x", "localhost:80:80", "evil@localhost", "localhost@evil.example", "localhost..", "localhost, x"]
+FOREIGN += ["", ".", "0.0.0.0:8080", "192.168.1.1", "[::]", "::1", "[::1", "::1]:80", "[localhost]", "127.1"]
+FOREIGN += ["2130706433", "localhost:x", "localhost:80:80", "evil@localhost", "localhost@evil.example", "localhost.."]
+FOREIGN += ["localhost, x"]
 
 
 def refused(host: str | None, origin: str | None = None, *, changes: bool = False) -> str:
