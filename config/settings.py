@@ -15,6 +15,7 @@ from config.kinds import text as _text
 
 # The first of each pair should not be greater than the second.
 _ORDERED_PAIRS = (
+    ("body_bytes_max", "arriving_bytes_max"),
     ("page_entries_default", "page_entries_max"),
     ("write_backoff_base_s", "write_backoff_s_max"),
     ("retry_after_s", "retry_after_s_max"),
@@ -55,6 +56,13 @@ class Settings(BaseModel):
     body_bytes_max: int = _number(8 * 1024 * 1024, 1024, 1024**3, "bytes", "Request body; larger is 413")
     body_idle_s_max: float = _number(10, 0.1, 600, "s", "Longest pause within a body that is arriving; past it 408")
     body_wait_s_max: float = _number(300, 0.1, 3_600, "s", "Longest arrival of a whole body; past it 408")
+    arriving_bytes_max: int = _number(
+        256 * 1024 * 1024, 1024, 1024**4, "bytes", "All bodies that are arriving in one process; past it 503"
+    )
+    head_wait_s_max: float = _number(
+        20, 0.1, 600, "s", "Longest wait for a connection's first request, or for a request's headers; then it ends"
+    )
+    keepalive_s_max: float = _number(3_630, 1, 86_400, "s", "Longest pause of a connection between two requests")
     posts_per_request_max: int = _number(10_000, 1, 1_000_000, "posts", "Posts in one request")
     boards_per_post_max: int = _number(100, 1, 10_000, "boards", "Boards that one post may name")
     parts_per_request_max: int = _number(
@@ -111,11 +119,7 @@ class Settings(BaseModel):
     )
     ingest_lease_s: float = _number(0.5, 0.1, 600, "s", "How long a worker that died keeps its shards")
     ingest_poll_s: float = _number(
-        0.1,
-        0.001,
-        60,
-        "s",
-        "How often a worker looks for posts where none are; a fifth as often when none came for long",
+        0.1, 0.001, 60, "s", "How often a worker looks for posts where none are; a fifth as often after a long pause"
     )
     ingest_gather_s: float = _number(
         0.15,

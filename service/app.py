@@ -13,7 +13,7 @@ from aiohttp import HttpVersion11, hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from .bodies import Bodies
-from .connections import REFUSE, fault
+from .connections import HEAD_WAIT_S_MAX, REFUSE, HeadTimeout, fault
 from .logs import REQUEST_ID, TRACEPARENT
 from .operating import with_operating
 from .problems import Problem, internal, shown
@@ -38,6 +38,7 @@ def make_app(routes: Sequence[Route], context: ShellContext) -> web.Application:
             "auto_decompress": False,  # the limit is then one of what is sent, and no body can be a bomb
             "max_line_size": LINE_BYTES_MAX,
             "lingering_time": LINGERING_S,
+            "keepalive_timeout": context.settings.keepalive_s_max,
         },
     )
     # The port of the jobs has no routes of its own, and so nothing for a page to show.
@@ -53,7 +54,7 @@ def make_app(routes: Sequence[Route], context: ShellContext) -> web.Application:
     # A last resource that takes everything, not a middleware: that would cost every request.
     unrouted = _Unrouted(table, context, ids)
     app.router.add_route("*", f"/{{anything:{_ANYTHING}}}", unrouted.serve, expect_handler=_expected)
-    app[REFUSE] = unrouted.refuse
+    app[REFUSE], app[HEAD_WAIT_S_MAX] = unrouted.refuse, context.settings.head_wait_s_max
 
     async def stop_bodies(_: web.Application) -> None:
         bodies.stop()
@@ -121,7 +122,10 @@ class _Unrouted:
         """The problem of bytes that are no request (`error`), or of an answer that failed outside of every handler."""
         request_id = self._ids.of(None)
         REQUEST_ID.set(request_id)
-        problem = Problem("bad_request", f"the request can't be read: {fault(error)}") if error else internal()
+        if isinstance(error, HeadTimeout):
+            problem = Problem("head_timeout", error.message)
+        else:
+            problem = Problem("bad_request", f"the request can't be read: {fault(error)}") if error else internal()
         return self._answer(problem, request_id, "-", "-", 0.0)
 
     def _answer(self, problem: Problem, request_id: str, method: str, path: str, seconds: float) -> web.Response:

@@ -217,9 +217,9 @@ def codes_of(route: Route) -> list[str]:
     if route.query is not None or route.body is not None:
         codes += ["unknown_field", "duplicate_field"]
     if route.foreign and route.takes_body:
-        codes += ["bad_request", "body_too_large", "body_timeout"]
+        codes += ["bad_request", "body_too_large", "body_timeout", "too_many_bodies"]
     if route.body is not None:
-        codes += ["bad_json", "body_too_large", "body_timeout", "unsupported_media_type"]
+        codes += ["bad_json", "body_too_large", "body_timeout", "too_many_bodies", "unsupported_media_type"]
     codes += [_PATH_CODES[name] for name in parameters if name in _PATH_CODES and route.method != "PUT"]
     if route.role is not None:
         codes += ["unauthorized", "store_busy", "store_damaged"]

@@ -49,7 +49,7 @@ _LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id")
 _CALLER_GONE = 499  # nginx' way to say it: never sent, only counted and logged
 _CUT_OFF = 503  # the service stopped and waited no longer: never sent either
 _SAFE_METHODS = ("GET", "HEAD")
-_RETRIED_CODES = ("queue_full", "store_busy", "timeout")
+_RETRIED_CODES = ("queue_full", "store_busy", "too_many_bodies", "timeout")
 PATH_PARSERS: dict[str, Callable[[str], str]] = {
     "board": lru_cache(maxsize=1024)(parse_board_id),
     "column": lru_cache(maxsize=1024)(parse_column),
@@ -70,6 +70,14 @@ class ShellSettings(QueryBounds, BodyLimits, Protocol):
     @property
     def dashboard(self) -> bool:
         """Whether the page for people is served."""
+
+    @property
+    def head_wait_s_max(self) -> float:
+        """Past it a connection without a request, or with a part of one, is closed."""
+
+    @property
+    def keepalive_s_max(self) -> float:
+        """Past it a connection that has asked and asks no more is closed."""
 
     @property
     def retry_after_s(self) -> int:

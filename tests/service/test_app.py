@@ -273,3 +273,79 @@ async def test_a_body_that_does_not_arrive_in_time_is_408_and_the_connection_end
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b'"code":"body_timeout"' in answer
     writer.close()
+
+
+async def test_bodies_that_are_too_much_together_are_answered_when_to_come_back(call: Caller) -> None:
+    head = f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000\r\nExpect: 100-continue\r\n\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
+    writer.write(head.encode())
+    assert b"100 Continue" in await reader.readline()  # it waits for the body now
+    waits, second = await asyncio.open_connection("127.0.0.1", call.port)
+    second.write(head.encode())
+    async with asyncio.timeout(30):
+        answer = await waits.readuntil(b"}")
+    assert b"HTTP/1.1 503 " in answer and b'"code":"too_many_bodies"' in answer
+    assert b"\r\nRetry-After: 7\r\n" in answer
+    assert await call("POST", f"{B}/posts", data=b'{"owner":"x","stats":{"xp":1}}', headers=JSON) == 200
+    for each in (writer, second):
+        each.close()
+
+
+async def until_closed(port: int, *sent: str) -> bytes:
+    """What comes back for pieces, each sent once the one before is answered, until the service closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    answers = b""
+    for index, piece in enumerate(sent):
+        if index:
+            answers += await reader.readuntil(b"}")
+        writer.write(piece.encode())
+    async with asyncio.timeout(30):
+        answers += await reader.read()
+    writer.close()
+    return answers
+
+
+async def test_a_connection_that_never_asks_is_closed_without_a_word(call: Caller) -> None:
+    asked, writer = await asyncio.open_connection("127.0.0.1", call.port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert await asked.readuntil(b"}")
+    assert await until_closed(call.port) == b""
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert b"HTTP/1.1 200 OK" in await asked.readuntil(b"}"), "one that has asked stays open"
+    writer.close()
+
+
+WHOLE = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize("before", [(), (WHOLE,), (WHOLE, WHOLE)])
+async def test_headers_that_do_not_arrive_in_time_are_408_and_the_connection_ends(
+    call: Caller, before: tuple[str, ...]
+) -> None:
+    answers = await until_closed(call.port, *before, "GET /healthz HTTP/1.1\r\nHost: lo")
+    assert answers.count(b"HTTP/1.1 200 OK") == len(before)
+    *_, last = answers.split(b"HTTP/1.")
+    assert last[2:].startswith(b"408 ") and b'"code":"head_timeout"' in last
+    await call("GET", "/metrics")
+    assert b'rankcurve_requests_total{route="none",status="4xx"} 1.0' in call.body
+
+
+async def test_headers_that_come_in_pieces_are_answered(call: Caller) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
+    for piece in (WHOLE, *WHOLE.partition("Host"), *WHOLE.partition("/")):
+        writer.write(piece.encode())
+        await call("GET", "/healthz")  # what was written before has arrived
+    for _ in range(3):
+        assert b"HTTP/1.1 200 OK" in await reader.readuntil(b"}")
+    writer.close()
+
+
+async def test_an_empty_line_after_a_request_is_no_beginning_of_another(call: Caller) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
+    writer.write(f"{WHOLE}\r\n".encode())
+    assert await reader.readuntil(b"}")
+    writer.write(b"\r\n")
+    assert await until_closed(call.port) == b""
+    writer.write(WHOLE.encode())
+    assert b"HTTP/1.1 200 OK" in await reader.readuntil(b"}")
+    writer.close()

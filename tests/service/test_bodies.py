@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
+from aiohttp import ClientConnectionResetError
 from multidict import CIMultiDict
 
 from service.bodies import Bodies
@@ -18,6 +19,7 @@ class Limits:
     body_bytes_max: int = 100
     body_idle_s_max: float = 10
     body_wait_s_max: float = 300
+    arriving_bytes_max: int = 250
 
 
 @dataclass
@@ -100,3 +102,73 @@ async def test_a_stop_refuses_what_is_still_arriving_and_what_comes_after(passes
     bodies.stop()
     assert await asyncio.gather(*arriving) == ["store_busy", "store_busy"]
     assert await refused(Upload([b"x", None], passes), bodies) == "store_busy"
+
+
+async def turns() -> None:
+    """Let what can go on go on."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_bodies_that_are_too_much_together_are_refused_before_they_are_read(
+    passes: Callable[[float], None],
+) -> None:
+    bodies = Bodies(Limits())
+    arriving = [asyncio.create_task(bodies.read(Upload([b"x", None], passes, content_length=100))) for _ in range(2)]
+    await turns()
+    third = Upload([b"x" * 51], passes, content_length=51)
+    assert await refused(third, bodies) == "too_many_bodies"
+    assert third.pieces == [b"x" * 51], "none of it was waited for"
+    assert await bodies.read(Upload([b"x" * 50], passes, content_length=50)) == b"x" * 50
+    for each in arriving:
+        each.cancel()
+    await asyncio.wait(arriving)
+    assert await bodies.read(Upload([b"x" * 51], passes, content_length=51)) == b"x" * 51
+
+
+async def test_a_body_of_unknown_length_counts_as_far_as_it_has_come(passes: Callable[[float], None]) -> None:
+    bodies = Bodies(Limits())
+    arriving = [asyncio.create_task(bodies.read(Upload([b"x" * 90, None], passes))) for _ in range(2)]
+    await turns()
+    assert await bodies.read(Upload([b"x" * 35] * 2, passes)) == b"x" * 70
+    endless = Upload([b"x" * 24] * 9, passes)
+    assert await refused(endless, bodies) == "too_many_bodies"
+    assert len(endless.pieces) == 6
+    for each in arriving:
+        each.cancel()
+
+
+class Vanished(Upload):
+    """A body whose sender is gone."""
+
+    async def readany(self) -> bytes:
+        raise ClientConnectionResetError("gone")
+
+
+@pytest.mark.parametrize("announced", [100, None])
+async def test_however_a_body_ends_its_bytes_are_given_back(
+    passes: Callable[[float], None], announced: int | None
+) -> None:
+    bodies = Bodies(Limits())
+    for _ in range(3):
+        assert await bodies.read(Upload([b"x" * 100], passes, content_length=announced)) == b"x" * 100
+        assert await refused(Upload([b"x" * 90, b"x"], passes, 11, announced), bodies) == "body_timeout"
+        assert await refused(Upload([b"x" * 101], passes, content_length=announced), bodies) == "body_too_large"
+        assert await refused(Vanished([], passes, content_length=announced), bodies) == "bad_request"
+        given_up = asyncio.create_task(bodies.read(Upload([b"x" * 90, None], passes, content_length=announced)))
+        await turns()
+        given_up.cancel()
+        await asyncio.wait([given_up])
+    full = [
+        asyncio.create_task(refused(Upload([b"x" * 100, None], passes, content_length=100), bodies)) for _ in range(2)
+    ]
+    await turns()
+    assert not any(each.done() for each in full), "nothing of what ended counts any more"
+    bodies.stop()
+    assert await asyncio.gather(*full) == ["store_busy", "store_busy"]
+
+
+async def test_a_large_body_arrives_as_it_was_sent(passes: Callable[[float], None]) -> None:
+    sent = [bytes([number % 251]) * (number * 997 % 100_000) or b"x" for number in range(60)]
+    bodies = Bodies(Limits(body_bytes_max=10**7, arriving_bytes_max=10**7))
+    assert await bodies.read(Upload([*sent], passes)) == b"".join(sent)

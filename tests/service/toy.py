@@ -27,6 +27,9 @@ class ToySettings:
     body_bytes_max: int = 4096
     body_idle_s_max: float = 0.2
     body_wait_s_max: float = 60
+    arriving_bytes_max: int = 5000
+    head_wait_s_max: float = 0.5
+    keepalive_s_max: float = 60
     retry_after_s: int = 7
     retry_after_s_max: int = 20
     page_entries_max: int = 1000
