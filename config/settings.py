@@ -57,7 +57,7 @@ class Settings(BaseModel):
     body_idle_s_max: float = _number(10, 0.1, 600, "s", "Longest pause within a body that is arriving; past it 408")
     body_wait_s_max: float = _number(300, 0.1, 3_600, "s", "Longest arrival of a whole body; past it 408")
     arriving_bytes_max: int = _number(
-        256 * 1024 * 1024, 1024, 1024**4, "bytes", "All bodies that are arriving in one process; past it 503"
+        256 * 1024 * 1024, 1024, 1024**4, "bytes", "Bodies in one process, from arrival to answer; past it 503"
     )
     head_wait_s_max: float = _number(
         20, 0.1, 600, "s", "Longest wait for a connection's first request, or for a request's headers; then it ends"

@@ -2,12 +2,13 @@
 
 The rule: who sends may be slow, who stops sending is let go. A body has as long as its bytes keep coming, up to a bound
 for all of it, and a service that stops waits for none: nothing of a body counts before all of it is there. All bodies
-that arrive share one account of bytes; a body that came with its headers is read at once and never enters it.
+share one account of bytes from their arrival to their answer. A body that came with its headers never enters it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import mmap
 from typing import Protocol
 
 from aiohttp import hdrs, web
@@ -18,8 +19,7 @@ from multidict import MultiMapping
 from .problems import Problem, shown
 
 _CHUNKED = "chunked"
-# A body grows by blocks: one large buffer for each of many bodies would be moved again and again, and leave holes.
-_BLOCK_BYTES = 256 * 1024
+_MAPPED_BYTES_MIN = 64 * 1024
 
 
 class BodyLimits(Protocol):
@@ -39,7 +39,7 @@ class BodyLimits(Protocol):
 
     @property
     def arriving_bytes_max(self) -> int:
-        """Past it, for all bodies that are arriving, another one is 503."""
+        """Past it, for all bodies together, another one is 503."""
 
 
 class Stream(Protocol):
@@ -71,36 +71,38 @@ class Arriving(Protocol):
         """The headers."""
 
 
-class _Account:
-    """The bytes that all arriving bodies hold together."""
+class _Gathered:
+    """What has come of a body.
 
-    def __init__(self, bytes_max: int) -> None:
-        self.bytes_max = bytes_max
-        self.held = 0
+    The memory of a large one is mapped, so that it goes back to the system when the body is complete. Many that grow
+    beside each other on the heap would leave it full of holes.
+    """
 
+    def __init__(self, capacity: int) -> None:
+        self.size = 0
+        self._capacity = capacity
+        self._small = bytearray()
+        self._mapped: mmap.mmap | None = None
 
-class _Share:
-    """What one body holds of the account: what its headers announce, or what has come if that is more."""
+    def add(self, piece: bytes) -> None:
+        """Append a piece; no more than the capacity in all."""
+        self.size += len(piece)
+        if self._mapped is None:
+            if self.size <= _MAPPED_BYTES_MIN:
+                self._small += piece
+                return
+            self._mapped = mmap.mmap(-1, self._capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            self._mapped.write(self._small)
+        self._mapped.write(piece)
 
-    def __init__(self, account: _Account, announced: int) -> None:
-        self._account, self._held = account, 0
-        self.cover(announced)
+    def whole(self) -> bytes:
+        """Return all of it."""
+        return bytes(self._small) if self._mapped is None else self._mapped[: self.size]
 
-    def cover(self, size: int) -> None:
-        """Hold as many bytes. Raises Problem `too_many_bodies` where they are not left."""
-        more = size - self._held
-        if more <= 0:
-            return
-        if self._account.held + more > self._account.bytes_max:
-            detail = f"the bodies that are arriving have {self._account.bytes_max} bytes together; send this one again"
-            raise Problem("too_many_bodies", detail)
-        self._account.held += more
-        self._held = size
-
-    def give_back(self) -> None:
-        """Hold nothing any more."""
-        self._account.held -= self._held
-        self._held = 0
+    def close(self) -> None:
+        """Give the memory back."""
+        if self._mapped is not None:
+            self._mapped.close()
 
 
 class Bodies:
@@ -108,12 +110,13 @@ class Bodies:
 
     def __init__(self, limits: BodyLimits) -> None:
         self._limits = limits
-        self._account = _Account(limits.arriving_bytes_max)
+        self._held: dict[int, int] = {}  # bytes by the id of the request
+        self._held_bytes = 0
         self._arriving: set[asyncio.Timeout] = set()
         self._stopping = False
 
     async def read(self, request: Arriving) -> bytes:
-        """The whole body.
+        """The whole body. Whoever reads it calls `let_go` once the request is answered, and however it ends.
 
         Raises:
             Problem: `body_too_large`, `body_timeout`, `bad_request`, `too_many_bodies`, or `store_busy` where the
@@ -127,39 +130,50 @@ class Bodies:
         try:
             if request.content.is_eof():  # nearly always: it came with its headers
                 return self._checked(request.content.read_nowait())  # half the price of request.read()
-            share = _Share(self._account, announced or 0)
-            try:
-                return await self._arrived(request.content, share)
-            finally:
-                share.give_back()
+            self._hold(request, announced or 0)
+            return await self._arrived(request)
         except TimeoutError as error:
             raise self._late() from error
         except (HttpProcessingError, ClientError, web.RequestPayloadError) as error:
             raise Problem("bad_request", "the body could not be read as its headers announce it") from error
 
-    async def _arrived(self, stream: Stream, share: _Share) -> bytes:
+    def let_go(self, request: Arriving) -> None:
+        """Give back to the account what a request's body holds, if anything."""
+        if self._held:
+            self._held_bytes -= self._held.pop(id(request), 0)
+
+    def _hold(self, request: Arriving, size: int) -> None:
+        """Have a body hold this many bytes: what its headers announce, or what has come of it if that is more."""
+        held = self._held.get(id(request), 0)
+        if size > held:
+            if self._held_bytes + size - held > self._limits.arriving_bytes_max:
+                detail = f"{self._held_bytes} bytes of other bodies are arriving or being answered; come back later"
+                raise Problem("too_many_bodies", detail)
+            self._held_bytes += size - held
+            self._held[id(request)] = size
+
+    async def _arrived(self, request: Arriving) -> bytes:
+        gathered = _Gathered(request.content_length or self._limits.body_bytes_max)
         async with asyncio.timeout(None) as limit:
             self._arriving.add(limit)
             try:
-                return await self._pieces(stream, limit, share)
+                await self._gather(request, gathered, limit)
+                return gathered.whole()
             finally:
+                gathered.close()
                 self._arriving.discard(limit)
 
-    async def _pieces(self, stream: Stream, limit: asyncio.Timeout, share: _Share) -> bytes:
+    async def _gather(self, request: Arriving, gathered: _Gathered, limit: asyncio.Timeout) -> None:
         now_s = asyncio.get_running_loop().time
         deadline_s = now_s() + self._limits.body_wait_s_max
-        blocks, size = [bytearray()], 0
         while True:
             limit.reschedule(now_s() if self._stopping else min(deadline_s, now_s() + self._limits.body_idle_s_max))
-            piece = await stream.readany()
+            piece = await request.content.readany()
             if not piece:
-                return b"".join(blocks)
-            self._checked(piece, before=size)
-            size += len(piece)
-            share.cover(size)
-            if len(blocks[-1]) + len(piece) > _BLOCK_BYTES:
-                blocks.append(bytearray())
-            blocks[-1] += piece
+                return
+            self._checked(piece, before=gathered.size)
+            self._hold(request, gathered.size + len(piece))
+            gathered.add(piece)
 
     def stop(self) -> None:
         """Refuse what is still arriving, now and from now on: a connection that ends takes no more bytes."""

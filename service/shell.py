@@ -193,6 +193,9 @@ class Endpoint:
             else:
                 response, code = self._failed(error, request_id)
             ended_s = perf_counter()
+        finally:
+            if self._has_body:
+                self._bodies.let_go(request)
         self._end(request, span, response.status, code, ended_s - started_s, identity)
         return response
 

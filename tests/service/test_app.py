@@ -291,6 +291,24 @@ async def test_bodies_that_are_too_much_together_are_answered_when_to_come_back(
         each.close()
 
 
+async def test_however_a_request_with_a_body_ends_its_bytes_are_given_back(call: Caller) -> None:
+    head = f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000\r\nExpect: 100-continue\r\n\r\n"
+    post = b'{"owner":"x","stats":{"xp":1}}'.ljust(4000)
+    status = b""
+    for body in (post, b"{".ljust(4000), b"{", post):
+        for _ in range(1000):  # bounded turns of the loop until the server has noticed that the one before is gone
+            reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
+            writer.write(head.encode())
+            assert b"100 Continue" in await reader.readline()
+            writer.write(body)
+            status = b"" if len(body) < 4000 else (await reader.readuntil(b"}")).split()[1]
+            writer.close()
+            await writer.wait_closed()
+            if status != b"503":
+                break
+        assert status == {post: b"200", b"{": b""}.get(body, b"400")
+
+
 async def until_closed(port: int, *sent: str) -> bytes:
     """What comes back for pieces, each sent once the one before is answered, until the service closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)

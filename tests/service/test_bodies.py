@@ -63,10 +63,18 @@ async def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return passes
 
 
+async def taken(upload: Upload, bodies: Bodies) -> bytes:
+    """The body of an upload, whose request is then answered."""
+    try:
+        return await bodies.read(upload)
+    finally:
+        bodies.let_go(upload)
+
+
 async def refused(upload: Upload, bodies: Bodies | None = None) -> str:
     """The code that an upload is refused with."""
     with pytest.raises(Problem) as found:
-        await (bodies or Bodies(Limits())).read(upload)
+        await taken(upload, bodies or Bodies(Limits()))
     return found.value.code
 
 
@@ -114,23 +122,35 @@ async def test_bodies_that_are_too_much_together_are_refused_before_they_are_rea
     passes: Callable[[float], None],
 ) -> None:
     bodies = Bodies(Limits())
-    arriving = [asyncio.create_task(bodies.read(Upload([b"x", None], passes, content_length=100))) for _ in range(2)]
+    arriving = [asyncio.create_task(taken(Upload([b"x", None], passes, content_length=100), bodies)) for _ in range(2)]
     await turns()
     third = Upload([b"x" * 51], passes, content_length=51)
     assert await refused(third, bodies) == "too_many_bodies"
     assert third.pieces == [b"x" * 51], "none of it was waited for"
-    assert await bodies.read(Upload([b"x" * 50], passes, content_length=50)) == b"x" * 50
+    assert await taken(Upload([b"x" * 50], passes, content_length=50), bodies) == b"x" * 50
     for each in arriving:
         each.cancel()
     await asyncio.wait(arriving)
-    assert await bodies.read(Upload([b"x" * 51], passes, content_length=51)) == b"x" * 51
+    assert await taken(Upload([b"x" * 51], passes, content_length=51), bodies) == b"x" * 51
+
+
+async def test_a_body_counts_until_its_request_is_answered(passes: Callable[[float], None]) -> None:
+    bodies = Bodies(Limits())
+    uploads = [Upload([b"x" * 100], passes, content_length=100) for _ in range(2)]
+    for each in uploads:
+        await bodies.read(each)
+    assert await refused(Upload([b"x" * 100], passes, content_length=100), bodies) == "too_many_bodies"
+    bodies.let_go(uploads[0])
+    bodies.let_go(uploads[0])
+    assert await taken(Upload([b"x" * 100], passes, content_length=100), bodies) == b"x" * 100
+    assert await refused(Upload([b"x" * 100] * 2, passes, content_length=None), bodies) == "body_too_large"
 
 
 async def test_a_body_of_unknown_length_counts_as_far_as_it_has_come(passes: Callable[[float], None]) -> None:
     bodies = Bodies(Limits())
-    arriving = [asyncio.create_task(bodies.read(Upload([b"x" * 90, None], passes))) for _ in range(2)]
+    arriving = [asyncio.create_task(taken(Upload([b"x" * 90, None], passes), bodies)) for _ in range(2)]
     await turns()
-    assert await bodies.read(Upload([b"x" * 35] * 2, passes)) == b"x" * 70
+    assert await taken(Upload([b"x" * 35] * 2, passes), bodies) == b"x" * 70
     endless = Upload([b"x" * 24] * 9, passes)
     assert await refused(endless, bodies) == "too_many_bodies"
     assert len(endless.pieces) == 6
@@ -151,11 +171,11 @@ async def test_however_a_body_ends_its_bytes_are_given_back(
 ) -> None:
     bodies = Bodies(Limits())
     for _ in range(3):
-        assert await bodies.read(Upload([b"x" * 100], passes, content_length=announced)) == b"x" * 100
+        assert await taken(Upload([b"x" * 100], passes, content_length=announced), bodies) == b"x" * 100
         assert await refused(Upload([b"x" * 90, b"x"], passes, 11, announced), bodies) == "body_timeout"
         assert await refused(Upload([b"x" * 101], passes, content_length=announced), bodies) == "body_too_large"
         assert await refused(Vanished([], passes, content_length=announced), bodies) == "bad_request"
-        given_up = asyncio.create_task(bodies.read(Upload([b"x" * 90, None], passes, content_length=announced)))
+        given_up = asyncio.create_task(taken(Upload([b"x" * 90, None], passes, content_length=announced), bodies))
         await turns()
         given_up.cancel()
         await asyncio.wait([given_up])
@@ -171,4 +191,4 @@ async def test_however_a_body_ends_its_bytes_are_given_back(
 async def test_a_large_body_arrives_as_it_was_sent(passes: Callable[[float], None]) -> None:
     sent = [bytes([number % 251]) * (number * 997 % 100_000) or b"x" for number in range(60)]
     bodies = Bodies(Limits(body_bytes_max=10**7, arriving_bytes_max=10**7))
-    assert await bodies.read(Upload([*sent], passes)) == b"".join(sent)
+    assert await taken(Upload([*sent], passes), bodies) == b"".join(sent)

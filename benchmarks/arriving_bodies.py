@@ -1,0 +1,97 @@
+"""How much memory slow bodies cost: 200 connections that each send 8 MiB in small pieces, with and without a length.
+
+Rule kept: all senders begin before any has ended; memory is the process's own most resident less what it was before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.boards import BOARD, COLUMN, spec
+from benchmarks.client import HOST, BadAnswer, Connection
+from benchmarks.options import Options, parse
+from benchmarks.servers import service
+
+_SENDERS = 200
+_BODY_BYTES = 8 * 1024 * 1024
+_PIECES = 128
+_GROWTH_MIB_MAX = 320
+_POST = f'{{"owner": "slow", "stats": {{"{COLUMN}": 1}}}}'.encode()
+_PATH = f"/v1/leaderboards/{BOARD}/posts"
+
+
+async def _send(port: int, seconds: float, *, chunked: bool) -> tuple[int, int]:
+    """Send one body over so many seconds until it is answered: the status, and the bytes sent until then."""
+    reader, writer = await asyncio.open_connection(HOST, port)
+    length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {_BODY_BYTES}"
+    writer.write(
+        f"POST {_PATH} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n{length}\r\n\r\n".encode()
+    )
+    answer, sent = asyncio.ensure_future(reader.readuntil(b"\r\n\r\n")), 0
+    size = _BODY_BYTES // _PIECES
+    try:
+        while sent < _BODY_BYTES and not answer.done():
+            piece = (_POST if sent == 0 else b"").ljust(size)  # blanks after a post change nothing
+            writer.write(b"%x\r\n%b\r\n" % (size, piece) if chunked else piece)
+            await writer.drain()
+            sent += size
+            await asyncio.wait([answer], timeout=seconds / _PIECES)
+        if chunked and not answer.done():
+            writer.write(b"0\r\n\r\n")
+        head = (await answer).decode("latin-1")
+    finally:
+        writer.close()
+    status = int(head.split(" ", 2)[1])
+    if status == 503 and "\r\nretry-after: " not in head.lower():
+        raise BadAnswer(f"a refusal without Retry-After: {head!r}")
+    return status, sent
+
+
+async def _sent(port: int, seconds: float, *, chunked: bool) -> tuple[Counter[int], int]:
+    """How often each status was answered, and the most bytes that a refused sender had sent."""
+    senders = [_send(port, seconds, chunked=chunked) for _ in range(_SENDERS)]
+    answers = await asyncio.gather(*senders)
+    statuses = Counter(status for status, _ in answers)
+    if statuses.keys() - {200, 503} or not statuses[200]:
+        raise BadAnswer(f"answered {dict(statuses)}")
+    return statuses, max((sent for status, sent in answers if status == 503), default=0)
+
+
+async def _small_post(port: int) -> None:
+    connection = Connection(port)
+    await connection.must("PUT", f"/v1/leaderboards/{BOARD}", spec([COLUMN]))
+    for _ in range(100):  # what the process needs once is there before memory is looked at
+        await connection.must("POST", _PATH, {"owner": "first", "stats": {COLUMN: 1}})
+    connection.close()
+
+
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    lines: list[list[str | float]] = []
+    bars: list[report.Bar] = []
+    for name, chunked in (("with a length", False), ("chunked", True)):
+        home = folder / name.split()[-1]
+        home.mkdir()
+        with service(home / "board.db", jobs="none") as server:
+            asyncio.run(_small_post(server.port))
+            before_mib = server.resident_mib()
+            statuses, refused_bytes = asyncio.run(_sent(server.port, options.seconds, chunked=chunked))
+            growth_mib = server.most_resident_mib() - before_mib
+        lines.append([name, statuses[200], statuses[503], refused_bytes / 2**20, before_mib, growth_mib])
+        bars.append(report.Bar(f"memory for {_SENDERS} slow bodies {name}", growth_mib, _GROWTH_MIB_MAX, " MiB", True))
+    columns = ("bodies", "taken", "refused", "most MiB sent by a refused one", "MiB before", "MiB more")
+    report.table(columns, lines)
+    return bars
+
+
+def main() -> int:
+    options = parse(__doc__, seconds=20.0)
+    title = f"slow bodies: {_SENDERS} of {_BODY_BYTES >> 20} MiB in {_PIECES} pieces over {options.seconds:g} s each"
+    return report.run(options, title, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
