@@ -55,6 +55,8 @@ _ALL = (
     "against_commit",
     "workers",
     "scraped_totals",
+    "arriving_bodies",
+    "journal_readers",
     "monitoring_cost",
     "jolokia_bulk",
     "dashboard",

@@ -25,6 +25,7 @@ from storage.writers import Writers
 
 from .cursors import Cursors
 from .jolokia.answering import Agent
+from .journal_lane import JournalLane
 from .key_limits import KeyLimits
 from .keys import KeyRing
 from .locators import Locators
@@ -62,6 +63,7 @@ class Context:
     cursors: Cursors
     locators: Locators
     first_pages: Coalescers[tuple[Pager, int], FirstPage]
+    journal_lane: JournalLane
     now_us: Callable[[], int]
     agent: Agent | None = None  # None: managed objects are off
     tracer: Tracer | None = None  # None: requests make no spans

@@ -6,21 +6,21 @@ keeps the number and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
-import msgspec
-
-from storage.journal import JournalRow, journal
+from storage.journal import JournalRow, board_key_of, changes_past, journal
 from storage.journal_rows import RowReader
 from storage.merging import Merger
 from storage.posted import NO_CHANGE, Happened, Posted
 from storage.records import INT64_MAX, Board, Change
 from storage.rejected_posts import error_of
-from storage.store import Program
+from storage.store import Program, Row
 
 from .answers import Stats, StatusName
 from .context import Context
 from .journal_answers import JournalKind, JournalLine, OwnerPosts
+from .journal_lane import encode_in_turns
 from .post_bodies import NDJSON_TYPE
 from .posts import stats_of
 from .problems import Problem, post_problem_of
@@ -45,8 +45,7 @@ _KINDS: dict[Happened, JournalKind] = {
     Happened.RESET: "reset",
     Happened.DELETED: "delete",
 }
-_lines = msgspec.json.Encoder().encode_lines
-_Found = tuple[list[JournalRow], dict[int, Board]]
+_Boards = dict[int, Board]
 
 
 async def read_journal(context: Context, call: Call) -> Reply:
@@ -54,16 +53,18 @@ async def read_journal(context: Context, call: Call) -> Reply:
     query: JournalQuery = call.query
     log, limit = journal(context.store.dialect), query.limit or context.settings.page_entries_max
 
-    def program() -> Program[tuple[int, _Found]]:
+    def program() -> Program[tuple[int, list[Row], _Boards]]:
         begins_after = yield from log.begins_after()
-        rows = yield from log.page(query.after, limit=limit)
-        return begins_after, (rows, (yield from log.boards(row.board_key for row in rows)))
+        bundles = yield from log.bundles(query.after, limit=limit)
+        return begins_after, bundles, (yield from log.boards(map(board_key_of, bundles)))
 
-    begins_after, found = await context.store.read(program)
-    if 0 < query.after < begins_after:
-        detail = f"the journal begins after {begins_after}: what is past {query.after} is not all there"
-        raise Problem("journal_pruned", detail, pointer="after")
-    return Reply(_lines(lines_of(found)), media_type=NDJSON_TYPE)
+    async with context.journal_lane.taken():
+        begins_after, bundles, boards = await context.store.read(program, heavy=True)
+        if 0 < query.after < begins_after:
+            detail = f"the journal begins after {begins_after}: what is past {query.after} is not all there"
+            raise Problem("journal_pruned", detail, pointer="after")
+        rows = islice(changes_past(bundles, query.after), limit)
+        return Reply(await encode_in_turns(lines_of(rows, boards)), media_type=NDJSON_TYPE)
 
 
 async def owner_posts(context: Context, call: Call) -> OwnerPosts:
@@ -75,19 +76,22 @@ async def owner_posts(context: Context, call: Call) -> OwnerPosts:
 
     blocks_max = context.settings.owner_posts_blocks_max
 
-    def program() -> Program[tuple[_Found, int | None]]:
+    def program() -> Program[tuple[list[JournalRow], _Boards, int | None]]:
         rows, more = yield from log.of_owner(owner, before=before, limit=limit, blocks_max=blocks_max)
-        return (rows, (yield from log.boards(row.board_key for row in rows))), more
+        return rows, (yield from log.boards(row.board_key for row in rows)), more
 
-    found, more = await context.store.read(program, heavy=True)
-    return OwnerPosts(owner, [line for line in lines_of(found) if line.kind == "post"], more)
+    rows, boards, more = await context.store.read(program, heavy=True)
+    return OwnerPosts(owner, [line for line in lines_of(rows, boards) if line.kind == "post"], more)
 
 
-def lines_of(found: _Found) -> list[JournalLine]:
+def lines_of(rows: Iterable[JournalRow], boards: _Boards) -> Iterator[JournalLine]:
     """Rows as they travel."""
-    rows, boards = found
-    tellers = {key: _Teller(board) for key, board in boards.items()}
-    return [_line(row, tellers.get(row.board_key)) for row in rows]
+    tellers: dict[int, _Teller] = {}
+    for row in rows:
+        teller, board = tellers.get(row.board_key), boards.get(row.board_key)
+        if teller is None and board is not None:
+            teller = tellers[row.board_key] = _Teller(board)
+        yield _line(row, teller)
 
 
 def _line(row: JournalRow, teller: _Teller | None) -> JournalLine:

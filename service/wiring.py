@@ -63,6 +63,7 @@ from storage.writers import Writers
 from .context import Context
 from .cursors import Cursors
 from .jolokia.answering import Agent
+from .journal_lane import JournalLane
 from .key_limits import KeyLimitBounds, KeyLimits
 from .keys import KeyRing
 from .leases.peers import peer_reader
@@ -324,6 +325,7 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, clock: Calla
             now_us=clock,
             open_boards_max=settings.open_boards_max,
         ),
+        journal_lane=JournalLane(reads_waiting_max=settings.reads_waiting_max),
         now_us=clock,
     )
 

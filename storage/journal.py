@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -102,6 +103,13 @@ class Journal:
 
         `held`: all changes, of boards that nobody else can change before this transaction ends.
         """
+        rows = yield from self.bundles(after, limit=limit, boards=boards, held=held)
+        return list(islice(changes_past(rows, after), limit))
+
+    def bundles(
+        self, after: int, *, limit: int, boards: Sequence[int] | None = None, held: bool = False
+    ) -> Program[list[Row]]:
+        """The rows of `page` as they are stored, for `changes_past`; they may hold more changes than `limit`."""
         position, place = divmod(after, PLACES)
         bound: dict[str, object] = {"position": position, "next": place + 1}
         bound |= {} if boards is None else {"boards": boards}
@@ -110,13 +118,7 @@ class Journal:
         if not sizes:
             return []
         # Of the first one some changes may be below.
-        rows = yield read.bind(**bound, limit=rows_for([*sizes[1:]], limit) + 1)
-        found: list[JournalRow] = []
-        for row in rows:
-            found += [each for each in changes_of(row) if each.number > after]
-            if len(found) >= limit:
-                break
-        return found[:limit]
+        return (yield read.bind(**bound, limit=rows_for([*sizes[1:]], limit) + 1))
 
     def of_owner(
         self, owner: str, *, before: int, limit: int, blocks_max: int
@@ -237,6 +239,16 @@ def changes_of(row: Row) -> Iterator[JournalRow]:
             changed_us = posted.version
         cells = piece[:half], piece[half:]
         yield JournalRow(first + index, board_key, named, changed_us, *cells, posted, order + index, at_us)
+
+
+def changes_past(rows: Iterable[Row], after: int) -> Iterator[JournalRow]:
+    """The changes of bundles past a number, in the order in which they happened."""
+    return (each for row in rows for each in changes_of(row) if each.number > after)
+
+
+def board_key_of(row: Row) -> int:
+    """The board of a bundle as it is read here."""
+    return int(row[3])
 
 
 def position_of(number: int) -> int:

@@ -5,20 +5,18 @@ The rule: how long a lease lasts is between the caller and the store's clock; th
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import UNSET
 
 from storage.lease_journal import LeaseEvent, lease_journal
 from storage.lease_records import Ask, GiveBack, Given
 
 from ..context import Context
+from ..journal_lane import encode_in_turns
 from ..post_bodies import NDJSON_TYPE
 from ..problems import Problem
 from ..routes import Call, Reply
 from ..values import format_us, micros
 from .wire import AskLease, LeaseAnswer, LeaseEventLine, LeaseJournalQuery, parse_key
-
-_encode = msgspec.json.Encoder().encode
 
 
 async def ask_lease(context: Context, call: Call) -> LeaseAnswer:
@@ -46,8 +44,9 @@ async def journal(context: Context, call: Call) -> Reply:
     query: LeaseJournalQuery = call.query
     limit = query.limit or context.settings.page_entries_default
     rows = lease_journal(context.store.dialect)
-    events = await context.store.read(lambda: rows.page(query.after, limit=limit))
-    return Reply(b"".join(_encode(_line(event)) + b"\n" for event in events), media_type=NDJSON_TYPE)
+    async with context.journal_lane.taken():
+        events = await context.store.read(lambda: rows.page(query.after, limit=limit), heavy=True)
+        return Reply(await encode_in_turns(map(_line, events)), media_type=NDJSON_TYPE)
 
 
 def _names(call: Call) -> tuple[str, str, str]:

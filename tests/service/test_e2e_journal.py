@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
+from service import journal_lane
+from storage.errors import StoreBusy
 from tests.service.real_service import Service
 
 SHOTS = {"name": "shots", "sorted": False, "merge": "sum"}
@@ -100,3 +105,54 @@ async def test_an_erased_owner_leaves_numbers_and_nothing_else(service: Service)
 async def test_a_reader_of_the_journal_needs_the_role_writer(service: Service) -> None:
     document = await service.get("/openapi.json")
     assert document["paths"]["/v1/journal"]["get"]["x-role"] == "writer"
+
+
+async def test_readers_of_the_journal_leave_the_others_their_turns(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await service.board("b", {"name": "xp"})
+    await service.post("b", *({"owner": f"o{number}", "stats": {"xp": number}} for number in range(500)))
+    encoded: list[tuple[int, int]] = []
+    turns, encode, read, heavy = 0, journal_lane._encode, service.context.store.read, list[bool]()
+
+    def encodes(lines: list[Any]) -> bytes:
+        encoded.append((turns, len(lines)))
+        return encode(lines)
+
+    def reads(program: Any, **lane: bool) -> Any:
+        heavy.append(lane.get("heavy", False))
+        return read(program, **lane)
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(journal_lane, "_encode", encodes)
+    monkeypatch.setattr(service.context.store, "read", reads)
+    counting = asyncio.create_task(count_turns())
+    pages = await asyncio.gather(*(journal(service, limit=500) for _ in range(4)))
+    counting.cancel()
+    assert [len(page) for page in pages] == [500] * 4
+    assert sum(lines for _, lines in encoded) == 4 * 500
+    assert max(lines for _, lines in encoded) <= journal_lane.TURN_LINES
+    assert len({turn for turn, _ in encoded}) == len(encoded), "no two of them in one turn of the loop"
+    assert heavy == [True] * 4
+
+
+async def test_readers_of_the_journal_past_the_bound_are_refused() -> None:
+    lane = journal_lane.JournalLane(reads_waiting_max=1)
+
+    async def wait() -> None:
+        async with lane.taken():
+            pass
+
+    async with lane.taken():
+        waiting = asyncio.create_task(wait())
+        given_up = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        with pytest.raises(StoreBusy):
+            await given_up
+    await waiting
+    await wait()
