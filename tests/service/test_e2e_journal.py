@@ -120,7 +120,8 @@ async def test_readers_of_the_journal_leave_the_others_their_turns(
         return encode(lines)
 
     def reads(program: Any, **lane: bool) -> Any:
-        heavy.append(lane.get("heavy", False))
+        if program.__qualname__.startswith("read_journal."):  # others read meanwhile
+            heavy.append(lane.get("heavy", False))
         return read(program, **lane)
 
     async def count_turns() -> None:
