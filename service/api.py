@@ -31,6 +31,7 @@ from .families import posts as family_posts
 from .families import views as families
 from .families.answers import FacetList, FamilyAnswer, FamilyBoardAnswer, HistoryAnswer
 from .journal_answers import JournalLine, OwnerEvent, OwnerPosts, ProfileAnswer, TopEvent
+from .key_views import KEYS
 from .keys import Role
 from .leases.routes import LEASES, POOLS
 from .owner_views import unless_hidden
@@ -348,4 +349,4 @@ _OPERATORS = [
 ]  # fmt: skip
 
 _HOTTEST = [renewed(_READS[0]), *_POSTS, *LEASES]
-ROUTES = [*_HOTTEST, *_FAMILIES, *POOLS, *map(renewed, [*_READS[1:], _POST_STATE, *_OPERATORS])]
+ROUTES = [*_HOTTEST, *_FAMILIES, *POOLS, *KEYS, *map(renewed, [*_READS[1:], _POST_STATE, *_OPERATORS])]

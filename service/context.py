@@ -27,6 +27,7 @@ from .cursors import Cursors
 from .jolokia.answering import Agent
 from .journal_lane import JournalLane
 from .key_limits import KeyLimits
+from .key_watch import KeyWatch
 from .keys import KeyRing
 from .locators import Locators
 from .logs import RequestLog
@@ -45,6 +46,7 @@ class Context:
     settings: Settings
     metrics: Metrics
     keyring: KeyRing
+    key_watch: KeyWatch
     key_limits: KeyLimits
     request_log: RequestLog
     store: Store

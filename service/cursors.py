@@ -12,7 +12,7 @@ import msgspec
 
 from storage.errors import BadCursor
 
-P = TypeVar("P", "Place", "BoardsPlace", "PoolsPlace", "ResourcesPlace", "ClientsPlace")
+P = TypeVar("P", "Place", "BoardsPlace", "PoolsPlace", "ResourcesPlace", "ClientsPlace", "KeysPlace")
 TAG_BYTES = 8
 CURSOR_CHARS_MAX = 2048
 
@@ -58,13 +58,20 @@ class ClientsPlace(msgspec.Struct, array_like=True, frozen=True):
     after: str
 
 
+class KeysPlace(msgspec.Struct, array_like=True, frozen=True):
+    """The last API key of a page of keys."""
+
+    what: Literal["keys"]
+    after: tuple[int, str]
+
+
 class Cursors:
     """Writes and reads cursors."""
 
     def __init__(self, salt: str) -> None:
         self._key = hashlib.blake2b(bytes.fromhex(salt), person=b"rankcurve-cursor").digest()
 
-    def write(self, place: Place | BoardsPlace | PoolsPlace | ResourcesPlace | ClientsPlace) -> str:
+    def write(self, place: Place | BoardsPlace | PoolsPlace | ResourcesPlace | ClientsPlace | KeysPlace) -> str:
         """The cursor of a place."""
         payload = msgspec.msgpack.encode(place)
         return base64.urlsafe_b64encode(self._tag(payload) + payload).rstrip(b"=").decode()

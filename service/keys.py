@@ -11,7 +11,8 @@ import binascii
 import hashlib
 import ipaddress
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
@@ -26,7 +27,7 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="rankcurve", Basic realm="rankcu
 
 
 class OpenToOthers(ServiceError):
-    """Without any API key the service binds to loopback only: make a key first with `rankcurve keys create`."""
+    """Without any API key the service binds to loopback only: make one first: `rankcurve keys create --store`."""
 
     def __init__(self, host: str) -> None:
         super().__init__(f"{self.__class__.__doc__} The host asked for is {host!r}.")
@@ -100,21 +101,55 @@ def hash_of(text: str) -> str:
 class KeyRing:
     """The keys in force, in memory. With no key ever made it is open: every caller is `ops`.
 
-    Revoking the last key does not open it again: a service that was closed stays closed.
+    The first key closes it for good: neither revoking the last key nor a store without keys opens it again.
     """
 
     def __init__(self, rows: Iterable[KeyRow] = ()) -> None:
         self._identities: dict[str, Identity] = {}
+        self._valid_ids: set[str] = set()
+        self._sessions: dict[Callable[[], None], Identity] = {}  # what ends a session, and whose it is
         self.open = True
         self.replace(rows)
 
     def replace(self, rows: Iterable[KeyRow]) -> None:
-        """Take over the store's keys; `rows` holds the revoked ones too."""
+        """Take over the store's keys and end the sessions of keys that are no longer valid.
+
+        `rows` holds the revoked keys too.
+        """
         listed = list(rows)
         self._identities = {
             row.hash: Identity(row.id, Role.named(row.role)) for row in listed if row.revoked_at_us is None
         }
-        self.open = not listed
+        self._valid_ids = {identity.key_id for identity in self._identities.values()}
+        self.open = self.open and not listed
+        for end in [end for end, identity in self._sessions.items() if not self._is_valid(identity)]:
+            end()
+
+    @property
+    def valid_count(self) -> int:
+        """How many keys are valid."""
+        return len(self._valid_ids)
+
+    @contextmanager
+    def session(self, identity: Identity, end: Callable[[], None]) -> Iterator[None]:
+        """Call `end` when the caller's key is revoked while the context lasts; for answers that go on.
+
+        Raises Problem `unauthorized` where it was revoked already.
+        """
+        self.check_valid(identity)
+        self._sessions[end] = identity
+        try:
+            yield
+        finally:
+            del self._sessions[end]
+
+    def check_valid(self, identity: Identity) -> None:
+        """Raise Problem `unauthorized` where the caller's key was revoked since `identify`."""
+        if not self._is_valid(identity):
+            raise _unauthorized("the API key was revoked while the request arrived")
+
+    def _is_valid(self, identity: Identity) -> bool:
+        return identity.key_id in self._valid_ids or (self.open and identity is ANYONE)
 
     def identify(self, authorization: str | None) -> Identity:
         """The caller, from the Authorization header. Raises Problem `unauthorized`."""

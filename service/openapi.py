@@ -37,6 +37,7 @@ _PATH_SCHEMAS: dict[str, Schema] = {
         "type": "string",
         "description": "The rest of the path, with slashes, by the protocol's own escapes.",
     },
+    "id": {"type": "string", "description": "As the list shows it."},
     "file": {"type": "string", "description": "As the page names it."},
     "client_id": {"type": "string", "pattern": CLIENT_PATTERN},
     "pool_id": {"type": "string", "pattern": CLIENT_PATTERN},

@@ -59,6 +59,7 @@ CODES: dict[str, tuple[int, str]] = {
     "period_closed": (409, "The leaderboard, or its period, is closed"),
     "not_open_yet": (409, "The leaderboard has not opened yet"),
     "no_resource_available": (409, "The region has no resource left"),
+    "ops_key_needed": (409, "No API key with the role ops would be left"),
     "archived": (410, "The leaderboard was archived, and its archive does not hold this"),
     "catalog_full": (409, "The service holds as many leaderboards as it may"),
     "own_tables_full": (409, "The store holds as many leaderboards with tables of their own as it may"),
@@ -126,6 +127,7 @@ STORAGE_CODES: dict[type[BaseException], str] = {
     job_errors.TooManyDemands: "store_busy",
     job_errors.MethodUnsupported: "unsupported",
     storage_errors.TooManyKeys: "catalog_full",
+    storage_errors.OpsKeyNeeded: "ops_key_needed",
     TimeoutError: "timeout",
 }
 

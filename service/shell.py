@@ -45,7 +45,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PARAMETER = re.compile(r"\{(\w+)\}")
 # What stands in the log as the caller wrote it. Owners are people, lease keys and post ids may be, and what follows
 # /jolokia is another protocol's request.
-_LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id")
+_LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id")
 _CALLER_GONE = 499  # nginx' way to say it: never sent, only counted and logged
 _CUT_OFF = 503  # the service stopped and waited no longer: never sent either
 _SAFE_METHODS = ("GET", "HEAD")
@@ -61,6 +61,7 @@ PATH_PARSERS: dict[str, Callable[[str], str]] = {
     "pool_id": lru_cache(maxsize=1024)(parse_pool_id),
     "key": parse_key,
     "post_id": partial(parse_post_id, pointer="post_id"),
+    "id": str,
 }
 
 
@@ -147,7 +148,7 @@ class Endpoint:
         self._handler = route.handler
         self._ids = ids
         self._keyring = context.keyring
-        self._identify = context.keyring.identify
+        self._identify, self._check_valid = context.keyring.identify, context.keyring.check_valid
         self._tracer = context.tracer
         self._admit_read = None
         if route.role is Role.READER and context.key_limits.limits_reads:
@@ -180,7 +181,11 @@ class Endpoint:
                 require(identity, self.route.role)
                 if self._admit_read is not None:
                     self._admit_read(identity)
-            body, media_type = (None, "") if not self._has_body else await self._body(request)
+            body, media_type = None, ""
+            if self._has_body:
+                body, media_type = await self._body(request)
+                if self.route.role is not None:
+                    self._check_valid(identity)  # a body may take minutes to arrive
             call = self._call(request, body, media_type, identity, request_id)
             response = _response(await self._handler(self._context, call), request_id)
             ended_s = call.answered_s or perf_counter()

@@ -47,7 +47,6 @@ from storage.entry_reads import EntryReads
 from storage.envelope import Envelopes
 from storage.folding import FoldLimits
 from storage.ingest_queue import ingest_queue
-from storage.keys import list_keys
 from storage.lease_desk import LeaseDesk, LeaseDeskLimits
 from storage.leases import Leases
 from storage.memcached import Memcached, MemcachedLimits
@@ -65,7 +64,7 @@ from .cursors import Cursors
 from .jolokia.answering import Agent
 from .journal_lane import JournalLane
 from .key_limits import KeyLimitBounds, KeyLimits
-from .keys import KeyRing
+from .key_watch import KeyWatch, watch_keys
 from .leases.peers import peer_reader
 from .leases.wiring import lease_groups_of, leases_of, pool_parts
 from .limits import limits_of
@@ -94,7 +93,7 @@ class _Stored:
 
     store: Store
     salt: str
-    keyring: KeyRing
+    key_watch: KeyWatch
     catalog: Catalog
     boards: OpenBoards
     post_ids: PostIds
@@ -170,21 +169,9 @@ async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], 
     await catalog.families.load(families_max=settings.catalog_families_max)
     boards = OpenBoards(store.dialect, open_boards_max=settings.open_boards_max)
     post_ids = PostIds(store.dialect, salt)
-    book = CurveBook(
-        store,
-        _shared_curves(settings, metrics, salt, stack),
-        poll_rows_max=settings.curve_poll_rows_max,
-        on_corrupt=metrics.curve_corrupt,
-    )
+    book = await _open_curves(settings, metrics, store, salt, stack)
     catalog.watch_gone(book.forget)
-    await book.poll()
-    await book.poll_live()
-    metrics.watch_curves(
-        lambda: [
-            CurveFigures(served.curve.as_of_us, len(served.fit.knots), served.live_version > 0) for served in book.all()
-        ]
-    )
-    keys = await store.read(lambda: list_keys(store.dialect, keys_max=settings.keys_max))
+    key_watch = await watch_keys(settings, store, stack)
 
     def make_writer(by: Store, observer: WriterObserver) -> Writer:
         return Writer(
@@ -209,8 +196,27 @@ async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], 
     )
     stack.push_async_callback(lease_desk.close)
     return _Stored(
-        store, salt, KeyRing(keys), catalog, boards, post_ids, book, writer, enqueuer, queue, auditor, lease_desk
+        store, salt, key_watch, catalog, boards, post_ids, book, writer, enqueuer, queue, auditor, lease_desk
     )
+
+
+async def _open_curves(
+    settings: Settings, metrics: Metrics, store: Store, salt: str, stack: AsyncExitStack
+) -> CurveBook:
+    book = CurveBook(
+        store,
+        _shared_curves(settings, metrics, salt, stack),
+        poll_rows_max=settings.curve_poll_rows_max,
+        on_corrupt=metrics.curve_corrupt,
+    )
+    await book.poll()
+    await book.poll_live()
+    metrics.watch_curves(
+        lambda: [
+            CurveFigures(served.curve.as_of_us, len(served.fit.knots), served.live_version > 0) for served in book.all()
+        ]
+    )
+    return book
 
 
 async def _open_queue(settings: Settings, metrics: Metrics, store: Store) -> tuple[Enqueuer, QueueParts]:
@@ -286,7 +292,8 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, clock: Calla
     return Context(
         settings=settings,
         metrics=metrics,
-        keyring=stored.keyring,
+        keyring=stored.key_watch.keyring,
+        key_watch=stored.key_watch,
         key_limits=KeyLimits(limits_of(KeyLimitBounds, settings), metrics, monotonic=time.monotonic),
         request_log=RequestLog(sample_ratio=settings.log_sample_ratio, slow_s=settings.slow_request_s),
         store=store,

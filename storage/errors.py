@@ -5,7 +5,7 @@ StorageError
 │   ├── UnknownBoard · UnknownColumn · NotASortedColumn · ValueOutOfRange
 │   ├── PostIdConflict · AtInFuture · PostRejected · FamilyBoard · UnknownFacet
 │   └── PeriodClosed (NotOpenYet)               (one board of the post, whatever becomes of the others)
-├── SpecConflict · SpecInvalid · TooManyBoards (TooManyOwnTables) · TooManyKeys · UnknownKey
+├── SpecConflict · SpecInvalid · TooManyBoards (TooManyOwnTables) · TooManyKeys · UnknownKey · OpsKeyNeeded
 ├── UnknownFamily · TooManyFamilies
 ├── UnknownOwner · UnknownPost · NotRanked · NoCurve · BadCursor · Archived
 ├── JournalIncomplete · NothingReplayed        (nothing was rebuilt)
@@ -247,3 +247,7 @@ class TooManyKeys(StorageError):
 
 class UnknownKey(StorageError):
     """no such API key"""
+
+
+class OpsKeyNeeded(StorageError):
+    """no API key with the role ops would be valid"""

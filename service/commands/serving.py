@@ -49,7 +49,8 @@ def serve(
     Without options: http://127.0.0.1:8080, data in data/rankcurve.db, jobs included. Every option is also a setting:
     see `rankcurve config`.
 
-    Without any API key the service listens on loopback only and treats every caller as ops. The first key:
+    Without any API key the service listens on loopback only and treats every caller as ops. The first key, with --store
+    while the service does not run:
 
         rankcurve keys create NAME --role ops
     """

@@ -35,6 +35,7 @@ HINTS: Mapping[str, str] = {
     "unknown_board": "list the boards: rankcurve board list; create one: rankcurve board create --help",
     "unknown_pool": "list the pools: rankcurve pool list; create one: rankcurve pool create CLIENT POOL",
     "no_resource_available": "look at the regions: rankcurve pool show CLIENT POOL",
+    "ops_key_needed": "on the store itself any key can be revoked: rankcurve keys revoke ID --store",
     "unauthorized": f"pass a key with --key or {KEY_VARIABLE}",
     "forbidden": "this needs a key with a higher role (reader < writer < ops)",
     "no_job_process": "start the service with --jobs embedded, or a `rankcurve jobs` process",
@@ -56,11 +57,11 @@ def fail(message: str) -> NoReturn:
     raise typer.Exit(1)
 
 
-def explain(error: ClientError) -> str:
-    """The error, with what to do about it where that is known."""
+def explain(error: ClientError, *, away_hint: str | None = None) -> str:
+    """The error, with what to do about it where that is known; `away_hint` where no service answers."""
     hint = HINTS.get(error.code) if isinstance(error, Refused) else None
     if isinstance(error, Unreachable):
-        hint = f"start it with `rankcurve serve`, or name another with --url or {URL_VARIABLE}"
+        hint = away_hint or f"start it with `rankcurve serve`, or name another with --url or {URL_VARIABLE}"
     return f"{error} — {hint}" if hint else str(error)
 
 
@@ -69,7 +70,13 @@ def say_waiting(error: ClientError) -> None:
     typer.echo(f"waiting for the service: {one_line(str(error))}", err=True)
 
 
-def talk(target: Target, action: Callable[[ServiceClient], Awaitable[None]], patience: Patience | None = None) -> None:
+def talk(
+    target: Target,
+    action: Callable[[ServiceClient], Awaitable[None]],
+    patience: Patience | None = None,
+    *,
+    away_hint: str | None = None,
+) -> None:
     """Run `action` with a client of `target`; a ClientError becomes one line and exit code 1."""
 
     async def session() -> None:
@@ -79,7 +86,7 @@ def talk(target: Target, action: Callable[[ServiceClient], Awaitable[None]], pat
     try:
         asyncio.run(session())
     except ClientError as error:
-        fail(explain(error))
+        fail(explain(error, away_hint=away_hint))
     except BrokenPipeError:
         # `rankcurve top … | head`: the reader has gone, and Python would complain once more while it flushes.
         sys.stderr.close()

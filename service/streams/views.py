@@ -102,7 +102,8 @@ async def stream(context: Context, call: Call) -> Reply | web.StreamResponse:
         await context.feed.join(key, make, client, last_seen=_last_seen(call.request))
         response = PlainStream(headers={**_HEADERS, X_REQUEST_ID: call.request_id})
         call.answered_s = perf_counter()  # what comes now is as long as the client wants it
-        with suppress(ConnectionError):  # the client is gone, which is how streams end
+        # A client that is gone is how streams end; one whose key is revoked is let go.
+        with suppress(ConnectionError), context.keyring.session(call.identity, client.end):
             await client.serve(call.request, response, round(settings.stream_retry_s * 1000))
         response.force_close()
         return response

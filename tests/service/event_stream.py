@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -63,12 +63,14 @@ class EventStream:
 
 
 @asynccontextmanager
-async def events_of(base: str, path: str, *, last_id: int | str | None = None) -> AsyncIterator[EventStream]:
+async def events_of(
+    base: str, path: str, *, last_id: int | str | None = None, headers: Mapping[str, str] | None = None
+) -> AsyncIterator[EventStream]:
     """The stream of a path."""
-    headers = {} if last_id is None else {"Last-Event-ID": str(last_id)}
+    sent = {**(headers or {}), **({} if last_id is None else {"Last-Event-ID": str(last_id)})}
     async with (
         ClientSession(timeout=ClientTimeout(None)) as session,
-        session.get(base + path, headers=headers) as response,
+        session.get(base + path, headers=sent) as response,
     ):
         assert response.status == 200, await response.text()
         assert response.content_type == "text/event-stream"

@@ -130,9 +130,9 @@ class Keys:
     async def list(self) -> list[Key]:
         return self.held
 
-    async def create(self, name: str, role: str) -> str:
+    async def create(self, name: str, role: str) -> tuple[Key, str]:
         self.held.append(Key(f"k{len(self.held)}", name, role))
-        return f"rk_k{len(self.held) - 1}_secret"
+        return self.held[-1], f"rk_k{len(self.held) - 1}_secret"
 
     async def revoke(self, id: str) -> None:
         found = [key for key in self.held if key.id == id]
@@ -163,27 +163,53 @@ def test_a_new_key_is_the_only_thing_on_standard_output(keys: Keys) -> None:
     assert (keys.held[0].name, keys.held[0].role) == ("me", "ops")
 
 
+STORE = ("--store", "sqlite:///x.db")
+
+
 def test_keys_are_listed_and_revoked_without_their_text(keys: Keys) -> None:
-    run("keys", "create", "me", "--role", "reader")
-    assert run("keys", "revoke", "k0").exit_code == 0
-    text = run("keys", "list").stdout
+    run("keys", "create", "me", "--role", "reader", *STORE)
+    assert run("keys", "revoke", "k0", *STORE).exit_code == 0
+    text = run("keys", "list", *STORE).stdout
     assert "2026-11-20 10:00:00Z  2026-11-20 10:01:00Z" in text and "secret" not in text
 
 
 def test_an_unknown_key_and_a_store_in_use_are_one_line(keys: Keys) -> None:
-    result = run("keys", "revoke", "nope")
+    result = run("keys", "revoke", "nope", *STORE)
     assert (result.exit_code, result.stderr) == (1, "error: no key 'nope'\n")
     keys.locked = True
-    result = run("keys", "list")
-    told = "error: stop the service first, keys are managed on the store itself: a service owns this store\n"
+    result = run("keys", "list", *STORE)
+    told = "error: a service runs on this store, ask it with --url and --key: a service owns this store\n"
     assert (result.exit_code, result.stderr) == (1, told)
 
 
+def stores_of(keys: Keys) -> list[str]:
+    """The store that was opened last, if any was."""
+    return [keys.settings.store] if keys.settings is not None else []
+
+
+def test_keys_are_of_the_store_that_is_named_and_of_a_service_otherwise(
+    keys: Keys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    nowhere = ("--url", "http://127.0.0.1:1")
+    away = run("keys", "list", *nowhere)
+    assert away.exit_code == 1 and "--store" in away.stderr and away.stderr.count("\n") == 1
+    assert stores_of(keys) == []
+    config = tmp_path / "r.toml"
+    config.write_text('store = "sqlite:///y.db"\n')
+    assert run("keys", "list", "--config", str(config)).exit_code == 0
+    assert stores_of(keys) == ["sqlite:///y.db"]
+    assert run("keys", "list", *nowhere, *STORE).exit_code == 2
+    monkeypatch.setenv("RANKCURVE_STORE", "sqlite:///z.db")
+    assert run("keys", "list").exit_code == 0
+    assert stores_of(keys) == ["sqlite:///z.db"]
+    assert run("keys", "list", *nowhere).exit_code == 1, "what stands on the command line wins"
+
+
 @pytest.mark.parametrize("command", ["create", "list", "revoke"])
-def test_the_help_of_keys_says_to_stop_the_service_first(command: str) -> None:
-    for arguments in (["keys", "--help"], ["keys", command, "--help"]):
-        assert "stop the service first" in run(*arguments).stdout
+def test_keys_take_the_options_of_every_command_that_talks_to_a_service(command: str) -> None:
+    shown = run("keys", command, "--help").stdout
+    assert all(option in shown for option in ("--url", "--key", "--store", "RANKCURVE_KEY"))
 
 
 def test_a_role_that_does_not_exist_exits_2(keys: Keys) -> None:
-    assert run("keys", "create", "me", "--role", "king").exit_code == 2
+    assert run("keys", "create", "me", "--role", "king", *STORE).exit_code == 2

@@ -26,6 +26,7 @@ BODIES: dict[str, object] = {
     "put_client": {},
     "add_resources": {"region": "eu", "resources": ["r"]},
     "remove_resources": {"resources": ["r"]},
+    "post_key": {"name": "n", "role": "reader"},
     "ask_lease": {"client_id": "c", "pool_id": "p", "key": "k", "region": "eu", "lease_seconds": 60},
 }
 QUERIES = {"around": "?column=xp", "value_positions": "?values=1", "value_around": "?value=1", "values": "?ranks=1"}
@@ -71,6 +72,7 @@ def path_of(route: Route) -> str:
         "key": "k",
         "post_id": "p",
         "file": "main.js",
+        "id": "nobody",
     }
     path = route.path.format(**names, operation="version")
     return path + QUERIES.get(route.view, "")
@@ -157,7 +159,7 @@ def test_without_keys_a_service_stays_on_loopback_and_says_so(spawn: Callable[..
     assert spawn().await_line("open_to_this_machine")["level"] == "warning"
 
 
-def test_with_a_key_a_service_listens_anywhere_and_keys_wait_until_it_stops(
+def test_with_a_key_a_service_listens_anywhere_and_its_file_is_its_own(
     spawn: Callable[..., Process], tmp_path: Path
 ) -> None:
     make_key(tmp_path, "first", "ops")

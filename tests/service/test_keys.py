@@ -100,6 +100,33 @@ def test_a_revoked_key_is_unknown_and_revoking_the_last_one_does_not_open_the_se
         ring.identify(f"Bearer {KEY.text}")
 
 
+def test_the_first_key_closes_an_open_service_for_good() -> None:
+    ring = KeyRing()
+    assert ring.identify(None) is ANYONE
+    ring.replace([row(KEY, "ops")])
+    with pytest.raises(Problem):
+        ring.identify(None)
+    with pytest.raises(Problem):
+        ring.check_valid(ANYONE)
+    ring.replace([])
+    assert not ring.open
+
+
+def test_sessions_end_with_their_key_and_no_others() -> None:
+    other, ended = new_key(), []
+    ring = KeyRing([row(KEY, "reader"), row(other, "reader")])
+    mine, theirs = (ring.identify(f"Bearer {key.text}") for key in (KEY, other))
+    with ring.session(mine, lambda: ended.append("mine")), ring.session(theirs, lambda: ended.append("theirs")):
+        ring.replace([row(KEY, "reader"), row(other, "reader")])
+        assert ended == []
+        ring.replace([row(KEY, "reader", revoked_at_us=1), row(other, "reader")])
+        assert ended == ["mine"]
+    ring.replace([row(KEY, "reader", revoked_at_us=1), row(other, "reader", revoked_at_us=2)])
+    assert ended == ["mine"], "a session that is over is not ended again"
+    with pytest.raises(Problem), ring.session(mine, lambda: ended.append("again")):
+        raise AssertionError("a revoked key begins no session")
+
+
 def test_roles_nest() -> None:
     for have in Role:
         for need in Role:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
-from storage.errors import StoreBusy, TooManyKeys, UnknownKey
-from storage.keys import StoredKey, add_key, list_keys, revoke_key
+from storage.errors import OpsKeyNeeded, StoreBusy, TooManyKeys, UnknownKey
+from storage.keys import StoredKey, add_key, count_keys, list_keys, page_keys, revoke_key
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment
 
@@ -59,3 +60,37 @@ async def test_no_two_keys_have_one_id_and_there_are_at_most_so_many(deployment:
     with pytest.raises(TooManyKeys):
         await add(deployment, replace(KEY, id="one too many"))
     assert len(await listed(deployment)) == KEYS_MAX
+
+
+async def test_keys_are_listed_in_pages_and_every_change_changes_the_counts(deployment: Deployment) -> None:
+    made = [replace(KEY, id=f"k{number}", created_at_us=5 + number // 2) for number in range(KEYS_MAX)]
+    seen = [await deployment.store.read(lambda: count_keys(deployment.dialect))]
+    for key in made:
+        await add(deployment, key)
+        seen.append(await deployment.store.read(lambda: count_keys(deployment.dialect)))
+    await revoke(deployment, "k1", 10)
+    seen.append(await deployment.store.read(lambda: count_keys(deployment.dialect)))
+    assert seen == [(0, 0), (1, 0), (2, 0), (3, 0), (3, 1)]
+    after = (-1, "")
+    pages = []
+    for _ in range(2):
+        pages.append(await deployment.store.read(lambda: page_keys(deployment.dialect, after=after, limit=2)))  # noqa: B023
+        after = pages[-1][-1].created_at_us, pages[-1][-1].id
+    assert [[key.id for key in page] for page in pages] == [["k0", "k1"], ["k2"]]
+
+
+async def test_of_two_operators_who_revoke_each_others_key_at_once_one_is_refused(deployment: Deployment) -> None:
+    async def keep_ops(key_id: str) -> None:
+        await deployment.store.write(lambda: revoke_key(deployment.dialect, key_id, now_us=10, keep_ops=True))
+
+    with pytest.raises(OpsKeyNeeded):
+        await deployment.store.write(lambda: add_key(deployment.dialect, KEY, keys_max=KEYS_MAX, keep_ops=True))
+    for key_id in ("k1", "k2"):
+        await add(deployment, replace(KEY, id=key_id, role="ops"))
+    done = await asyncio.gather(keep_ops("k1"), keep_ops("k2"), return_exceptions=True)
+    assert sorted(type(each).__name__ for each in done) == ["NoneType", "OpsKeyNeeded"]
+    [left] = [key.id for key in await listed(deployment) if key.revoked_at_us is None]
+    with pytest.raises(OpsKeyNeeded, match=left):
+        await keep_ops(left)
+    await keep_ops("k1" if left == "k2" else "k2")
+    await revoke(deployment, left, 20)
