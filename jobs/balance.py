@@ -1,4 +1,4 @@
-"""Moves free resources between the regions of a pool, ahead of what the regions will need.
+"""Moves available resources between the regions of a pool, ahead of what the regions will need.
 
     look at all regions ──> load of each, measured on from the last look ──> stored ──> plan ──> moves in bounded steps
 
@@ -101,7 +101,7 @@ class BalanceJob:
                 if known is None
                 else observed(msgspec.json.decode(known, type=Load), found, self._limits.balance_half_life_s)
             )
-            regions[key][region] = RegionState(found.available, counted.total - counted.held, load)
+            regions[key][region] = RegionState(found.available, load)
         yield from self._upkeep.set_loads(
             {
                 (key, region): msgspec.json.encode(state.load).decode()
@@ -125,13 +125,12 @@ class BalanceJob:
 
             def program(step: int = step) -> Program[int]:
                 now_us = yield from self._clock()
-                return (
-                    yield from self._upkeep.move(pool, move.source, move.target, step, now_us=now_us, rng=self._rng)
-                )
+                times = {"before_us": now_us - self._margin_us, "now_us": now_us}
+                return (yield from self._upkeep.move(pool, move.source, move.target, step, **times, rng=self._rng))
 
             done = await self._store.write(program)
             if not done:
-                break  # what was free was given away meanwhile
+                break  # what was available was given away meanwhile
             moved += done
             await self._sleep(self._monotonic() - started)
         return moved

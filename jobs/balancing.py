@@ -1,11 +1,12 @@
 """How many free resources each region of a pool will need, and who gives them: pure, so that it can be proved.
 
     level    what keys asked for a second, an exponentially weighted average; what was refused was asked for too
+    lately   what keys asked for a second between the last two looks; no demand is taken to be less
     trend    how the level changes a second, averaged in the same way (Holt's double smoothing)
     need     (what will be asked for - what will be over) within the horizon, never below 0
     target   need + a part of the slack; where there is too little for all needs, everyone gets the same part of its own
 
-The rule: only what is free moves, and nobody gives what it needs itself. Small shortages are left alone, so that
+The rule: a lease that runs never moves, and nobody gives what it needs itself. Small shortages are left alone, so that
 resources don't go to and fro.
 """
 
@@ -58,6 +59,9 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
     level: float = 0.0  # a second
     trend: float = 0.0  # of the level, a second
     freed: float = 0.0  # leases that were over or given back, a second
+    # Between the last two looks:
+    asked_lately: float = 0.0  # a second
+    refused_lately: bool = False
 
     @property
     def measured(self) -> bool:
@@ -68,13 +72,12 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
 class RegionState(NamedTuple):
     """A region as a plan sees it."""
 
-    available: int
-    free: int  # of what is available: the rest is over and not liberated yet
+    available: int  # free, or over and not liberated yet
     load: Load
 
 
 class Move(NamedTuple):
-    """Free resources that change their region."""
+    """Available resources that change their region."""
 
     source: str
     target: str
@@ -92,27 +95,33 @@ def observed(load: Load, found: Measured, half_life_s: float) -> Load:
     if passed_s <= 0:
         return load
     acquired = max(0, found.acquired - load.acquired)
-    asked_per_s = (acquired + max(0, found.refused - load.refused)) / passed_s
+    refused = max(0, found.refused - load.refused)
+    asked_per_s = (acquired + refused) / passed_s
     # What was leased, and what was acquired since, less what is leased now, is over.
     freed_per_s = max(0, load.leased + acquired - found.leased) / passed_s
     new = 1 - 0.5 ** (passed_s / half_life_s)
+    counted, lately = (found.at_us, found.leased, found.acquired, found.refused), (asked_per_s, refused > 0)
     if not load.measured:
-        return Load(found.at_us, found.leased, found.acquired, found.refused, asked_per_s, 0.0, freed_per_s)
+        return Load(*counted, asked_per_s, 0.0, freed_per_s, *lately)
     expected = max(0.0, load.level + load.trend * passed_s)
     level = expected + new * (asked_per_s - expected)
     trend = load.trend + new * ((level - load.level) / passed_s - load.trend)
     freed = load.freed + new * (freed_per_s - load.freed)
-    return Load(found.at_us, found.leased, found.acquired, found.refused, level, trend, freed)
+    return Load(*counted, level, trend, freed, *lately)
 
 
 def demand(load: Load, horizon_s: float) -> float:
-    """What will be asked for within the horizon."""
-    return max(0.0, load.level + load.trend * horizon_s / 2) * horizon_s
+    """What will be asked for within the horizon: what the averages say, and no less than lately."""
+    return max(load.asked_lately, load.level + load.trend * horizon_s / 2) * horizon_s
 
 
 def need(load: Load, horizon_s: float) -> float:
-    """How many of its available resources a region will use up within the horizon."""
-    return max(0.0, demand(load, horizon_s) - load.freed * horizon_s)
+    """How many of its available resources a region will use up within the horizon.
+
+    A region that refused somebody can't live on what becomes free there: it needs all that was asked for lately.
+    """
+    used = demand(load, horizon_s) - load.freed * horizon_s
+    return max(0.0, used, load.asked_lately * horizon_s if load.refused_lately else 0.0)
 
 
 def headroom(load: Load, available: int, horizon_s: float) -> int:
@@ -137,17 +146,18 @@ def targets(regions: Mapping[str, RegionState], horizon_s: float) -> dict[str, f
 
 
 def plan(regions: Mapping[str, RegionState], limits: BalanceLimits) -> list[Move]:
-    """The moves that bring regions which will be short to their targets, from those above their own.
-
-    Only what is free may move; what is over has to be liberated before.
-    """
+    """The moves that bring regions which will be short to their targets, from those above their own."""
     wanted = targets(regions, limits.balance_horizon_s)  # where nobody asks, what they have
+    # A shortage that is left alone is one that ends in a refusal where there is too little for all needs.
+    needed = sum(need(state.load, limits.balance_horizon_s) for state in regions.values())
+    is_scarce = needed >= sum(state.available for state in regions.values())
+    below_ratio = 1.0 if is_scarce else MOVED_BELOW_RATIO
     short = {
         region: int(wanted[region]) - state.available
         for region, state in regions.items()
-        if state.available < MOVED_BELOW_RATIO * wanted[region]
+        if state.available < below_ratio * wanted[region]
     }
-    spare = {region: min(state.free, state.available - ceil(wanted[region])) for region, state in regions.items()}
+    spare = {region: state.available - ceil(wanted[region]) for region, state in regions.items()}
     givers = sorted((region for region in spare if spare[region] > 0), key=lambda region: -spare[region])
     left = limits.balance_moves_max
     moves: list[Move] = []

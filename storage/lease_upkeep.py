@@ -50,9 +50,7 @@ class LeaseUpkeep:
         Their keys stay with them: who comes back before the resource is given away has the same one.
         """
         rows = yield from self._resources.expired(*region, before_us=before_us, limit=rows_max)
-        changes = [
-            Change(row, row._replace(expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)) for row in rows
-        ]
+        changes = [Change(row, _liberated(row, now_us)) for row in rows]
         freed = yield from self._written(changes)
         happened = [Happening(Kind.LIBERATED, row, row.holder, now_us) for row in freed]
         yield from self._journal.append(happened)
@@ -60,22 +58,42 @@ class LeaseUpkeep:
         return len(freed)
 
     def move(
-        self, pool: Pool, source: str, target: str, resources: int, *, now_us: int, rng: random.Random
+        self,
+        pool: Pool,
+        source: str,
+        target: str,
+        resources: int,
+        *,
+        before_us: int,
+        now_us: int,
+        rng: random.Random,
     ) -> Program[int]:
-        """Move so many free resources to another region, from all partitions alike; answers how many did."""
+        """Move so many resources to another region and return how many moved.
+
+        Free ones go first, from all partitions alike. Then leases that were over before a time are liberated and go.
+        """
         partitions = pool.spec.partitions
-        changes: list[Change] = []
+        found: list[Resource] = []
         first = rng.randrange(partitions)
         for step in range(partitions):
-            wanted = -(-(resources - len(changes)) // (partitions - step))
+            wanted = -(-(resources - len(found)) // (partitions - step))
             if wanted > 0:
-                rows = yield from self._resources.free(pool.key, source, (first + step) % partitions, limit=wanted)
-                changes += [Change(row, row._replace(region=target, version=row.version + 1)) for row in rows]
-        moved = yield from self._written(changes)
-        yield from self._journal.append([Happening(Kind.MOVED, row, None, now_us) for row in moved])
-        gone, come = RegionCounts(total=-len(moved)), RegionCounts(total=len(moved))
-        yield from self._counts.add({(pool.key, source): gone, (pool.key, target): come}, rng)
-        return len(moved)
+                found += yield from self._resources.free(pool.key, source, (first + step) % partitions, limit=wanted)
+        if len(found) < resources:
+            limit = resources - len(found)
+            found += yield from self._resources.expired(pool.key, source, before_us=before_us, limit=limit)
+        written = yield from self._resources.write([_moved(row, target, now_us) for row in found])
+        gone = [row for row in found if row[:2] in written]
+        happened: list[Happening] = []
+        for row in gone:
+            if not row.is_free:
+                happened.append(Happening(Kind.LIBERATED, _liberated(row, now_us), row.holder, now_us))
+            happened.append(Happening(Kind.MOVED, _moved(row, target, now_us).after, None, now_us))
+        yield from self._journal.append(happened)
+        liberated = sum(not row.is_free for row in gone)
+        left = RegionCounts(total=-len(gone), held=-liberated, freed=liberated)
+        yield from self._counts.add({(pool.key, source): left, (pool.key, target): RegionCounts(total=len(gone))}, rng)
+        return len(gone)
 
     def bring(self, pool: Pool, target: str, names: Sequence[str], *, now_us: int, rng: random.Random) -> Program[int]:
         """Move these resources to a region, those that are free elsewhere; answers how many did."""
@@ -106,6 +124,16 @@ class LeaseUpkeep:
         """Store what was measured."""
         if loads:
             yield self._set_loads.bind(rows=[(*region, loads[region]) for region in sorted(loads)])
+
+
+def _liberated(row: Resource, now_us: int) -> Resource:
+    """A lease that is over as a free resource, which its key may still take up again."""
+    return row._replace(expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)
+
+
+def _moved(row: Resource, target: str, now_us: int) -> Change:
+    free = row if row.is_free else _liberated(row, now_us)
+    return Change(row, free._replace(region=target, version=row.version + 1))
 
 
 @lru_cache

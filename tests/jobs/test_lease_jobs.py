@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -154,11 +155,74 @@ async def test_a_move_that_comes_late_moves_what_is_still_free(upkeep: Upkeep) -
     pool = await pools.pool()
     assert await upkeep.ask(38, region="eu", named="e") == 38
     moved = await pools.store.write(
-        lambda: lease_upkeep(pools.dialect).move(pool, "eu", "us", 30, now_us=pools.clock.now_us, rng=random.Random(1))
+        lambda: lease_upkeep(pools.dialect).move(
+            pool, "eu", "us", 30, before_us=0, now_us=pools.clock.now_us, rng=random.Random(1)
+        )
     )
     assert moved == 2
     counts = await pools.counts()
     assert (counts["eu"].total, counts["eu"].held, counts["us"].total) == (38, 38, 12)
+
+
+async def test_what_is_over_moves_without_being_liberated_before_and_what_runs_stays(upkeep: Upkeep) -> None:
+    pools = upkeep.pools
+    pool = await pools.pool()
+    asked = [Ask(CLIENT, "numbers", f"k{key}", "eu", None, LEASE_US) for key in range(30)]
+    given = {one.key: one for one in await pools.run(*asked) if isinstance(one, Given)}
+    assert await upkeep.ask(8, region="eu", named="long") == 8
+    pools.clock.now_us += LEASE_US + MARGIN_US
+    now_us = pools.clock.now_us
+
+    def move() -> Program[int]:
+        moved = lease_upkeep(pools.dialect).move(
+            pool, "eu", "us", 40, before_us=now_us - MARGIN_US, now_us=now_us, rng=random.Random(1)
+        )
+        return (yield from moved)
+
+    assert await pools.store.write(move) == 32, "2 were free, 30 were over"
+    counts = await pools.counts()
+    assert counts["eu"] == RegionCounts(total=8, held=8, acquired=38, freed=30)
+    assert (counts["us"].total, counts["us"].held) == (42, 0)
+    assert sum(kind == "liberated" for kind, _, _ in await pools.happened()) == 30
+    again = await pools.ask("k3", region="eu")
+    assert (again.resource, again.region) == (given["k3"].resource, "us"), "its key finds it again"
+    assert again.version == given["k3"].version + 2, "the move and the new holding"
+    assert await upkeep.ask(41, region="us", named="more") == 41
+
+
+@pytest.mark.parametrize(
+    ("asked_a_minute", "lease_minutes"),
+    [(lambda minute: 5, 600), (lambda minute: 1, 600), (lambda minute: minute, 600), (lambda minute: 5, 8)],
+    ids=["many", "few", "growing", "short"],
+)
+async def test_beyond_one_round_nobody_is_refused_while_a_lease_is_over_elsewhere(
+    world: World, asked_a_minute: Callable[[int], int], lease_minutes: int
+) -> None:
+    upkeep = Upkeep(world)
+    pools = upkeep.pools
+    await pools.create()
+    await pools.add(*(f"e{number}" for number in range(100)), region="eu")
+    await pools.add("u0", region="us")
+    await upkeep.balance_job.balance()
+    first = [Ask(CLIENT, "numbers", f"first {key}", "eu", None, 20 * MINUTE_US) for key in range(100)]
+    assert all(isinstance(one, Given) for one in await pools.run(*first))
+    refused: list[int] = []
+    given = 0
+    for minute in range(1, 70):
+        pools.clock.now_us += MINUTE_US
+        if minute % 5 == 0:
+            await upkeep.balance_job.balance()
+        keys = asked_a_minute(minute - 20) if minute > 20 else 0
+        asked = [
+            Ask(CLIENT, "numbers", f"{minute}/{key}", "us", None, lease_minutes * MINUTE_US) for key in range(keys)
+        ]
+        got = sum(isinstance(one, Given) for one in await pools.run(*asked)) if asked else 0
+        given += got
+        if got < keys:
+            leased = sum(row.expires_at_us > pools.clock.now_us - MARGIN_US for row in await pools.rows())
+            refused += [minute] if leased < 101 else []
+    assert set(refused) <= {21, 22, 23, 24}, "the first round is at minute 25"
+    assert given >= min(100, sum(asked_a_minute(minute) for minute in range(5, 50)))
 
 
 async def test_the_journal_forgets_what_is_past_its_retention(upkeep: Upkeep) -> None:
