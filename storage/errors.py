@@ -193,6 +193,10 @@ class TooManyPools(StorageError):
     """the store holds as many pools as its setting allows"""
 
 
+class UnknownRegion(StorageError):
+    """the pool has no such region"""
+
+
 class NoResource(StorageError):
     """the region has no resource left"""
 

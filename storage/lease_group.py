@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from querybuilder import Built, Dialect
 
 from .claims import GIVEN_BACK, StoreClock, store_clock
-from .errors import LeaseInPast, NoResource, RacesLost, StorageError, UnknownLease, UnknownPool
+from .errors import LeaseInPast, NoResource, RacesLost, StorageError, UnknownLease, UnknownPool, UnknownRegion
 from .lease_counts import Region, lease_counts
 from .lease_elsewhere import Elsewhere
 from .lease_findings import Findings, lease_findings
@@ -294,9 +294,11 @@ class LeaseGroups:
         if waiting:
             known = yield from self._counts.of_pools([pool.key])
             for index in waiting:
+                if region not in known:  # one that a caller made up leaves no trace
+                    settled.outcomes[index] = UnknownRegion(f"the pool has no region {region[1]!r}")
+                    continue
                 settled.outcomes[index] = NoResource(f"the region {region[1]!r} has no resource left")
-                if region in known:  # one that a caller made up leaves no trace
-                    settled.count(region, _REFUSED)
+                settled.count(region, _REFUSED)
 
 
 @dataclass(slots=True)

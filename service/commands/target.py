@@ -34,6 +34,7 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 HINTS: Mapping[str, str] = {
     "unknown_board": "list the boards: rankcurve board list; create one: rankcurve board create --help",
     "unknown_pool": "list the pools: rankcurve pool list; create one: rankcurve pool create CLIENT POOL",
+    "unknown_region": "list the regions: rankcurve pool show CLIENT POOL",
     "no_resource_available": "look at the regions: rankcurve pool show CLIENT POOL",
     "ops_key_needed": "on the store itself any key can be revoked: rankcurve keys revoke ID --store",
     "unauthorized": f"pass a key with --key or {KEY_VARIABLE}",

@@ -40,7 +40,8 @@ LEASES = [
     Route(
         method="POST", path="/v1/leases", handler=lease_views.ask_lease, role=Role.WRITER, view="ask_lease",
         counted_alone=True, summary="Get the resource of a key, or a new one", tag=_TAG, body=AskLease,
-        response=LeaseAnswer, problems=("unknown_pool", "no_resource_available", "bad_value", "queue_full", "timeout"),
+        response=LeaseAnswer, problems=("unknown_pool", "unknown_region", "no_resource_available", "bad_value",
+        "queue_full", "timeout"),
         description="The resource that the key has already, from whichever region, kept until the later of both times;"
         " or one of the region that has been free for longest. A lease that is over is taken up again by its key"
         " unless it was given away. Safe to repeat: asked again, the key has the same one.",

@@ -92,6 +92,16 @@ async def test_a_lease_that_is_over_counts_as_available_and_goes_to_who_finds_th
     assert taken["version"] > first["version"]
 
 
+async def test_a_region_that_the_pool_never_had_is_unknown_and_not_exhausted(service: Service) -> None:
+    assert await service.refused("POST", "/v1/leases", wanted("k", "eu")) == (404, "unknown_region")
+    await add(service, "a")
+    assert await service.refused("POST", "/v1/leases", wanted("k", "eu-typo")) == (404, "unknown_region")
+    await service.must("POST", "/v1/leases", wanted("k"))
+    assert await service.refused("POST", "/v1/leases", wanted("other")) == (409, "no_resource_available")
+    again = await service.must("POST", "/v1/leases", wanted("k", "eu-typo"))
+    assert again["resource"] == "a", "the resource already leased to a key, from whichever region"
+
+
 async def test_regions_are_counted_apart_and_a_lease_is_found_from_each(service: Service) -> None:
     await add(service, "a", "b")
     await add(service, "c", region="us")

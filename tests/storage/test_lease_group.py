@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from storage.claims import store_clock
-from storage.errors import LeaseInPast, NoResource, UnknownLease, UnknownPool
+from storage.errors import LeaseInPast, NoResource, UnknownLease, UnknownPool, UnknownRegion
 from storage.lease_group import LeaseGroups, Outcome
 from storage.lease_records import Ask, GiveBack, Given, RegionCounts
 from storage.lease_resources import Change, lease_resources
@@ -132,11 +132,22 @@ async def test_requests_of_one_transaction_share_what_there_is(pools: Pools) -> 
     ]  # fmt: skip
 
 
+async def test_a_region_that_never_was_is_unknown_and_an_emptied_one_is_exhausted(pools: Pools) -> None:
+    await pools.add("a", region="eu")
+    await pools.add("b", region="us")
+    await pools.remove("b")
+    outcomes = await pools.run(
+        *(Ask(CLIENT, "numbers", f"key {region}", region, None, LEASE_US) for region in ("eu", "mars", "us"))
+    )
+    assert [type(one) for one in outcomes] == [Given, UnknownRegion, NoResource]
+    assert {region: counts.refused for region, counts in (await pools.counts()).items()} == {"eu": 0, "us": 1}
+
+
 async def test_leases_of_one_region_are_found_from_another(pools: Pools) -> None:
     await pools.add("a", region="eu")
     first = await pools.ask("ada", region="eu")
     assert (await pools.ask("ada", region="us")) == first._replace(acquired=False)
-    with pytest.raises(NoResource):
+    with pytest.raises(UnknownRegion):
         await pools.ask("bob", region="us")
 
 
@@ -240,6 +251,7 @@ class PoolModel(RuleBasedStateMachine):
         self.pool_id = f"pool {time.monotonic_ns()}"
         self.session.run(self.pools.create(self.pool_id))
         self.regions: dict[str, str] = {}  # where each resource is
+        self.ever: set[str] = set()  # regions that had a resource
         self.leases: dict[str, tuple[str, int, int]] = {}  # by key: resource, number, expiry
         self.numbers: dict[str, int] = {}  # the greatest of each resource
 
@@ -252,6 +264,7 @@ class PoolModel(RuleBasedStateMachine):
         added = self.session.run(self.pools.add(name, region=region, pool_id=self.pool_id))
         assert added == ([] if name in self.regions else [name])
         self.regions.setdefault(name, region)
+        self.ever.add(self.regions[name])
 
     @rule(name=st.sampled_from(NAMES))
     def remove(self, name: str) -> None:
@@ -278,7 +291,7 @@ class PoolModel(RuleBasedStateMachine):
             return
         free = {name for name, place in self.regions.items() if place == region and name not in held}
         if not isinstance(outcome, Given):
-            assert isinstance(outcome, NoResource)
+            assert isinstance(outcome, NoResource if region in self.ever else UnknownRegion)
             assert not free and not over
             return
         assert outcome.acquired
