@@ -11,7 +11,7 @@ from typing import NamedTuple
 from querybuilder import Dialect, asc, col, count, delete, insert, param, select, update
 
 from .errors import UnknownClient
-from .lease_tables import LEASE_CLIENTS, LEASE_POOLS
+from .lease_tables import LEASE_CLIENTS, LEASE_POOLS, dropping
 from .store import Program
 
 
@@ -47,12 +47,7 @@ class LeaseClients:
         by_id = col("client_id").eq(param("client_id"))
         self._rename = update(LEASE_CLIENTS).set(name=param("name")).where(by_id).compile(dialect)
         self._delete = delete(LEASE_CLIENTS).where(by_id).compile(dialect)
-        self._drop_pools = (
-            update(LEASE_POOLS)
-            .set(deleted_at=param("now_us"))
-            .where(by_id, col("deleted_at").is_null())
-            .compile(dialect)
-        )
+        self._drop_pools = dropping().where(by_id, col("deleted_at").is_null()).compile(dialect)
 
     def make_known(self, client_id: str, *, now_us: int, name: str = "") -> Program[bool]:
         """Make a client unless there is one; whether it is new."""

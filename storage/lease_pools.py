@@ -19,11 +19,14 @@ from querybuilder import (
     INTEGER,
     TEXT,
     Dialect,
+    Lock,
     asc,
+    coalesce,
     col,
     count,
     delete,
     insert,
+    max_,
     param,
     rows,
     seek,
@@ -38,7 +41,7 @@ from .lease_counts import Region, lease_counts
 from .lease_journal import lease_journal
 from .lease_records import Happening, Kind, Pool, PoolSpec, RegionCounts, Resource
 from .lease_resources import HERE, NAMES, lease_resources, live_pool, stored
-from .lease_tables import LEASE_POOLS, LEASE_RESOURCES
+from .lease_tables import LEASE_POOLS, LEASE_RESOURCES, dropping
 from .migrate import next_in
 from .store import Program, Row
 
@@ -88,7 +91,13 @@ class LeasePools:
         self._set_spec = update(LEASE_POOLS).set(spec=param("spec")).where(by_key).compile(dialect)
         higher = (by_key, col("floor").lt(param("floor")))
         self._set_floor = update(LEASE_POOLS).set(floor=param("floor")).where(*higher).compile(dialect)
-        self._drop = update(LEASE_POOLS).set(deleted_at=param("now_us")).where(by_key).compile(dialect)
+        still_there = select(col("floor")).from_(LEASE_POOLS).where(by_key, col("deleted_at").is_null())
+        self._hold = still_there.locked(Lock.NO_KEY_UPDATE).compile(dialect)
+        self._drop = dropping().where(by_key).compile(dialect)
+        same_name = (col("client_id").eq(param("client_id")), col("pool_id").eq(param("pool_id")))
+        self._dropped_floor = (
+            select(coalesce(max_(col("floor")), 0)).from_(LEASE_POOLS).where(*same_name).compile(dialect)
+        )
         self._to_sweep = (
             select(col("pool_key"))
             .from_(LEASE_POOLS)
@@ -173,8 +182,9 @@ class LeasePools:
         yield from lease_clients(self._dialect).make_known(client_id, now_us=now_us)
         key = yield from next_in(self._dialect, POOL_SEQUENCE)
         bound = {"pool_key": key, "client_id": client_id, "pool_id": pool_id, "spec": text, "created_at": now_us}
-        yield self._insert.bind(**bound, floor=0)
-        return Pool(key, client_id, pool_id, spec, now_us), True
+        [[floor]] = yield self._dropped_floor.bind(client_id=client_id, pool_id=pool_id)
+        yield self._insert.bind(**bound, floor=floor)
+        return Pool(key, client_id, pool_id, spec, now_us, floor), True
 
     def drop(self, client_id: str, pool_id: str, *, now_us: int) -> Program[None]:
         """Let a pool go, with every lease in it.
@@ -200,11 +210,16 @@ class LeasePools:
     def add(
         self, pool: Pool, region: str, names: Sequence[str], *, now_us: int, rng: random.Random
     ) -> Program[list[str]]:
-        """Put resources into a region; those that the pool has already stay where they are. Answers which are new."""
+        """Put resources into a region; those that the pool has already stay where they are. Answers which are new.
+
+        Raises:
+            UnknownPool: the pool was dropped meanwhile.
+        """
+        floor = yield from self._hold_floor(pool)
         first = rng.randrange(pool.spec.partitions)
         partitions = pool.spec.partitions
         wanted = {
-            name: Resource(pool.key, name, region, (first + number) % partitions, None, pool.floor, GIVEN_BACK, now_us)
+            name: Resource(pool.key, name, region, (first + number) % partitions, None, floor, GIVEN_BACK, now_us)
             for number, name in enumerate(names)
         }
         added = yield self._add.bind(rows=[wanted[name] for name in sorted(wanted)])
@@ -216,7 +231,12 @@ class LeasePools:
     def remove(
         self, pool: Pool, names: Sequence[str], *, now_us: int, rng: random.Random, region: str | None = None
     ) -> Program[Removed]:
-        """Take resources out of a pool, or of one region of it; what is leased stays."""
+        """Take resources out of a pool, or of one region of it; what is leased stays.
+
+        Raises:
+            UnknownPool: the pool was dropped meanwhile.
+        """
+        yield from self._hold_floor(pool)
         wanted = sorted(set(names))
         bound = {"pool_key": pool.key, "resources": wanted}
         found = yield (self._remove.bind(**bound) if region is None else self._remove_here.bind(**bound, region=region))
@@ -232,6 +252,13 @@ class LeasePools:
             changes[here] = changes.get(here, RegionCounts()).plus(RegionCounts(total=-1))
         yield from self._counts.add(changes, rng)
         return Removed(len(gone), leased, len(wanted) - len(gone) - leased)
+
+    def _hold_floor(self, pool: Pool) -> Program[int]:
+        """Return the floor of the pool; nobody else adds or removes resources before this transaction ends."""
+        found = yield self._hold.bind(pool_key=pool.key)
+        if not found:
+            raise UnknownPool(f"the client {pool.client_id!r} has no pool {pool.pool_id!r}")
+        return int(found[0][0])
 
     def resources(self, pool: Pool, *, after: str, limit: int) -> Program[list[Resource]]:
         """Resources of a pool by name, past one."""

@@ -5,7 +5,25 @@ The rule: as in `migrate`, a step that was released is never edited.
 
 from __future__ import annotations
 
-from querybuilder import INTEGER, TEXT, Dialect, Query, asc, col, create_index, create_table
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Dialect,
+    Query,
+    Update,
+    asc,
+    coalesce,
+    col,
+    create_index,
+    create_table,
+    max_,
+    minus,
+    param,
+    plus,
+    select,
+    smaller_of,
+    update,
+)
 
 LEASE_CLIENTS = "lease_clients"
 LEASE_POOLS = "lease_pools"
@@ -15,6 +33,9 @@ LEASE_JOURNAL = "lease_journal"
 LEASE_LOADS = "lease_loads"
 LEASE_ELSEWHERE = "lease_elsewhere"
 LEASE_PEERS = "lease_peers"
+
+# Transactions that found a pool before it was dropped may still lease its resources, each under one more version.
+VERSIONS_IN_FLIGHT = 1_000
 
 
 def lease_pool_tables(dialect: Dialect) -> list[Query]:
@@ -38,7 +59,7 @@ def _pools() -> list[Query]:
         .column("created_at", INTEGER)
         .column("deleted_at", INTEGER, null=True)  # a pool that is gone is still named by the journal,
         .column("swept", INTEGER)  # and its resources are deleted in steps: 1 once none is left
-        .column("floor", INTEGER)  # the greatest version of the resources that were removed
+        .column("floor", INTEGER)  # at least every version of resources that were removed, or dropped with the pool
         .primary_key("pool_key"),
         create_index(
             "lease_pools_id",
@@ -140,3 +161,12 @@ def _journal(dialect: Dialect) -> list[Query]:
         return [table.primary_key("seq")]
     by_position = create_index("lease_journal_position", LEASE_JOURNAL, col("position"), col("seq"))
     return [table.primary_key("pool_key", "position", "seq"), by_position]
+
+
+def dropping() -> Update:
+    """Drop pools at `now_us`. Their floor rises past every version of their resources, for pools of the same names."""
+    theirs = col("pool_key", "r").eq(col("pool_key", LEASE_POOLS))
+    greatest = coalesce(select(max_(col("version", "r"))).from_(LEASE_RESOURCES, "r").where(theirs).scalar(), 0)
+    floor = col("floor", LEASE_POOLS)
+    higher = minus(plus(floor, greatest), smaller_of(floor, greatest))
+    return update(LEASE_POOLS).set(deleted_at=param("now_us"), floor=plus(higher, VERSIONS_IN_FLIGHT))

@@ -102,6 +102,16 @@ async def test_a_region_that_the_pool_never_had_is_unknown_and_not_exhausted(ser
     assert again["resource"] == "a", "the resource already leased to a key, from whichever region"
 
 
+@pytest.mark.parametrize("path", [POOL, "/v1/clients/acme"])
+async def test_versions_grow_on_over_a_pool_that_is_deleted_and_created_again(service: Service, path: str) -> None:
+    await add(service, "a")
+    first = await service.must("POST", "/v1/leases", wanted("k"))
+    await service.must("DELETE", path)
+    await service.must("PUT", POOL)
+    await add(service, "a")
+    assert (await service.must("POST", "/v1/leases", wanted("other")))["version"] > first["version"]
+
+
 async def test_regions_are_counted_apart_and_a_lease_is_found_from_each(service: Service) -> None:
     await add(service, "a", "b")
     await add(service, "c", region="us")

@@ -9,6 +9,7 @@ import random
 from collections.abc import Sequence
 
 from storage.claims import StoreClock
+from storage.lease_clients import lease_clients
 from storage.lease_counts import lease_counts
 from storage.lease_group import LeaseGroups, Outcome
 from storage.lease_journal import LeaseEvent, lease_journal
@@ -58,6 +59,13 @@ class Pools:
         """Take resources out."""
         pool = await self.pool(pool_id)
         return await self.store.write(lambda: self.pools.remove(pool, names, now_us=self.clock(), rng=self.rng))
+
+    async def drop(self, pool_id: str = "numbers", *, whole_client: bool = False) -> None:
+        """Delete a pool, or its client with all pools."""
+        if whole_client:
+            await self.store.write(lambda: lease_clients(self.dialect).drop(CLIENT, now_us=self.clock()))
+        else:
+            await self.store.write(lambda: self.pools.drop(CLIENT, pool_id, now_us=self.clock()))
 
     async def run(self, *requests: Request) -> list[Outcome]:
         """All in one transaction."""
