@@ -41,6 +41,7 @@ NAMES = {
     "post_id": "once", "operation": "version", "file": "main.js",
 }  # fmt: skip
 XP = {"name": "xp", "merge": "sum"}
+KEY = {"name": "operator", "role": "ops"}
 POST = {"owner": "ada", "stats": {"xp": 3}}
 BODIES: dict[str, Any] = {
     "post": {**POST, "post_id": "once"},
@@ -55,7 +56,7 @@ BODIES: dict[str, Any] = {
     "lookup": {"owners": ["ada"], "column": "xp"},
     "many_boards": {"boards": ["b"], "column": "xp"},
     "put_board": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]},
-    "put_profile": {"name": "Ada"},
+    "put_profile": {"name": "Ada"}, "post_key": KEY,
     "jolokia_post": {"type": "version"}, "jolokia_post_to": {"type": "version"},
 }  # fmt: skip
 METHODS = ("PUT", "POST", "GET", "DELETE")
@@ -140,12 +141,18 @@ def read_methods() -> dict[str, tuple[str, ...]]:
     return {route: tuple(sorted(set(methods))) for route, methods in found.items()}
 
 
-async def make_boards(folder: Path, url: str, boards: int) -> None:
-    """So many boards in a store, put there directly: `b`, and copies of one that shares its table."""
+async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
+    """So many boards in a store, put there directly: `b`, and copies of one that shares its table.
+
+    Answers the text of an operator's key, and the id of another key, which is there to be revoked.
+    """
     service = Service(folder, store=url)
     await service.start()
     await service.board("b", XP)
     await service.board("b0", XP, table="shared")
+    operator = await service.must("POST", "/v1/keys", KEY)
+    service.headers = {"Authorization": f"Bearer {operator['key']}"}
+    other = await service.must("POST", "/v1/keys", KEY)
     await service.stop()
     connection = await asyncpg.connect(url)
     await connection.execute(
@@ -154,11 +161,13 @@ async def make_boards(folder: Path, url: str, boards: int) -> None:
         f"FROM boards, generate_series(1, {boards - 2}) AS n WHERE id = 'b0'"
     )
     await connection.close()
+    return operator["key"], other["id"]
 
 
-async def ask(session: ClientSession, base: str, route: Route, *, sane: bool) -> int:
+async def ask(session: ClientSession, base: str, route: Route, key_id: str, *, sane: bool) -> int:
     """One request of a route; the status. What it goes for is not there unless `sane`."""
-    path = re.sub(r"\{(\w+)\}", lambda found: NAMES[found[1]] if sane else "no", route.path)
+    names = {**NAMES, "id": key_id}
+    path = re.sub(r"\{(\w+)\}", lambda found: names[found[1]] if sane else "no", route.path)
     body = BODIES.get(route.view) if sane else {"no": "such"} if route.takes_body else None
     query = QUERIES.get(route.view, "") if sane else "?no=such"
     async with session.request(route.method, f"{base}{path}{query}", json=body) as answer:
@@ -167,7 +176,7 @@ async def ask(session: ClientSession, base: str, route: Route, *, sane: bool) ->
         return answer.status
 
 
-async def use_everything(base: str) -> dict[str, set[int]]:
+async def use_everything(base: str, headers: dict[str, str], key_id: str) -> dict[str, set[int]]:
     """The statuses that the routes answered, each asked for something that is there and something that is not."""
     statuses: dict[str, set[int]] = {}
 
@@ -176,18 +185,18 @@ async def use_everything(base: str) -> dict[str, set[int]]:
         method = "DELETE" if route.view == "hide_owner" else route.method
         return METHODS.index(method), FIRST.index(route.view) if route.view in FIRST else len(FIRST)
 
-    async with ClientSession() as session:
+    async with ClientSession(headers=headers) as session:
         for sane in (True, False):
             for route in sorted(TABLE, key=turn):
-                statuses.setdefault(route.view, set()).add(await ask(session, base, route, sane=sane))
+                statuses.setdefault(route.view, set()).add(await ask(session, base, route, key_id, sane=sane))
         async with session.get(f"{base}/nothing") as answer:
             statuses[UNROUTED] = {answer.status}
     return statuses
 
 
-async def use_the_queue(base: str) -> None:
+async def use_the_queue(base: str, key: str) -> None:
     """Queued posts of so many owners that every shard has had one, applied."""
-    async with Caller(base) as caller:
+    async with Caller(base, key) as caller:
         await caller.board("queued", {"name": "xp", "merge": "sum"})
         posts = [{"owner": f"p{number}", "stats": {"xp": 1}} for number in range(200)]
         await caller.must("POST", "/v1/leaderboards/queued/posts?mode=queued", {"posts": posts})
@@ -199,13 +208,14 @@ async def test_every_route_on_ten_thousand_boards_stays_within_the_bound(
     tmp_path: Path, postgres_url: str, cache: MemcachedServer, spawn: Callable[..., Process]
 ) -> None:
     async with fresh_schema(postgres_url) as url:
-        await make_boards(tmp_path, url, 10_000)
+        key, key_id = await make_boards(tmp_path, url, 10_000)
+        headers = {"Authorization": f"Bearer {key}"}
         node = spawn("--store", url, "--workers", "2", "--set", f"memcached_servers={cache.address}").ready()
-        statuses = await use_everything(node.url)
+        statuses = await use_everything(node.url, headers, key_id)
         failed = {view: found for view, found in statuses.items() if not any(status < 300 for status in found)}
         assert failed.keys() == {UNROUTED}, failed
-        await use_the_queue(node.url)
-        async with ClientSession() as session, session.get(f"{node.url}/metrics") as answer:
+        await use_the_queue(node.url, key)
+        async with ClientSession(headers=headers) as session, session.get(f"{node.url}/metrics") as answer:
             found = samples(await answer.text())
         requests = [sample for sample in found if sample.startswith("rankcurve_requests_total")]
         assert {sample for sample in requests if "2xx" in sample} >= {
