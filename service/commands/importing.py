@@ -99,15 +99,12 @@ def import_csv(
 ) -> None:
     """Post every line of a CSV file to a leaderboard.
 
-    Each line is one post with an id made of the content of the file and the line, so an import that was stopped is run
-    again as it was: it goes on where it ended, and no line counts twice. An edited file is another file, all of whose
-    lines count again.
+    Each line is one post with an id made of the content of the file and the line: an import that was stopped is run
+    again as it was, and no line counts twice. All lines of an edited file count again.
 
     Rejected lines are listed with their numbers and the exit code is 1; the others stand. To add them, correct the
-    file that --rejects wrote and import that one.
-
-    The same file with other columns is another import. Where it would add up again what it added to a column of merge
-    `sum`, the command warns, and asks at a terminal.
+    file that --rejects wrote and import that one. The same file with other columns is another import: where it would
+    add to a column of merge `sum` again, the command warns, and asks at a terminal.
 
     Batches go one at a time where their order matters: a mapped column merges by `last`, or the board breaks ties by
     `earliest`.
