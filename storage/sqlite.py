@@ -10,6 +10,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
@@ -31,6 +32,7 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 VERSION_MIN = (3, 37, 0)  # STRICT tables, RETURNING, UPDATE … FROM
+FULL_TOLD_AGAIN_S = 60.0
 _decode_rows: Callable[[str], Any] = msgspec.json.Decoder(list[list[Any]]).decode
 
 
@@ -116,6 +118,7 @@ class SqliteStore:
         self._connections: list[_Connection] = []  # the writer's first
         self.damaged = asyncio.Event()
         self._closed = self._full = False
+        self._full_told_s = -inf
         self._waiting = 0
         self._writes = 0
         self._idle_checkpoint: asyncio.TimerHandle | None = None
@@ -275,12 +278,11 @@ class SqliteStore:
             result = await self._writer.run(lambda raw: _in_transaction(raw, "BEGIN IMMEDIATE", program, self._ran))
         except sqlite3.Error as error:
             if says_full(error, self._path):
-                self._tell_full(full=True)
+                self._tell_full()
                 raise StoreFull from error
             raise self._translated(error) from error
         else:
-            if self._full:
-                self._tell_full(full=False)
+            self._tell_room()
             return result
         finally:
             self._writes -= 1
@@ -298,12 +300,17 @@ class SqliteStore:
             return StoreDamaged()
         return StoreBusy(f"the store failed: {error}")
 
-    def _tell_full(self, *, full: bool) -> None:
-        if full and not self._full:
+    def _tell_full(self) -> None:
+        # Small writes may still find room where large ones do not: that is not told each time.
+        now_s = monotonic()
+        if not self._full and now_s - self._full_told_s >= FULL_TOLD_AGAIN_S:
+            self._full, self._full_told_s = True, now_s
             log.error("store_full", path=str(self._path.resolve()), detail="writes are refused until there is room")
-        elif not full:
+
+    def _tell_room(self) -> None:
+        if self._full:
+            self._full = False
             log.warning("store_has_room", path=str(self._path.resolve()))
-        self._full = full
 
     async def write_one(self, query: Built) -> Rows:
         """See `Store.write_one`. Nobody else writes: no race to lose."""

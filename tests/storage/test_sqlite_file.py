@@ -215,6 +215,11 @@ async def test_a_full_disk_refuses_writes_and_reads_go_on_until_there_is_room(pa
                 await deployment.apply(*posts)
         assert await deployment.stats(board, "ada") == {"xp": 1}
         assert await deployment.stats(board, "owner-0007") is None
+        for _ in range(3):  # small writes find the room that large ones do not
+            await grow_by(store, pages=1)
+            await deployment.apply(deployment.post("bob", part(board, {"xp": 1})))
+            with pytest.raises(StoreFull):
+                await deployment.apply(*posts)
         await grow_by(store, pages=1_000)
         await deployment.apply(*posts)
     assert [line["event"] for line in lines] == ["store_full", "store_has_room"]
