@@ -20,3 +20,11 @@ def one_of(*kinds: type[msgspec.Struct]) -> Any:
     ALTERNATIVES.extend(kinds)
     refs = [{"$ref": REF_TEMPLATE.format(name=kind.__name__)} for kind in kinds]
     return Annotated[Any, Meta(extra_json_schema={"anyOf": refs})]
+
+
+def json_text_of(*kinds: type[msgspec.Struct]) -> Any:
+    """Return a member that is text: the JSON of one of these types."""
+    ALTERNATIVES.extend(kinds)
+    refs = [{"$ref": REF_TEMPLATE.format(name=kind.__name__)} for kind in kinds]
+    described = {"contentMediaType": "application/json", "contentSchema": {"anyOf": refs}}
+    return Annotated[str, Meta(extra_json_schema=described)]

@@ -30,7 +30,7 @@ from .families import histories
 from .families import posts as family_posts
 from .families import views as families
 from .families.answers import FacetList, FamilyAnswer, FamilyBoardAnswer, HistoryAnswer
-from .journal_answers import JournalLine, OwnerEvent, OwnerPosts, ProfileAnswer, TopEvent
+from .journal_answers import JournalLine, OwnerPosts, ProfileAnswer, StreamEvent
 from .key_views import KEYS
 from .keys import Role
 from .leases.routes import LEASES, POOLS
@@ -319,7 +319,7 @@ _OPERATORS = [
     Route(
         method="GET", path=_BOARD + "/stream", handler=stream_views.stream, role=Role.READER, view="stream",
         summary="The top of a ranking, or an owner's position, as it changes", tag="Journal", query=StreamQuery,
-        response=(TopEvent, OwnerEvent), media_type=stream_views.SSE_TYPE,
+        response=StreamEvent, media_type=stream_views.SSE_TYPE,
         request_headers=(stream_views.LAST_EVENT_ID,),
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries"),
         description="Server-sent events: `top` (without `owner`) and `position` hold the whole state each, so events"

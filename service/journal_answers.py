@@ -5,11 +5,12 @@ The rule: as in `answers`, they hold what goes on the wire and nothing else.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from .alternatives import json_text_of
 from .answers import ProfileObject, RankedEntry, Stats, StatusName
 from .curve_states import Time
 from .problems import ProblemDocument
@@ -67,6 +68,24 @@ class OwnerEvent(msgspec.Struct):
     percentile: float | None
     previous_rank: int | None
     overtaken_by: list[str]
+
+
+class ResetEvent(msgspec.Struct, forbid_unknown_fields=True):
+    """The data of an event `reset`: what the client has seen last is too old to go on from."""
+
+
+if TYPE_CHECKING:
+    EventData: TypeAlias = str
+else:
+    EventData = json_text_of(TopEvent, OwnerEvent, ResetEvent)
+
+
+class StreamEvent(msgspec.Struct):
+    """An event of a stream."""
+
+    event: Literal["top", "position", "reset"]
+    id: str
+    data: EventData
 
 
 class ProfileAnswer(msgspec.Struct):

@@ -1,6 +1,7 @@
 """The OpenAPI 3.1 document, generated from the routes and the types that parse and answer.
 
-The rule: nothing about a route is written here; what the document says is what the service does.
+The rule: nothing about a route is written here; what the document says is what the service does. A bound that is a
+setting stands in a type by the setting's name, and in the document as the number that this service has.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from storage.family_ids import FAMILY_PATTERN
 
 from .alternatives import ALTERNATIVES, REF_TEMPLATE
 from .keys import Role
-from .leases.wire import CLIENT_PATTERN, KEY_CHARS_MAX
+from .leases.wire import CLIENT_PATTERN, Key
 from .post_bodies import NDJSON_TYPE
 from .problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_TYPE, ProblemDocument
+from .queries import bound_of
 from .routes import Route
-from .values import ANY_BOARD_PATTERN, BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX, POST_ID_CHARS_MAX
+from .values import ANY_BOARD_PATTERN, BOARD_PATTERN, COLUMN_PATTERN
+from .wire import OwnerName, PostId
 
 Schema = dict[str, Any]
 
@@ -41,18 +44,11 @@ _PATH_SCHEMAS: dict[str, Schema] = {
     "file": {"type": "string", "description": "As the page names it."},
     "client_id": {"type": "string", "pattern": CLIENT_PATTERN},
     "pool_id": {"type": "string", "pattern": CLIENT_PATTERN},
-    "key": {
-        "type": "string",
-        "minLength": 1,
-        "description": f"1 to {KEY_CHARS_MAX} characters, percent-encoded UTF-8; normalised to NFC by the service.",
-    },
-    "post_id": {"type": "string", "minLength": 1, "maxLength": POST_ID_CHARS_MAX},
-    "owner": {
-        "type": "string",
-        "minLength": 1,
-        "description": f"1 to {OWNER_CHARS_MAX} characters, percent-encoded UTF-8; normalised to NFC by the service.",
-    },
+    "key": msgspec.json.schema(Key),
+    "post_id": msgspec.json.schema(PostId),
+    "owner": msgspec.json.schema(OwnerName),
 }
+_BOUNDS = ("maximum", "maxItems")  # keywords whose value may be the name of a setting
 _PATH_CODES = {"board": "unknown_board", "column": "unknown_column", "family": "unknown_family"}
 _DESCRIPTION = """Leaderboards over SQL: durable posts, and ranks from a fitted curve with their brackets.
 
@@ -62,6 +58,8 @@ are rounded, times before 1970 are refused.
 * Owners are normalised to NFC, in bodies and paths alike.
 * Errors are RFC 9457 problems with a stable `code`. A request error applies nothing; a post error concerns one post \
 and is its `rejected` result.
+* Whole numbers are written without a point and an exponent.
+* `application/x-ndjson` has a JSON value a line; its schema is that of a line.
 * A body without Content-Type is taken as JSON in UTF-8.
 * Roles nest: reader, writer, ops. Without any key configured everyone is ops and only loopback is served; \
 `Host` then has to be a loopback name, and requests of web pages of other sites are refused.
@@ -69,13 +67,13 @@ and is its `rejected` result.
 """
 
 
-def document_bytes(routes: Sequence[Route]) -> bytes:
+def document_bytes(routes: Sequence[Route], settings: object) -> bytes:
     """The document as JSON."""
-    return msgspec.json.encode(document(routes))
+    return msgspec.json.encode(document(routes, settings))
 
 
-def document(routes: Sequence[Route]) -> Schema:
-    """The document of exactly these routes."""
+def document(routes: Sequence[Route], settings: object) -> Schema:
+    """The document of exactly these routes, with the bounds that the settings set."""
     used = {kind for route in routes for kind in _types(route)}
     types: list[type[msgspec.Struct]] = sorted({*used, *ALTERNATIVES, ProblemDocument}, key=_name)
     schemas, components = msgspec.json.schema_components(types, ref_template=REF_TEMPLATE)
@@ -83,6 +81,11 @@ def document(routes: Sequence[Route]) -> Schema:
     paths: dict[str, Schema] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, refs)
+    described: Schema = _with_bounds(_described(paths, components, routes), settings)
+    return described
+
+
+def _described(paths: Schema, components: Schema, routes: Sequence[Route]) -> Schema:
     return {
         "openapi": "3.1.0",
         "info": {"title": "rankcurve", "version": service_version(), "description": _DESCRIPTION},
@@ -105,6 +108,20 @@ def service_version() -> str:
         return version("rankcurve")
     except PackageNotFoundError:  # run from a tree that is not installed
         return "0"
+
+
+def _with_bounds(part: Any, settings: object) -> Any:
+    """Return a part of the document in which each bound that is named as a setting is its number."""
+    if isinstance(part, list):
+        return [_with_bounds(each, settings) for each in part]
+    if not isinstance(part, dict):
+        return part
+    return {
+        keyword: getattr(settings, value)
+        if keyword in _BOUNDS and isinstance(value, str)
+        else _with_bounds(value, settings)
+        for keyword, value in part.items()
+    }
 
 
 def _name(kind: type) -> str:
@@ -131,7 +148,7 @@ def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
     }
     parameters = [_path_parameter(name) for name in _PARAMETER.findall(route.path)]
     if route.query is not None:
-        parameters += [_query_parameter(field) for field in msgspec.structs.fields(route.query)]
+        parameters += [_query_parameter(route.query, field) for field in msgspec.structs.fields(route.query)]
     for name in route.request_headers:
         parameters.append({"name": name, "in": "header", "required": False, "schema": {"type": "string"}})
     if parameters:
@@ -140,6 +157,8 @@ def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
         operation["tags"] = [route.tag]
     if route.body is not None:
         operation["requestBody"] = {"required": not route.body_optional, "content": _body_content(route, refs)}
+        if route.ndjson:
+            operation["requestBody"]["description"] = f"As `{NDJSON_TYPE}` one post a line; blank lines are skipped."
     elif route.takes_body:
         operation["requestBody"] = {"required": True, "content": {JSON_TYPE: {"schema": {}}}}
     return operation
@@ -149,13 +168,16 @@ def _path_parameter(name: str) -> Schema:
     return {"name": name, "in": "path", "required": True, "schema": _PATH_SCHEMAS[name]}
 
 
-def _query_parameter(field: msgspec.structs.FieldInfo) -> Schema:
+def _query_parameter(query: type[msgspec.Struct], field: msgspec.structs.FieldInfo) -> Schema:
     schema = _without_null(msgspec.json.schema(field.type))
+    if bound := bound_of(query, field.encode_name):
+        schema["maxItems" if schema.get("type") == "array" else "maximum"] = bound[0]
     parameter: Schema = {"name": field.encode_name, "in": "query", "required": field.required, "schema": schema}
     if schema.get("type") == "object":
         parameter |= {"style": "form", "explode": True}  # each member is a parameter
     if schema.get("type") == "array":
         parameter |= {"style": "form", "explode": False}
+        schema.setdefault("minItems", 1)  # an empty list would be sent as one empty text
     if field.default not in (msgspec.NODEFAULT, None, (), ""):
         schema["default"] = field.default
     return parameter
@@ -175,10 +197,8 @@ def _one_of(declared: object, refs: dict[type[msgspec.Struct], Schema]) -> Schem
 
 def _body_content(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
     content: Schema = {JSON_TYPE: {"schema": _one_of(route.body, refs)}}
-    if route.ndjson:
-        content[NDJSON_TYPE] = {
-            "schema": {"type": "string", "description": "One post a line; blank lines are skipped."}
-        }
+    if route.ndjson and isinstance(route.body, tuple):
+        content[NDJSON_TYPE] = {"schema": refs[route.body[0]]}  # of a line, as in answers
     return content
 
 
@@ -218,7 +238,7 @@ def codes_of(route: Route) -> list[str]:
     if route.query is not None or route.body is not None:
         codes += ["unknown_field", "duplicate_field"]
     if route.foreign and route.takes_body:
-        codes += ["bad_request", "body_too_large", "body_timeout", "too_many_bodies"]
+        codes += ["bad_request", "bad_json", "body_too_large", "body_timeout", "too_many_bodies"]
     if route.body is not None:
         codes += ["bad_json", "body_too_large", "body_timeout", "too_many_bodies", "unsupported_media_type"]
     codes += [_PATH_CODES[name] for name in parameters if name in _PATH_CODES and route.method != "PUT"]

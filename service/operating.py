@@ -54,7 +54,7 @@ def _document(routes: Sequence[Route]) -> Handler:
 
     async def openapi(context: Any, call: Call) -> bytes:
         if not made:
-            made.append(document_bytes(routes))
+            made.append(document_bytes(routes, context.settings))
         return made[0]
 
     return openapi

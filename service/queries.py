@@ -7,7 +7,6 @@ leaderboards may be several parameters, for their ids may have commas.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from functools import lru_cache
 from math import isfinite
 from typing import Annotated, Any, Literal, Protocol, TypeVar
@@ -16,18 +15,43 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import Meta
 
-from storage.family_ids import is_facet
+from storage.family_ids import FACET_PATTERN, FACET_VALUE_PATTERN, FACETS_TOGETHER_MAX, is_facet
 from storage.family_ids import parse_board_id as parse_family_board
 
+from .cursors import CURSOR_CHARS_MAX
+from .parameter_text import check_forms, text_forms
 from .problems import FieldError, Problem, shown
-from .values import INT64_MAX, parse_board_id, parse_column
-from .wire import FacetName, PeriodName
+from .values import ANY_BOARD_PATTERN, COLUMN_PATTERN, DECIMAL_PATTERN, INT64_MAX, parse_board_id, parse_column
+from .wire import FacetName, Instant, OwnerName, PeriodName
 
 Q = TypeVar("Q", bound=msgspec.Struct)
 
 RankMode = Literal["auto", "exact", "estimate"]
 _Count = Annotated[int, Meta(ge=0)]
-_Time = Annotated[datetime, Meta(tz=True)]
+_Limit = Annotated[int, Meta(ge=1)]
+# These are checked by functions, for errors with codes of their own. What the document says of them stands here.
+_Rank = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": INT64_MAX})]
+_Percentile = Annotated[float, Meta(extra_json_schema={"minimum": 0, "maximum": 100})]
+_Column = Annotated[str, Meta(extra_json_schema={"pattern": COLUMN_PATTERN})]
+_Board = Annotated[str, Meta(extra_json_schema={"pattern": ANY_BOARD_PATTERN})]
+_Decimal = Annotated[str, Meta(extra_json_schema={"pattern": DECIMAL_PATTERN})]
+_Cursor = Annotated[
+    str,
+    Meta(
+        description="Opaque: `next` or `prev` of an earlier answer.",
+        extra_json_schema={"minLength": 1, "maxLength": CURSOR_CHARS_MAX},
+    ),
+]
+_Facets = Annotated[
+    dict[str, str],
+    Meta(
+        extra_json_schema={
+            "propertyNames": {"pattern": FACET_PATTERN},
+            "additionalProperties": {"type": "string", "pattern": FACET_VALUE_PATTERN},
+            "maxProperties": FACETS_TOGETHER_MAX,
+        }
+    ),
+]
 _REST = "facets"  # the field that takes the parameters of other names, as facets are called as their family wants
 _BOARDS = "with"  # the list that may be given as several parameters too
 PARAMETERS_MAX = 32
@@ -58,6 +82,14 @@ class QueryBounds(Protocol):
     def audit_owners_max(self) -> int:
         """Owners that one audit counts."""
 
+    @property
+    def history_periods_max(self) -> int:
+        """Closed periods in an owner's history."""
+
+    @property
+    def stream_top_max(self) -> int:
+        """Rows of a streamed top."""
+
 
 class PostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether posts are applied before the answer, or queued and applied soon after it."""
@@ -68,8 +100,8 @@ class PostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A page of a list, from its beginning or after a cursor."""
 
-    limit: Annotated[int, Meta(ge=1)] | None = None
-    cursor: str | None = None
+    limit: _Limit | None = None
+    cursor: _Cursor | None = None
 
 
 class BoardsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
@@ -88,22 +120,22 @@ class JournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The journal past a sequence number; 0: from its beginning."""
 
     after: Annotated[int, Meta(ge=0, le=INT64_MAX)] = 0
-    limit: Annotated[int, Meta(ge=1)] | None = None
+    limit: _Limit | None = None
 
 
 class OwnerPostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An owner's newest posts; `before` a sequence number, those before them."""
 
-    limit: Annotated[int, Meta(ge=1)] | None = None
+    limit: _Limit | None = None
     before: Annotated[int, Meta(ge=1, le=INT64_MAX)] | None = None
 
 
 class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What is streamed of a column: its top rows, or one owner's position."""
 
-    column: str
-    top: Annotated[int, Meta(ge=1)] | None = None
-    owner: str | None = None
+    column: _Column
+    top: _Limit | None = None
+    owner: OwnerName | None = None
 
     def __post_init__(self) -> None:
         parse_column(self.column)
@@ -117,7 +149,7 @@ class PositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     With `next`, the next better place of each; with `compare`, where the owner was in the period before.
     """
 
-    columns: tuple[str, ...] = ()
+    columns: tuple[_Column, ...] = ()
     rank: RankMode = "auto"
     next: bool = False
     compare: Literal["previous"] | None = None
@@ -130,7 +162,7 @@ class PositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class AroundOwnerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Rows on both sides of an owner."""
 
-    column: str
+    column: _Column
     better: _Count = 5
     worse: _Count = 5
     profiles: bool = False
@@ -142,9 +174,9 @@ class AroundOwnerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 class PageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A page of a ranking: from the top, after a cursor, or from a row; a cursor excludes `from_rank`."""
 
-    limit: Annotated[int, Meta(ge=1)] | None = None
-    cursor: str | None = None
-    from_rank: int | None = None
+    limit: _Limit | None = None
+    cursor: _Cursor | None = None
+    from_rank: _Rank | None = None
     profiles: bool = False
 
     def __post_init__(self) -> None:
@@ -160,9 +192,9 @@ class ValuePositionsQuery(
 ):
     """Positions of values; the values are text until the column is known. `with`: leaderboards counted together."""
 
-    values: Annotated[tuple[str, ...], Meta(min_length=1)]
+    values: Annotated[tuple[_Decimal, ...], Meta(min_length=1)]
     rank: RankMode = "auto"
-    with_: tuple[str, ...] = ()
+    with_: tuple[_Board, ...] = ()
 
     def __post_init__(self) -> None:
         for index, board in enumerate(self.with_):
@@ -172,7 +204,7 @@ class ValuePositionsQuery(
 class AroundValueQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Rows on both sides of a value."""
 
-    value: str
+    value: _Decimal
     better: _Count = 5
     worse: _Count = 5
     profiles: bool = False
@@ -181,8 +213,8 @@ class AroundValueQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 class ValuesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Values for ranks, for percentiles or for both."""
 
-    ranks: tuple[int, ...] = ()
-    percentiles: tuple[float, ...] = ()
+    ranks: tuple[_Rank, ...] = ()
+    percentiles: tuple[_Percentile, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.ranks and not self.percentiles:
@@ -211,27 +243,27 @@ class FamilyBoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     """Which of a family's leaderboards: a period at a time (now), and facets as parameters of their names."""
 
     period: PeriodName
-    at: _Time | None = None
-    facets: dict[str, str] = {}
+    at: Instant | None = None
+    facets: _Facets = {}
 
 
 class FacetsQuery(FamilyBoardsQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The values of one facet, within values of others."""
 
     facet: FacetName
-    limit: Annotated[int, Meta(ge=1)] | None = None
-    cursor: str | None = None
+    limit: _Limit | None = None
+    cursor: _Cursor | None = None
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An owner's final positions in the last closed periods of a kind, within facets as parameters of their names."""
 
     period: PeriodName
-    column: str
-    limit: Annotated[int, Meta(ge=1)] = 30
-    cursor: str | None = None
+    column: _Column
+    limit: _Limit = 30
+    cursor: _Cursor | None = None
     rank: RankMode = "exact"
-    facets: dict[str, str] = {}
+    facets: _Facets = {}
 
     def __post_init__(self) -> None:
         parse_column(self.column)
@@ -249,6 +281,10 @@ _BOUNDS: dict[str, tuple[str, str]] = {
     "ranks": ("query_values_max", "too_many_values"),
     "percentiles": ("query_values_max", "too_many_values"),
     "owners": ("audit_owners_max", "too_many_owners"),
+    "top": ("stream_top_max", "too_many_entries"),
+}
+_OWN_BOUNDS: dict[tuple[type[msgspec.Struct], str], tuple[str, str]] = {
+    (HistoryQuery, "limit"): ("history_periods_max", "too_many_entries"),
 }
 
 
@@ -264,6 +300,7 @@ def query_parser(kind: type[Q], bounds: QueryBounds) -> Callable[[str], Q]:
     It raises Problem: bad_request, unknown_field, duplicate_field, bad_rank, or the code of the bound that was passed.
     """
     fields = msgspec.structs.fields(kind)
+    forms = text_forms(kind)
     lists = frozenset(field.encode_name for field in fields if "tuple" in str(field.type))
     names = frozenset(field.encode_name for field in fields)
 
@@ -271,9 +308,10 @@ def query_parser(kind: type[Q], bounds: QueryBounds) -> Callable[[str], Q]:
         found = _split(raw, lists)
         if _REST in names:
             found = _with_rest(found, names)
+        check_forms(found, forms)
         query = _converted(found, kind)
         for field in fields:
-            _check_bound(field.encode_name, getattr(query, field.name), bounds)
+            _check_bound(kind, field.encode_name, getattr(query, field.name), bounds)
         return query
 
     remembered = lru_cache(maxsize=CACHED_QUERIES_MAX)(parse)
@@ -330,8 +368,13 @@ def _converted(found: dict[str, Any], kind: type[Q]) -> Q:
         raise Problem("bad_request", f"{what} in {name or 'the query'}", errors=[FieldError(name, what)]) from error
 
 
-def _check_bound(name: str, value: object, bounds: QueryBounds) -> None:
-    bound = _BOUNDS.get(name)
+def bound_of(kind: type[msgspec.Struct], name: str) -> tuple[str, str] | None:
+    """Return the setting that bounds a parameter of a query, and the code of a request that passes it."""
+    return _OWN_BOUNDS.get((kind, name)) or _BOUNDS.get(name)
+
+
+def _check_bound(kind: type[msgspec.Struct], name: str, value: object, bounds: QueryBounds) -> None:
+    bound = bound_of(kind, name)
     if bound is None or value is None:
         return
     most: int = getattr(bounds, bound[0])

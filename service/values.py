@@ -27,6 +27,9 @@ TEXT_CHARS_MAX = 1000
 BOARD_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"
 ANY_BOARD_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{{0,{ID_CHARS_MAX - 1}}}$"  # one of a family may be longer
 COLUMN_PATTERN = "^[a-z][a-z0-9_]{0,47}$"
+DECIMAL_PATTERN = "^-?[0-9]+(\\.[0-9]+)?$"
+NO_CONTROL_PATTERN = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
+NO_NUL_PATTERN = "^[^\\u0000]+$"
 
 if TYPE_CHECKING:
     Number: TypeAlias = int | msgspec.Raw

@@ -6,14 +6,23 @@ The rule: a field is here exactly if the contract has it; an unknown field fails
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from storage.family_ids import FACET_PATTERN, FACET_VALUE_PATTERN
+from storage.family_ids import FACET_PATTERN, FACET_VALUE_PATTERN, FACETS_TOGETHER_MAX
 
-from .values import ANY_BOARD_PATTERN, COLUMN_PATTERN, OWNER_CHARS_MAX, POST_ID_CHARS_MAX, SCALE_MAX
+from .values import (
+    ANY_BOARD_PATTERN,
+    COLUMN_PATTERN,
+    DECIMAL_PATTERN,
+    NO_CONTROL_PATTERN,
+    NO_NUL_PATTERN,
+    OWNER_CHARS_MAX,
+    POST_ID_CHARS_MAX,
+    SCALE_MAX,
+)
 
 COLUMNS_MAX = 64
 SAMPLES_MAX = 100_000
@@ -28,6 +37,14 @@ TiesName = Literal["shared", "earliest"]
 KindName = Literal["number", "text"]
 MethodName = Literal["auto", "skip", "scan"]
 PeriodName = Literal["all", "year", "month", "week", "day"]
+KeptName = Literal["year", "month", "week", "day"]
+_UNIQUE = {"uniqueItems": True}
+
+
+def at_most(setting: str) -> Meta:
+    """Return the bound of a list: the name of a setting, whose number the OpenAPI document tells."""
+    return Meta(extra_json_schema={"maxItems": setting})
+
 
 Scalar = Annotated[
     Raw,
@@ -37,17 +54,40 @@ Scalar = Annotated[
         extra_json_schema={"type": ["number", "string"]},
     ),
 ]
+Decimal = Annotated[
+    Raw,
+    Meta(
+        description="A fixed-point decimal with the column's scale, as a JSON number or a string.",
+        extra_json_schema={"type": ["number", "string"], "pattern": DECIMAL_PATTERN},
+    ),
+]
 OwnerName = Annotated[
     str,
     Meta(
         description=f"1 to {OWNER_CHARS_MAX} Unicode characters after normalisation to NFC, which the service does; "
         "no control characters, no surrogates.",
-        extra_json_schema={"minLength": 1},
+        extra_json_schema={"minLength": 1, "maxLength": OWNER_CHARS_MAX, "pattern": NO_CONTROL_PATTERN},
+    ),
+]
+PostId = Annotated[
+    str,
+    Meta(
+        description="A retry with the same id is never applied twice. NUL is refused.",
+        extra_json_schema={"minLength": 1, "maxLength": POST_ID_CHARS_MAX, "pattern": NO_NUL_PATTERN},
+    ),
+]
+Instant = Annotated[
+    datetime,
+    Meta(
+        tz=True,
+        description="With a zone; kept to the microsecond; not before 1970.",
+        extra_json_schema={"pattern": "^(19[7-9][0-9]|[2-9][0-9]{3})-"},
     ),
 ]
 BoardId = Annotated[str, Meta(pattern=ANY_BOARD_PATTERN)]
 ColumnName = Annotated[str, Meta(pattern=COLUMN_PATTERN)]
 FacetName = Annotated[str, Meta(pattern=FACET_PATTERN)]
+StatsSent = Annotated[dict[str, Scalar], Meta(extra_json_schema={"propertyNames": {"pattern": COLUMN_PATTERN}})]
 
 
 class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -58,8 +98,8 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     merge: MergeName
     best: BestName = "high"
     scale: Annotated[int, Meta(ge=0, le=SCALE_MAX)] = 0
-    min: Scalar | UnsetType = UNSET
-    max: Scalar | UnsetType = UNSET
+    min: Decimal | UnsetType = UNSET
+    max: Decimal | UnsetType = UNSET
     type: KindName = "number"
 
 
@@ -85,15 +125,12 @@ class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """The specification of a leaderboard. One that opens or closes says so from its beginning."""
 
     opens_at: (
-        Annotated[datetime, Meta(tz=True, description="Posts of before are rejected. Can be moved until it is over.")]
-        | None
+        Annotated[Instant, Meta(description="Posts of before are rejected. Can be moved until it is over.")] | None
     ) = None
     closes_at: (
         Annotated[
-            datetime,
-            Meta(
-                tz=True, description="Posts of then and later are rejected. Can be moved as long as posts still count."
-            ),
+            Instant,
+            Meta(description="Posts of then and later are rejected. Can be moved as long as posts still count."),
         ]
         | None
     ) = None
@@ -113,11 +150,15 @@ class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True
     """The specification of a family: that of its boards, and which boards there are."""
 
     table: Literal["own", "shared"] = "shared"
-    periods: Annotated[list[PeriodName], Meta(min_length=1)]
+    periods: Annotated[list[PeriodName], Meta(min_length=1, extra_json_schema=_UNIQUE)]
     time_zone: Annotated[str, Meta(description="An IANA name: `Europe/Berlin`.")] = "UTC"
     facets: Annotated[
-        list[list[FacetName]],
-        Meta(min_length=1, description="Lists of facets by which boards are split; the empty one: for everybody."),
+        list[Annotated[list[FacetName], Meta(extra_json_schema={"maxItems": FACETS_TOGETHER_MAX, **_UNIQUE})]],
+        Meta(
+            min_length=1,
+            description="Lists of facets by which boards are split; the empty one: for everybody.",
+            extra_json_schema=_UNIQUE,
+        ),
     ] = msgspec.field(default_factory=lambda: [[]])
     grace_seconds: Annotated[
         int,
@@ -129,8 +170,11 @@ class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True
         ),
     ] = 3600
     keep: Annotated[
-        dict[Literal["year", "month", "week", "day"], Annotated[int, Meta(ge=1)]],
-        Meta(description="How many closed periods of a kind keep their rows; all, where a kind is not there."),
+        dict[KeptName, Annotated[int, Meta(ge=1)]],
+        Meta(
+            description="How many closed periods of a kind keep their rows; all, where a kind is not there.",
+            extra_json_schema={"propertyNames": {"enum": list(get_args(KeptName))}},
+        ),
     ] = {}
 
 
@@ -138,24 +182,13 @@ class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fals
     """One contribution of stats. At least one of `stats` and `set` names a column, and none is in both."""
 
     owner: OwnerName
-    stats: dict[str, Scalar] | UnsetType = UNSET
-    set: Annotated[dict[str, Scalar], Meta(description="Overwrites; role `ops`.")] | UnsetType = UNSET
-    post_id: (
-        Annotated[
-            str,
-            Meta(
-                description="A retry with the same id is never applied twice. NUL is refused.",
-                extra_json_schema={"minLength": 1, "maxLength": POST_ID_CHARS_MAX},
-            ),
-        ]
-        | UnsetType
-        | None
-    ) = UNSET
+    stats: StatsSent | UnsetType = UNSET
+    set: Annotated[StatsSent, Meta(description="Overwrites; role `ops`.")] | UnsetType = UNSET
+    post_id: PostId | UnsetType | None = UNSET
     at: (
         Annotated[
-            datetime,
+            Instant,
             Meta(
-                tz=True,
                 description="When it happened, with a zone; kept to the microsecond. Default: arrival. A retry repeats "
                 "it, or has none again: another time under one post_id is `post_id_conflict`.",
             ),
@@ -168,7 +201,10 @@ class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fals
 class FanPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
     """A post that names the leaderboards it goes to; it is applied to all of them or to none."""
 
-    boards: Annotated[list[str], Meta(min_length=1)]
+    boards: Annotated[
+        list[Annotated[str, Meta(extra_json_schema={"pattern": ANY_BOARD_PATTERN})]],
+        Meta(min_length=1, extra_json_schema={"maxItems": "boards_per_post_max", **_UNIQUE}),
+    ]
 
 
 class FacetedPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
@@ -189,35 +225,38 @@ class FacetedPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=Fal
     ) = UNSET
 
 
+_POSTS = Meta(extra_json_schema={"minItems": 1, "maxItems": "posts_per_request_max"})
+
+
 class FacetedPostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """Many posts to a family, answered in their order."""
 
-    posts: list[FacetedPostBody]
+    posts: Annotated[list[FacetedPostBody], _POSTS]
 
 
 class PostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """Many posts, answered in their order."""
 
-    posts: list[PostBody]
+    posts: Annotated[list[PostBody], _POSTS]
 
 
 class FanPostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """Many posts that name their leaderboards, answered in their order."""
 
-    posts: list[FanPostBody]
+    posts: Annotated[list[FanPostBody], _POSTS]
 
 
 class Lookup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Owners whose entries are wanted; with `column`, their positions in it too."""
 
-    owners: Annotated[list[OwnerName], Meta(min_length=1)]
+    owners: Annotated[list[OwnerName], Meta(min_length=1), at_most("lookup_owners_max")]
     column: ColumnName | None = None
 
 
 class ManyBoards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The leaderboards on which one owner's position in `column` is wanted."""
 
-    boards: Annotated[list[BoardId], Meta(min_length=1)]
+    boards: Annotated[list[BoardId], Meta(min_length=1), at_most("query_values_max")]
     column: ColumnName
 
 

@@ -32,9 +32,6 @@ async def history(context: Context, call: Call) -> HistoryAnswer:
     family = await context.catalog.families.reread(call.path["family"])  # deleted, or its grace shortened elsewhere
     facets = listed(family, query.facets)
     kind = _kind(family, query.period)
-    most = context.settings.history_periods_max
-    if query.limit > most:
-        raise Problem("too_many_entries", f"limit: {query.limit} is more than {most}", pointer="limit")
     family, index = await _column(context, family, query.column)
     list_id = board_id(family.id, kind.value, facets)
     calendar, newest = calendar_of(family.spec.time_zone), _newest_closed(context, family, kind)

@@ -50,6 +50,8 @@ async def post(context: Any, call: Call) -> Reply:
     """A request in the body, or a list of them; what follows the path is for people to read."""
     agent = _agent(context)
     _refuse_foreign(call)
+    if not call.body:
+        raise Problem("bad_json", "the body holds no request")
     query = _query(call)
     try:
         body = json.loads(call.body, parse_constant=_no_constant)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -16,7 +15,8 @@ from msgspec import UNSET, Meta, UnsetType
 from ..curve_states import Time
 from ..problems import Problem, shown
 from ..queries import ListQuery
-from ..values import normalised
+from ..values import NO_CONTROL_PATTERN, NO_NUL_PATTERN, normalised
+from ..wire import Instant, at_most
 
 CLIENT_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"  # of a client's id and of a pool's
 REGION_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$"
@@ -35,14 +35,14 @@ Key = Annotated[
     Meta(
         description=f"1 to {KEY_CHARS_MAX} Unicode characters after normalisation to NFC, which the service does; "
         "no control characters, no surrogates.",
-        extra_json_schema={"minLength": 1},
+        extra_json_schema={"minLength": 1, "maxLength": KEY_CHARS_MAX, "pattern": NO_CONTROL_PATTERN},
     ),
 ]
 ResourceText = Annotated[
     str,
     Meta(
         description=f"Opaque: 1 to {RESOURCE_CHARS_MAX} characters, given out as it was put in; no NUL.",
-        extra_json_schema={"minLength": 1, "maxLength": RESOURCE_CHARS_MAX},
+        extra_json_schema={"minLength": 1, "maxLength": RESOURCE_CHARS_MAX, "pattern": NO_NUL_PATTERN},
     ),
 ]
 
@@ -68,14 +68,14 @@ class AddResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """Resources for a region. What the pool has already stays as it is, or with `move` comes to this region if free."""
 
     region: RegionName
-    resources: Annotated[list[ResourceText], Meta(min_length=1)]
+    resources: Annotated[list[ResourceText], Meta(min_length=1), at_most("lease_resources_per_request_max")]
     move: bool = False
 
 
 class RemoveResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Resources that are to go; with a region, those of them that are there."""
 
-    resources: Annotated[list[ResourceText], Meta(min_length=1)]
+    resources: Annotated[list[ResourceText], Meta(min_length=1), at_most("lease_resources_per_request_max")]
     region: RegionName | UnsetType = UNSET
 
 
@@ -86,8 +86,8 @@ class AskLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     pool_id: PoolId
     key: Key
     region: RegionName
-    lease_expires: Annotated[datetime, Meta(tz=True)] | UnsetType = UNSET
-    lease_seconds: Annotated[float, Meta(gt=0)] | UnsetType = UNSET
+    lease_expires: Instant | UnsetType = UNSET
+    lease_seconds: Annotated[float, Meta(gt=0, extra_json_schema={"maximum": "lease_s_max"})] | UnsetType = UNSET
 
 
 class PoolsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):

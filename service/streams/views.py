@@ -15,7 +15,6 @@ from aiohttp import HttpVersion11, hdrs, web
 
 from ..context import Context
 from ..owner_views import find_column
-from ..problems import Problem
 from ..queries import StreamQuery
 from ..responses import PlainStream
 from ..routes import Call, Reply
@@ -91,8 +90,6 @@ async def stream(context: Context, call: Call) -> Reply | web.StreamResponse:
     make: Callable[[], Topic]
     if query.owner is None:
         top = query.top or min(settings.stream_top_default, settings.stream_top_max)
-        if top > settings.stream_top_max:
-            raise Problem("too_many_entries", f"top: {top} is more than {settings.stream_top_max}", pointer="top")
         key, make = (*ranking, top), lambda: TopTopic(context, board, index, top)
     else:
         owner = parse_owner(query.owner)

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
+from config import Settings
 from service.api import ROUTES
 from service.openapi import document
 from service.operating import with_operating
 
 ROUTE_TABLE = with_operating(ROUTES)
-DOCUMENT: dict[str, Any] = document(ROUTE_TABLE)
+DOCUMENT: dict[str, Any] = document(ROUTE_TABLE, Settings())
 _SCHEMAS = DOCUMENT["components"]["schemas"]
 _KINDS: dict[str, tuple[type, ...]] = {
     "string": (str,),

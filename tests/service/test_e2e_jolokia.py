@@ -154,8 +154,14 @@ async def test_what_cannot_be_met_has_a_status_of_its_own_under_http_200(
 
 
 async def test_a_body_that_is_no_json_is_an_error_envelope(service: Service) -> None:
-    for body in (b"", b"{", b"[" * 100_000, b'{"a": NaN}', b"\xff"):
+    for body in (b"{", b"[" * 100_000, b'{"a": NaN}', b"\xff"):
         assert (await posted(service, body))["status"] == 400
+
+
+async def test_a_post_without_a_body_is_a_bad_request(service: Service) -> None:
+    for path in ("/jolokia", "/jolokia/read"):
+        assert await service.refused("POST", path) == (400, "bad_json")
+        assert await service.refused("POST", path, b"") == (400, "bad_json")
 
 
 async def test_a_bulk_keeps_its_order_comes_without_a_content_type_and_is_bounded(service: Service) -> None:

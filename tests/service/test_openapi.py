@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from service.openapi import codes_of, document_bytes, status_of
+from config import Settings
+from service.openapi import codes_of, document, document_bytes, status_of
 from tests.service.described import DOCUMENT, ROUTE_TABLE, faults_of
 from tests.service.real_service import Service
 
@@ -35,7 +36,7 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def test_the_document_is_json_and_names_its_version() -> None:
-    assert json.loads(document_bytes(ROUTE_TABLE)) == json.loads(json.dumps(DOCUMENT))
+    assert json.loads(document_bytes(ROUTE_TABLE, Settings())) == json.loads(json.dumps(DOCUMENT))
     assert DOCUMENT["openapi"] == "3.1.0"
     assert DOCUMENT["info"]["title"]
 
@@ -88,7 +89,26 @@ def test_query_parameters_tell_their_defaults_and_bounds() -> None:
     assert (columns["schema"]["type"], columns["explode"]) == ("array", False)
     assert rank["schema"] == {"enum": ["auto", "estimate", "exact"], "default": "auto"}
     limit = DOCUMENT["paths"]["/v1/leaderboards/{board}/rankings/{column}"]["get"]["parameters"][2]
-    assert limit["schema"] == {"type": "integer", "minimum": 1}
+    assert limit["schema"] == {"type": "integer", "minimum": 1, "maximum": 1000}
+
+
+def test_bounds_that_are_settings_are_told_as_the_service_has_them() -> None:
+    settings = Settings(page_entries_max=700, query_values_max=71, posts_per_request_max=72, lease_s_max=73)
+    told = document(ROUTE_TABLE, settings)
+    schemas = told["components"]["schemas"]
+    assert schemas["PostList"]["properties"]["posts"]["maxItems"] == 72
+    assert schemas["ManyBoards"]["properties"]["boards"]["maxItems"] == 71
+    assert schemas["AskLease"]["properties"]["lease_seconds"]["maximum"] == 73
+    values = told["paths"]["/v1/leaderboards/{board}/rankings/{column}/values"]["get"]["parameters"]
+    assert [parameter["schema"]["maxItems"] for parameter in values[2:]] == [71, 71]
+    page = told["paths"]["/v1/leaderboards/{board}/rankings/{column}"]["get"]["parameters"]
+    assert page[2]["schema"]["maximum"] == 700
+
+
+def test_every_bound_is_a_number() -> None:
+    for part in parts(DOCUMENT):
+        for keyword in ("maximum", "minimum", "exclusiveMinimum", "maxItems", "minItems", "maxLength", "maxProperties"):
+            assert isinstance(part.get(keyword, 0), int | float)
 
 
 def test_a_204_has_no_content_and_lines_are_described_where_they_are_taken() -> None:
@@ -134,6 +154,9 @@ _OF_REQUESTS = {
     "minimum",
     "maximum",
     "propertyNames",
+    "uniqueItems",
+    "contentMediaType",
+    "contentSchema",
 }
 _FOR_PEOPLE = {"title", "description", "default"}
 

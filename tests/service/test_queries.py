@@ -14,8 +14,11 @@ from service.queries import (
     AroundOwnerQuery,
     BoardsQuery,
     BucketsQuery,
+    FamilyBoardsQuery,
+    HistoryQuery,
     PageQuery,
     PositionsQuery,
+    StreamQuery,
     ValuePositionsQuery,
     ValuesQuery,
     query_parser,
@@ -57,6 +60,11 @@ def test_leaderboards_are_a_list_with_commas_or_a_parameter_each(raw: str, board
     assert (found.with_, found.values) == (boards, ("1",))
 
 
+def test_null_is_text_like_any_other_where_text_is_taken() -> None:
+    assert parse(PageQuery, "cursor=null").cursor == "null"
+    assert parse(StreamQuery, "column=xp&owner=null").owner == "null"
+
+
 @pytest.mark.parametrize(
     ("kind", "raw", "code", "pointer"),
     [
@@ -64,6 +72,18 @@ def test_leaderboards_are_a_list_with_commas_or_a_parameter_each(raw: str, board
         (PageQuery, "limit=x", "bad_request", "limit"),
         (PageQuery, "limit=", "bad_request", "limit"),
         (PageQuery, "limit=1.5", "bad_request", "limit"),
+        (PageQuery, "limit=1.0", "bad_request", "limit"),
+        (PageQuery, "limit=1e1", "bad_request", "limit"),
+        (PageQuery, "limit=null", "bad_request", "limit"),
+        (PageQuery, "limit=NULL", "bad_request", "limit"),
+        (PageQuery, "from_rank=null", "bad_request", "from_rank"),
+        (PageQuery, "profiles=1", "bad_request", "profiles"),
+        (PageQuery, "profiles=null", "bad_request", "profiles"),
+        (PositionsQuery, "compare=null", "bad_request", "compare"),
+        (StreamQuery, "column=xp&top=101", "too_many_entries", "top"),
+        (HistoryQuery, "period=day&column=xp&limit=101", "too_many_entries", "limit"),
+        (FamilyBoardsQuery, "period=day&at=null", "bad_request", "at"),
+        (FamilyBoardsQuery, "period=day&at=1700000000", "bad_request", "at"),
         (PageQuery, "limit=" + "9" * 5000, "bad_request", "limit"),
         (PageQuery, "limit=1001", "too_many_entries", "limit"),
         (PageQuery, "from_rank=0", "bad_rank", "from_rank"),

@@ -37,6 +37,13 @@ class ToySettings:
     buckets_max: int = 1000
     query_values_max: int = 5
     audit_owners_max: int = 5
+    history_periods_max: int = 100
+    stream_top_max: int = 100
+    lookup_owners_max: int = 5
+    posts_per_request_max: int = 5
+    boards_per_post_max: int = 5
+    lease_resources_per_request_max: int = 5
+    lease_s_max: float = 60
     dashboard: bool = True
 
 
