@@ -1,0 +1,153 @@
+"""What a schema can't say: the rules by which the service refuses requests that are valid by the OpenAPI document.
+
+Schemathesis loads this module as its hooks. Two of its checks are wrapped: a rule of `RULES` may refuse a valid
+request, and the result of a post in a list may refuse an invalid one. All other checks are schemathesis' own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import schemathesis
+from schemathesis.checks import CHECKS, load_all_checks
+
+from tests.service.openapi_store import NAMED
+
+load_all_checks()
+_accepts_valid: Any = CHECKS.get_one("positive_data_acceptance")
+_rejects_invalid: Any = CHECKS.get_one("negative_data_rejection")
+for _check in (_accepts_valid, _rejects_invalid):
+    CHECKS.unregister(_check.__name__)
+
+
+class Rule(NamedTuple):
+    """Refusals of these operations with this code and this fault are right, whatever the schema says."""
+
+    operations: str  # names of operations, as a pattern
+    code: str  # a pattern
+    fault: str  # where a request has it and what it is, `pointer: detail`, as the beginning of a pattern
+    reason: str
+
+
+_POSTING = "post|post_many|post_family"
+_SPECS = "put_board|put_family"
+_FACETED = "family_boards|family_facets|family_history"
+RULES = (
+    Rule(".*", "bad_cursor", "", "a cursor is signed: none can be made up"),
+    Rule(".*", "bad_request", ".*: Expected `int.*`, got `float`", "to JSON Schema 2.0 is an integer; here it is `2`"),
+    Rule(_POSTING, "bad_request", "(/posts/[0-9]+)?/stats:", "`stats` and `set` are never both empty"),
+    Rule(_POSTING, "bad_request", "(/posts/[0-9]+)?/set/", "a column is never in both `stats` and `set`"),
+    Rule(_POSTING, "at_in_future", "", "a post's time is compared with the clock"),
+    Rule(_POSTING, "unknown_column|unknown_facet", "", "columns and facets are the leaderboard's"),
+    Rule(_POSTING, "bad_value|value_out_of_range", "", "scale and range of a value are the column's"),
+    Rule(_SPECS, "bad_spec", "", "parts of a specification depend on each other"),
+    Rule(_SPECS, "bad_value|value_out_of_range", "/columns/", "`min` and `max` fit the column's scale"),
+    Rule(_FACETED, "bad_request", ".* is no value of a facet", "schemathesis makes up parameters beside a schema"),
+    Rule("family_facets", "bad_request", ".*: the facet to list has a value", "a facet is listed or has a value"),
+    Rule("family_history", "bad_request", "period:", "all time never closes"),
+    Rule("value_positions|value_around", "bad_value|value_out_of_range", "", "scale and range are the column's"),
+    Rule("value_positions", "bad_request", "with/", "no leaderboard is counted twice"),
+    Rule("value_positions", "too_many_values", "values:", "values times leaderboards are bounded"),
+    Rule("page", "bad_request", "from_rank:", "a page starts at a cursor or at a rank"),
+    Rule("values", "bad_request|too_many_values", "ranks:", "ranks or percentiles are needed, and bounded together"),
+    Rule("stream", "bad_request", "owner:", "a stream is of the top or of an owner"),
+    Rule("positions", "bad_request", "compare:", "only a family's leaderboard has a period before"),
+    Rule("ask_lease", "bad_request", "/lease_expires:", "exactly one of `lease_expires` and `lease_seconds`"),
+    Rule("ask_lease", "bad_value", "(/lease_expires)?:", "the end of a lease is compared with the clock"),
+)
+
+
+@schemathesis.check
+def positive_data_acceptance(ctx: Any, response: Any, case: Any) -> bool | None:
+    """Fail where a valid request is refused, unless a rule refuses it."""
+    problem = _json_of(response) if response.status_code in (400, 422) else None
+    name = case.operation.definition.raw.get("operationId")
+    if problem and any(_is_by(rule, name, problem) for rule in RULES):
+        return None
+    outcome: bool | None = _accepts_valid(ctx, response, case)
+    return outcome
+
+
+@schemathesis.check
+def negative_data_rejection(ctx: Any, response: Any, case: Any) -> bool | None:
+    """Fail where an invalid request is accepted, and in a list of posts no post is rejected either."""
+    answer = _json_of(response) if response.status_code == 200 else None
+    results = answer.get("results", ()) if isinstance(answer, dict) else ()
+    if any(result["status"] == "rejected" for result in results):
+        return None
+    outcome: bool | None = _rejects_invalid(ctx, response, case)
+    return outcome
+
+
+def _is_by(rule: Rule, name: str, problem: dict[str, Any]) -> bool:
+    first = problem["errors"][0] if problem["errors"] else {"pointer": "", "detail": problem["detail"]}
+    fault = f"{first['pointer']}: {first['detail']}"
+    named = re.fullmatch(rule.operations, name) and re.fullmatch(rule.code, problem["code"])
+    return bool(named and re.match(rule.fault, fault, re.DOTALL))
+
+
+def _json_of(response: Any) -> Any:
+    try:
+        return json.loads(response.content)
+    except ValueError:
+        return None
+
+
+@schemathesis.serializer("application/x-ndjson")
+def one_line(ctx: Any, value: Any) -> bytes:
+    """Write a body of one line."""
+    return json.dumps(value).encode()
+
+
+_KEPT = ("put_board", "put_family", "put_pool", "put_client", "reset", "hide_owner")  # these would change what is named
+
+
+@schemathesis.hook
+def before_call(context: Any, case: Any, kwargs: Any) -> None:
+    """Point every second valid request at something that is there: at random, hardly any would be.
+
+    What is there stays. No operator's key is created: with the first one a service without keys asks for keys.
+    """
+    meta, name = case.meta, case.operation.definition.raw["operationId"]
+    if name == "post_key" and isinstance(case.body, dict) and case.body.get("role") == "ops":
+        case.body["role"] = "writer"
+    if meta is None or meta.phase.name.value == "stateful":  # there, requests name what earlier ones have made
+        return
+    if case.method == "DELETE" or name in _KEPT:
+        for parameter, value in case.path_parameters.items():
+            if value == NAMED.get(parameter):
+                case.path_parameters[parameter] = "none"
+        return
+    if not meta.generation.mode.is_positive:
+        return
+    drawn = repr((case.path_parameters, case.query, case.body)).encode("utf-8", "surrogatepass")
+    if crc32(drawn) % 2:
+        return
+    for parameters in (case.path_parameters, case.query):
+        for name in parameters:
+            parameters[name] = NAMED.get(name, parameters[name])
+    if "columns" in case.query:
+        case.query["columns"] = [NAMED["column"]]
+    if "compare" in case.query:
+        case.path_parameters["board"] = f"{NAMED['family']}:all"
+    _name_in(case.body)
+
+
+def _name_in(body: Any) -> None:
+    """Do the same for a body: its owners, columns and stats, in a list of posts too."""
+    if not isinstance(body, dict):
+        return
+    for post in body.get("posts") or ():
+        _name_in(post)
+    for name in ("owner", "column", "client_id", "pool_id", "key"):
+        if name in body:
+            body[name] = NAMED[name]
+    if body.get("owners"):
+        body["owners"][0] = NAMED["owner"]
+    if body.get("boards"):
+        body["boards"] = [NAMED["board"]]
+    if body.get("stats"):
+        body["stats"] = {NAMED["column"]: 1}

@@ -1,0 +1,69 @@
+"""The OpenAPI document, held against a running service by schemathesis: what it promises is what the service does.
+
+All checks are on. `schemathesis.toml` and `openapi_rules` hold the few exceptions, each with its reason.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.service.described import DOCUMENT
+from tests.service.openapi_store import fill
+from tests.service.real_service import ROOT, Caller, Process, command_line, environment
+
+CONFIG = ROOT / "tests/service/schemathesis.toml"
+RUN_S_MAX = 600  # a bound, not a pause: a run takes some 15 s of a core
+# Small bounds, so that requests at a bound and past it stay small; the document tells them.
+BOUNDS = ("--set", "posts_per_request_max=20", "--set", "lookup_owners_max=50", "--set", "query_values_max=50")
+
+
+def schemathesis(service: Process, *options: str) -> subprocess.CompletedProcess[str]:
+    """The outcome of a run."""
+    command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG), "run", *options]
+    return subprocess.run(
+        [*command, f"{service.url}/openapi.json"],
+        cwd=service.folder, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=RUN_S_MAX,
+    )  # fmt: skip
+
+
+def check_clean(done: subprocess.CompletedProcess[str]) -> None:
+    """Fail unless every operation of the document was tested, and all were as it says."""
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr
+    operations = sum(len(methods) for methods in DOCUMENT["paths"].values())
+    assert f"Tested: {operations - 1}" in done.stdout  # it asks for the document, and so leaves that path alone
+
+
+async def test_a_service_with_keys_does_what_its_document_says(spawn: Callable[..., Process], tmp_path: Path) -> None:
+    made = command_line(
+        "keys", "create", "operator", "--role", "ops", "--store", "sqlite:///rankcurve.db", cwd=tmp_path
+    )
+    key = made.stdout.strip()
+    service = spawn(*BOUNDS).ready()
+    async with Caller(service.url, key) as caller:
+        await fill(caller)
+    check_clean(schemathesis(service, "--header", f"Authorization: Bearer {key}"))
+
+
+async def test_a_service_without_keys_does_what_its_document_says(spawn: Callable[..., Process]) -> None:
+    service = spawn(*BOUNDS).ready()
+    async with Caller(service.url) as caller:
+        await fill(caller)
+    # Without keys every caller is ops, by the contract: no key can be ignored. The requests at the bounds of each
+    # parameter, which are most, are those of the run with a key.
+    check_clean(schemathesis(service, "--exclude-checks", "ignored_auth", "--phases", "fuzzing,stateful"))
+
+
+def test_every_rule_beside_the_schemas_is_one_of_the_document() -> None:
+    from tests.service.openapi_rules import RULES  # here, because schemathesis takes a second to load
+
+    operations = [operation for methods in DOCUMENT["paths"].values() for operation in methods.values()]
+    for rule in RULES:
+        for code in rule.code.split("|"):
+            concerned = [each for each in operations if re.fullmatch(rule.operations, each["operationId"])]
+            described = [f"`{code}`" in str(each["responses"]) for each in concerned]
+            assert any(described), rule
