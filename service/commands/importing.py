@@ -106,10 +106,8 @@ def import_csv(
     file that --rejects wrote and import that one. The same file with other columns is another import: where it would
     add to a column of merge `sum` again, the command warns, and asks at a terminal.
 
-    Batches go one at a time where their order matters: a mapped column merges by `last`, or the board breaks ties by
-    `earliest`.
-
-    The leaderboard must exist. Example:
+    Batches go one at a time where their order matters: a mapped column merges by `last`, or ties are `earliest`. The
+    leaderboard must exist. Example:
 
         rankcurve board create season --column xp:sum:high
         rankcurve import season players.csv --owner-column id --column xp=score
