@@ -80,7 +80,8 @@ ResumeOption = Annotated[
     typer.Option(
         dir_okay=False,
         help="Where an unfinished import is noted. Default: beside FILE.csv. What was imported into columns of merge "
-        "`sum` is noted in the same folder, in FILE.csv.BOARD.imported.",
+        "`sum` is noted in the same folder, in FILE.csv.BOARD.imported: the same file with other columns would add up "
+        "again, so the command warns, and asks at a terminal.",
     ),
 ]
 RestartOption = Annotated[bool, typer.Option("--restart", help="Start from the top, whatever was noted.")]

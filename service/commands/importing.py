@@ -99,15 +99,17 @@ def import_csv(
 ) -> None:
     """Post every line of a CSV file to a leaderboard.
 
-    Each line is one post with an id made of the content of the file and the line: an import that was stopped is run
-    again as it was, and no line counts twice. All lines of an edited file count again.
+    Each line is one post with an id made of the content of the file and the line, so an import that was stopped is run
+    again as it was: it goes on where it ended, and no line counts twice. An edited file is another file, all of whose
+    lines count again.
 
     Rejected lines are listed with their numbers and the exit code is 1; the others stand. To add them, correct the
-    file that --rejects wrote and import that one. The same file with other columns is another import: where it would
-    add to a column of merge `sum` again, the command warns, and asks at a terminal.
+    file that --rejects wrote and import that one.
 
-    Batches go one at a time where their order matters: a mapped column merges by `last`, or ties are `earliest`. The
-    leaderboard must exist. Example:
+    Batches go one at a time where their order matters: a mapped column merges by `last`, or the board breaks ties by
+    `earliest`.
+
+    The leaderboard must exist. Example:
 
         rankcurve board create season --column xp:sum:high
         rankcurve import season players.csv --owner-column id --column xp=score
@@ -128,7 +130,11 @@ def import_csv(
         queued=queued,
         rounds=rounds,
     )
-    patience = Patience(attempts_max=retries + 1, reconnects=True, awaits=wait)
+    start_import(Target(url, key), job, Patience(attempts_max=retries + 1, reconnects=True, awaits=wait))
+
+
+def start_import(target: Target, job: Job, patience: Patience) -> None:
+    """Run an import against a service; a file that cannot be imported ends the command."""
 
     async def action(client: ServiceClient) -> None:
         try:
@@ -136,7 +142,7 @@ def import_csv(
         except UnusableFile as cause:
             fail(str(cause))
 
-    talk(Target(url, key), action, patience)
+    talk(target, action, patience)
 
 
 def parse_delimiter(text: str) -> str:
