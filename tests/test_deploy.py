@@ -182,7 +182,7 @@ def _commands(text: str) -> list[list[str]]:
     found = []
     for line in shown:
         for tail in re.findall(r"rankcurve ((?!rankcurve)[a-z][a-z-]+ [^`]+)", line):
-            words = shlex.split(tail.partition(" && ")[0].rstrip("'"), comments=True)
+            words = shlex.split(re.split(r" && | \| ", tail)[0].rstrip("'"), comments=True)
             if "…" not in tail and words[0] in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
                 found.append(words)
     return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
-import structlog
 import typer
 
 from config import Settings
@@ -189,8 +187,6 @@ def with_keys(place: Place, action: Callable[[Keys], Awaitable[None]]) -> None:
         talk(place.target, lambda client: action(ServiceKeys(client)), away_hint=AWAY_HINT)
         return
     settings = settings_from({"store": place.store}, None, place.config)
-    # Standard output is for the key, also where the store has something to tell.
-    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
 
     async def session() -> None:
         async with open_store(settings) as keys:
