@@ -10,9 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.chromium import chromium
 from tests.servers import PostgresServer, postgres
+
+# A busy machine may take any time for one example.
+settings.register_profile("any_machine", deadline=None)
+settings.load_profile("any_machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
