@@ -52,7 +52,7 @@ async def _send(port: int, seconds: float, *, chunked: bool) -> tuple[int, int]:
 
 
 async def _sent(port: int, seconds: float, *, chunked: bool) -> tuple[Counter[int], int]:
-    """How often each status was answered, and the most bytes that a refused sender had sent."""
+    """Return how often each status was answered, and the most bytes that a refused sender had sent."""
     senders = [_send(port, seconds, chunked=chunked) for _ in range(_SENDERS)]
     answers = await asyncio.gather(*senders)
     statuses = Counter(status for status, _ in answers)

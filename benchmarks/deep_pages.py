@@ -50,7 +50,7 @@ def _asked(board_id: str, board: Board, place: str, view: str) -> Iterator[tuple
 
 
 async def _asked_ms(port: int, asked: Iterator[tuple[str, list[str]]]) -> list[float]:
-    """How long each took."""
+    """Return how long each took."""
     took, connection = list[float](), Connection(port)
     try:
         for path, owners in asked:

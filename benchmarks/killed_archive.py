@@ -81,12 +81,12 @@ class Season:
         return next((each for each in self._jobs if holder and f"/{each.pid}/" in holder), None)
 
     async def is_fitted(self) -> bool:
-        """Whether the closer is at a final curve."""
+        """Return whether the closer is at a final curve."""
         closer, holder = await self.closer(), await self._database.fetchval(_FITTER, BOARD)
         return closer is not None and holder is not None and f"/{closer.pid}/" in holder
 
     async def is_written(self) -> bool:
-        """Whether a part of the archive is stored, and not all of it."""
+        """Return whether a part of the archive is stored, but not all of it."""
         _, blocks, stage = await self._database.fetchrow(_MOVED, BOARD)
         return bool(blocks) and stage < 3
 

@@ -111,12 +111,12 @@ def observed(load: Load, found: Measured, half_life_s: float) -> Load:
 
 
 def demand(load: Load, horizon_s: float) -> float:
-    """What will be asked for within the horizon: what the averages say, and no less than lately."""
+    """Return what will be asked for within the horizon: by the averages, and no less than lately."""
     return max(load.asked_lately, load.level + load.trend * horizon_s / 2) * horizon_s
 
 
 def need(load: Load, horizon_s: float) -> float:
-    """How many of its available resources a region will use up within the horizon.
+    """Return how many of its available resources a region will use up within the horizon.
 
     A region that refused somebody can't live on what becomes free there: it needs all that was asked for lately.
     """

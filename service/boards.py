@@ -244,11 +244,11 @@ class _Counted(NamedTuple):
     families: dict[int, Family]  # by key, those of the boards
 
     def entries(self, board: Board) -> int:
-        """How many entries a board has."""
+        """Return how many entries a board has."""
         return self.totals[board.key].get(ALL_ENTRIES, 0)
 
     def is_closed(self, board: Board, now_us: int) -> bool:
-        """Whether a board is closed."""
+        """Return whether a board is closed."""
         return is_closed(board, self.families.get(board.family_key or 0), now_us)
 
 

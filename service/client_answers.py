@@ -58,7 +58,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class CurveState(msgspec.Struct, frozen=True):
-    """How far a rank off a curve may be off, relative to it, past the ranks that are counted; None: not told."""
+    """Return the largest relative error of a rank that is not counted; None: not told."""
 
     total: int = 0
     bound: float | None = None

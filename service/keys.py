@@ -127,7 +127,7 @@ class KeyRing:
 
     @property
     def valid_count(self) -> int:
-        """How many keys are valid."""
+        """Return how many keys are valid."""
         return len(self._valid_ids)
 
     @contextmanager

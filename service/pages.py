@@ -99,7 +99,7 @@ class Pager:
         return len(rows) > limit or self.goes_on_past(row_number + len(rows[:limit]) - 1, totals)
 
     def goes_on_past(self, row_number: int, totals: dict[int, int]) -> bool:
-        """Whether the ranking of an archived board goes on past a row: an archive ends before its ranking does."""
+        """Return whether the ranking of an archived board goes on past a row: its archive ends earlier."""
         return self._board.archived_us is not None and row_number < totals.get(self._index, 0)
 
     def footing(self) -> Footing | None:

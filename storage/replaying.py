@@ -179,7 +179,7 @@ class _Replay:
 
 
 def _column_map(earlier: Board, board: Board) -> list[int | None]:
-    """Where the columns of an earlier board stand; None of those that are not there or hold something else."""
+    """Return the places of an earlier board's columns; None for one that is absent or holds something else."""
     found: list[int | None] = []
     for column in earlier.spec.columns:
         index = board.column_index.get(column.name)

@@ -364,7 +364,7 @@ class SqliteStore:
 
 
 def _refused(path: Path, error: sqlite3.Error | OSError) -> Exception:
-    """What a start is refused with."""
+    """Return the error that refuses a start."""
     if is_full(error) if isinstance(error, OSError) else says_full(error, path):
         return StoreFull(f"{path}: the disk is full, and the store needs some room to start: {error}")
     cause = damage_of(error) if isinstance(error, sqlite3.Error) else None

@@ -227,7 +227,7 @@ def warn_of_sums(note: ImportNote, job: Job) -> None:
 
 
 def asks() -> bool:
-    """Whether there is a person to ask."""
+    """Return whether there is a person to ask."""
     return sys.stdin.isatty()
 
 

@@ -150,7 +150,7 @@ class KeysOfStore:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the keys are: a service, or where `target` is None the store of the settings."""
+    """The place of the keys: a service, or the store of the settings if `target` is None."""
 
     target: Target | None
     store: str | None

@@ -68,7 +68,7 @@ def path(board: str) -> str:
 
 
 async def closed(service: Played, period: str, at: datetime) -> tuple[bool | None, bool]:
-    """What the family and the board itself say."""
+    """Return what the family and the board itself say."""
     told = await service.get(f"{F}/boards?period={period}&at={quote(at.isoformat())}")
     return told["period"]["closed"], (await service.get(path(told["board"])))["closed"]
 

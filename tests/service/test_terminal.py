@@ -18,7 +18,7 @@ from tests.service.real_service import WAIT_S, Process, environment
 
 
 def read_until(terminal: int, pattern: bytes) -> bytes:
-    """What a terminal shows, up to the line that matches; fails where nothing comes or the other side ends before."""
+    """Return what a terminal shows, up to the line that matches. Fail if nothing comes or the other side ends."""
     shown = b""
     while not re.search(pattern, shown):
         readable, _, _ = select.select([terminal], [], [], WAIT_S)
