@@ -11,7 +11,7 @@ TEST_PROCESSES ?= $(if $(RANKCURVE_TEST_STORE),1,2)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test check bench lock clean
+.PHONY: help install demo test quick check bench lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
@@ -29,8 +29,12 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## Import a season of 100,000 players and serve it on http://127.0.0.1:8080 (RANKCURVE_PORT=8081: there; ARGS=--once: stop after set-up)
 	$(BIN)/python -m service.demo $(ARGS)
 
-test: $(STAMP) ## Run all tests (ARGS=tests/config: those only)
+test: $(STAMP) ## Install what tests need and is missing, and run them all (ARGS=tests/config: those only)
+	tests/install_missing.sh $(BIN)/python
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(ARGS)
+
+quick: $(STAMP) ## Run the tests that need no server: units, and the store on SQLite
+	$(BIN)/python -m pytest -q --numprocesses $(TEST_PROCESSES) -m "not server and not end_to_end and not browser" $(ARGS)
 
 check: $(STAMP) ## Format, lint, types, import contracts, tidiness
 	$(BIN)/ruff format --check .

@@ -1,6 +1,7 @@
-"""The servers of a test run, as fixtures: one of each a session, started by the first test that asks.
+"""The servers of a test run as fixtures, and the markers of its tests.
 
-The rule: a test that needs a server that can't be had fails; it is never left out.
+A server runs once a session; the first test that needs it starts it. A test whose server is not installed fails; it is
+never left out.
 """
 
 from __future__ import annotations
@@ -18,6 +19,27 @@ from tests.servers import PostgresServer, postgres
 # A busy machine may take any time for one example.
 settings.register_profile("any_machine", deadline=None)
 settings.load_profile("any_machine")
+
+# A test that uses one of these fixtures, or is made for one of these stores, has the marker.
+MARKING = {
+    "browser": {"chromium_address"},
+    "end_to_end": {"service", "spawn"},
+    "server": {"cache", "postgres", "postgres_server", "postgres_url"},
+    "store": {"backend", "open_store", "sqlite", "world"},
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test by what it needs; one that needs nothing is a unit test."""
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        made_for = set() if callspec is None else {text for text in callspec.params.values() if isinstance(text, str)}
+        used = {*getattr(item, "fixturenames", ()), *made_for}
+        names = [name for name, marking in MARKING.items() if marking & used]
+        if item.path.name.startswith("test_e2e_") and "end_to_end" not in names:
+            names.append("end_to_end")
+        for name in names or ["unit"]:
+            item.add_marker(name)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,7 +6,6 @@ The rule: whatever happens to this process, its servers end and their folders go
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import signal
@@ -20,7 +19,7 @@ from pathlib import Path
 HOST = "127.0.0.1"
 READY_S = 60.0
 POLL_S = 0.02
-INSTALL_S = 600.0
+INSTALL_HINT = "`make test` installs what is missing, by tests/install_missing.sh"
 # Waits for the end of the pipe that this process holds, ends what the file of process ids names, removes the folder.
 WATCHER = 'read -r _; read -r pid < "$2" && kill -"$3" "$pid"; sleep 1; rm -rf "$1"'
 # Plain conformance needs no disk: a test of durability asks for a server of its own with DURABLE.
@@ -29,7 +28,7 @@ DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
 
 
 class ServerMissing(Exception):
-    """a server that the tests need is not there and can't be installed from here"""
+    """something that the tests need is not installed"""
 
 
 def free_port() -> int:
@@ -40,28 +39,15 @@ def free_port() -> int:
 
 
 def program(name: str, package: str) -> Path:
-    """The path of a server's program, from Debian's `package` where it is missing and may be installed.
+    """Return the path of a server's program, which Debian's `package` has.
 
     Raises:
-        ServerMissing: it can't be had; the message says what to install.
+        ServerMissing: it is not installed; the message says what to do.
     """
     found = _find(name)
     if found is None:
-        with alone():
-            if _find(name) is None:
-                _install(package)
-        found = _find(name)
-    if found is None:
-        raise ServerMissing(f"the tests need {name}: install the Debian package {package} (apt-get install {package})")
+        raise ServerMissing(f"the tests need {name}, of Debian's package {package}: {INSTALL_HINT}")
     return found
-
-
-@contextlib.contextmanager
-def alone() -> Iterator[None]:
-    """For what several processes of a test run must not do at once: to install something."""
-    with (Path(tempfile.gettempdir()) / "rankcurve-tests.lock").open("a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
 
 
 def _find(name: str) -> Path | None:
@@ -69,16 +55,6 @@ def _find(name: str) -> Path | None:
     versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
     on_path = shutil.which(name)
     return versions[-1] if versions else Path(on_path) if on_path else None
-
-
-def _install(package: str) -> None:
-    may = [] if os.getuid() == 0 else ["sudo", "-n"]
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    for words in (["update", "-q"], ["install", "-y", "-q", "--no-install-recommends", package]):
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run(
-                [*may, "apt-get", *words], env=quiet, stdout=subprocess.DEVNULL, check=False, timeout=INSTALL_S
-            )
 
 
 def ended(process: subprocess.Popen[bytes] | None) -> bool:

@@ -1,0 +1,55 @@
+#!/bin/sh
+# Install what the tests need and this machine lacks: servers and a browser from Debian's packages, and the clients of
+# Jolokia from npm and PyPI, pinned with hashes, below build/clients. `make test` runs it; pytest itself installs nothing.
+#
+# usage: tests/install_missing.sh PYTHON        PYTHON: the interpreter of the environment that runs the tests
+set -eu
+python=$1
+here=$(cd "$(dirname "$0")" && pwd)
+build=$here/../build/clients
+
+# Debian keeps PostgreSQL's programs out of PATH, in a folder for each version.
+has() { command -v "$1" >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/"$1" >/dev/null 2>&1; }
+
+missing=
+need() { has "$1" || missing="$missing $2"; }
+need postgres postgresql
+need psql postgresql-client
+need memcached memcached
+need prometheus prometheus
+need promtool prometheus
+need chromium chromium
+need node nodejs
+need npm npm
+need docker-compose docker-compose
+need systemd-analyze systemd
+
+if [ -n "$missing" ]; then
+  as_root=
+  [ "$(id -u)" -eq 0 ] || as_root="sudo -n"
+  echo "The tests need Debian's packages:$missing. Installing them."
+  # RUNLEVEL=1: the packages' own services stay off; the tests start their own.
+  if ! { $as_root apt-get update -q && $as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+         apt-get install -y -q --no-install-recommends $missing; } >/dev/null; then
+    echo "They could not be installed from here. As root: apt-get install$missing" >&2
+    exit 1
+  fi
+fi
+
+if ! cmp -s "$here/clients/package-lock.json" "$build/npm/.installed"; then
+  echo "Installing jolokia.js and axe-core by npm into build/clients/npm."
+  mkdir -p "$build/npm"
+  cp "$here/clients/package.json" "$here/clients/package-lock.json" "$build/npm/"
+  (cd "$build/npm" && npm ci --ignore-scripts --no-audit --no-fund --silent)
+  cp "$here/clients/package-lock.json" "$build/npm/.installed"
+fi
+
+# pyjolokia came in 2014, as sources that only setuptools before 58 builds.
+if ! cmp -s "$here/clients/pyjolokia.txt" "$build/pip/.installed"; then
+  echo "Installing pyjolokia by pip into build/clients/pip."
+  rm -rf "$build/pip"
+  PIP_CONSTRAINT=$here/clients/pyjolokia_build.txt PIP_BUILD_CONSTRAINT=$here/clients/pyjolokia_build.txt \
+    "$python" -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes \
+    --target "$build/pip" -r "$here/clients/pyjolokia.txt"
+  cp "$here/clients/pyjolokia.txt" "$build/pip/.installed"
+fi
