@@ -1,1 +1,1 @@
-"""The bars of the project as programs: each measures one of them and its baseline in the same run, and prints both."""
+"""The benchmarks. Each measures one promise of the project and its baseline in the same run, and prints both."""

@@ -1,6 +1,6 @@
-"""All bars, one after the other: `python -m benchmarks [DATA] [--quick] [--boards FOLDER]`.
+"""Run all benchmarks, one after the other: `python -m benchmarks [DATA] [--quick] [--boards FOLDER]`.
 
-Rule kept: each benchmark is the same program that runs alone; this one only starts them and counts how they ended.
+Each benchmark is the same program that also runs alone. This one only starts them and counts how they ended.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def main() -> int:
 
 
 def run(name: str, arguments: list[str]) -> int:
-    """Exit status of one benchmark: 0 met, 1 fell short, anything else failed."""
+    """Run one benchmark and return its exit status: 0 met, 1 fell short, anything else failed."""
     try:
         return subprocess.run(
             [sys.executable, "-m", f"benchmarks.{name}", *arguments], check=False, timeout=_TIMEOUT_S

@@ -1,6 +1,6 @@
 """The hot paths of this tree against those of another commit: `positions`, single posts and batches, on both stores.
 
-Both services run side by side, each on a store that it filled itself, and take turns round by round.
+Both services run side by side, each on a store that it filled itself. They take turns, round by round.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.single_posts import CLIENTS
 from tests.servers import postgres
 
 _LEAST_RATIO = 0.97
-_POSTS_PER_S = 15_000  # sizes a round of batches: about as many as `seconds` take
+_POSTS_PER_S = 15_000  # sizes a round of batches, so that it takes about `seconds`
 _OURS = "this tree"
 
 
@@ -59,7 +59,7 @@ def _compare(store: str, servers: Mapping[str, Server], options: Options) -> lis
         asyncio.run(_fill(server.port, options.rows))
     sides = {side: _contestants(server.port, options) for side, server in servers.items()}
     rows, bars = [], []
-    # One path after the other: what a round of posts leaves to be folded would meet the next path's rounds.
+    # One path after the other, because folding after a round of posts would disturb the rounds of another path.
     for path in sides[_OURS]:
         figures = load.alternate({side: paths[path] for side, paths in sides.items()}, rounds=options.rounds)
         rows += [load.row(f"{store}, {path}, {side}", found) for side, found in figures.items()]

@@ -1,7 +1,7 @@
 """The service against a Redis sorted set behind the same aiohttp shell: positions, around, top 10, posts, memory.
 
-Rule kept: same members, values and requests for both, both durable before they answer, each request's Redis commands
-in one pipeline.
+Both sides have the same members, values and requests, and both write durably before they answer. Each request's Redis
+commands go in one pipeline.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class Rivals(NamedTuple):
 
 
 def fill_redis(port: int, rows: int) -> None:
-    """The board of `boards.values` as a sorted set. The library is imported here: only this benchmark needs it."""
+    """Store the board of `boards.values` as a sorted set.
+
+    The library is imported here, because only this benchmark needs it.
+    """
     import redis as redis_client
 
     client = redis_client.Redis(host="127.0.0.1", port=port)
@@ -54,7 +57,7 @@ def fill_redis(port: int, rows: int) -> None:
 
 
 def fill_redis_times(port: int, rows: int) -> None:
-    """The times of the entries, in a hash."""
+    """Store the times of the entries in a hash."""
     import redis as redis_client
 
     client = redis_client.Redis(host="127.0.0.1", port=port)
@@ -66,7 +69,7 @@ def fill_redis_times(port: int, rows: int) -> None:
 
 
 async def check_same(rivals: Rivals, rows: int) -> None:
-    """Both shells must show the same value for some owners and the same best ten values. Raises BadAnswer."""
+    """Check that both shells show the same value for some owners and the same best ten values. Raises BadAnswer."""
     ours, theirs = Connection(rivals.service.port), Connection(rivals.shell.port)
     for index in range(0, rows, max(1, rows // 20)):
         before, after = _PATHS["positions"]
@@ -102,7 +105,7 @@ def run_rounds(rivals: Rivals, options: Options) -> dict[str, list[load.Figure]]
             contestants[f"{name}, {side}"] = load.by_wrk(target, connections=_CONNECTIONS, seconds=options.seconds)
     for side, server in sides.items():
         contestants[f"batch posts, {side}"] = through_http(server.port, options.rows, _BATCHES)
-    # Beside the bars: the rival without the times of entries, and around as a script on the Redis server.
+    # These have no bar: the rival without the times of entries, and `around` as a script on the Redis server.
     after = _PATHS["around"][1]
     found = targets(rivals.shell.url, options.rows)
     aside = {

@@ -1,7 +1,7 @@
 """Closes and archives one large season and the many small boards of a family's day: how long it takes, what it leaves.
 
-Rule kept: rows come in by posts, the job is the service's own, and an answer of an archive is asked for as the same
-answer of the rows was.
+The rows come in by posts, and the job is the service's own. The archive is asked the same questions that its rows were
+asked before.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from benchmarks.batch_posts_postgres import SERVER
 from benchmarks.boards import column_names, spec
 from benchmarks.options import Options, parse
 from querybuilder import col, select
-from storage.archive_blocks import OWNERS
-from storage.migrate import ARCHIVE_BLOCKS
+from storage.archive.blocks import OWNERS
+from storage.schema.steps import ARCHIVE_BLOCKS
 from tests.schemas import fresh_schema
 from tests.servers import postgres
 from tests.service.closing import close_as_of
@@ -30,7 +30,7 @@ from tests.service.real_service import Service
 _COLUMNS = 6
 _BATCH = 5_000
 _SMALL = 10_000
-_OWNERS = 20  # of a small board
+_OWNERS = 20  # owners of a small board
 _READS = 300
 _END = datetime.now(UTC) + timedelta(hours=2)
 
@@ -64,9 +64,9 @@ async def _positions_ms(service: Service, owners: list[str], rng: random.Random)
 
 
 async def _bytes_an_owner(service: Service, rows: int) -> tuple[float, float]:
-    """Of the archive's blocks: those of owners, and those of ranked columns."""
+    """Return the bytes an owner of the archive's blocks: those of owners, and those of ranked columns."""
     store = service.context.store
-    found = await store.read_one(select(col("section"), col("document")).from_(ARCHIVE_BLOCKS).build(store.dialect))
+    found = await store.read_query(select(col("section"), col("document")).from_(ARCHIVE_BLOCKS).build(store.dialect))
     owners = sum(len(document) for section, document in found if section == OWNERS)
     return owners / rows, sum(len(document) for _, document in found) / rows - owners / rows
 
@@ -86,7 +86,7 @@ async def _large(service: Service, rows: int) -> list[float]:
 
 
 async def _small(service: Service, boards: int) -> list[float]:
-    """Boards closed, and archived, a second."""
+    """Return how many boards were closed, and how many archived, a second."""
     family: dict[str, Any] = {**spec(["xp"]), "periods": ["day"], "facets": [["org"]], "grace_seconds": 0}
     await service.must("PUT", "/v1/families/small", {**family, "keep": {"day": 1}})
     rng, now = random.Random(2), datetime.now(UTC)

@@ -1,6 +1,6 @@
 """How much memory slow bodies cost: 200 connections that each send 8 MiB in small pieces, with and without a length.
 
-Rule kept: all senders begin before any has ended; memory is the process's own most resident less what it was before.
+All senders begin before any has ended. The memory cost is the process's peak resident memory less its memory before.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PATH = f"/v1/leaderboards/{BOARD}/posts"
 
 
 async def _send(port: int, seconds: float, *, chunked: bool) -> tuple[int, int]:
-    """Send one body over so many seconds until it is answered: the status, and the bytes sent until then."""
+    """Send one body over that many seconds until it is answered. Return the status and the bytes sent until then."""
     reader, writer = await asyncio.open_connection(HOST, port)
     length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {_BODY_BYTES}"
     writer.write(
@@ -64,7 +64,7 @@ async def _sent(port: int, seconds: float, *, chunked: bool) -> tuple[Counter[in
 async def _small_post(port: int) -> None:
     connection = Connection(port)
     await connection.must("PUT", f"/v1/leaderboards/{BOARD}", spec([COLUMN]))
-    for _ in range(100):  # what the process needs once is there before memory is looked at
+    for _ in range(100):  # what the process allocates once is allocated before memory is measured
         await connection.must("POST", _PATH, {"owner": "first", "stats": {COLUMN: 1}})
     connection.close()
 

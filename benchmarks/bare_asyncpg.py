@@ -1,8 +1,8 @@
 """The baseline of batch posts on PostgreSQL: the same batches in a bare asyncpg loop, in a process of its own.
 
-Rule kept: an honest, fast loop: the table and index of the service's board, one transaction a batch, read with locks,
-merged, written on condition, nothing else done. The SQL is written out because being free of the project's own layers
-is the point.
+The loop is honest and fast: it has the table and index of the service's board, and one transaction a batch. It reads
+with locks, merges, writes on condition, and does nothing else. The SQL is written out here, because the loop must be
+free of the project's own layers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UPDATE = (
 
 
 async def make(connection: asyncpg.Connection, rows: int) -> None:
-    """The board of `boards.values` in a table of its own, index and statistics as after filling."""
+    """Create the board of `boards.values` in a table of its own, with index and statistics as after filling."""
     await connection.execute("DROP TABLE IF EXISTS bare")
     await connection.execute(_TABLE)
     await connection.execute(_INDEX)
@@ -56,7 +56,10 @@ async def apply(connection: asyncpg.Connection, batch: list[tuple[str, int]]) ->
 
 
 async def serve(url: str, rows: int) -> None:
-    """Rounds: {"seed", "count", "size", "connections"} on a line in, seconds on a line out, until the input ends."""
+    """Serve rounds until the input ends.
+
+    An order {"seed", "count", "size", "connections"} comes in on a line, the seconds go out on a line.
+    """
     first = await asyncpg.connect(url)
     await make(first, rows)
     connections = [first]

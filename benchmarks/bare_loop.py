@@ -1,6 +1,6 @@
-"""A bare loop over a database driver in a process of its own, what batch posts are held against.
+"""A bare loop over a database driver, in a process of its own: the baseline for batch posts.
 
-Rule kept: a round at a time: an order as a line of JSON in, the seconds that it took on a line out.
+It runs a round at a time. An order arrives as a line of JSON, and the seconds that it took leave as a line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.servers import PROJECT
 
 
 class BareLoop:
-    """The process of `benchmarks.<program>`, on the database of a URL or path with a board of so many rows."""
+    """The process of `benchmarks.<program>`, on the database of a URL or path, with a board of that many rows."""
 
     def __init__(self, program: str, place: str, rows: int) -> None:
         self._program = program
@@ -33,7 +33,7 @@ class BareLoop:
         return line
 
     def round(self, *, seed: int, count: int, **more: int) -> load.Figure:
-        """So many batches; `more` goes into the order."""
+        """Run one round of that many batches and return its figure. `more` goes into the order."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"seed": seed, "count": count, "size": BATCH, **more}) + "\n")
         self._process.stdin.flush()

@@ -1,7 +1,7 @@
 """The baseline of batch posts: the same batches in a bare sqlite3 loop, in a process of its own.
 
-Rule kept: an honest, fast loop: the table, index and pragmas of the service's board, one transaction a batch, nothing
-else done. The SQL is written out because being free of the project's own layers is the point.
+The loop is honest and fast: it has the table, index and pragmas of the service's board, one transaction a batch, and
+does nothing else. The SQL is written out here, because the loop must be free of the project's own layers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _UPSERT = (
 
 
 def make(path: str, rows: int) -> sqlite3.Connection:
-    """The board of `boards.values` in a file of its own, index and statistics as after filling."""
+    """Create the board of `boards.values` in a file of its own, with index and statistics as after filling."""
     connection = sqlite3.connect(path, isolation_level=None, cached_statements=512)
     for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
@@ -63,7 +63,10 @@ def apply(connection: sqlite3.Connection, batch: list[tuple[str, int]]) -> None:
 
 
 def main(path: str, rows: int) -> None:
-    """Serve rounds: {"seed", "count", "size"} on a line in, seconds on a line out, until the input ends."""
+    """Serve rounds until the input ends.
+
+    An order {"seed", "count", "size"} comes in on a line, the seconds go out on a line.
+    """
     connection = make(path, rows)
     print("ready", flush=True)
     for line in sys.stdin:
@@ -73,7 +76,7 @@ def main(path: str, rows: int) -> None:
         for batch in work:
             apply(connection, batch)
         print(time.perf_counter() - begun, flush=True)
-        # The service checkpoints when it is idle, unmeasured between rounds: the same for this loop.
+        # The service checkpoints when it is idle, between rounds and unmeasured. This loop does the same.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
     os.unlink(path)

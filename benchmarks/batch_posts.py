@@ -1,7 +1,6 @@
 """Durable posts in batches of 1,000 over HTTP to a 1 M board, against the same batches in a bare sqlite3 loop.
 
-Rule kept: both apply the same batches, made before the clock starts, to boards with the same content, one round after
-the other.
+Both apply the same batches, made before the clock starts, to boards with the same content, one round after the other.
 """
 
 from __future__ import annotations
@@ -19,11 +18,14 @@ from benchmarks.options import Options, parse
 from benchmarks.servers import service
 
 _CONNECTIONS = 4
-_POSTS_PER_S = 10_000  # sizes a round: about as many batches as `seconds` take
+_POSTS_PER_S = 10_000  # sizes a round, so that it takes about `seconds`
 
 
 def through_http(port: int, rows: int, count: int, *, with_ids: bool = False) -> Callable[[int], load.Figure]:
-    """A contestant that posts batches; `with_ids` gives each post a post_id, a wider guarantee than the bare loop's."""
+    """Return a contestant that posts batches.
+
+    `with_ids` gives each post a post_id, which is a wider guarantee than the bare loop gives.
+    """
 
     def contestant(number: int) -> load.Figure:
         work = batches(rows, seed=number, count=count)

@@ -1,7 +1,7 @@
 """Durable posts in batches of 1,000 over HTTP to a 1 M board on PostgreSQL, against the same through bare asyncpg.
 
-Rule kept: both apply the same batches, made before the clock starts, on one server (fsync on) to boards with the same
-content, one round after the other.
+Both apply the same batches, made before the clock starts, on one server (fsync on) to boards with the same content, one
+round after the other.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from benchmarks.servers import service_on
 from tests.servers import DURABLE, postgres
 
 _CONNECTIONS = 4
-_POSTS_PER_S = 20_000  # sizes a round: about as many batches as `seconds` take
-# As an operator of a server for this would have it; both contestants work on the same one.
+_POSTS_PER_S = 20_000  # sizes a round, so that it takes about `seconds`
+# Settings that an operator of such a server would choose; both contestants use the same server.
 SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
 
 

@@ -1,7 +1,7 @@
 """The boards that are measured: owners, values and posts made from seeds, filled through the HTTP batch route.
 
-Rule kept: a board of a given size is the same in every run and for every rival, and whoever wants the truth about it
-can compute it.
+A board of a given size is the same in every run and for every rival. So the truth about it can be computed from the
+seed.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ REAL_BOARDS = {"atp_20241230": "high", "boston2014_centimin": "low", "bgg_rated_
 
 
 def owner(index: int) -> str:
-    """The owner at a 0-based index, as long as the ids of a large chat service; requests.lua spells them alike."""
+    """Return the owner at a 0-based index.
+
+    Owners are as long as the ids of a large chat service; requests.lua spells them alike.
+    """
     return f"10703857{index:011d}"
 
 
 def values(rows: int, column_index: int = 0) -> list[int]:
-    """Lognormal whole numbers with ties, one per owner, in the order of their indexes."""
+    """Return lognormal whole numbers with ties, one per owner, in the order of their indexes."""
     draw = random.Random(11 + column_index).lognormvariate
     return [round(draw(10, 1.5)) for _ in range(rows)]
 
@@ -46,13 +49,13 @@ def column_names(columns: int) -> list[str]:
 
 
 def batches(rows: int, *, seed: int, count: int, size: int = BATCH) -> list[list[tuple[str, int]]]:
-    """Batches of (owner, what to add) for random owners, each owner once in a batch."""
+    """Return batches of (owner, amount to add) for random owners, each owner once in a batch."""
     rng = random.Random(seed)
     return [[(owner(index), rng.randint(1, 1000)) for index in rng.sample(range(rows), size)] for _ in range(count)]
 
 
 def batch_body(batch: Iterable[tuple[str, int]], *, post_id_prefix: str | None = None) -> bytes:
-    """The body of one POST …/posts that applies a batch; with post ids when a prefix is given."""
+    """Return the body of one POST …/posts that applies a batch, with post ids if a prefix is given."""
     posts: list[dict[str, object]] = [{"owner": name, "stats": {COLUMN: more}} for name, more in batch]
     if post_id_prefix is not None:
         for index, post in enumerate(posts):
@@ -61,14 +64,14 @@ def batch_body(batch: Iterable[tuple[str, int]], *, post_id_prefix: str | None =
 
 
 def spec(names: Sequence[str], *, merge: str = "sum", best: str = "high") -> dict[str, object]:
-    """The body of PUT /v1/leaderboards/… for ranked columns of these names, everything else by default."""
+    """Return the body of PUT /v1/leaderboards/… for ranked columns of these names, everything else by default."""
     return {"columns": [{"name": name, "sorted": True, "merge": merge, "best": best} for name in names]}
 
 
 async def send_batches(
     port: int, board: str, bodies: Iterable[bytes], *, size: int = 0, connections: int = FILL_CONNECTIONS
 ) -> None:
-    """Post the bodies; with `size` (posts in each) every post must have been applied. Raises BadAnswer."""
+    """Post the bodies. With `size`, the posts in each, every post must have been applied. Raises BadAnswer."""
 
     async def send(connection: Connection, body: bytes) -> None:
         status, answer = await connection.call("POST", f"/v1/leaderboards/{board}/posts", body)
@@ -97,7 +100,7 @@ async def create(port: int, board: str, body: Mapping[str, object]) -> None:
 
 
 async def refresh(port: int, board: str, columns: Iterable[str]) -> None:
-    """New curves of these columns. Raises BadAnswer."""
+    """Have new curves of these columns fitted. Raises BadAnswer."""
     connection = Connection(port)
     try:
         for column in columns:
@@ -109,7 +112,7 @@ async def refresh(port: int, board: str, columns: Iterable[str]) -> None:
 async def fill(
     port: int, board: str, *, owners: Sequence[str], named: Mapping[str, Sequence[object]], body: Mapping[str, object]
 ) -> float:
-    """Create a board and post every owner's values, `named` by column; seconds taken. Raises BadAnswer."""
+    """Create a board and post every owner's values, `named` by column. Return the seconds taken. Raises BadAnswer."""
     begun = time.perf_counter()
     await create(port, board, body)
     await send_batches(port, board, _posts_in_batches(named, owners))
@@ -117,7 +120,10 @@ async def fill(
 
 
 def filled_store(options: Options, folder: Path, *, rows: int, columns: int = 1) -> Path:
-    """A store file in `folder` with BOARD filled and its curves fresh: taken from the kept ones, or made (and kept)."""
+    """Return a store file in `folder` with BOARD filled and its curves fresh.
+
+    It is copied from the kept ones, or made (and kept).
+    """
     store = folder / "board.db"
     kept = kept_path(options, f"{rows}x{columns}")
     if kept is not None and kept.exists():
@@ -138,18 +144,18 @@ def filled_store(options: Options, folder: Path, *, rows: int, columns: int = 1)
 
 
 def kept_path(options: Options, name: str) -> Path | None:
-    """Where a filled store of this name is kept; None: nowhere."""
+    """Return where a filled store of this name is kept, or None if none is kept."""
     if options.boards is None:
         return None
-    # A store kept from another layout of the tables would measure that layout.
+    # The name holds the layout of the tables: a store of another layout would measure that layout.
     layout = hashlib.sha256(
-        b"".join(path.read_bytes() for path in sorted((PROJECT / "storage").glob("*.py")))
+        b"".join(path.read_bytes() for path in sorted((PROJECT / "storage").rglob("*.py")))
     ).hexdigest()[:12]
     return options.boards / f"{name}-{layout}.db"
 
 
 def copy_store(source: Path, target: Path) -> None:
-    """Copy a store that nobody has open, its write-ahead log included where one was left."""
+    """Copy a store that nobody has open, with its write-ahead log if one was left."""
     for suffix in ("-wal", ""):
         part = source.with_name(source.name + suffix)
         if part.exists():
@@ -170,7 +176,7 @@ class RealBoard:
         return spec([COLUMN], merge="last", best=self.best)
 
     def better_counts(self) -> dict[int, int]:
-        """How many entries are strictly better, by value: plain competition ranking, less 1."""
+        """Return how many entries are strictly better, by value: plain competition ranking, less 1."""
         counts: dict[int, int] = {}
         for position, value in enumerate(sorted(self.values, reverse=self.best == "high")):
             counts.setdefault(value, position)
@@ -178,7 +184,7 @@ class RealBoard:
 
 
 def real_board(folder: Path, name: str) -> RealBoard:
-    """A real board from its file. Raises OSError, or ValueError for a value that is no whole number."""
+    """Read a real board from its file. Raises OSError, or ValueError for a value that is no whole number."""
     with (folder / f"{name}.csv").open(newline="") as file:
         rows = [(line["id"], line["score"]) for line in csv.DictReader(file)]
     numbers = [Decimal(text) for _, text in rows]
@@ -194,7 +200,7 @@ def real_board(folder: Path, name: str) -> RealBoard:
 
 
 async def import_real(port: int, board: RealBoard) -> float:
-    """Create and fill a board under its own name and refresh its curve; seconds that the filling took."""
+    """Create and fill a board under its own name and refresh its curve. Return the seconds that the filling took."""
     took_s = await fill(port, board.name, owners=board.owners, named={COLUMN: board.texts}, body=board.spec())
     await refresh(port, board.name, [COLUMN])
     return took_s

@@ -1,7 +1,7 @@
 """The study that people quote (a rank from a few buckets is 1 % off), with its mean, its 99th percentile and its worst.
 
-Rule kept: every entry is asked about, errors are relative to the true rank, and each row says which figure it is.
-Beside the buckets stand the curves of this project with as many counted places.
+Every entry is asked about, errors are relative to the true rank, and each row says which figure it is. Curves of this
+project with the same number of counted places stand beside the buckets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STUDIES = ((10_000, 5), (100, 10))
 SEED = 11
 MANY_KNOTS = 50  # under a kilobyte
 WORST_PERCENT = 2
-BOARDS = 20  # a board of 100 players is one draw of many: errors are taken over so many
+BOARDS = 20  # one board of 100 players is a random draw, so errors are taken over this many boards
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Errors:
 
 
 class Buckets:
-    """How many entries each of equal parts of the range of scores holds; a rank is a part of its bucket's."""
+    """Counts of the entries in each of equal parts of the range of scores. A rank is interpolated within its bucket."""
 
     def __init__(self, scores: list[int], top: int, buckets: int) -> None:
         self._width = top / buckets
@@ -43,7 +43,7 @@ class Buckets:
             self._counts[int(score / self._width)] += 1
 
     def rank(self, score: int) -> int:
-        """1 + all in better buckets + the part of its own that lies above, were it evenly filled."""
+        """Return 1 + all in better buckets + the part of its own bucket that lies above, if that were evenly filled."""
         bucket = int(score / self._width)
         above = (bucket + 1) * self._width - 1 - score  # whole scores that are strictly better
         return 1 + round(sum(self._counts[bucket + 1 :]) + self._counts[bucket] * above / self._width)
@@ -62,7 +62,7 @@ def errors(boards: list[list[int]], rank_of: Callable[[list[int]], Callable[[int
 
 
 def curve_of(kind: str, knots: int) -> Callable[[list[int]], Callable[[int], int]]:
-    """Ranks of a score by a curve with so many knots."""
+    """Return a function from score to rank by a curve with that many knots."""
 
     def fitted(scores: list[int]) -> Callable[[int], int]:
         board = PlainBoard(sorted(-score for score in scores))
@@ -73,7 +73,7 @@ def curve_of(kind: str, knots: int) -> Callable[[list[int]], Callable[[int], int
 
 
 def study(players: int, buckets: int) -> dict[str, Errors]:
-    """Errors by method."""
+    """Return the errors by method."""
     import numpy
 
     rng = numpy.random.default_rng(SEED)

@@ -1,7 +1,7 @@
 """Boards of many million rows, written through the store itself: by HTTP they would take an hour.
 
-Rule kept: the rows, totals and indexes are those that as many posts would have left; the ranking index is only made
-after the rows, as any bulk load does. No post was logged, so no curve may be older than the load.
+The rows, totals and indexes are those that the same posts would have left. The ranking index is made after the rows, as
+any bulk load does. No post was logged, so no curve may be older than the load.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from benchmarks.servers import service_on
 from config import load
 from querybuilder import Query, drop_index
 from service.stores import SQLITE_PREFIX, open_store
-from storage.entries import Entries, add_totals
-from storage.layouts import index_name, layout_of, ranking_index
-from storage.leaderboards import ALL_ENTRIES, CHANGES, existing
-from storage.padding import Padding
+from storage.boards.boards import ALL_ENTRIES, CHANGES, find_board
+from storage.boards.row_tables import index_name, layout_of, ranking_index
+from storage.entries.entries import Entries, build_totals_update
+from storage.log.cells import Padding
 from storage.records import Board, Entry
 from storage.store import Program, Store
 
@@ -30,14 +30,14 @@ _FIRST_POST_US = 1_760_000_000_000_000
 
 
 def drawn(rows: int) -> Any:
-    """Lognormal whole numbers, one an owner, in the order of their indexes."""
+    """Return lognormal whole numbers, one an owner, in the order of their indexes."""
     import numpy
 
     return numpy.random.default_rng(11).lognormal(10, 1.5, rows).round().astype(numpy.int64)
 
 
 def bulk_board(store_url: str, folder: Path, rows: int) -> None:
-    """Make BOARD with so many rows in an empty store. Prints how long it took."""
+    """Create BOARD with that many rows in an empty store, and print how long it took."""
     print(f"   loading {rows:,} rows", end="", flush=True)
     begun = time.perf_counter()
     with service_on(store_url, folder) as server:
@@ -47,7 +47,7 @@ def bulk_board(store_url: str, folder: Path, rows: int) -> None:
 
 
 def bulk_store(options: Options, folder: Path, *, rows: int) -> Path:
-    """A SQLite file in `folder` with such a board: taken from the kept ones, or made (and kept)."""
+    """Return a SQLite file in `folder` with such a board, copied from the kept ones, or made (and kept)."""
     store = folder / f"bulk-{rows}.db"
     kept = kept_path(options, f"bulk-{rows}x1")
     if kept is not None and kept.exists():
@@ -63,11 +63,11 @@ def bulk_store(options: Options, folder: Path, *, rows: int) -> Path:
 async def _load(store_url: str, rows: int) -> None:
     store = await open_store(load({"store": store_url, "statement_timeout_s": 3_600}, {}))
     try:
-        board = await store.read(lambda: existing(store.dialect, BOARD))
+        board = await store.read(lambda: find_board(store.dialect, BOARD))
         index = board.column_index[COLUMN]
         layout = layout_of(board)
         await _run(store, drop_index(index_name(layout, layout.columns[index])))
-        entries, padding = Entries(store.dialect, board), Padding.of(board.spec, board.spec.columns[index])
+        entries, padding = Entries(store.dialect, board), Padding.for_column(board.spec, board.spec.columns[index])
         scores = drawn(rows)
         for start in range(0, rows, _BATCH_ROWS):
             chunk = scores[start : start + _BATCH_ROWS].tolist()
@@ -83,9 +83,9 @@ async def _load(store_url: str, rows: int) -> None:
 
 def _added(store: Store, entries: Entries, new: list[Entry]) -> Program[None]:
     board: Board = entries.board
-    yield entries.writes.insert_new((board.rows_key, entry) for entry in new)
+    yield entries.writes.build_insert((board.rows_key, entry) for entry in new)
     counted = {ALL_ENTRIES: len(new), CHANGES: len(new), **dict.fromkeys(board.sorted_indexes, len(new))}
-    yield add_totals(store.dialect, {board.key: counted})
+    yield build_totals_update(store.dialect, {board.key: counted})
 
 
 async def _run(store: Store, query: Query) -> None:

@@ -1,7 +1,7 @@
 """What change log and live curves cost: batch posts over HTTP, with both, the log alone, and neither, 1 and 6 columns.
 
-Rule kept: all apply the same batches, made before the clock starts, to boards with the same content, one round after
-the other; on PostgreSQL all boards are on one server. Live curves are left out by giving the folding no time.
+All contestants apply the same batches, made before the clock starts, to boards with the same content, one round after
+the other. On PostgreSQL all boards are on one server. Live curves are left out by giving the folding no time.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _CONNECTIONS = 4
 _COLUMNS = (1, 6)
 _POSTS_PER_S = {("SQLite", 1): 10_000, ("SQLite", 6): 5_000, ("PostgreSQL", 1): 15_000, ("PostgreSQL", 6): 8_000}
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
-# On a machine that stands still for some seconds, its disk or all of it, posts are refused as they should be: here
-# that would end all rounds.
+# If the disk or the whole machine stands still for some seconds, the service rightly refuses posts. A refusal would
+# end all rounds here.
 _PATIENT = {"RANKCURVE_POST_WAIT_S_MAX": "600"}
 _VARIANTS = {
     "log and live curves": _PATIENT,
     "log alone": _PATIENT | {"RANKCURVE_FOLD_LOAD_RATIO": "0.01"},
     "neither": _PATIENT | {"RANKCURVE_CHANGE_LOG": "false"},
 }
-COST_MAX = 0.25  # of the throughput, the live counters included
+COST_MAX = 0.25  # share of the throughput, live counters included
 
 
 def _posting(port: int, rows: int, columns: int, count: int) -> Callable[[int], load.Figure]:
-    """A contestant whose every post changes every ranked column."""
+    """Return a contestant whose every post changes every ranked column."""
     names = column_names(columns)
 
     def contestant(number: int) -> load.Figure:
@@ -67,7 +67,7 @@ def _posting(port: int, rows: int, columns: int, count: int) -> Callable[[int], 
 
 
 def _on_sqlite(options: Options, folder: Path, columns: int, stack: ExitStack) -> dict[str, int]:
-    """The ports of services, by what they have, each on its own copy of a filled file."""
+    """Return the ports of services, by what they have, each on its own copy of a filled file."""
     folder.mkdir()
     store = filled_store(options, folder, rows=options.rows, columns=columns)
     ports = {}

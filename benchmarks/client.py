@@ -1,7 +1,7 @@
-"""A small HTTP/1.1 client for the places where logic is needed and wrk has none.
+"""A small HTTP/1.1 client for the places that need logic, which wrk lacks.
 
-Rule kept: one request at a time on a connection, body length always declared; it understands exactly what the servers
-here answer.
+It sends one request at a time on a connection and always declares the length of the body. It understands only what the
+servers here answer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class BadAnswer(Exception):
-    """A request was answered with another status than the benchmark can go on with."""
+    """A request got a status with which the benchmark cannot go on."""
 
 
 class Connection:
@@ -32,7 +32,7 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def call(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        """Status and body of the answer. Raises OSError, EOFError or TimeoutError when there is none."""
+        """Return status and body of the answer. Raises OSError, EOFError or TimeoutError if there is none."""
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 return await self._call(method, path, body)
@@ -56,7 +56,7 @@ class Connection:
         return int(lines[0].split(" ", 2)[1]), answer
 
     async def must(self, method: str, path: str, body: object = None) -> Any:
-        """The decoded answer of a request that has to succeed. Raises BadAnswer otherwise."""
+        """Return the decoded answer of a request that has to succeed. Raises BadAnswer otherwise."""
         status, answer = await self.call(method, path, b"" if body is None else json.dumps(body).encode())
         if not 200 <= status < 300:
             raise BadAnswer(f"{method} {path[:200]}: {status} {answer[:300]!r}")
@@ -69,7 +69,7 @@ class Connection:
 
 
 async def metrics_texts(port: int, times: int) -> AsyncIterator[str]:
-    """What `/metrics` answers, each time on a connection of its own, so that every worker of a node is asked."""
+    """Yield what `/metrics` answers, each time on a connection of its own, so that every worker of a node is asked."""
     for _ in range(times):
         connection = Connection(port)
         try:
@@ -82,7 +82,7 @@ async def metrics_texts(port: int, times: int) -> AsyncIterator[str]:
 async def for_each(
     port: int, items: Iterable[T], work: Callable[[Connection, T], Awaitable[None]], *, connections: int
 ) -> None:
-    """Give every item to one of so many connections at once; the first error ends all."""
+    """Give every item to one of that many connections at once. The first error ends all."""
     left = iter(items)
 
     async def worker() -> None:
@@ -99,7 +99,7 @@ async def for_each(
 
 
 def call_once(port: int, method: str, path: str) -> tuple[int, bytes]:
-    """One request on a connection of its own, without an event loop. Raises OSError."""
+    """Send one request on a connection of its own, without an event loop. Raises OSError."""
     connection = http.client.HTTPConnection(HOST, port, timeout=5.0)
     try:
         connection.request(method, path)
@@ -112,5 +112,5 @@ def call_once(port: int, method: str, path: str) -> tuple[int, bytes]:
 
 
 def quoted(text: str) -> str:
-    """`text` as one path segment or query value."""
+    """Return `text` as one path segment or query value."""
     return quote(text, safe="")

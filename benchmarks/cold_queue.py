@@ -1,7 +1,6 @@
 """Queued posts wait for a family of 25 boards, and two job processes start: when is the first post applied?
 
-Rule kept: every round has a new database and new processes. Two front ends queue the posts before any job process
-starts.
+Every round has a new database and new processes. Two front ends queue the posts before any job process starts.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from benchmarks.options import Options, parse
 from benchmarks.servers import Server, free_port, rankcurve, service_on
 from tests.servers import DURABLE, PostgresServer, postgres
 
-PROCESSES = 2  # of each kind
+PROCESSES = 2  # front ends, and as many job processes
 _FIRST_S_MAX = 2.0
 _WAIT_S = 60.0
-_BATCH = 200  # posts of a request
+_BATCH = 200  # posts in a request
 _COLUMNS = [f"c{number}" for number in range(6)]
 _FAMILY: dict[str, Any] = {
     "columns": [{"name": name, "sorted": True, "merge": "sum"} for name in _COLUMNS],
@@ -38,13 +37,13 @@ _APPLIED = "SELECT coalesce(sum(applied), 0)::bigint FROM ingest_shards"
 
 
 def post(number: int, rng: random.Random) -> dict[str, Any]:
-    """A post that reaches 25 boards."""
+    """Return a post that reaches 25 boards."""
     facets = {"org": str(rng.randrange(50)), "place": str(rng.randrange(20)), "group": str(rng.randrange(200))}
     return {"owner": owner(number), "stats": dict.fromkeys(_COLUMNS, 1), "post_id": str(number), "facets": facets}
 
 
 async def queue(fronts: list[Server], rows: int) -> None:
-    """Have posts wait, from all front ends."""
+    """Queue posts from all front ends."""
     connections = [Connection(front.port) for front in fronts]
     await connections[0].must("PUT", _PATH, _FAMILY)
     rng = random.Random(15)
@@ -56,7 +55,7 @@ async def queue(fronts: list[Server], rows: int) -> None:
 
 
 async def first_applied(database: Any, begun_s: float) -> float:
-    """Seconds from then until a post has left the queue."""
+    """Return the seconds from now until a post has left the queue."""
     while not await database.fetchval(_APPLIED):
         if time.monotonic() - begun_s > _WAIT_S:
             raise TimeoutError(f"nothing was applied within {_WAIT_S:.0f} s")
@@ -65,7 +64,7 @@ async def first_applied(database: Any, begun_s: float) -> float:
 
 
 def job_process(url: str, folder: Path) -> Server:
-    """`rankcurve jobs` as it is by default."""
+    """Return `rankcurve jobs` with its default settings."""
     port = free_port()
     environment = {"RANKCURVE_JOBS_PORT": str(port), "RANKCURVE_HOST": HOST}
     return Server(
@@ -74,7 +73,7 @@ def job_process(url: str, folder: Path) -> Server:
 
 
 async def start(cluster: PostgresServer, folder: Path, rows: int, turn: int) -> tuple[float, int]:
-    """One cold start: seconds until the first post was applied, and the posts that were applied with it."""
+    """Run one cold start. Return the seconds until the first post was applied, and the posts applied with it."""
     url = cluster.create_database(f"cold{turn}")
     with ExitStack() as stack:
         fronts = [stack.enter_context(service_on(url, folder, jobs="none")) for _ in range(PROCESSES)]

@@ -1,8 +1,10 @@
 """Whether a third level of the counting tree pays: what a count inside a gap costs, and what finer cells would.
 
 The tree has two levels: a live curve's cells over the value range, and the rows within a cell, which are counted. A
-third level would split each cell again, so that fewer rows are counted, by counters that every fold has to keep up.
-Rule kept: both prices are taken on the same board; a count is timed where it runs, in the store, without HTTP.
+third level would split each cell again. Fewer rows would be counted, but every fold would have more counters to keep
+up.
+
+Both prices are taken on the same board. A count is timed in the store, without HTTP.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ from benchmarks.bulk import bulk_board, bulk_store, drawn
 from benchmarks.options import Options, parse
 from config import load
 from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
-from predictor.quality import counted
+from predictor.quality import count_by_key
 from service.stores import SQLITE_PREFIX, open_store
-from storage.entries import Entries
-from storage.leaderboards import existing
-from storage.rankings import Ranking
+from storage.boards.boards import find_board
+from storage.entries.entries import Entries
+from storage.entries.rankings import Ranking
 from storage.store import Program, Store
 from tests.servers import DURABLE, postgres
 
@@ -37,10 +39,10 @@ _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 
 
 async def counts_ms(store_url: str, rows: int) -> dict[int, tuple[float, float]]:
-    """Median and 99th percentile of a count, in ms, by the rows that it counts."""
+    """Return median and 99th percentile of a count, in ms, by the rows that it counts."""
     store = await open_store(load({"store": store_url}, {}))
     try:
-        board = await store.read(lambda: existing(store.dialect, BOARD))
+        board = await store.read(lambda: find_board(store.dialect, BOARD))
         entries = Entries(store.dialect, board)
         ascending = sorted(drawn(rows).tolist())
         return {gap: await _counts_ms(store, entries, ascending, gap) for gap in _GAP_ROWS}
@@ -65,9 +67,12 @@ def _timed(ranking: Ranking, least: str, past: str) -> Program[float]:
 
 
 def fold_prices(rows: int, cells: int) -> tuple[float, float, float]:
-    """Of so many cells: microseconds a move, KiB of the document, ms to write it and to build what answers from it."""
+    """Return the prices of that many cells.
+
+    They are microseconds a move, KiB of the document, and ms to write it and to build what answers from it.
+    """
     numbers = drawn(rows)
-    keys = list(counted(sorted((-numbers).tolist())))
+    keys = list(count_by_key(sorted((-numbers).tolist())))
     every = max(1, rows // cells)
     knots, better_count, wanted = [], 0, 0
     for number, (key, ties) in enumerate(keys):
@@ -81,7 +86,7 @@ def fold_prices(rows: int, cells: int) -> tuple[float, float, float]:
     moves = [(-numbers[at], -rng.choice(numbers)) for at in rng.sample(range(rows), _MOVES)]
     counts = LiveCounts(curve)
     begun = time.perf_counter()
-    counts.move_all(moves)
+    counts.count_moves(moves)
     moved = time.perf_counter()
     document = counts.encode()
     LiveCurve(curve, counts, as_of=AsOf(0))

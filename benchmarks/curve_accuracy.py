@@ -1,8 +1,8 @@
 """How far off certified curves are at worst: eight boards, 1,000 and 300 knots, every value and the point past it.
 
-Rule kept: nothing is taken from the curve's own certificate: every value and the first lattice point past it is asked
-for and compared with the rank counted here, and the certificate is one of the things that are checked. A fit's time is
-the lowest of three: what others did on the machine meanwhile is no part of it.
+Nothing is taken from the curve's own certificate. Every value and the first lattice point past it is asked for and
+compared with the rank counted here, and the certificate is checked like everything else. The time of a fit is the
+lowest of three, to leave out what else the machine did.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks import report
 from benchmarks.curve_boards import GAP_ROWS_MAX, CurveBoard, distinct, fitted, made_up, real, tally_of
 from benchmarks.options import Options, parse
 from predictor import Curve
-from predictor.fit import fit
+from predictor.fit import fit_curve
 
 _SAMPLES = (1_000, 300)
 # Percent, by board: with 1,000 knots and with 300.
@@ -54,13 +54,13 @@ class Checked:
 
 
 def check(board: CurveBoard, samples: int, gap_rows_max: int) -> Checked:
-    """Fit, and ask for everything."""
+    """Fit a curve, ask for everything, and return how it compares with the truth."""
     build_s = inf
     counts = distinct(board.keys)
     tally = tally_of(board.keys)
     for _ in range(_FITS):
         begun = time.perf_counter()
-        curve = fit(tally, knots_max=samples, gap_rows_max=gap_rows_max, as_of_us=0)
+        curve = fit_curve(tally, knots_max=samples, gap_rows_max=gap_rows_max, as_of_us=0)
         build_s = min(build_s, time.perf_counter() - begun)
     worst = error_sum = 0.0
     violations, before, rank = 0, 1, 1
@@ -83,7 +83,7 @@ def check(board: CurveBoard, samples: int, gap_rows_max: int) -> Checked:
 
 
 def _gaps(curve: Curve, keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """(first rank, last rank, distinct values) of each gap between two knots."""
+    """Yield (first rank, last rank, distinct values) of each gap between two knots."""
     at = [bisect_left(keys, knot.key) for knot in curve.knots]
     for index in range(len(curve.knots) - 1):
         before, after = curve.knots[index], curve.knots[index + 1]
@@ -92,7 +92,7 @@ def _gaps(curve: Curve, keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     boards = made_up() + ([] if options.data is None else real(options.data))
-    fitted(boards[0].keys, 10)  # loads scipy, which is no part of a fit
+    fitted(boards[0].keys, 10)  # loads scipy, whose import is no part of a fit
     bars: list[report.Bar] = []
     rows: list[tuple[str | float, ...]] = []
     queries = violations = 0

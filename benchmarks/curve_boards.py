@@ -1,6 +1,6 @@
-"""The boards that curves are held against, made from one seed or read from files, as keys: smaller is better.
+"""The boards that curves are compared with, made from one seed or read from files, as keys: smaller is better.
 
-Rule kept: a board is the same in every run, and so is what is drawn for it later.
+A board is the same in every run, and so are the values that are drawn for it later.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from benchmarks.boards import real_board
 from predictor import Curve, Tally
-from predictor.fit import fit
+from predictor.fit import fit_curve
 
 Keys = NDArray[np.int64]
 SEED = 11
@@ -27,8 +27,8 @@ class CurveBoard:
     """A board and where more of its values come from."""
 
     name: str
-    keys: Keys  # in the order of its entries, which is no order of values
-    draw: Callable[[np.random.Generator, int], Keys]  # so many keys of the same distribution
+    keys: Keys  # in the order of the entries, not of their values
+    draw: Callable[[np.random.Generator, int], Keys]  # returns that many keys of the same distribution
 
 
 def _high(values: NDArray[np.float64]) -> Keys:
@@ -36,7 +36,7 @@ def _high(values: NDArray[np.float64]) -> Keys:
 
 
 def _runs(rng: np.random.Generator, entries: int) -> Keys:
-    """Distinct values, their distances 1 and lognormal by turns, in runs of random length."""
+    """Return keys in runs of random length, whose distances are 1 and lognormal by turns."""
     gaps: list[Keys] = []
     found, dense = 0, True
     while found < entries:
@@ -50,7 +50,7 @@ def _runs(rng: np.random.Generator, entries: int) -> Keys:
 
 
 def made_up() -> list[CurveBoard]:
-    """Those that need no file."""
+    """Return the boards that need no file."""
     draws: dict[str, tuple[int, Callable[[np.random.Generator, int], Keys]]] = {
         "uniform 10,000": (10_000, lambda rng, size: -rng.integers(0, 10_000, size)),
         "lognormal 343,000": (343_000, lambda rng, size: _high(rng.lognormal(10, 1.5, size))),
@@ -63,7 +63,7 @@ def made_up() -> list[CurveBoard]:
 
 
 def real(folder: Path) -> list[CurveBoard]:
-    """Those of the files; more of their values are drawn from what they hold."""
+    """Return the boards of the files. More of their values are drawn from what they hold."""
     boards = []
     for name in REAL:
         board = real_board(folder, name)
@@ -74,7 +74,7 @@ def real(folder: Path) -> list[CurveBoard]:
 
 
 def tally_of(keys: Keys) -> Tally:
-    """What a scan of the board would have read."""
+    """Return what a scan of the board would have read."""
     values, counts = np.unique(keys, return_counts=True)
     better_counts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
     offsets = (values - values[0]).astype(np.int64)
@@ -82,11 +82,11 @@ def tally_of(keys: Keys) -> Tally:
 
 
 def fitted(keys: Keys, knots_max: int) -> Curve:
-    """The certified curve of a board."""
-    return fit(tally_of(keys), knots_max=knots_max, gap_rows_max=GAP_ROWS_MAX, as_of_us=0)
+    """Return the certified curve of a board."""
+    return fit_curve(tally_of(keys), knots_max=knots_max, gap_rows_max=GAP_ROWS_MAX, as_of_us=0)
 
 
 def distinct(keys: Keys) -> list[tuple[int, int]]:
-    """(key, entries with it), ascending."""
+    """Return (key, entries with it), ascending."""
     values, counts = np.unique(keys, return_counts=True)
     return list(zip(values.tolist(), counts.tolist(), strict=True))

@@ -1,7 +1,7 @@
-"""Ten million ranks of random boards, fitted and live, each held against a count: not one may break a promise.
+"""Ten million ranks of random boards, fitted and live, each compared with a count: not one may break a promise.
 
-Rule kept: the truth is counted from the entries as they are at that moment; keys are asked in ascending order, values,
-their neighbours and anything in between, so that a rank that falls back would show.
+The truth is counted from the entries as they are at that moment. Keys are asked in ascending order: values, their
+neighbours, and keys in between. So a rank that falls back would show.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from benchmarks import report
 from benchmarks.curve_boards import GAP_ROWS_MAX, Keys, tally_of
 from benchmarks.options import Options, parse
 from predictor import AsOf, Curve, LiveCounts, LiveCurve
-from predictor.fit import fit
+from predictor.fit import fit_curve
 
-_ASKED = 20_000  # of one state of one board
+_ASKED = 20_000  # keys, in one state of one board
 _STATES = 5  # the fit, then after each round of changes
 
 
 def _board(rng: np.random.Generator, entries: int) -> Keys:
-    """Keys with ties, on a lattice or not, of either sign, even or with a long tail."""
+    """Return keys with ties, on a lattice or not, of either sign, even or with a long tail."""
     step = int(rng.choice([1, 1, 5, 250]))
     draws = (
         rng.integers(-entries, entries, entries),
@@ -43,7 +43,7 @@ def _asked(rng: np.random.Generator, keys: Keys) -> Keys:
 
 
 def broken_promises(curve: Curve | LiveCurve, keys: Keys, asked: Keys) -> int:
-    """How many answers leave their bracket, fall back, are no rank, or are further off than the certificate."""
+    """Return how many answers leave their bracket, fall back, are no rank, or are further off than the certificate."""
     broken, before = 0, 1
     certificate = curve.certificate if isinstance(curve, Curve) else None
     for key, better in zip(asked.tolist(), np.searchsorted(np.sort(keys), asked).tolist(), strict=True):
@@ -57,14 +57,14 @@ def broken_promises(curve: Curve | LiveCurve, keys: Keys, asked: Keys) -> int:
 
 
 def _states(rng: np.random.Generator, keys: Keys) -> Iterator[tuple[Curve | LiveCurve, Keys]]:
-    """A fitted board, then the same live, while parts of it change."""
-    curve = fit(tally_of(keys), knots_max=int(rng.integers(2, 500)), gap_rows_max=GAP_ROWS_MAX, as_of_us=0)
+    """Yield a fitted board, then the same board live, while parts of it change."""
+    curve = fit_curve(tally_of(keys), knots_max=int(rng.integers(2, 500)), gap_rows_max=GAP_ROWS_MAX, as_of_us=0)
     yield curve, keys
     counts, new = LiveCounts(curve), _board(rng, len(keys))
     for _ in range(_STATES - 1):
         chosen = rng.choice(len(keys), max(1, len(keys) // 10), replace=False)
         drawn = rng.choice(new if rng.random() < 0.3 else keys, len(chosen))
-        counts.move_all(zip(keys[chosen].tolist(), drawn.tolist(), strict=True))
+        counts.count_moves(zip(keys[chosen].tolist(), drawn.tolist(), strict=True))
         keys = keys.copy()
         keys[chosen] = drawn
         yield LiveCurve(curve, counts, as_of=AsOf(0)), keys

@@ -1,6 +1,6 @@
 """The dashboard in a real browser: how soon it paints, when a view is complete, and how many bytes that took.
 
-Rule kept: every load is the first one of a new profile, nothing is cached, and all that a view asks for is counted.
+Every load is the first one of a new profile, so nothing is cached. Everything that a view asks for is counted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Load:
 
 
 async def load(page: Page, url: str, complete: str) -> Load:
-    """Go to a view for the first time."""
+    """Open a view for the first time."""
     await page.command("Network.setCacheDisabled", cacheDisabled=True)
     await page.goto(url)
     complete_ms = await page.wait_for(f"({complete}) && performance.now()")
@@ -59,7 +59,7 @@ async def load(page: Page, url: str, complete: str) -> Load:
 
 
 async def loads(address: str, url: str) -> dict[str, list[Load]]:
-    """All views, in turns, after a round that is thrown away."""
+    """Load all views, in turns, after a round that is thrown away."""
     found: dict[str, list[Load]] = {name: [] for name in _VIEWS}
     for number in range(_LOADS + 1):
         for name, (route, complete) in _VIEWS.items():

@@ -1,7 +1,6 @@
 """`around` and `from_rank` on a large board against one of 3,000 rows, at the top and in the middle, on both stores.
 
-Rule kept: both boards are in one store and asked in turn, and every answer is compared with the values that the boards
-were made of.
+Both boards are in one store and asked in turn. Every answer is compared with the values that the boards were made of.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from tests.servers import DURABLE, postgres
 
 _SMALL = "small"
 _SMALL_ROWS = 3_000
-_AROUND_ROWS = 5  # on each side
+_AROUND_ROWS = 5  # rows on each side
 _PAGE_ROWS = 100
-_RANKS = 50  # asked for at each place
+_RANKS = 50  # ranks asked for at each place
 _RATIO_MAX = 3.0
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 
@@ -36,7 +35,7 @@ Place = tuple[str, str, str]  # view, place, board
 
 
 def _asked(board_id: str, board: Board, place: str, view: str) -> Iterator[tuple[str, list[str]]]:
-    """Paths, with the owners that the answer to each has to name."""
+    """Yield paths, with the owners that the answer to each has to name."""
     first = 1 if place == "top" else board.rows // 2
     for rank in range(first, first + _RANKS):
         if view == "around":
@@ -50,7 +49,7 @@ def _asked(board_id: str, board: Board, place: str, view: str) -> Iterator[tuple
 
 
 async def _asked_ms(port: int, asked: Iterator[tuple[str, list[str]]]) -> list[float]:
-    """Return how long each took."""
+    """Return how long each took, in ms."""
     took, connection = list[float](), Connection(port)
     try:
         for path, owners in asked:
@@ -73,7 +72,7 @@ async def _fill_small(port: int) -> None:
 
 
 def measure_on(name: str, url: str, folder: Path, boards: dict[str, Board], rounds: int) -> list[report.Bar]:
-    """Medians in ms of each view, place and board."""
+    """Return medians in ms of each view, place and board."""
     took: dict[Place, list[float]] = {}
     with service_on(url, folder) as server:
         asyncio.run(_fill_small(server.port))

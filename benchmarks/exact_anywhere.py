@@ -1,7 +1,7 @@
 """An exact rank in the middle of a board against one near the top, over HTTP and in the store, and a full count.
 
-Rule kept: near and far are asked in turn, of owners known to stand there, and every answer is compared with the values
-that the board was made of. Posts go on being logged meanwhile, and some are folded and some not.
+Near and far owners are asked in turn. They are known to stand there, and every answer is compared with the values that
+the board was made of. Posts go on being logged meanwhile; some of them are folded and some are not.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from benchmarks.options import Options, parse
 from benchmarks.servers import service_on
 from config import load
 from service.stores import SQLITE_PREFIX, open_store
-from storage.change_log import change_log
-from storage.entries import Entries
-from storage.gap_counts import Footing
-from storage.leaderboards import existing
-from storage.rankings import Ranking
-from storage.sampling import sample_curve
+from storage.boards.boards import find_board
+from storage.curves.sampling import sample_curve
+from storage.entries.entries import Entries
+from storage.entries.exact_ranks import CountStart
+from storage.entries.rankings import Ranking
+from storage.log.change_log import change_log
 from storage.store import Program, Store
 from tests.servers import DURABLE, postgres
 
 _NEAR = 1_000
-_OWNERS = 50  # asked for at each place
+_OWNERS = 50  # owners asked for at each place
 _ROUNDS = 6
 _FULL_COUNTS = 5
 _CHANGES_MAX = 20_000
@@ -56,7 +56,7 @@ class Board:
         self.ascending = (-scores[self.best_first]).tolist()
 
     def around(self, rank: int) -> list[tuple[str, int]]:
-        """(owner, rank) of some who stand there."""
+        """Return (owner, rank) of some owners at that place."""
         return [
             (owner(int(index)), 1 + bisect_left(self.ascending, self.ascending[rank + at]))
             for at, index in enumerate(self.best_first[rank : rank + _OWNERS])
@@ -64,7 +64,7 @@ class Board:
 
 
 async def _asked_ms(port: int, asked: list[tuple[str, int]], mode: str) -> tuple[list[float], set[str]]:
-    """How long each took, and by which methods; every rank is checked where it is said to be exact."""
+    """Return how long each took, in ms, and by which methods. Every rank that is said to be exact is checked."""
     took, methods = list[float](), set[str]()
     connection = Connection(port)
     try:
@@ -83,7 +83,7 @@ async def _asked_ms(port: int, asked: list[tuple[str, int]], mode: str) -> tuple
 
 
 def over_http(port: int, board: Board) -> dict[tuple[str, int], tuple[float, set[str]]]:
-    """Median ms by mode and place, asked in turn, and the methods."""
+    """Return median ms by mode and place, asked in turn, and the methods."""
     places = {rank: board.around(rank) for rank in (_NEAR, board.rows // 2)}
     took: dict[tuple[str, int], list[float]] = {}
     said: dict[tuple[str, int], set[str]] = {}
@@ -97,17 +97,17 @@ def over_http(port: int, board: Board) -> dict[tuple[str, int], tuple[float, set
 
 
 async def in_the_store(store_url: str, rows: int) -> tuple[float, float, float]:
-    """Median ms of a short count in the middle, of one near the top, and of a full count in the middle."""
+    """Return median ms of a short count in the middle, of one near the top, and of a full count in the middle."""
     store = await open_store(load({"store": store_url, "heavy_statement_timeout_s": 600}, {}))
     try:
-        board = await store.read(lambda: existing(store.dialect, BOARD))
+        board = await store.read(lambda: find_board(store.dialect, BOARD))
         entries = Entries(store.dialect, board)
         index = board.column_index[COLUMN]
         ranking = entries.rankings[index]
         footing = await store.read(lambda: _fit(store, entries, index), heavy=True)
         far = await _short_ms(store, ranking, footing, rows // 2)
         near = await _short_ms(store, ranking, footing, _NEAR)
-        middle = await store.read(lambda: ranking.row_at(footing, rows // 2), heavy=True)
+        middle = await store.read(lambda: ranking.find_row(footing, rows // 2), heavy=True)
         assert middle is not None
         full = [
             await store.read(partial(_timed, ranking.count_better, middle[0]), heavy=True) for _ in range(_FULL_COUNTS)
@@ -117,23 +117,23 @@ async def in_the_store(store_url: str, rows: int) -> tuple[float, float, float]:
         await store.close()
 
 
-def _fit(store: Store, entries: Entries, index: int) -> Program[Footing]:
-    mark = yield from change_log(store.dialect).mark_now()
+def _fit(store: Store, entries: Entries, index: int) -> Program[CountStart]:
+    mark = yield from change_log(store.dialect).take_mark()
     curve = yield from sample_curve(store.dialect, entries, index, gap_rows_max=10_000, now_us=1)
-    return Footing(curve, mark, _CHANGES_MAX)
+    return CountStart(curve, mark, _CHANGES_MAX)
 
 
-async def _short_ms(store: Store, ranking: Ranking, footing: Footing, rank: int) -> float:
+async def _short_ms(store: Store, ranking: Ranking, footing: CountStart, rank: int) -> float:
     took, rng = list[float](), random.Random(rank)
     for _ in range(100):
-        found = await store.read(partial(ranking.row_at, footing, rank + rng.randrange(1_000)))
+        found = await store.read(partial(ranking.find_row, footing, rank + rng.randrange(1_000)))
         assert found is not None
         cell, name = found
-        asked = ranking.asked_from_rung(footing, cell, owner=name)
+        asked = ranking.build_anchor_count(footing, cell, owner=name)
         begun = time.perf_counter()
-        rows = await store.read_one(asked.query)
+        rows = await store.read_query(asked.query)
         took.append(1000 * (time.perf_counter() - begun))
-        assert asked.answer(rows) is not None
+        assert asked.parse_count(rows) is not None
     return statistics.median(took)
 
 

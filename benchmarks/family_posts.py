@@ -1,8 +1,8 @@
 """Posts to a family of 25 boards each (5 periods of 5 lists of facets) over HTTP, on SQLite and on PostgreSQL.
 
-Rule kept: every post is of a random owner who has an entry on all 25 boards, changes each, carries a post id, and is
-durable when answered. A board update is one row of one board; a post is 25 of them. On PostgreSQL two processes serve:
-one alone would leave a part of two cores to nobody, since its loop is one thread.
+Every post is of a random owner who has an entry on all 25 boards. It changes each entry, carries a post id, and is
+durable when it is answered. A board update is one row of one board, so a post is 25 of them. On PostgreSQL two
+processes serve: a single process has one event loop and would leave a part of two cores unused.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ SPEC: dict[str, Any] = {
     "facets": [[], ["org"], ["location", "org"], ["location"], ["group"]],
     "time_zone": "Europe/Berlin",
 }
-_BATCH = 80  # posts of a request: 2,000 board updates, as large as a group
+_BATCH = 80  # posts in a request: 2,000 board updates, as many as a group may hold
 _FILL = 40
 _CONNECTIONS = 8
 _POSTGRES_WORKERS = 2
-_POSTS_PER_S = 1_000  # sizes a round: about as many posts as `seconds` take
+_POSTS_PER_S = 1_000  # sizes a round, so that it takes about `seconds`
 
 
 def _facets(index: int) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """A front end and a job process in one: `python -m benchmarks.front_end PORT`, everything else by RANKCURVE_ variables.
 
-Rule kept: the two share the store, and curves only through the table and memcached, each with a book and connections of
-its own. One file has one process, so that this is what front ends of several processes can be measured with on SQLite.
+The two share the store. Curves travel only through the table and memcached, and each side has a book and connections of
+its own. A SQLite file belongs to one process, so this is how a front end of several processes can be measured on
+SQLite.
 """
 
 from __future__ import annotations
@@ -17,26 +18,24 @@ from contextlib import AsyncExitStack
 import uvloop
 from aiohttp import web
 
-from config import Settings, load
-from jobs.desk import RefreshDesk
+from config import Settings, limits_of, load
+from jobs.curves.refresh_desk import RefreshQueue
 from jobs.wiring import JobParts, start_jobs
 from service.api import ROUTES
 from service.app import make_app
 from service.context import Context
-from service.leases.wiring import leases_of
-from service.limits import limits_of
-from service.metrics.process import Metrics
+from service.lease_wiring import make_leases
 from service.serve import SWITCH_INTERVAL_S
-from service.wiring import context_of, job_limits, new_holder, now_us
-from storage.curves import CurveBook
-from storage.envelope import Envelopes
-from storage.memcached import Memcached, MemcachedLimits
-from storage.migrate import migrate
-from storage.shared_curves import SharedCurves
+from service.telemetry.metrics.process import Metrics
+from service.wiring import job_limits, make_holder, now_us, open_context
+from storage.curves.memcached import Memcached, MemcachedLimits
+from storage.curves.shared_curves import Envelopes, SharedCurves
+from storage.curves.stored_curves import CurveBook
+from storage.schema.steps import migrate
 
 
 async def start_job_side(context: Context, settings: Settings, stack: AsyncExitStack) -> None:
-    """Jobs as another process would run them: the front end learns of their curves by its poll only."""
+    """Start jobs as another process would run them: the front end learns of their curves only by its poll."""
     metrics = Metrics()
     salt = await context.store.write(lambda: migrate(context.store.dialect))
     cache = Memcached(limits_of(MemcachedLimits, settings), monotonic=time.monotonic)
@@ -49,10 +48,10 @@ async def start_job_side(context: Context, settings: Settings, stack: AsyncExitS
         book=CurveBook(
             context.store, shared, poll_rows_max=settings.curve_poll_rows_max, on_corrupt=metrics.curve_corrupt
         ),
-        post_ids=context.post_ids,
-        desk=RefreshDesk(demands_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max),
-        leases=leases_of(settings, context.store),
-        holder=new_holder(),
+        post_ids=context.posting.post_ids,
+        refresh_queue=RefreshQueue(demands_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max),
+        leases=make_leases(settings, context.store),
+        holder=make_holder(),
         limits=job_limits(settings),
         observer=metrics,
         folds=metrics.folds,
@@ -70,7 +69,7 @@ async def serve(settings: Settings) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with AsyncExitStack() as stack:
-        context = await stack.enter_async_context(context_of(settings, Metrics()))
+        context = await stack.enter_async_context(open_context(settings, Metrics()))
         await start_job_side(context, settings, stack)
         runner = web.AppRunner(make_app(ROUTES, context), access_log=None)
         await runner.setup()

@@ -1,8 +1,8 @@
-"""A PostgreSQL whose every statement takes twice as long for a minute, under a load that it then can't carry.
+"""PostgreSQL with every statement slowed to twice its time for a minute, under a load that it then cannot carry.
 
-Rule kept: requests are sent when they are due, whatever became of earlier ones, and none is sent twice; goodput is what
-was answered 200 within the wait that the service promises. The capacities it is held against are measured before, in
-the same run, by posters that send as fast as they are answered.
+Requests are sent when they are due, whatever became of earlier ones, and none is sent twice. Goodput counts the answers
+200 within the wait that the service promises. The capacities to compare with are measured earlier in the same run, by
+posters that send as fast as they are answered.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from benchmarks.options import Options, parse
 from benchmarks.servers import PROJECT, free_port, service_on
 from tests.servers import DURABLE, postgres
 
-_POSTS = 100  # a request
+_POSTS = 100  # posts in a request
 _POSTERS = 48
 _BODIES = 400
-_WARM_S = 8.0  # of each measured capacity, for the service to settle
-_OFFERED_RATIO = 0.9  # of the capacity: more could not be answered even before
+_WARM_S = 8.0  # before each measured capacity, for the service to settle
+_OFFERED_RATIO = 0.9  # share of the capacity; more could not be answered even before the slowdown
 _BEFORE_S, _AFTER_S = 15.0, 45.0
 _SETTLED_S, _RECOVERED_S = 10.0, 30.0
 _ANSWERED_S = 10.0  # post_wait_s_max, by default
@@ -43,7 +43,7 @@ _LIMIT = b"\nrankcurve_writes_in_flight_limit "
 
 @dataclass(slots=True)
 class Bin:
-    """What was answered in so many seconds."""
+    """The answers in one bin of time."""
 
     good: int = 0  # posts
     codes: Counter[int] = field(default_factory=Counter)  # posts by status
@@ -83,7 +83,7 @@ def bodies(rows: int, *, seed: int, count: int) -> list[bytes]:
 
 
 async def capacity(port: int, made: list[bytes], seconds: float) -> float:
-    """Posts a second that posters are answered who never wait to send."""
+    """Return the posts a second that are answered if posters never wait to send."""
     counted = 0
     begun = time.perf_counter()
     rng = random.Random(7)
@@ -110,7 +110,7 @@ class OpenLoad:
         self.bins: dict[int, Bin] = defaultdict(Bin)
 
     async def run(self, factors: Mapping[float, float], seconds: float) -> None:
-        """Send for so long; `factors`: what the proxy does from then on, by the time from the start."""
+        """Send for that long. `factors` says what the proxy does, by the time from the start."""
         self._begun = time.perf_counter()
         changes = deque(sorted(factors.items()))
         rng = random.Random(5)
@@ -134,7 +134,7 @@ class OpenLoad:
         status, _ = await connection.call("POST", _PATH, body)
         self._free.append(connection)
         answered_s = self._passed_s()
-        found = self._bin(answered_s)  # goodput is of the time of the answer
+        found = self._bin(answered_s)  # goodput counts at the time of the answer
         found.codes[status] += _POSTS
         if status == 200:
             found.times_s.append(answered_s - due_s)
@@ -150,7 +150,7 @@ class OpenLoad:
         connection.close()
 
     def good_per_s(self, from_s: float, to_s: float) -> float:
-        """Mean goodput between two times from the start, multiples of a bin."""
+        """Return the mean goodput between two times from the start, which are multiples of a bin."""
         wanted = range(round(from_s / _BIN_S), round(to_s / _BIN_S))
         return sum(self.bins[index].good for index in wanted) / (len(wanted) * _BIN_S)
 

@@ -1,7 +1,7 @@
 """A hello-world route on the same aiohttp and uvloop: what the HTTP shell alone can do on this machine.
 
-Rule kept: nothing that an ordinary aiohttp application has is left out, nothing is added: one route, prebuilt body,
-no access log.
+It leaves out nothing that an ordinary aiohttp application has and adds nothing: one route, a prebuilt body, no access
+log.
 """
 
 from __future__ import annotations

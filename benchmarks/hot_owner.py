@@ -1,7 +1,7 @@
 """500 posters to one clan: every post is to the same row, by two processes on PostgreSQL, direct and queued.
 
-Rule kept: every post carries an id and is of a caller of its own, who waits for the answer. The clan's sum has to be
-what callers were told, and a round ends when everything accepted is applied.
+Every post carries an id and comes from a caller of its own, who waits for the answer. The clan's sum must equal what
+the callers were told. A round ends when everything accepted is applied.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Round:
 
 
 async def conflicts(servers: Sequence[Server]) -> int:
-    """Lost races, of every process."""
+    """Return the lost races of all processes."""
     total = 0.0
     for server in servers:
         connection = Connection(server.port)
@@ -62,7 +62,7 @@ async def conflicts(servers: Sequence[Server]) -> int:
 
 
 async def clan_xp(server: Server) -> int:
-    """The sum as it stands."""
+    """Return the sum as the service has it now."""
     connection = Connection(server.port)
     status, body = await connection.call("GET", f"/v1/leaderboards/{_BOARD}/entries/{_CLAN}")
     connection.close()
@@ -70,7 +70,7 @@ async def clan_xp(server: Server) -> int:
 
 
 async def one_round(servers: Sequence[Server], name: str, seconds: float, *, mode: str) -> Round:
-    """Everyone posts for so long; then until the clan has it all."""
+    """Have everyone post for that long, then wait until the clan has all of it. Return the figures."""
     before, lost = await clan_xp(servers[0]), await conflicts(servers)
     path = f"/v1/leaderboards/{_BOARD}/posts" + ("?mode=queued" if mode == "queued" else "")
     latencies_s: list[float] = []
@@ -105,14 +105,14 @@ async def one_round(servers: Sequence[Server], name: str, seconds: float, *, mod
 
 
 def contestant(folder: Path, options: Options, mode: str, environment: Mapping[str, str]) -> list[Round]:
-    """Rounds on a server of their own."""
+    """Run rounds on a server of their own and return them."""
     with postgres(SERVER) as cluster, ExitStack() as stack:
         url = cluster.url()
         front_ends = [service_on(url, folder, environment=environment) for _ in range(FRONT_ENDS)]
         servers = [stack.enter_context(server) for server in front_ends]
         connection = Connection(servers[0].port)
         asyncio.run(connection.must("PUT", f"/v1/leaderboards/{_BOARD}", _SPEC))
-        with contextlib.suppress(RuntimeError):  # its loop is gone
+        with contextlib.suppress(RuntimeError):  # its event loop is closed
             connection.close()
         return [
             asyncio.run(one_round(servers, f"round-{number}", options.seconds, mode=mode))

@@ -1,6 +1,6 @@
 """Three job processes on one PostgreSQL: owners killed and stopped in the middle of a refresh.
 
-Rule kept: what was stored, when and under which lease is recorded by the server itself, for this measurement only.
+For this measurement only, the database server itself records what was stored, when, and under which lease.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ BOARDS = [f"owned-{number}" for number in range(6)]
 REFRESH_S = 2
 LEASE_S = 4.0
 MARGIN_S = 0.5
-_LATE_S = 5.0  # what the bar allows past a lease's expiry
-_ROWS = 50_000  # of each board: a refresh takes long enough to be met
+_LATE_S = 5.0  # how long after a lease's expiry the bar allows
+_ROWS = 50_000  # rows of each board, so that a refresh takes long enough to be caught
 _POST_EVERY_S = 0.2
 _WAIT_S = 60.0
 _RECORD = (
@@ -57,7 +57,7 @@ class Figures:
     stopped_while_refreshing: int = 0
     refreshed_after_s: list[float] = field(default_factory=list)  # every curve, from the kill
     past_expiry_s: list[float] = field(default_factory=list)  # the victim's own, from the end of its lease
-    bound_s: list[float] = field(default_factory=list)  # what is left of what the bar allows, the worst of each kill
+    bound_s: list[float] = field(default_factory=list)  # time left until the bar's limit, the worst of each kill
     fenced: int = 0
 
 
@@ -68,7 +68,7 @@ class Observer:
         self._connection = connection
 
     async def held(self, server: Server) -> list[Any]:
-        """Leases of a process: resource, fencing number, expiry."""
+        """Return the leases of a process: resource, fencing number, expiry."""
         rows: list[Any] = await self._connection.fetch(_HELD, f"%/{server.pid}/%")
         return rows
 
@@ -76,7 +76,7 @@ class Observer:
         return int(await self._connection.fetchval(_NOW))
 
     async def refreshed(self, after_us: int) -> dict[int, int]:
-        """By board: when its first curve that is of after that time was stored. Waits until there is one for each."""
+        """Return, by board, when its first curve after that time was stored. Wait until there is one for each board."""
         query = "SELECT board_key, min(at) FROM stored WHERE as_of > $1 GROUP BY board_key"
         until = time.monotonic() + _WAIT_S
         while time.monotonic() < until:
@@ -87,13 +87,13 @@ class Observer:
         raise TimeoutError(f"after {_WAIT_S:.0f} s {len(rows)} of {len(BOARDS)} curves were refreshed")
 
     async def catch(self, server: Server, signal_number: int) -> tuple[list[Any], int]:
-        """Signal a process once it refreshes; what it held then, and when."""
+        """Signal a process once it refreshes. Return what it held then, and when."""
         until = time.monotonic() + _WAIT_S
         while time.monotonic() < until:
             if await self.held(server):
                 server.send(signal_number)
                 at_us = await self.now_us()
-                await asyncio.sleep(0.1)  # a transaction that was being committed is, or never will be
+                await asyncio.sleep(0.1)  # by then a commit that was under way has ended, or never will
                 held = await self.held(server)
                 if held or signal_number == signal.SIGKILL:
                     return held, at_us
@@ -101,7 +101,7 @@ class Observer:
         raise TimeoutError("the process refreshes nothing")
 
     async def wrong_stores(self) -> int:
-        """Curves stored under a number that was over, or older than the one that they replaced."""
+        """Return the curves stored under an expired number, or under one older than that of the curve they replaced."""
         rows = await self._connection.fetch("SELECT board_key, as_of, fence FROM stored ORDER BY board_key, version")
         pairs = [(one, next_) for one, next_ in pairwise(rows) if one[0] == next_[0]]
         return sum(next_[1] <= one[1] or next_[2] <= one[2] for one, next_ in pairs)
@@ -121,7 +121,7 @@ async def keep_changing(port: int) -> None:
 
 
 async def kill(observer: Observer, server: Server, figures: Figures) -> None:
-    """End an owner in the middle of a refresh, see what comes of its curves, and start it again."""
+    """End an owner in the middle of a refresh, see what becomes of its curves, and start it again."""
     held, at_us = await observer.catch(server, signal.SIGKILL)
     await asyncio.to_thread(server.end, signal.SIGKILL)
     stored_at = await observer.refreshed(at_us)
@@ -149,7 +149,7 @@ async def stop(observer: Observer, server: Server, figures: Figures) -> None:
 
 
 def fenced(servers: Iterable[Server]) -> int:
-    """Curves that the processes, as long as they live, were not allowed to store."""
+    """Return how many curves the living processes were not allowed to store."""
     found = 0
     for server in servers:
         _, text = call_once(server.port, "GET", "/metrics")
@@ -159,7 +159,7 @@ def fenced(servers: Iterable[Server]) -> int:
 
 
 async def run(front_end: Server, jobs: list[Server], url: str, options: Options) -> tuple[Figures, int, int]:
-    """Kill each round one process and stop another one; figures, curves stored wrongly, curves stored."""
+    """Kill one process and stop another one in each round. Return figures, curves stored wrongly, curves stored."""
     body = spec([COLUMN]) | {"predictor": {"refresh_seconds": REFRESH_S}}
     owners = [owner(index) for index in range(options.rows)]
     for number, board in enumerate(BOARDS):

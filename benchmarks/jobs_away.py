@@ -1,7 +1,7 @@
 """All job processes killed, front ends restarted: ranks keep coming from the last curves, and move on with new jobs.
 
-Rule kept: readers ask all the time, and a connection that a restarting front end does not take yet is tried at the
-other one; every answer counts.
+Readers ask all the time, and every answer counts. If a restarting front end refuses a connection, the reader tries the
+other one.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ REFRESH_S = 1
 _READERS = 4
 _ROWS = 20_000
 _MOVES_S_MAX = 10.0  # a curve is due at once after the pause; poll, phase and refresh come on top
-_POLLED_S = 3.0  # until what was stored has come to every front end: curve_poll_s and a second
+_POLLED_S = 3.0  # by then every front end has what was stored: curve_poll_s and a second
 _WAIT_S = 60.0
 
 
 @dataclass(slots=True)
 class Seen:
-    """What readers were answered."""
+    """The answers that readers got."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     methods: Counter[str] = field(default_factory=Counter)
@@ -46,11 +46,11 @@ class Seen:
     answered: asyncio.Event = field(default_factory=asyncio.Event)
 
     def forget_times(self, last: str) -> None:
-        """All that came before the last one."""
+        """Forget all answers before the last one."""
         self.as_of = {last}
 
     async def moved_on(self, known: str) -> float:
-        """Seconds until an answer comes from a curve that is younger."""
+        """Return the seconds until an answer comes from a younger curve."""
         begun = time.monotonic()
         async with asyncio.timeout(_WAIT_S):
             while max(self.as_of, default="") <= known:
@@ -60,7 +60,7 @@ class Seen:
 
 
 async def read(front_ends: list[Server], rows: int, seen: Seen, seed: int) -> None:
-    """Ask for the ranks of random owners, of the next front end where one does not take the connection."""
+    """Ask for the ranks of random owners, and go to the next front end if one refuses the connection."""
     connections, rng = [Connection(server.port) for server in front_ends], random.Random(seed)
     turn = seed
     while not seen.stop:
@@ -84,7 +84,7 @@ async def read(front_ends: list[Server], rows: int, seen: Seen, seed: int) -> No
 
 
 async def change(port: int) -> None:
-    """One more post, so that the curve is old."""
+    """Send one more post, so that the curve is old."""
     connection = Connection(port)
     try:
         await connection.must(
@@ -95,7 +95,10 @@ async def change(port: int) -> None:
 
 
 async def act(front_ends: list[Server], jobs: list[Server], seen: Seen, seconds: float) -> tuple[int, float]:
-    """Kill the jobs, restart the front ends one after the other, start the jobs; times seen meanwhile, and seconds."""
+    """Kill the jobs, restart the front ends one after the other, start the jobs.
+
+    Return the number of `as_of` times seen meanwhile, and the seconds until answers moved on.
+    """
     for job in jobs:
         await asyncio.to_thread(job.end, signal.SIGKILL)
     await asyncio.sleep(_POLLED_S)

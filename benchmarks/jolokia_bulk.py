@@ -1,6 +1,6 @@
 """A bulk of 100 Jolokia reads, again and again on one connection: of a process on a file, of a node on PostgreSQL.
 
-Rule kept: the reads are of all kinds of objects, and every one of every bulk has to be answered.
+The reads are of all kinds of objects, and every read of every bulk must be answered.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MBEANS: tuple[tuple[str, str | None], ...] = (
 
 
 def bulk() -> bytes:
-    """The body."""
+    """Return the body of the bulk."""
     requests = [
         {"type": "read", "mbean": mbean, **({"attribute": attribute} if attribute else {})}
         for mbean, attribute in (_MBEANS[index % len(_MBEANS)] for index in range(_READS))
@@ -46,7 +46,7 @@ def bulk() -> bytes:
 
 
 async def times_ms(port: int, bulks: int) -> list[float]:
-    """How long each bulk took. Raises BadAnswer where a read was not answered."""
+    """Return how long each bulk took, in ms. Raises BadAnswer if a read was not answered."""
     await create(port, BOARD, spec([COLUMN]))
     connection, body, found = Connection(port), bulk(), []
     await connection.must("POST", f"/v1/leaderboards/{BOARD}/posts", {"owner": "ada", "stats": {COLUMN: 1}})

@@ -1,7 +1,7 @@
 """What an owner's positions and `/readyz` notice of 20 clients that read the journal in pages of 1,000, on both stores.
 
-Rule kept: both are asked one request after the other on connections of their own, with and without the readers in
-turn; the ratio is the median of the rounds' own ratios.
+Both are asked one request after the other, on connections of their own, with and without the readers in turn. The ratio
+is the median of the ratios of single rounds.
 """
 
 from __future__ import annotations

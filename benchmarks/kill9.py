@@ -1,7 +1,6 @@
 """100 times `kill -9` under load: no accepted post may be lost, none applied twice.
 
-Rule kept: clients retry with the same post_id until a post is settled, and nothing else; the truth is what they were
-told.
+Clients retry with the same post_id until a post is settled, and do nothing else. The truth is what they were told.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from benchmarks.servers import Server, service
 
 _OWNERS = [f"owner-{number}" for number in range(200)]
 _CLIENTS = 16
-_LOAD_S_MAX = 0.4  # a kill comes at most so long after the first post since the start is settled
+_LOAD_S_MAX = 0.4  # a kill comes at most this long after the first post since the start is settled
 _PROGRESS_S = 30.0  # a started service settles some post within this, or the run fails
 
 
@@ -37,7 +36,7 @@ class Kills:
 
 
 async def kill_and_start(server: Server, ledger: Ledger, kills: int) -> Kills:
-    """Kill and start again, so many times, while posts are under way."""
+    """Kill and start the service again, that many times, while posts are under way."""
     rng, starts_ms, seen = random.Random(9), [], Kills()
     for _ in range(kills):
         ledger.progress.clear()

@@ -1,7 +1,7 @@
 """The process that closes a season is killed while it fits a final curve, and again while it writes the archive.
 
-Rule kept: the store itself says who works: the survivor has taken over once it holds the lease on closing and the
-board moves on under it. Leases are as long as they are by default.
+The store itself says which process works. The survivor has taken over once it holds the lease on closing and the board
+moves on under it. Leases have their default length.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.servers import DURABLE, postgres
 
 BOARD = "season"
 PROCESSES = 2
-_LATE_S = 2.0  # past one lease, which the margin of the store's clock is a part of
+_LATE_S = 2.0  # more than one lease, which includes the margin of the store's clock
 _WAIT_S = 120.0
 _BATCH = 1_000
 _COLUMNS = [f"c{number}" for number in range(6)]
@@ -43,13 +43,13 @@ _MOVED = """SELECT (SELECT coalesce(max(version), 0) FROM curves), (SELECT count
 
 
 def season(ends_at: datetime) -> dict[str, Any]:
-    """A board that gives up its rows when it is closed."""
+    """Return a board that gives up its rows when it is closed."""
     columns = [{"name": name, "sorted": True, "merge": "sum"} for name in _COLUMNS]
     return {"columns": columns, "closes_at": ends_at.isoformat(), "grace_seconds": 0, "keep_seconds": 0}
 
 
 async def fill(port: int, rows: int) -> None:
-    """A season that has just ended."""
+    """Fill a season that has just ended."""
     connection, rng = Connection(port), random.Random(15)
     await connection.must("PUT", _PATH, season(datetime.now(UTC) + timedelta(days=1)))
     for begin in range(0, rows, _BATCH):
@@ -61,7 +61,7 @@ async def fill(port: int, rows: int) -> None:
 
 
 async def until(what: str, found: Callable[[], Awaitable[bool]]) -> None:
-    """Return once it is so."""
+    """Wait until the condition holds."""
     until_s = time.monotonic() + _WAIT_S
     while not await found():
         if time.monotonic() > until_s:
@@ -76,7 +76,7 @@ class Season:
         self._database, self._jobs = database, jobs
 
     async def closer(self) -> Server | None:
-        """The process that has the lease on closing."""
+        """Return the process that has the lease on closing."""
         holder = await self._database.fetchval(_CLOSER)
         return next((each for each in self._jobs if holder and f"/{each.pid}/" in holder), None)
 
@@ -86,12 +86,12 @@ class Season:
         return closer is not None and holder is not None and f"/{closer.pid}/" in holder
 
     async def is_written(self) -> bool:
-        """Return whether a part of the archive is stored, but not all of it."""
+        """Return whether a part of the archive is stored, and not all of it."""
         _, blocks, stage = await self._database.fetchrow(_MOVED, BOARD)
         return bool(blocks) and stage < 3
 
     async def resumed_after_s(self) -> float:
-        """Kill the closer; seconds until the board moves on under another one."""
+        """Kill the closer. Return the seconds until the board moves on under another one."""
         victim = await self.closer()
         assert victim is not None
         victim.send(signal.SIGKILL)
@@ -116,7 +116,7 @@ class Season:
 
 
 async def run(url: str, jobs: list[Server]) -> tuple[float, float]:
-    """Seconds from each kill until closing, and archiving, went on."""
+    """Return the seconds from each kill until closing, and archiving, went on."""
     database = await asyncpg.connect(url)
     try:
         board = Season(database, jobs)

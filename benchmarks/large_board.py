@@ -1,7 +1,7 @@
 """A board of 25 million rows in one SQLite file: memory, refreshes, positions against 1 million, and ten busy minutes.
 
-Rule kept: both sizes are served with the same cache setting, and the memory counted is the most that the process ever
-had. In the busy minutes every request is sent when it is due, and its time counts from then.
+Both sizes are served with the same cache setting. The memory counted is the most that the process ever had. In the busy
+minutes every request is sent when it is due, and its time counts from then.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.options import Options, parse
 from benchmarks.servers import Server, service_on
 from service.stores import SQLITE_PREFIX
 
-_CACHE_MIB = 40  # of each of the four connections
+_CACHE_MIB = 40  # for each of the four connections
 _SETTINGS = {"RANKCURVE_SQLITE_CACHE_MIB": str(_CACHE_MIB)}
 _SMALL_ROWS = 1_000_000
 _CONNECTIONS = 32
@@ -32,7 +32,7 @@ _ENTRIES = f"/v1/leaderboards/{BOARD}/entries/"
 
 
 async def refreshed_s(port: int, method: str) -> float:
-    """Seconds that a refresh by this method takes, as it reports them. Raises BadAnswer."""
+    """Return the seconds that a refresh by this method takes, as it reports them. Raises BadAnswer."""
     connection = Connection(port)
     try:
         board = f"/v1/leaderboards/{BOARD}"
@@ -115,7 +115,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def _busy(server: Server, options: Options) -> list[report.Bar]:
-    seconds = _BUSY_S if options.seconds >= 5 else 10 * options.seconds  # a quick run is quick here too
+    seconds = _BUSY_S if options.seconds >= 5 else 10 * options.seconds  # a quick run shortens this, too
     minutes = BusyMinutes(server.port, options.rows)
     begun = time.perf_counter()
     asyncio.run(minutes.run(seconds))

@@ -1,7 +1,7 @@
 """Pools of millions of resources, written by the database itself: by HTTP they would take an hour.
 
-Rule kept: rows and counts are those that as many requests would have left; indexes are only made after the rows, as any
-bulk load does.
+The rows and counts are those that the same requests would have left. The indexes are made after the rows, as any bulk
+load does.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from functools import partial
 from config import load
 from querybuilder import Query, drop_index
 from service.stores import open_store
-from storage.lease_counts import lease_counts
-from storage.lease_pools import lease_pools
-from storage.lease_records import PoolSpec, RegionCounts
-from storage.lease_resources import NAMES
-from storage.lease_tables import LEASE_RESOURCES, lease_resource_tables
-from storage.migrate import migrate
+from storage.leases.lease_records import PoolSpec, RegionCounts
+from storage.leases.lease_resources import RESOURCE_COLUMNS
+from storage.leases.pools import lease_pools
+from storage.leases.region_counts import lease_counts
+from storage.schema.lease_tables import LEASE_RESOURCES, create_resource_tables
+from storage.schema.steps import migrate
 from storage.store import Program, Store
 
 CLIENT, REGION, PARTITIONS = "bench", "eu", 10
@@ -30,14 +30,14 @@ _RESOURCE_DIGITS = 10  # a resource is as long as a telephone number
 
 
 def key(number: int) -> str:
-    """The key that has the resource of that number."""
+    """Return the key that has the resource of that number."""
     return f"key-{number}"
 
 
 def fill(store_url: str, run_sql: Callable[[str], object], pools: dict[str, int]) -> None:
-    """Pools of so many resources in an empty store, every second one leased; `run_sql` is a way into the same store.
+    """Create pools of that many resources in an empty store, every second one leased, and print how long it took.
 
-    Prints how long it took.
+    `run_sql` is a way into the same store.
     """
     print(f"   loading {sum(pools.values()):,} resources", end="", flush=True)
     begun = time.perf_counter()
@@ -50,16 +50,16 @@ async def _fill(store_url: str, run_sql: Callable[[str], object], sizes: dict[st
     try:
         dialect = store.dialect
         await store.write(lambda: migrate(dialect))
-        _, *indexes = lease_resource_tables()
+        _, *indexes = create_resource_tables()
         for name in ("lease_resources_holder", "lease_resources_free", "lease_resources_leased"):
             await _run(store, drop_index(name))
         for pool_id, size in sizes.items():
             spec = PoolSpec(PARTITIONS)
             pool, _ = await store.write(
-                partial(lease_pools(dialect).put, CLIENT, pool_id, spec, now_us=_FREE_SINCE_US, pools_max=100)
+                partial(lease_pools(dialect).save_pool, CLIENT, pool_id, spec, now_us=_FREE_SINCE_US, pools_max=100)
             )
             counts = {(pool.key, REGION): RegionCounts(total=size, held=size // 2, acquired=size // 2)}
-            await store.write(partial(lease_counts(dialect).add, counts, random.Random(1)))
+            await store.write(partial(lease_counts(dialect).add_counts, counts, random.Random(1)))
             await asyncio.to_thread(run_sql, _rows(pool.key, size))
         for index in indexes:
             await _run(store, index)
@@ -68,7 +68,7 @@ async def _fill(store_url: str, run_sql: Callable[[str], object], sizes: dict[st
 
 
 def _rows(pool_key: int, size: int) -> str:
-    """The rows of a pool, in SQL that both databases understand."""
+    """Return the rows of a pool, in SQL that both databases understand."""
     digits = f"substr(CAST({10**_RESOURCE_DIGITS} + i AS text), 2)"
     cells = {
         "pool_key": f"{pool_key}",
@@ -82,8 +82,8 @@ def _rows(pool_key: int, size: int) -> str:
         "acquired_at": f"CASE i % 2 WHEN 0 THEN {_FREE_SINCE_US} ELSE 0 END",
     }
     numbers = f"WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {size})"
-    into = f"INSERT INTO {LEASE_RESOURCES} ({', '.join(NAMES)})"
-    return f"{into} {numbers} SELECT {', '.join(cells[name] for name in NAMES)} FROM n"
+    into = f"INSERT INTO {LEASE_RESOURCES} ({', '.join(RESOURCE_COLUMNS)})"
+    return f"{into} {numbers} SELECT {', '.join(cells[name] for name in RESOURCE_COLUMNS)} FROM n"
 
 
 async def _run(store: Store, query: Query) -> None:

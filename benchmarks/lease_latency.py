@@ -1,8 +1,8 @@
 """How long a lease takes through HTTP, got and newly acquired, with 1,000 to 1,000,000 resources a sub-partition.
 
-Rule kept: sizes take turns within one run, all in one store, at half of the rate that saturates the service; a request
-has its time from when it was due, not from when the client came round to it. A figure is the median of its rounds: each
-has a p50 and a p99 of its own, of thousands of requests.
+Sizes take turns within one run, all in one store, at half of the rate that saturates the service. The time of a request
+counts from when it was due, not from when the client sent it. Each round has a p50 and a p99 of its own, of thousands
+of requests; a figure is the median of its rounds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.servers import service_on
 from service.stores import SQLITE_PREFIX
 from tests.servers import DURABLE, postgres
 
-# A checkpoint would fall into the rounds of one size and not of the others.
+# A checkpoint would slow the rounds of one size and not of the others.
 _SERVER = {
     **DURABLE,
     "shared_buffers": "1GB",
@@ -41,7 +41,7 @@ _SMALL = 1_000  # a pool of that size lasts for one round of acquisitions
 
 
 def pools_of(size: int, rounds: int) -> list[str]:
-    """The pools with so many resources a sub-partition: as many as so many rounds use up."""
+    """Return the pools with that many resources a sub-partition: enough for that many rounds."""
     return [f"p{size}-{number}" for number in range(rounds + 1 if size <= _SMALL else 1)]
 
 
@@ -49,20 +49,20 @@ class Asker:
     """Requests for leases of pools of one size."""
 
     def __init__(self, size: int, rounds: int, rng: random.Random) -> None:
-        self.free = size * PARTITIONS // 2 // (1 if size <= _SMALL else rounds + 1)  # that a round may take
+        self.free = size * PARTITIONS // 2 // (1 if size <= _SMALL else rounds + 1)  # resources that a round may take
         self._pools, self._keys, self._rng = pools_of(size, rounds), size * PARTITIONS // 2, rng
         self._pool_id = self._pools[0]
 
     def turn(self, number: int) -> None:
-        """A round begins."""
+        """Begin a round."""
         self._pool_id = self._pools[number % len(self._pools)]
 
     def get(self) -> bytes:
-        """Of a key that has one for longer than it asks."""
+        """Ask for the lease of a key that has one for longer than it asks."""
         return self._body(key(self._rng.randrange(self._keys) * 2), lease_seconds=1)
 
     def acquire(self) -> bytes:
-        """Of a key that has none."""
+        """Ask for the lease of a key that has none."""
         return self._body(f"new-{self._rng.getrandbits(60)}", lease_seconds=_LEASE_S)
 
     def _body(self, name: str, **lasts: object) -> bytes:
@@ -74,7 +74,7 @@ Figures = dict[tuple[str, int], tuple[float, float]]  # p50 and p99 by what and 
 
 
 async def measure_service(port: int, sizes: list[int], options: Options) -> tuple[Figures, dict[str, float]]:
-    rng = random.Random()  # keys of an earlier run have their resources
+    rng = random.Random()  # unseeded, because keys of an earlier run already have resources
     askers = {size: Asker(size, options.rounds, rng) for size in sizes}
     rates: dict[str, float] = {}
     rounds: dict[tuple[str, int], list[tuple[float, float]]] = {}
@@ -138,7 +138,7 @@ def _on_sqlite(store: Path, pools: dict[str, int], sizes: list[int], options: Op
             connection.execute(text)
 
     fill(f"{SQLITE_PREFIX}{store}", run_sql, pools)
-    os.sync()  # gigabytes that the system would write in the middle of it
+    os.sync()  # otherwise the system would write gigabytes in the middle of the rounds
     bars = measure_on("SQLite", f"{SQLITE_PREFIX}{store}", store.parent, sizes, options)
     store.unlink()
     return bars

@@ -1,7 +1,7 @@
 """64 clients race for 1,000 resources over three front ends: who holds what, as the holders themselves believe.
 
-Rule kept: a holding lasts from its answer until it was given back or its `expires_in` was over, counted from before the
-request, on one monotonic clock. Two of them may never overlap on one resource, whichever front end answered.
+A holding lasts from its answer until it was given back or its `expires_in` was over, counted from before the request,
+on one monotonic clock. Two holdings of one resource may never overlap, whichever front end answered.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ CLIENTS, RESOURCES, KEYS_A_CLIENT = 64, 1_000, 40
 POOL = "/v1/pools/race/all"
 MARGIN_S = 0.2
 _LEASE_S = (0.5, 5.0)
-_STEP_S = 2.0  # how long the clock of the stepped front end stays as it is
-_KILL_EVERY_S = 4.0  # a front end
+_STEP_S = 2.0  # how long the clock of the stepped front end stays in one place
+_KILL_EVERY_S = 4.0  # between two kills of a front end
 _WAIT_S = 30.0
 _ENVIRONMENT = {"RANKCURVE_LEASE_MARGIN_S": str(MARGIN_S), "RANKCURVE_LIBERATE_INTERVAL_S": "1"}
 
 
 @dataclass(slots=True)
 class Holding:
-    """What a client believes to have."""
+    """A lease that a client believes it has."""
 
     resource: str
     version: int
@@ -75,7 +75,7 @@ class Client:
                 await asyncio.sleep(0.05)
             finally:
                 connection.close()
-            self._held.clear()  # dead: what it holds runs out by itself
+            self._held.clear()  # a dead client: its leases expire by themselves
             self._race.seen["clients killed"] += 1
 
     async def _act(self, connection: Connection) -> None:
@@ -112,13 +112,13 @@ class Client:
         self._race.holdings.append(holding)
 
     async def _give_back(self, connection: Connection, holding: Holding) -> None:
-        holding.until_s = min(holding.until_s, time.monotonic())  # from before it is sent
+        holding.until_s = min(holding.until_s, time.monotonic())  # counted from before the request is sent
         status, _ = await connection.call("DELETE", f"/v1/leases/race/all/{holding.key}")
         self._race.seen[f"given back {status}"] += 1
 
 
 def overlaps(holdings: list[Holding]) -> tuple[int, int]:
-    """Pairs of holdings that overlap on a resource, and later ones that don't have a greater number."""
+    """Return pairs of holdings that overlap on a resource, and later holdings whose number is not greater."""
     by_resource: dict[str, list[Holding]] = defaultdict(list)
     for holding in holdings:
         by_resource[holding.resource].append(holding)
@@ -132,7 +132,7 @@ def overlaps(holdings: list[Holding]) -> tuple[int, int]:
 
 
 async def kill_front_ends(servers: list[Server], race: Race) -> None:
-    """Kill one after the other; clients meet the others meanwhile."""
+    """Kill one front end after the other, while clients use the others."""
     number = 0
     while not race.stop:
         await asyncio.sleep(_KILL_EVERY_S)
@@ -145,7 +145,7 @@ async def kill_front_ends(servers: list[Server], race: Race) -> None:
 
 
 async def run(servers: list[Server], seconds: float) -> tuple[Race, dict[str, Any], list[str]]:
-    """The race; then what the pool says once everything was liberated, and which resources are not free."""
+    """Run the race. Return what the pool says once everything was liberated, and which resources are not free."""
     connection = Connection(servers[-1].port)
     await connection.must("PUT", POOL, {})
     names = [f"r{number}" for number in range(RESOURCES)]

@@ -1,7 +1,7 @@
 """Three regions with stores of their own that read each other's journals a second late; the same keys ask everywhere.
 
-Rule kept: the stores' own programs do it all, at a simulated clock that every store tells a little differently; what is
-true is what the simulation saw given, not what the stores counted.
+The stores' own programs do everything, at a simulated clock that every store tells a little differently. The truth is
+what the simulation saw given, not what the stores counted.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from benchmarks import report
 from benchmarks.options import Options, parse
 from config import load
 from service.stores import SQLITE_PREFIX, open_store
-from storage.lease_exchange import LeaseExchange
-from storage.lease_group import LeaseGroups
-from storage.lease_journal import lease_journal
-from storage.lease_pools import lease_pools
-from storage.lease_records import Ask, Given, PoolSpec
-from storage.migrate import migrate
+from storage.leases.lease_journal import lease_journal
+from storage.leases.lease_records import Grant, LeaseRequest, PoolSpec
+from storage.leases.lease_transaction import LeaseTransactions
+from storage.leases.peers.exchange import LeaseExchange
+from storage.leases.pools import lease_pools
+from storage.schema.steps import migrate
 from storage.store import Program, Store
 
 REGIONS = ("asia", "eu", "us")
 DELAY_S = 1.0
-_SPAN_S = 2 * 3_600  # within which a key asks once in each region, at random
+_SPAN_S = 2 * 3_600  # a key asks once in each region within this time, at random
 _TICK_S = 0.1
-_CLOCKS_OFF_US = 50_000  # of the stores, each from the next
+_CLOCKS_OFF_US = 50_000  # between the clocks of neighbouring stores
 _CLIENT, _POOL = "acme", "numbers"
 _START_US = 1_760_000_000_000_000
 _LEASE_US = 4 * _SPAN_S * 1_000_000
@@ -44,13 +44,13 @@ class Region:
 
     name: str
     store: Store
-    groups: LeaseGroups
+    groups: LeaseTransactions
     exchange: LeaseExchange
 
 
 @dataclass(slots=True)
 class World:
-    """Time, stores, and what they gave."""
+    """Time, the stores, and the leases that they gave."""
 
     now_us: int = _START_US
     regions: list[Region] = field(default_factory=list)
@@ -68,7 +68,7 @@ class World:
                 return self.now_us + off_us
 
             rng = random.Random(index)
-            groups = LeaseGroups(store.dialect, clock, margin_us=500_000, attempts_max=8, rng=rng, peers=True)
+            groups = LeaseTransactions(store.dialect, clock, margin_us=500_000, attempts_max=8, rng=rng, peers=True)
             exchange = LeaseExchange(
                 store.dialect, clock, store_name=name, release_duplicates=True, attempts_max=8, rng=rng
             )
@@ -76,15 +76,17 @@ class World:
             self.regions.append(Region(name, store, groups, exchange))
 
     async def ask(self, region: Region, keys: list[str]) -> None:
-        asked = [Ask(_CLIENT, _POOL, key, region.name, None, _LEASE_US) for key in keys]
-        for key, outcome in zip(keys, await region.store.write(lambda: region.groups.run(asked)), strict=True):
-            if not isinstance(outcome, Given):
+        asked = [LeaseRequest(_CLIENT, _POOL, key, region.name, None, _LEASE_US) for key in keys]
+        for key, outcome in zip(
+            keys, await region.store.write(lambda: region.groups.serve_requests(asked)), strict=True
+        ):
+            if not isinstance(outcome, Grant):
                 self.counted["refused"] += 1
             elif outcome.acquired:
                 self.acquired.setdefault(key, []).append(region.name)
 
     async def exchange(self) -> None:
-        """Each reads what the others wrote more than the delay ago."""
+        """Have each store read what the others wrote more than the delay ago."""
         for reader in self.regions:
             for peer in self.regions:
                 if peer is not reader:
@@ -92,14 +94,14 @@ class World:
 
     async def _read(self, reader: Region, peer: Region) -> None:
         while True:
-            after = await reader.store.read(lambda: reader.exchange.position(peer.name))
-            page = await peer.store.read(partial(lease_journal(peer.store.dialect).page, after, limit=_PAGE))
+            after = await reader.store.read(lambda: reader.exchange.read_cursor(peer.name))
+            page = await peer.store.read(partial(lease_journal(peer.store.dialect).read_page, after, limit=_PAGE))
             off_us = self.regions.index(peer) * _CLOCKS_OFF_US
             old = [event for event in page if event.at_us <= self.now_us + off_us - DELAY_S * 1e6]
             if not old:
                 return
             taken = await reader.store.write(
-                lambda old=old: reader.exchange.take_in(peer.name, old, rows_max=_PAGE)  # type: ignore[misc]
+                lambda old=old: reader.exchange.apply_page(peer.name, old, rows_max=_PAGE)  # type: ignore[misc]
             )
             self.counted["found"] += taken.duplicates
             self.counted["released"] += taken.released
@@ -107,7 +109,7 @@ class World:
                 return
 
     async def held_twice(self) -> int:
-        """Keys that have more than one resource now."""
+        """Return the keys that currently have more than one resource."""
         holders: Counter[str] = Counter()
         for region in self.regions:
             pools = lease_pools(region.store.dialect)
@@ -126,9 +128,9 @@ class World:
 
 def _fill(store: Store, region: str, keys: int) -> Program[None]:
     pools = lease_pools(store.dialect)
-    pool, _ = yield from pools.put(_CLIENT, _POOL, PoolSpec(10), now_us=_START_US, pools_max=10)
+    pool, _ = yield from pools.save_pool(_CLIENT, _POOL, PoolSpec(10), now_us=_START_US, pools_max=10)
     names = [f"{region}-{number}" for number in range(keys)]
-    yield from pools.add(pool, region, names, now_us=_START_US, rng=random.Random(1))
+    yield from pools.add_resources(pool, region, names, now_us=_START_US, rng=random.Random(1))
 
 
 async def run(folder: Path, keys: int) -> tuple[World, int]:

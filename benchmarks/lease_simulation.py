@@ -1,7 +1,7 @@
 """Refused leases of three regions through daily cycles, a news spike and a drained region: static shares and balanced.
 
-Rule kept: the store's own programs and the balancer's own job do it all, at a simulated clock; both worlds get the same
-keys at the same minutes.
+The store's own programs and the balancer's own job do everything, at a simulated clock. Both worlds get the same keys
+at the same minutes.
 
     python -m benchmarks.lease_simulation [FOLDER FOR THE PICTURE]
 """
@@ -33,19 +33,18 @@ from benchmarks.lease_world import (
     demand_per_minute,
 )
 from benchmarks.options import Options, parse
-from config import Settings, load
-from jobs.balance import BalanceJob
-from jobs.balancing import BalanceLimits
-from jobs.liberate import LiberateJob, LiberateLimits
+from config import Settings, limits_of, load
+from jobs.leases.liberate import LiberateJob, LiberateLimits
+from jobs.leases.rebalance import BalanceJob
+from jobs.leases.rebalance_plan import BalanceLimits
 from jobs.ownership import LeaseLimits, Ownership
-from service.limits import limits_of
 from service.stores import SQLITE_PREFIX, open_store
-from storage.lease_counts import lease_counts
-from storage.lease_group import LeaseGroups
-from storage.lease_pools import lease_pools
-from storage.lease_records import Ask, GiveBack, Given, Pool, PoolSpec, Request
-from storage.leases import Leases
-from storage.migrate import migrate
+from storage.leases.lease_records import Grant, LeaseRequest, Pool, PoolRequest, PoolSpec, Release
+from storage.leases.lease_transaction import LeaseTransactions
+from storage.leases.pools import lease_pools
+from storage.leases.region_counts import lease_counts
+from storage.leases.work_leases import WorkLeases
+from storage.schema.steps import migrate
 from storage.store import Program, Store
 
 _CLIENT, _POOL = "acme", "all"
@@ -53,7 +52,7 @@ _MINUTE_US = 60_000_000
 _START_US = 1_760_000_000_000_000
 _PARTITIONS = 10
 _PICTURE = "lease_simulation.svg"
-_EVERY_MINUTES = 20  # of the lines in the picture
+_EVERY_MINUTES = 20  # between two points of a line in the picture
 
 
 @dataclass(slots=True)
@@ -76,8 +75,8 @@ class World:
     def __init__(self, store: Store, settings: Settings, *, balanced: bool) -> None:
         self._store, self._balanced = store, balanced
         self._now_us, self._rng = _START_US, random.Random(1)
-        self._groups = LeaseGroups(store.dialect, self._clock, margin_us=500_000, attempts_max=8, rng=self._rng)
-        leases = Leases(store.dialect, self._clock, margin_us=500_000)
+        self._groups = LeaseTransactions(store.dialect, self._clock, margin_us=500_000, attempts_max=8, rng=self._rng)
+        leases = WorkLeases(store.dialect, self._clock, margin_us=500_000)
         ownership = Ownership(
             store, leases, limits_of(LeaseLimits, settings), holder="simulation", sleep=self._no_pause
         )
@@ -121,20 +120,20 @@ class World:
         self.story.moved += resources
 
     async def run(self) -> Story:
-        """All minutes."""
+        """Run all minutes and return what happened."""
         pool = await self._create()
         for minute, coming in enumerate(arrivals()):
             self._now_us = _START_US + minute * _MINUTE_US
             await self._end_what_is_over()
             await self._operate(pool, minute)
             if minute % self._liberate_minutes == 0:
-                await self._liberator.liberate()
+                await self._liberator.liberate_expired()
             if self._balanced and minute % self._balance_minutes == 0:
-                await self._balancer.balance()
+                await self._balancer.balance_pools()
             await self._ask(coming)
             await self._note(pool)
         rows = await self._store.read(
-            lambda: lease_pools(self._store.dialect).resources(pool, after="", limit=10 * RESOURCES)
+            lambda: lease_pools(self._store.dialect).list_resources(pool, after="", limit=10 * RESOURCES)
         )
         self.story.lost = RESOURCES - len({row.resource for row in rows})
         return self.story
@@ -142,7 +141,7 @@ class World:
     async def _create(self) -> Pool:
         pools = lease_pools(self._store.dialect)
         pool, _ = await self._store.write(
-            lambda: pools.put(_CLIENT, _POOL, PoolSpec(_PARTITIONS), now_us=self._now_us, pools_max=10)
+            lambda: pools.save_pool(_CLIENT, _POOL, PoolSpec(_PARTITIONS), now_us=self._now_us, pools_max=10)
         )
         share = RESOURCES // len(REGIONS)
         for index, region in enumerate(REGIONS):
@@ -152,47 +151,48 @@ class World:
 
     async def _add(self, pool: Pool, region: str, names: list[str]) -> None:
         pools = lease_pools(self._store.dialect)
-        await self._store.write(lambda: pools.add(pool, region, names, now_us=self._now_us, rng=self._rng))
+        await self._store.write(lambda: pools.add_resources(pool, region, names, now_us=self._now_us, rng=self._rng))
 
     async def _end_what_is_over(self) -> None:
-        given_back: list[Request] = []
+        given_back: list[PoolRequest] = []
         while self._ends and self._ends[0][0] <= self._now_us:
             _, key, resource, returns = heapq.heappop(self._ends)
             del self._held[resource]
             if returns:
-                given_back.append(GiveBack(_CLIENT, _POOL, key))
+                given_back.append(Release(_CLIENT, _POOL, key))
         if given_back:
-            await self._store.write(lambda: self._groups.run(given_back))
+            await self._store.write(lambda: self._groups.serve_requests(given_back))
 
     async def _operate(self, pool: Pool, minute: int) -> None:
-        """Operators drain a region."""
+        """Drain a region, as operators do."""
         pools = lease_pools(self._store.dialect)
         first = REGIONS.index(DRAINED_REGION) * RESOURCES // len(REGIONS)
         drained = [f"r{number}" for number in range(first, first + DRAINED)]
         if DRAIN[0] <= minute < DRAIN[1]:
-            await self._store.write(lambda: pools.remove(pool, drained, now_us=self._now_us, rng=self._rng))
+            await self._store.write(lambda: pools.remove_resources(pool, drained, now_us=self._now_us, rng=self._rng))
         if minute == DRAIN[1]:
             await self._add(pool, DRAINED_REGION, drained)
 
     async def _ask(self, coming: list[Arrival]) -> None:
         asked = [
-            Ask(_CLIENT, _POOL, one.key, one.region, self._now_us + round(one.minutes * _MINUTE_US)) for one in coming
+            LeaseRequest(_CLIENT, _POOL, one.key, one.region, self._now_us + round(one.minutes * _MINUTE_US))
+            for one in coming
         ]
-        outcomes = await self._store.write(lambda: self._groups.run(asked)) if asked else []
+        outcomes = await self._store.write(lambda: self._groups.serve_requests(asked)) if asked else []
         for one, outcome in zip(coming, outcomes, strict=True):
             self.story.asked += 1
-            if not isinstance(outcome, Given):
+            if not isinstance(outcome, Grant):
                 self.story.refused += 1
                 continue
             self.story.doubled += outcome.resource in self._held
             self._held[outcome.resource] = outcome.expires_at_us
-            # Given back a little before its end: at the end it is over anyhow.
+            # Given back a little before its end, because at the end the lease is over anyhow.
             heapq.heappush(
                 self._ends, (outcome.expires_at_us - (one.returns * 1_000), one.key, outcome.resource, one.returns)
             )
 
     async def _note(self, pool: Pool) -> None:
-        counts = await self._store.read(lambda: lease_counts(self._store.dialect).of_pools([pool.key]))
+        counts = await self._store.read(lambda: lease_counts(self._store.dialect).read_counts([pool.key]))
         self.story.refused_by_minute.append(self.story.refused)
         for region in REGIONS:
             self.story.shares[region].append(counts[pool.key, region].total)
@@ -210,7 +210,7 @@ async def simulate(folder: Path, *, balanced: bool) -> Story:
 
 
 def draw(static: Story, balanced: Story, path: Path) -> None:
-    """The demand, the shares that follow it, and what was refused."""
+    """Draw the demand, the shares that follow it, and what was refused."""
     import matplotlib
     from matplotlib.figure import Figure
 

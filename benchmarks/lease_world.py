@@ -1,7 +1,7 @@
 """Three regions of one pool for three days: keys that come and go, a news spike, and operators who drain a region.
 
-Rule kept: the world is the same for everyone who is measured in it: what comes when is drawn from one seed, before it
-is known what is refused.
+The world is the same for everyone who is measured in it. One seed decides what comes when, before anybody knows what is
+refused.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 REGIONS = ("asia", "eu", "us")
 MINUTES = 3 * 24 * 60
 RESOURCES = 1_200
-LEASE_MINUTES = 20.0  # a lease in the mean
-_BASE_PER_MINUTE = 16.0  # of a region, in the mean of a day
+LEASE_MINUTES = 20.0  # mean length of a lease
+_BASE_PER_MINUTE = 16.0  # keys that ask in a region, mean of a day
 _SWING = 0.85
-_SPIKE = (24 * 60 + 14 * 60, 60, 1.6)  # the second day at 14:00 for an hour: so much more than usual
+_SPIKE = (24 * 60 + 14 * 60, 60, 1.6)  # the second day at 14:00, for an hour, 1.6 times the usual demand
 _SPIKE_REGION, DRAINED_REGION = "eu", "us"
 _RISE_MINUTES = 15
 DRAIN = (2 * 24 * 60 + 19 * 60, 2 * 24 * 60 + 23 * 60)  # the third day from 19:00 to 23:00, when it is busiest
@@ -30,12 +30,12 @@ class Arrival:
 
     key: str
     region: str
-    minutes: float  # for how long
+    minutes: float  # how long the key wants the resource
     returns: bool  # gives back at the end; others just stop
 
 
 def demand_per_minute(region: str, minute: int) -> float:
-    """How many keys ask in the mean."""
+    """Return how many keys ask in the mean."""
     hours = minute / 60 - 8 * REGIONS.index(region)
     usual = _BASE_PER_MINUTE * (1 + _SWING * math.sin(2 * math.pi * hours / 24))
     begun, lasts, more = _SPIKE
@@ -46,7 +46,7 @@ def demand_per_minute(region: str, minute: int) -> float:
 
 
 def arrivals() -> Iterator[list[Arrival]]:
-    """Those of each minute."""
+    """Yield the arrivals of each minute."""
     rng = random.Random(2026)
     number = 0
     for minute in range(MINUTES):

@@ -1,7 +1,6 @@
 """What the clients of a store under attack were told, and whether the store holds exactly that.
 
-Rule kept: clients retry with the same post_id until a post is settled, and nothing else; the truth is what they were
-told.
+Clients retry with the same post_id until a post is settled, and do nothing else. The truth is what they were told.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from benchmarks.client import BadAnswer, Connection, quoted
 BOARDS = [f"kill-{number}" for number in range(5)]
 CHAMPION = "champion"  # posted to all the time
 COLUMNS = ["xp", "posts"]
-_AUDITED = 500  # posts a request when they are sent again
+_AUDITED = 500  # posts in a request when they are sent again
 _PAUSE_S = 0.01
 _SETTLED = ("applied", "unchanged", "duplicate")
 _REFUSED = (429, 503)
@@ -39,7 +38,7 @@ class Ledger:
     progress: asyncio.Event = field(default_factory=asyncio.Event)  # set whenever a request is settled
 
     def sums(self) -> dict[tuple[str, str], list[int]]:
-        """[xp, posts] by board and owner, as they have to stand in the store."""
+        """Return [xp, posts] by board and owner, as the store must have them."""
         found: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
         for posts in self.settled.values():
             for post in posts:
@@ -50,15 +49,18 @@ class Ledger:
         return found
 
     def count(self) -> int:
-        """Posts settled."""
+        """Return how many posts are settled."""
         return sum(self.statuses.values())
 
     def refused_for(self, word: str) -> int:
-        """Answers that told a client of `word`."""
+        """Return how many answers told a client of `word`."""
         return sum(count for detail, count in self.refusals.items() if word in detail.lower())
 
     def first_after_s(self, port: int, moment: float) -> float:
-        """Seconds from a moment (monotonic) to the first post that the process at the port acknowledged after it."""
+        """Return the seconds from a moment (monotonic) to the first post that a process acknowledged after it.
+
+        `port` says which process.
+        """
         return next((at - moment for at in self.acknowledged[port] if at > moment), float("inf"))
 
 
@@ -74,7 +76,7 @@ def _wire(post: dict[str, object], *, named_boards: bool) -> dict[str, object]:
 
 
 def _draw(rng: random.Random, name: str, number: int, owners: Sequence[str]) -> tuple[str, list[dict[str, object]]]:
-    """One request's path and posts: a single post, a batch of twenty, or posts to all five boards."""
+    """Return one request's path and posts: a single post, a batch of twenty, or posts to all five boards."""
     kind = rng.random()
     boards = list(BOARDS) if kind < 0.5 else [rng.choice(BOARDS)]
     path = "/v1/posts" if kind < 0.5 else f"/v1/leaderboards/{boards[0]}/posts"
@@ -83,13 +85,14 @@ def _draw(rng: random.Random, name: str, number: int, owners: Sequence[str]) -> 
     for index in range(size):
         chosen = CHAMPION if rng.random() < 0.3 else rng.choice(owners)
         post_id = f"{name}/{number}/{index}"
-        # Sums of odd weights this wide don't hide a lost post behind one applied twice.
+        # With weights this wide, sums cannot hide a lost post behind one that was applied twice.
         posts.append({"owner": chosen, "xp": rng.randrange(1, 2**24), "post_id": post_id, "boards": boards})
     return path, posts
 
 
 async def poster(ports: Sequence[int], name: str, owners: Sequence[str], ledger: Ledger) -> None:
-    """Post to the first port until told to stop, each request again, there or at another, until it is settled.
+    """Post to the first port until told to stop. Send each request again, there or at another port, until it is
+    settled.
 
     Raises:
         BadAnswer: any refusal that does not say to come again.
@@ -113,7 +116,7 @@ async def poster(ports: Sequence[int], name: str, owners: Sequence[str], ledger:
 async def _settle(
     connections: Sequence[Connection], path: str, body: bytes, ledger: Ledger, rng: random.Random
 ) -> list[dict[str, str]]:
-    """The results of a request, sent until it is answered with 200."""
+    """Return the results of a request, sent until it is answered with 200."""
     connection = connections[0]
     while True:
         ledger.under_way += 1
@@ -136,7 +139,10 @@ async def _settle(
 
 
 async def audit(port: int, ledger: Ledger, *, resent_max: int | None = None) -> Counter[str]:
-    """Compare every owner's sums on every board, then send posts again (the last ones, or all): all must be known."""
+    """Compare every owner's sums on every board, then send posts again (the last ones, or all): all must be known.
+
+    Return the number of faults by kind.
+    """
     faults: Counter[str] = Counter(lost=0, twice=0, forgotten=0)
     connection = Connection(port)
     for (board, name), (xp, posts) in ledger.sums().items():

@@ -1,7 +1,7 @@
 """How far off a live curve is after a part of its board has changed, beside the same curve left as it was fitted.
 
-Rule kept: the worst is quoted, over every value and the first lattice point past every value, of ranks past 1,000
-(those before are counted); brackets and bounds are held against the truth at all of them, the first ranks included.
+The worst error is quoted, over every value and the first lattice point past every value, of ranks past 1,000 (those
+before are counted). Brackets and bounds are compared with the truth at all of them, the first ranks included.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchmarks.servers import service
 from benchmarks.skip_quality import Answers
 from config import Settings
 from predictor import AsOf, Bracket, Curve, LiveCounts, LiveCurve
-from predictor.quality import Quality, counted, measure
+from predictor.quality import Quality, count_by_key, measure_quality
 
 FROM_RANK = 1_001
 REDRAWN = {0.1: 0.40, 0.5: 0.60}  # part of the entries: the bar, percent
@@ -36,19 +36,19 @@ REPLAY_KNOTS = 500
 REPLAY_WORST = 0.7
 REPLAY_STEPS = 10
 _LOOK_S = 0.2
-_ASKED = 300  # values a request: the request line stays under 8 KiB
+_ASKED = 300  # values in a request, so that the request line stays under 8 KiB
 BEFORE, AFTER = "bgg_rated_2020-10-13", "bgg_rated_2020-11-13"
 
 
 class ShortGapsCounted:
-    """A live curve as `rank=auto` answers from it: exact where few entries stand in a gap."""
+    """A live curve as `rank=auto` reads it: exact if few entries stand in a gap."""
 
     def __init__(self, live: LiveCurve, sorted_keys: Keys) -> None:
         self._live, self._keys = live, sorted_keys
         self.step, self._rows_max = live.step, Settings().exact_gap_rows_max
 
     def locate(self, key: int) -> Bracket:
-        if self._live.rung_for(key).gap_rows > self._rows_max:
+        if self._live.find_anchor_above(key).gap_rows > self._rows_max:
             return self._live.locate(key)
         rank = 1 + int(np.searchsorted(self._keys, key))
         return Bracket(rank, rank, rank, "knot")
@@ -61,12 +61,12 @@ class Changed:
     live: Quality
     auto: Quality
     frozen: Quality
-    bound: float  # the certificate by now, of ranks past FROM_RANK
+    bound: float  # the current certificate, of ranks past FROM_RANK
     move_us: float
 
 
 def changed(board: CurveBoard, fit: Curve, part: float) -> Changed:
-    """Redraw a random part of the entries, one move each."""
+    """Redraw a random part of the entries, one move each, and return the board."""
     rng = np.random.default_rng(SEED + 1)
     keys: Keys = board.keys.copy()
     chosen = rng.choice(len(keys), round(part * len(keys)), replace=False)
@@ -75,14 +75,14 @@ def changed(board: CurveBoard, fit: Curve, part: float) -> Changed:
     keys[chosen] = drawn
     counts = LiveCounts(fit)
     begun = time.perf_counter()
-    counts.move_all(moves)
+    counts.count_moves(moves)
     move_us = (time.perf_counter() - begun) / len(moves) * 1e6
     live, now = LiveCurve(fit, counts, as_of=AsOf(0)), distinct(keys)
     return Changed(
-        measure(live, now, from_rank=FROM_RANK),
-        measure(ShortGapsCounted(live, np.sort(keys)), now, from_rank=FROM_RANK),
-        measure(fit, now, from_rank=FROM_RANK),
-        live.drift(FROM_RANK).bound,
+        measure_quality(live, now, from_rank=FROM_RANK),
+        measure_quality(ShortGapsCounted(live, np.sort(keys)), now, from_rank=FROM_RANK),
+        measure_quality(fit, now, from_rank=FROM_RANK),
+        live.estimate_drift(FROM_RANK).bound,
         move_us,
     )
 
@@ -107,7 +107,7 @@ def redrawn(boards: list[CurveBoard]) -> list[report.Bar]:
 
 
 async def replay(port: int, before: RealBoard, after: RealBoard) -> list[report.Bar]:
-    """Post the difference of two days of a real board in random order, and hold the live answers against each step."""
+    """Post the difference of two days of a real board in random order, and compare the live answers with each step."""
     spec = before.spec() | {"predictor": {"samples": REPLAY_KNOTS, "method": "scan", "refresh_seconds": 86_400}}
     await fill(port, before.name, owners=before.owners, named={COLUMN: before.texts}, body=spec)
     await refresh(port, before.name, [COLUMN])
@@ -154,7 +154,7 @@ async def folded(port: int, board: str, posted_s: float) -> None:
 
 
 async def asked(port: int, board: str, keys: list[int]) -> Quality:
-    """Every value and the point past it, estimated by the service, against the truth."""
+    """Ask the service to estimate every value and the point past it. Return how the answers compare with the truth."""
     answers = Answers(1)
     wanted = sorted({*keys, *(key + 1 for key in keys)})
     connection = Connection(port)
@@ -167,7 +167,7 @@ async def asked(port: int, board: str, keys: list[int]) -> Quality:
                 answers.take(key, position)
     finally:
         connection.close()
-    return measure(answers, counted(keys), from_rank=FROM_RANK)
+    return measure_quality(answers, count_by_key(keys), from_rank=FROM_RANK)
 
 
 def run(options: Options, folder: Path) -> list[report.Bar]:

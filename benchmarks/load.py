@@ -1,7 +1,7 @@
-"""Load by wrk, and rounds that alternate between contestants: what turns servers into comparable figures.
+"""Load by wrk, and rounds that alternate between contestants: this makes servers comparable.
 
-Rule kept: contestants take turns (A B, B A, …) in one run, so that whatever else the machine does meets both alike;
-figures are medians.
+Contestants take turns (A B, B A, …) in one run, so that whatever else the machine does affects both alike. Figures are
+medians.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WARM_UP_S = 1.0
 
 
 class LoadFailed(Exception):
-    """Some request of a measured round was not answered with a 2xx: its rate would mean nothing."""
+    """Some request of a measured round was not answered with a 2xx, so its rate would mean nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Figure:
 class Target:
     """What wrk asks: `GET path` as it is, with a random owner between path and `after`, or posts of one owner.
 
-    `column` given: posts that add 1 to 1,000 to it. `rows` 0: the path as it is.
+    With `column`, posts add 1 to 1,000 to it. With `rows` 0, the path stays as it is.
     """
 
     url: str
@@ -53,7 +53,7 @@ class Target:
 
 
 def wrk(target: Target, *, connections: int, seconds: float, seed: int) -> Figure:
-    """One round. Raises LoadFailed when any request failed."""
+    """Run one round and return its figure. Raises LoadFailed if any request failed."""
     whole_s = max(1, round(seconds))
     address = target.url + ("/" if target.rows else target.path)
     command = [needs_program("wrk", "wrk"), "-t1", f"-c{connections}", f"-d{whole_s}s", "--timeout", "10s"]
@@ -70,14 +70,17 @@ def wrk(target: Target, *, connections: int, seconds: float, seed: int) -> Figur
 
 
 def by_wrk(target: Target, *, connections: int, seconds: float) -> Callable[[int], Figure]:
-    """A contestant for `alternate`; the round's number is its seed, 0 the short warm-up."""
+    """Return a contestant for `alternate`. The round's number is its seed; 0 is the short warm-up."""
     return lambda number: wrk(
         target, connections=connections, seconds=seconds if number else _WARM_UP_S, seed=number + connections
     )
 
 
 def alternate(contestants: Mapping[str, Callable[[int], Figure]], *, rounds: int) -> dict[str, list[Figure]]:
-    """Figures of each contestant by round, the order turned round each time; a round before them is thrown away."""
+    """Return the figures of each contestant by round.
+
+    The order is turned round each time, and a round before them is thrown away.
+    """
     figures: dict[str, list[Figure]] = {name: [] for name in contestants}
     for number in range(rounds + 1):
         names = list(contestants) if number % 2 else list(contestants)[::-1]
@@ -89,12 +92,12 @@ def alternate(contestants: Mapping[str, Callable[[int], Figure]], *, rounds: int
 
 
 def per_s(figures: list[Figure]) -> float:
-    """Median rate of the rounds, per second."""
+    """Return the median rate of the rounds, per second."""
     return statistics.median(figure.per_s for figure in figures)
 
 
 def ratio(figures: list[Figure], baseline: list[Figure]) -> float:
-    """Median over the rounds of the rate against the baseline's in the same round."""
+    """Return the median over the rounds of the rate divided by the baseline's in the same round."""
     return statistics.median(one.per_s / other.per_s for one, other in zip(figures, baseline, strict=True))
 
 
@@ -102,7 +105,7 @@ COLUMNS = ("", "per second", "lowest", "highest", "p50 ms", "p99 ms")
 
 
 def row(name: str, figures: list[Figure]) -> list[str | float]:
-    """A line of the report's table under COLUMNS."""
+    """Return a line of the report's table under COLUMNS."""
     rates = [figure.per_s for figure in figures]
     p50_ms = statistics.median(figure.p50_ms for figure in figures)
     p99_ms = statistics.median(figure.p99_ms for figure in figures)

@@ -1,7 +1,7 @@
 """Readers while memcached is killed, stopped, flushed every second or filled with garbage: no error, no added second.
 
-Rule kept: curves are replaced every second and reach the front end through memcached or, where that fails, the table
-alone; a fault round in which the fault did not bite fails.
+Curves are replaced every second. They reach the front end through memcached or, if that fails, through the table alone.
+A fault round in which the fault had no effect fails.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from benchmarks.servers import Server, free_port, needs_program
 _CONNECTIONS = 16
 _COLUMNS = 6
 _WRITE_PAUSE_S = 0.05
-_POSTS = 20  # each time: enough to have every curve replaced every second
+_POSTS = 20  # at a time: enough to have every curve replaced every second
 _MEDDLE_PAUSE_S = 0.02
-_AGE_S_MAX = 10.0  # of a curve that is replaced every second and looked for every half
+_AGE_S_MAX = 10.0  # oldest allowed age of a curve that is replaced every second and polled every half second
 _SETTINGS = {
     "CURVE_POLL_S": "0.5",
     "MEMCACHED_PAUSE_S": "0.5",
@@ -43,13 +43,13 @@ _BITES = {"killed": "errors", "stopped": "errors", "flushed": "miss", "garbage":
 
 
 def memcached(folder: Path, port: int) -> Server:
-    """A memcached on a loopback port."""
+    """Return a memcached on a loopback port."""
     command = [needs_program("memcached", "memcached"), "-p", str(port), "-l", HOST, "-u", "nobody", "-U", "0"]
     return Server(command, folder, port=port, ready_path=None)
 
 
 def front_end(folder: Path, memcached_port: int) -> Server:
-    """The front end with its job side."""
+    """Return the front end with its job side."""
     port = free_port()
     environment = {f"RANKCURVE_{name}": value for name, value in _SETTINGS.items()}
     environment |= {"RANKCURVE_STORE": f"sqlite:///{folder.resolve()}/shared.db"}
@@ -59,7 +59,7 @@ def front_end(folder: Path, memcached_port: int) -> Server:
 
 
 def ask(port: int, command: bytes, end: bytes = b"\r\n") -> bytes:
-    """memcached's answer to one command. Raises OSError."""
+    """Return memcached's answer to one command. Raises OSError."""
     with socket.create_connection((HOST, port), timeout=5) as connection:
         connection.sendall(command)
         answer = b""
@@ -101,7 +101,7 @@ def repeated(work: Callable[[], object], pause_s: float) -> Iterator[None]:
 
 @contextmanager
 def fault(name: str, cache: Server) -> Iterator[None]:
-    """The fault, undone at the end."""
+    """Cause the fault, and undo it at the end."""
     if name == "killed":
         cache.end(signal.SIGKILL)
         try:
@@ -127,7 +127,7 @@ def fault(name: str, cache: Server) -> Iterator[None]:
 
 
 def counts(port: int) -> dict[str, float]:
-    """What the front end met in memcached so far, by outcome."""
+    """Return what the front end met in memcached so far, by outcome."""
     found = {}
     for line in call_once(port, "GET", "/metrics")[1].decode().splitlines():
         name, _, value = line.rpartition(" ")
@@ -196,7 +196,7 @@ async def post(port: int, body: bytes) -> None:
 
 
 def age_s(port: int) -> float:
-    """Age of the oldest serving curve."""
+    """Return the age of the oldest serving curve."""
     for line in call_once(port, "GET", "/metrics")[1].decode().splitlines():
         if line.startswith("rankcurve_curve_age_seconds_max "):
             return float(line.rpartition(" ")[2])
@@ -204,7 +204,7 @@ def age_s(port: int) -> float:
 
 
 async def prepare(port: int, rows: int) -> None:
-    """A board whose curves are replaced every second where it changes."""
+    """Create a board whose curves are replaced every second if it changes."""
     names = column_names(_COLUMNS)
     body = {**spec(names), "predictor": {"refresh_seconds": 1}}
     named = {name: values(rows, index) for index, name in enumerate(names)}

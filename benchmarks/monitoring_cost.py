@@ -1,7 +1,7 @@
 """What monitoring costs `positions`: scraped and read by Jolokia all the time, against managed objects off, no scrape.
 
-Rule kept: both services serve the same board at the same time and take turns; the watched one is asked far more often
-than anybody would: /metrics and all objects of the tree once a second each.
+Both services serve the same board at the same time and take turns. The watched one is asked far more often than anybody
+would: /metrics and all objects of the tree, each once a second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PATHS = ("/metrics", "/jolokia/read/*:*")
 
 
 def watched(server: Server, measured: Callable[[int], load.Figure]) -> Callable[[int], load.Figure]:
-    """The same contestant, while somebody watches."""
+    """Return the same contestant, while somebody watches."""
 
     def contest(number: int) -> load.Figure:
         over = threading.Event()

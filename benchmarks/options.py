@@ -1,7 +1,6 @@
 """The command line that the benchmarks share: how large, how long, where.
 
-Rule kept: the defaults measure the bar itself; every quicker run is asked for by an option and says its size in the
-heading.
+The defaults measure the bar itself. Every quicker run is asked for by an option and says its size in the heading.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Options:
 
 
 def parse(doc: str | None, *, rows: int = 1_000_000, seconds: float = 5.0, rounds: int = 5) -> Options:
-    """The options of the command line over a benchmark's own defaults."""
+    """Return the options of the command line over a benchmark's own defaults."""
     parser = argparse.ArgumentParser(description=(doc or "").strip().splitlines()[0])
     parser.add_argument("data", nargs="?", type=Path, help="folder with CSV files of real boards (id,score)")
     parser.add_argument("--rows", type=_positive(int), default=rows, help=f"entries of the board ({rows:,})")
@@ -61,7 +60,7 @@ def _positive(kind: Callable[[str], int | float]) -> Callable[[str], int | float
 
 @contextlib.contextmanager
 def workplace(options: Options) -> Iterator[Path]:
-    """A folder of this run's own, gone at its end, whatever ends it (SIGTERM included)."""
+    """Yield a folder of this run's own, which is deleted at the end, whatever ends the run (SIGTERM included)."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rankcurve-bench-", dir=options.folder) as name:

@@ -1,7 +1,7 @@
 """Requests that come at random moments at a given rate, whatever the answers do, and how long each took.
 
-Rule kept: a request has its time from when it was due, so what it waits for a connection, or for this process, counts.
-The client is as small as it can be: it shares the machine with what it measures.
+The time of a request counts from when it was due, so the wait for a connection, or for this process, is included. The
+client is as small as possible, because it shares the machine with what it measures.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Ask = Callable[[], bytes]  # a whole request
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run on an event loop that wakes when it shall: by epoll, as usual, it would be up to a millisecond late."""
+    """Run on an event loop that wakes on time. With epoll, as usual, it would be up to a millisecond late."""
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
         return runner.run(work)
 
 
 def post(path: str, body: bytes) -> bytes:
-    """A POST of JSON."""
+    """Return a POST of JSON."""
     head = (
         f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
@@ -38,7 +38,7 @@ def post(path: str, body: bytes) -> bytes:
 
 
 class _Connection(asyncio.Protocol):
-    """One request at a time; `answered` is told of each answer, or of the end."""
+    """A connection with one request at a time. It calls `answered` at each answer, or at the end."""
 
     def __init__(self, answered: Callable[[_Connection], None], failed: Callable[[str], None]) -> None:
         self._answered, self._failed = answered, failed
@@ -97,7 +97,7 @@ class Paced:
         await asyncio.sleep(0)
 
     async def at_rate(self, ask: Ask, *, per_s: float, seconds: float, rng: random.Random) -> list[float]:
-        """Ms of each request of so many seconds."""
+        """Return the ms of each request of that many seconds."""
         self._took_ms, self._again = [], None
         at = begun = time.perf_counter()
         while True:
@@ -116,7 +116,7 @@ class Paced:
         return self._took_ms
 
     async def saturating(self, ask: Ask, *, seconds: float) -> float:
-        """Requests a second where every connection asks again once it is answered."""
+        """Return the requests a second if every connection asks again once it is answered."""
         self._took_ms, self._again = [], ask
         begun = time.perf_counter()
         while self._idle:

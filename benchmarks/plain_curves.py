@@ -1,6 +1,6 @@
 """Curves of boards that are plain lists of keys, by every way of choosing knots that is compared.
 
-Rule kept: each way gets the same list and the same number of knots; only where they lie differs.
+Each way gets the same list and the same number of knots; only the places of the knots differ.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from benchmarks.curve_boards import fitted
-from predictor import Curve, Knot, KnotRanks, Landing, Last, Skip, walk
-from predictor.quality import counted
+from predictor import Curve, Knot, KnotRanks, Landing, Skip, WorstEntry, walk
+from predictor.quality import count_by_key
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class PlainBoard:
 
     @cached_property
     def knots(self) -> list[Knot]:
-        """Every distinct key as a knot."""
+        """Return every distinct key as a knot."""
         found, better_count = [], 0
-        for key, ties in counted(self.sorted_keys):
+        for key, ties in count_by_key(self.sorted_keys):
             found.append(Knot(key, better_count, ties))
             better_count += ties
         return found
@@ -36,7 +36,7 @@ class PlainBoard:
         return Curve(knots, total=len(self.sorted_keys), as_of_us=0)
 
     def uniform(self, knots_max: int) -> Curve:
-        """Knots at equal distances in rank, as one would do it first."""
+        """Return knots at equal distances in rank, the obvious choice."""
         total, knots = len(self.sorted_keys), self.knots
         keys = [knot.key for knot in knots]
         rows = {round(index * (total - 1) / (knots_max - 1)) for index in range(knots_max)}
@@ -44,19 +44,19 @@ class PlainBoard:
         return self._curve([knots[index] for index in indexes])
 
     def geometric(self, knots_max: int) -> Curve:
-        """Knots as the skip walk chooses them: at equal ratios of rank."""
+        """Return knots as the skip walk chooses them: at equal ratios of rank."""
         plan = walk(len(self.sorted_keys), knots_max=knots_max)
         try:
             question = next(plan)
             while True:
-                assert isinstance(question, Skip | Last)
+                assert isinstance(question, Skip | WorstEntry)
                 question = plan.send(self._landing(question))
         except StopIteration as stop:
             return self._curve(stop.value)
 
-    def _landing(self, question: Skip | Last) -> Landing | None:
+    def _landing(self, question: Skip | WorstEntry) -> Landing | None:
         keys, knots = self.sorted_keys, self.knots
-        if isinstance(question, Last):
+        if isinstance(question, WorstEntry):
             return Landing(keys[-1], 0, knots[-1].ties)
         after = question.after_key
         start = 0 if after is None else bisect_left(keys, after + 1)
@@ -67,11 +67,11 @@ class PlainBoard:
         return Landing(knot.key, row - knot.better_count, knot.ties)
 
     def certified(self, knots_max: int) -> Curve:
-        """Knots as the scan fit chooses them: the least worst error, which it measures."""
+        """Return knots as the scan fit chooses them, for the least worst error, which it measures."""
         return fitted(np.array(self.sorted_keys, dtype=np.int64), knots_max)
 
     def errors(self, curve: KnotRanks, step: int = 1) -> Iterator[tuple[int, float, bool]]:
-        """(true rank, relative error, whether the bracket missed it) of every key and of the first one past each."""
+        """Yield (true rank, relative error, whether the bracket missed it) for each key and the first one past it."""
         for key, better_count, ties in self.knots:
             for at_key, rank in ((key, better_count + 1), (key + step, better_count + ties + 1)):
                 bracket = curve.locate(at_key)

@@ -1,7 +1,7 @@
 """The pictures of docs/curve.md, drawn from real boards: error by rank for three ways to choose knots, frozen and live.
 
-Rule kept: every value of the board is asked about, and the first one past each; a point shows the worst error of its
-ranks, never a mean.
+Every value of the board is asked about, and the first one past each. A point shows the worst error of its ranks, never
+a mean.
 
     python -m benchmarks.plots DATA [--folder docs]
 """
@@ -23,7 +23,7 @@ BEFORE, AFTER = "bgg_rated_2020-10-13", "bgg_rated_2020-11-13"
 ABOUT = "number of ratings of board games"
 KNOTS = 300
 LIVE_KNOTS = 500
-COUNTED_TOP = 1_000  # ranks that a service counts when it is told to, so that nobody is given an estimate there
+COUNTED_TOP = 1_000  # ranks that a service can be told to count, so that nobody gets an estimate there
 LIVE_PICTURE = "frozen_and_live.svg"
 BINS_PER_DECADE = 12
 FLOOR_PERCENT = 0.01  # exact ranks are drawn here: a logarithmic axis has no 0
@@ -42,13 +42,13 @@ class Line:
 
 
 def scores(path: Path) -> dict[str, int]:
-    """Scores by id of a CSV file `id,score`."""
+    """Return scores by id of a CSV file `id,score`."""
     with path.open(newline="") as file:
         return {row["id"]: int(row["score"]) for row in csv.DictReader(file)}
 
 
 def line_of(label: str, board: PlainBoard, curve: KnotRanks, *, past_rank: int = 0) -> Line:
-    """The worst error in each bin of ranks; the worst of all is that of the ranks past one."""
+    """Return the worst error in each bin of ranks. The worst of all is that of the ranks past one."""
     bins: dict[int, float] = {}
     worst, broken = 0.0, 0
     for rank, error, missed in board.errors(curve):
@@ -62,7 +62,7 @@ def line_of(label: str, board: PlainBoard, curve: KnotRanks, *, past_rank: int =
 
 
 def spacings(board: PlainBoard) -> list[Line]:
-    """The same number of knots, placed in three ways."""
+    """Return the same number of knots, placed in three ways."""
     curves = {
         "uniform spacing": board.uniform(KNOTS),
         "geometric spacing (skip)": board.geometric(KNOTS),
@@ -72,12 +72,12 @@ def spacings(board: PlainBoard) -> list[Line]:
 
 
 def a_month_later(before: dict[str, int], after: dict[str, int]) -> list[Line]:
-    """A curve of the board as it was, frozen and kept live, held against the board as it is."""
+    """Return the errors of a curve of the board as it was, frozen and kept live, on the board as it is."""
     fit = PlainBoard(sorted(-score for score in before.values())).certified(LIVE_KNOTS)
     counts = LiveCounts(fit)
     for name in sorted(before.keys() | after.keys()):
         was, now = before.get(name), after.get(name)
-        counts.move(None if was is None else -was, None if now is None else -now)
+        counts.count_move(None if was is None else -was, None if now is None else -now)
     live = LiveCurve(fit, counts, as_of=AsOf(0))
     board = PlainBoard(sorted(-score for score in after.values()))
     curves: dict[str, KnotRanks] = {"frozen a month ago": fit, "kept live, no refit": live}
@@ -85,7 +85,7 @@ def a_month_later(before: dict[str, int], after: dict[str, int]) -> list[Line]:
 
 
 def draw(lines: Sequence[Line], title: str, path: Path, *, counted_top: int = 0) -> None:
-    """One picture: error by rank, both logarithmic; ranks that are counted are shaded."""
+    """Draw one picture: error by rank, both logarithmic. Ranks that are counted are shaded."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -109,7 +109,7 @@ def draw(lines: Sequence[Line], title: str, path: Path, *, counted_top: int = 0)
 
 
 def show(lines: Iterable[Line], path: Path) -> None:
-    """The figures of a picture, for whoever quotes it."""
+    """Print the figures of a picture, for whoever quotes it."""
     for line in lines:
         print(
             f"{path.name}: {line.label}: worst {line.worst_percent:.3g} %, {line.broken} points outside their bracket"

@@ -1,7 +1,7 @@
 """One set of boards keeps its pool busy with exact counts: what the reads and posts of another set notice of it.
 
-Rule kept: the quiet set is asked at the same times, quiet or not, and its latency counts from when a request was due;
-rounds with and without the noise take turns.
+Requests to the quiet set come at the same times with and without the noise, and their latency counts from when they
+were due. Rounds with and without the noise take turns.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOISY_CLIENTS = 16
 _CALLS_PER_S = 100
 _CONNECTIONS = 16
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
-# Nobody is refused, and a curve answers nothing: every noisy request counts on the server.
+# No request is refused and none is read off a curve: every noisy request counts on the server.
 _SETTINGS = {"RANKCURVE_CONNECTION_WAIT_S_MAX": "60", "RANKCURVE_POST_WAIT_S_MAX": "60"}
 
 
@@ -41,7 +41,7 @@ async def _noise(port: int, number: int, ended: asyncio.Event) -> int:
     rng, connection, answered = random.Random(number), Connection(port), 0
     try:
         while not ended.is_set():
-            value = rng.randint(1, 5_000)  # below the middle: a count of most of the board
+            value = rng.randint(1, 5_000)  # below the middle, so that most of the board is counted
             status, _ = await connection.call(
                 "GET", f"/v1/leaderboards/{_NOISY}/rankings/{COLUMN}/positions?values={value}&rank=exact"
             )
@@ -52,7 +52,10 @@ async def _noise(port: int, number: int, ended: asyncio.Event) -> int:
 
 
 async def _quiet(port: int, seconds: float, seed: int) -> list[float]:
-    """Milliseconds of each request, from when it was due to its answer; half are posts, half an owner's entry."""
+    """Return the milliseconds of each request, from when it was due to its answer.
+
+    Half are posts, half an owner's entry.
+    """
     rng, free, took = random.Random(seed), asyncio.Queue[Connection](), list[float]()
     for _ in range(_CONNECTIONS):
         free.put_nowait(Connection(port))
@@ -83,7 +86,7 @@ async def _quiet(port: int, seconds: float, seed: int) -> list[float]:
 
 
 async def _round(port: int, seconds: float, seed: int, *, noisy: bool) -> tuple[float, float, float]:
-    """p50 and p99 of the quiet set in ms, and the noisy set's answers a second."""
+    """Return p50 and p99 of the quiet set in ms, and the noisy set's answers a second."""
     ended = asyncio.Event()
     noise = [asyncio.create_task(_noise(port, number, ended)) for number in range(_NOISY_CLIENTS if noisy else 0)]
     begun = time.perf_counter()

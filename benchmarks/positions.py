@@ -1,6 +1,6 @@
 """`positions` for random owners of a 1 M board, 32 and 256 connections, against a hello-world route.
 
-Rule kept: before anything is timed, answers are compared with ranks computed apart from the service.
+Before anything is timed, answers are compared with ranks that are computed apart from the service.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FEW, MANY = 32, 256
 
 
 async def check(port: int, rows: int) -> dict[str, int]:
-    """Compare default answers for some owners with the truth; how many each method gave. Raises BadAnswer."""
+    """Compare default answers for some owners with the truth. Return how many each method gave. Raises BadAnswer."""
     numbers = values(rows)
     ascending = sorted(numbers)
     methods: dict[str, int] = {}

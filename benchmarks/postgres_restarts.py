@@ -1,6 +1,6 @@
 """PostgreSQL restarted at once, its back-ends ended, under four processes that add to the same owners.
 
-Rule kept: the server is a real one with fsync on, and what it does to the service is what operators and crashes do.
+The server is a real one with fsync on. What the benchmark does to it is what operators and crashes do.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tests.servers import DURABLE, PostgresServer, postgres
 
 T = TypeVar("T")
 PROCESSES = 4
-POSTERS = 16  # of each process
+POSTERS = 16  # posters of each process
 OWNERS = [f"owner-{number}" for number in range(1000)]
 RESENT_MAX = 20_000  # posts of each path sent again at the end
 _RESTARTS = 5
 _TERMINATE_EVERY_S = 2.0
-_AFTER_S = 5.0  # the load goes on so long after the last restart, at least
+_AFTER_S = 5.0  # the load goes on for at least this long after the last restart
 _TERMINATE = (
     "SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity"
     " WHERE application_name = 'rankcurve' ORDER BY random() LIMIT 1) AS chosen"
@@ -54,7 +54,7 @@ async def terminate_back_ends(server: PostgresServer, attack: Attack, ledger: Le
 
 
 async def restart(server: PostgresServer, attack: Attack, seconds: float) -> None:
-    """Restart five times, spread over so many seconds, as if it had crashed."""
+    """Restart five times, spread over that many seconds, as if the server had crashed."""
     for _ in range(_RESTARTS):
         await asyncio.sleep(seconds / (_RESTARTS + 1))
         await asyncio.to_thread(server.restart, "immediate")
@@ -76,7 +76,10 @@ async def run(ports: list[int], server: PostgresServer, seconds: float) -> tuple
 
 
 async def under_load(ports: list[int], attack: Callable[[Ledger], Awaitable[T]]) -> tuple[Ledger, T, Counter[str]]:
-    """What all posters were told while something was done to the store, what that answered, and what is amiss."""
+    """Run the posters while something is done to the store.
+
+    Return what they were told, what that answered, and what is amiss.
+    """
     ledger = Ledger()
     for board in BOARDS:
         await create(ports[0], board, spec(COLUMNS))

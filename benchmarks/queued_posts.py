@@ -1,7 +1,7 @@
 """Queued posts on PostgreSQL, sustained, while a worker of the queue is killed every 10 seconds.
 
-Rule kept: the truth is what callers were told. Every accepted post adds one to its owner's count and says its number,
-so the board itself tells what was lost, what was applied twice, and whether an owner's posts kept their order.
+The truth is what callers were told. Every accepted post adds one to its owner's count and says its number. So the board
+itself tells what was lost, what was applied twice, and whether an owner's posts kept their order.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from benchmarks.options import Options, parse
 from benchmarks.servers import Server, free_port, rankcurve, service_on
 from tests.servers import postgres
 
-PROCESSES = 4  # of jobs, a worker of the queue in each
+PROCESSES = 4  # job processes, each with a worker of the queue
 KILL_EVERY_S = 10.0
 RATE = int(os.environ.get("QUEUED_POSTS_PER_S", "15300"))  # what is posted a second; the bar is 15,000
-LEASE_S = 3  # of the jobs that one process does for all: by default as long as from one kill to the next
+LEASE_S = 3  # length of the leases of jobs; the default is as long as the time between two kills
 BAR = 15_000
-BATCH = 500  # posts of a request
+BATCH = 500  # posts in a request
 CONNECTIONS = 4
 PROBES = 20  # owners whose every post is timed
 _PROBE_EVERY_S = 0.1
@@ -148,7 +148,7 @@ async def probe(port: int, seen: Seen, until_s: float) -> None:
 
 
 async def watch(database: Any, seen: Seen, until_s: float) -> None:
-    """What was applied, second by second, as long as posts are sent."""
+    """Record how many posts were applied, second by second, as long as posts are sent."""
     before, at_s = await database.fetchval(_APPLIED), time.monotonic()
     while at_s + 1 <= until_s:
         await asyncio.sleep(max(0.0, at_s + 1 - time.monotonic()))
@@ -158,7 +158,7 @@ async def watch(database: Any, seen: Seen, until_s: float) -> None:
 
 
 async def kill(workers: list[Server], seen: Seen, until_s: float) -> None:
-    """One worker after the other, as a supervisor would start it again."""
+    """Kill one worker after the other, and start it again as a supervisor would."""
     for worker in itertools.cycle(workers):
         await asyncio.sleep(KILL_EVERY_S)
         if time.monotonic() > until_s:
@@ -169,7 +169,7 @@ async def kill(workers: list[Server], seen: Seen, until_s: float) -> None:
 
 
 def job_process(url: str, folder: Path) -> Server:
-    """`rankcurve jobs` with a worker of the queue."""
+    """Return `rankcurve jobs` with a worker of the queue."""
     port = free_port()
     environment = {"RANKCURVE_JOBS_PORT": str(port), "RANKCURVE_HOST": HOST, "RANKCURVE_LEASE_S": str(LEASE_S)}
     return Server(
@@ -178,7 +178,7 @@ def job_process(url: str, folder: Path) -> Server:
 
 
 async def attack(port: int, url: str, workers: list[Server], options: Options) -> tuple[Told, Seen, dict[str, int]]:
-    """Everything at once, then the books."""
+    """Run everything at once, then compare the books."""
     told, seen = Told(options.rows), Seen()
     await create(port, BOARD, _SPEC)
     database = await asyncpg.connect(url)
@@ -197,7 +197,7 @@ async def attack(port: int, url: str, workers: list[Server], options: Options) -
 
 
 async def emptied(database: Any) -> None:
-    """Return when nothing waits."""
+    """Wait until no post waits."""
     until_s = time.monotonic() + _DRAIN_S_MAX
     while await database.fetchval("SELECT count(*) FROM ingest_blocks"):
         if time.monotonic() > until_s:
@@ -206,7 +206,10 @@ async def emptied(database: Any) -> None:
 
 
 async def audit(database: Any, told: Told) -> dict[str, int]:
-    """The board against what callers were told; read from its table, a million rows at once."""
+    """Compare the board with what callers were told, and return the differences.
+
+    The board is read from its table, a million rows at once.
+    """
     table = await database.fetchval("SELECT 'entries_' || board_key FROM boards WHERE id = $1", BOARD)
     rows = await database.fetch(f'SELECT owner, c2, c3 FROM "{table}"')
     found = {row["owner"]: (row["c2"], row["c3"]) for row in rows}

@@ -1,6 +1,6 @@
 """Real boards through HTTP: exact ranks, default answers' brackets and the walk by cursor, against plain sorting.
 
-Rule kept: the truth is competition ranking computed here from the file, and every owner is asked about, not a sample.
+The truth is competition ranking computed here from the file. Every owner is asked about, not a sample.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.options import parse
 from benchmarks.servers import service
 
 _CONNECTIONS = 8
-_PAGE = 997  # no divisor of a board's size: the last page is a short one
+_PAGE = 997  # divides no board's size, so that the last page is a short one
 _SHOWN = 3
 
 
@@ -37,7 +37,7 @@ class Faults:
 
 
 async def check_ranks(port: int, board: RealBoard, faults: Faults) -> dict[str, int]:
-    """Ask for every owner's position, exact and by default; how many default answers each method gave."""
+    """Ask for every owner's position, exact and by default. Return how many default answers each method gave."""
     better = board.better_counts()
     methods: dict[str, int] = {}
 

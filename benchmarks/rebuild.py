@@ -1,7 +1,7 @@
 """A board made anew from a journal of as many posts as rows are asked for, compared row for row, on both stores.
 
-Rule kept: what is compared is the whole table, read by the driver before and after; the command is the one that
-operators have, its start included in the time.
+The whole table is compared, read by the driver before and after. The command is the one that operators use, and its
+start counts as part of the time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.options import Options, parse
 from benchmarks.servers import Server, rankcurve, service, service_on
 from tests.servers import postgres
 
-_OWNERS_RATIO = 0.25  # of the posts: owners post four times on average
+_OWNERS_RATIO = 0.25  # owners per post: each posts four times on average
 
 Execute = Callable[[str], list[tuple[object, ...]]]
 

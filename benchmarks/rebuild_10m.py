@@ -1,7 +1,7 @@
 """Rebuilding the curve of a board of 10 million players from nothing; 8 min 34 s in the report of a large cloud.
 
-Rule kept: the seconds are those the refresh itself reports (snapshot, reading, fit, storing); what the reading and the
-fit took of a scan stands in the service's log. One round of each is thrown away.
+The seconds are those that the refresh itself reports: snapshot, reading, fit and storing. The service's log tells how
+much of a scan was reading and how much fitting. One round of each is thrown away.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 
 
 async def rebuilds(port: int, rounds: int) -> dict[str, list[dict[str, Any]]]:
-    """What the refreshes answered, by method."""
+    """Return what the refreshes answered, by method."""
     answers: dict[str, list[dict[str, Any]]] = {}
     connection = Connection(port)
     for method in _METHODS:

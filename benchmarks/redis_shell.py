@@ -1,9 +1,9 @@
 """The rival: the service's busiest routes over a Redis sorted set, on the same aiohttp and uvloop.
 
-Rule kept: as good as such a shell reasonably is: redis-py's asyncio client with hiredis, the commands of one request
-in one pipeline, msgspec for JSON. It is asked for less than the service: no brackets, no versions, no post ids, no
-cursors, ranks by member inside a tie. Entries have the time of their last change, as the service's have, in a hash
-beside the sorted set; with `bare=1` a request is about scores alone.
+It is as good as such a shell reasonably is: redis-py's asyncio client with hiredis, the commands of one request in one
+pipeline, msgspec for JSON. It does less than the service: no brackets, no versions, no post ids, no cursors, and ranks
+by member inside a tie. Entries have the time of their last change, as the service's have, in a hash beside the sorted
+set. With `bare=1` a request is about scores alone.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ async def around(request: web.Request) -> web.Response:
         rows = list(zip(flat[::2], map(float, flat[1::2]), strict=True))
         first = max(0, better - before)
     else:
-        # Where to read depends on the rank: two round trips, each with all that can go in it.
+        # Where to read depends on the rank, so this takes two round trips, each with everything that can go in it.
         better, total = await client.pipeline(transaction=False).zrevrank(key, owner).zcard(key).execute()
         if better is None:
             return _json({"code": "unknown_owner"}, 404)

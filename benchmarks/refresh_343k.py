@@ -1,7 +1,6 @@
 """Refreshing the curves of a 343,000 x 6 board with 1,000 samples; 68 and 129 s in the report that started all this.
 
-Rule kept: the seconds are those the refresh itself reports (store and curve, no HTTP); the round trip stands beside
-them.
+The seconds are those that the refresh itself reports (store and curve, no HTTP). The round trip stands beside them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _COLUMNS = 6
 
 
 async def refreshes(port: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
-    """(seconds reported, seconds of the round trip) by column and round, after one round that is thrown away."""
+    """Return (seconds reported, seconds of the round trip) by column and round, after one round that is thrown away."""
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in column_names(_COLUMNS)}
     connection = Connection(port)
     sampled = {**spec(column_names(_COLUMNS)), "predictor": {"method": "skip"}}  # `auto` would scan a board at rest

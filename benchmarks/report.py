@@ -1,6 +1,6 @@
 """What every benchmark prints: the machine, the figures and whether the bars are met, in one form.
 
-Rule kept: a figure never stands without the machine, the size and the baseline that it was measured with.
+A figure never stands without the machine, the size and the baseline that it was measured with.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LIBRARIES = ("aiohttp", "uvloop", "aiosqlite", "msgspec", "redis", "hiredis")
 class Bar:
     """One promise of the project: `measured` must be at least (or, with `at_most`, at most) `target`.
 
-    `target` None: the figure is reported only.
+    With `target` None the figure is only reported.
     """
 
     name: str
@@ -66,7 +66,10 @@ def heading(title: str, folder: Path) -> None:
 
 
 def machine_facts(folder: Path) -> list[str]:
-    """Processor, memory, disk (file system, time of a durable 4 KiB append in `folder`), versions, load average."""
+    """Return processor, memory, disk, versions and load average.
+
+    Disk: file system, and the time of a durable 4 KiB append in `folder`.
+    """
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     load_1m, _, _ = os.getloadavg()
     libraries = []
@@ -123,14 +126,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | float]]) -> None
 
 
 def run(options: Options, title: str, measure: Callable[[Options, Path], Sequence[Bar]]) -> int:
-    """One benchmark in a folder of its own: heading, measurement, bars; answers the exit status."""
+    """Run one benchmark in a folder of its own: heading, measurement, bars. Return the exit status."""
     with workplace(options) as folder:
         heading(title, folder)
         return verdict(measure(options, folder))
 
 
 def verdict(bars: Sequence[Bar]) -> int:
-    """Print the bars; 0 when all are met, else 1 (the exit status)."""
+    """Print the bars. Return the exit status: 0 if all are met, else 1."""
     print()
     for bar in bars:
         print(f"   {bar.line()}", flush=True)

@@ -1,6 +1,6 @@
 """What /metrics counted after ten workers were killed under load: at least what was answered, at most what was sent.
 
-Rule kept: the clients' own numbers are the truth. Without a kill the three are equal, to the post and to the request.
+The clients' own numbers are the truth. Without a kill the three numbers are equal, to the post and to the request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.servers import DURABLE, postgres
 
 _WORKERS = 2
 _CLIENTS = 8
-_POSTS = 10  # in a request
+_POSTS = 10  # posts in a request
 _KILLS = 10
 _ASKED = 6  # connections that ask for the metrics, so that each worker is asked
 _LINE = re.compile(r"^(rankcurve_(?:posts|requests)_total)\{([^}]*)\} (\S+)$", re.MULTILINE)
@@ -40,7 +40,7 @@ class Told:
 
 
 async def post_on(port: int, seed: int, told: Told) -> None:
-    """Post until told to stop; a connection that breaks is opened again, and what it had sent is not sent again."""
+    """Post until told to stop. A connection that breaks is opened again, and what it had sent is not sent again."""
     connection, rng, number = Connection(port), random.Random(seed), 0
     while not told.stop:
         number += 1
@@ -61,7 +61,7 @@ async def post_on(port: int, seed: int, told: Told) -> None:
 
 
 async def counted(port: int) -> set[tuple[int, int]]:
-    """Requests and posts as the workers tell them, each asked on a connection of its own."""
+    """Return requests and posts as the workers tell them, each asked on a connection of its own."""
     found = set()
     async for text in metrics_texts(port, _ASKED):
         lines = _LINE.findall(text)
@@ -76,7 +76,7 @@ async def counted(port: int) -> set[tuple[int, int]]:
 
 
 def worker_pids(server: Server) -> list[int]:
-    """The processes that serve now, as the supervisor's log tells."""
+    """Return the processes that serve now, as the supervisor's log tells."""
     pids: dict[str, int] = {}
     for line in server.log_text().splitlines():
         told = json.loads(line) if line.startswith("{") else {}
@@ -86,7 +86,7 @@ def worker_pids(server: Server) -> list[int]:
 
 
 async def kill_workers(server: Server, options: Options) -> None:
-    """Kill one worker after the other, each once its predecessor's place is taken again."""
+    """Kill one worker after the other, each once the place of the one before is taken again."""
     rng = random.Random(3)
     for _ in range(_KILLS):
         await asyncio.sleep(options.seconds / _KILLS)
@@ -98,7 +98,7 @@ async def kill_workers(server: Server, options: Options) -> None:
 
 
 async def run(server: Server, options: Options, *, kills: bool) -> tuple[Told, tuple[int, int]]:
-    """Load for a while; what the clients know, and what the metrics have more than before."""
+    """Load for a while. Return what the clients know, and what the metrics have more than before."""
     [before] = await counted(server.port)
     told = Told()
     async with asyncio.TaskGroup() as group:

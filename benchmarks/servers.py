@@ -1,7 +1,6 @@
 """The processes that are measured, as context managers: the service, the hello-world route, the rivals.
 
-Rule kept: whatever was started is ended when its block is left, on a loopback port of its own, in a process group of
-its own.
+Each process has a loopback port and a process group of its own. Whatever was started is ended when its block is left.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ _STOP_S = 40.0
 
 
 class ServerFailed(Exception):
-    """A server did not start, or ended on its own; the message ends with the last lines of its log."""
+    """A server did not start, or ended on its own. The message ends with the last lines of its log."""
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
+    """Return a port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def needs_program(program: str, package: str) -> str:
-    """The path of `program`, from Debian's `package` where it is missing. Raises ServerFailed when it can't be had."""
+    """Return the path of `program`; install Debian's `package` if it is missing. Raises ServerFailed."""
     found = shutil.which(program)
     if found is None:
         print(f"   {program} is missing: installing Debian's {package}", flush=True)
@@ -55,7 +54,8 @@ def needs_program(program: str, package: str) -> str:
 class Server:
     """One subprocess that answers HTTP (or, without `ready_path`, only accepts connections) on a loopback port.
 
-    `port` chosen when 0. Entering waits until it answers; raises ServerFailed when it does not within a minute.
+    `port` 0 means a free one. Entering waits until the process answers, and raises ServerFailed if it does not within a
+    minute.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Server:
             )
 
     def wait_ready(self, *, poll_s: float = 0.02) -> None:
-        """Return once it answers. Raises ServerFailed when it ended or a minute has passed."""
+        """Wait until the process answers. Raises ServerFailed if it ended or a minute has passed."""
         assert self._process is not None, "spawn comes first"
         until = time.monotonic() + _READY_S
         while time.monotonic() < until:
@@ -114,14 +114,17 @@ class Server:
         return status == 200
 
     def log_text(self) -> str:
-        """What it wrote so far."""
+        """Return what it wrote so far."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     def log_end(self) -> str:
         return self.log_text()[-600:]
 
     def end(self, signal_number: int = signal.SIGTERM) -> int | None:
-        """Signal the process group and wait, killing it when that takes too long. Exit status; None: never started."""
+        """Signal the process group and wait; kill it if that takes too long.
+
+        Return the exit status, None if it never started.
+        """
         if self._process is None:
             return None
         with contextlib.suppress(ProcessLookupError):
@@ -139,15 +142,15 @@ class Server:
         os.killpg(self._process.pid, signal_number)
 
     def resident_mib(self) -> float:
-        """Resident memory of the process, in MiB (page cache of its files not included)."""
+        """Return the resident memory of the process, in MiB (page cache of its files not included)."""
         return self._status_mib("VmRSS")
 
     def most_resident_mib(self) -> float:
-        """The most that it ever was."""
+        """Return the most resident memory that it ever had, in MiB."""
         return self._status_mib("VmHWM")
 
     def cpu_s(self) -> float:
-        """Processor time that the process has taken, in seconds."""
+        """Return the processor time that the process has taken, in seconds."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -176,7 +179,7 @@ class Server:
 def service(
     store: Path, *, jobs: str = "embedded", environment: Mapping[str, str] | None = None, port: int | None = None
 ) -> Server:
-    """`rankcurve serve` on the SQLite file `store`."""
+    """Return `rankcurve serve` on the SQLite file `store`."""
     url, folder = f"sqlite:///{store.resolve()}", store.resolve().parent
     return service_on(url, folder, jobs=jobs, environment=environment, port=port)
 
@@ -189,36 +192,39 @@ def service_on(
     environment: Mapping[str, str] | None = None,
     port: int | None = None,
 ) -> Server:
-    """`rankcurve serve` on the store of a URL; `folder` takes its log."""
+    """Return `rankcurve serve` on the store of a URL; `folder` takes its log."""
     port = port or free_port()
     command = [*rankcurve(), "serve", "--host", HOST, "--port", str(port), "--store", url, "--jobs", jobs]
     return Server(command, folder, port=port, ready_path="/readyz", environment=environment)
 
 
 def rankcurve() -> list[str]:
-    """The command line of this environment: the console script, or its entry point where that is not installed."""
+    """Return the command line of this environment: the console script, or its entry point if that is not installed."""
     script = Path(sys.executable).with_name("rankcurve")
     return [str(script)] if script.exists() else [sys.executable, "-c", "from service.cli import main; main()"]
 
 
 def hello(folder: Path) -> Server:
-    """The hello-world route of the same aiohttp and uvloop: the most that the shell alone can do."""
+    """Return the hello-world route of the same aiohttp and uvloop: the most that the shell alone can do."""
     port = free_port()
     return Server([sys.executable, "-m", "benchmarks.hello", str(port)], folder, port=port, ready_path="/hello")
 
 
 def redis_shell(folder: Path, redis_port: int) -> Server:
-    """The same routes as the service's over a Redis sorted set."""
+    """Return the same routes as the service's over a Redis sorted set."""
     port = free_port()
     command = [sys.executable, "-m", "benchmarks.redis_shell", str(port), str(redis_port)]
     return Server(command, folder, port=port, ready_path="/readyz")
 
 
 def redis(folder: Path) -> Server:
-    """A redis-server that is as durable as the service: append only file, synced before each answer, no snapshots."""
+    """Return a redis-server that is as durable as the service.
+
+    It syncs its append only file before each answer and makes no snapshots.
+    """
     port = free_port()
     program = needs_program("redis-server", "redis-server")
-    # Rewriting the file in a run would fork a gigabyte in the middle of it: off, in Redis' favour.
+    # Off, in Redis' favour: rewriting the file would fork a process of a gigabyte in the middle of a run.
     settings = {"port": str(port), "bind": HOST, "dir": str(folder), "appendonly": "yes", "appendfsync": "always"}
     settings |= {"save": "", "auto-aof-rewrite-percentage": "0", "daemonize": "no", "protected-mode": "yes"}
     command = [program, *(word for name, value in settings.items() for word in (f"--{name}", value))]

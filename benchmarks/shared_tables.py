@@ -1,7 +1,7 @@
 """Boards in a table that they share against boards in tables of their own, and 10,000 small boards against ten.
 
-Rule kept: both layouts hold the same rows and are asked the same, one after the other; the large board shares its
-table with another one of the same size.
+Both layouts hold the same rows and get the same requests, one after the other. The large board shares its table with
+another one of the same size.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from benchmarks.options import Options, parse
 from benchmarks.servers import service
 from config import load
 from service.stores import open_store
-from storage.entries import Entries, add_totals
-from storage.leaderboards import ALL_ENTRIES, CHANGES, existing
-from storage.padding import Padding
+from storage.boards.boards import ALL_ENTRIES, CHANGES, find_board
+from storage.entries.entries import Entries, build_totals_update
+from storage.log.cells import Padding
 from storage.records import Entry
 from storage.store import Program, Store
 
@@ -34,9 +34,9 @@ _FIRST_US = 1_760_000_000_000_000
 _BATCH_ROWS = 20_000
 _FAMILY = "small"
 _FEW, _MANY = 10, 10_000
-_OWNERS = 20  # of a small board
+_OWNERS = 20  # owners of a small board
 _VIEWS = 400
-_SETTLED_S = 70.0  # every board has been looked at once since the posts
+_SETTLED_S = 70.0  # by then the schedule has looked at every board once since the posts
 _IDLE_S = 20.0
 _FAMILY_SPEC: dict[str, Any] = {**spec(["xp"]), "periods": ["all"], "facets": [["org"]]}
 
@@ -51,14 +51,14 @@ async def _put_large(port: int) -> None:
 
 
 async def _load_large(path: Path, rows: int) -> None:
-    """Rows and totals as so many posts would have left them."""
+    """Write rows and totals as the same posts would have left them."""
     store = await open_store(load({"store": f"sqlite:///{path}"}, {}))
     drawn = [values(rows, index) for index in range(_COLUMNS)]
     try:
         for name in (name for names in _LARGE.values() for name in names):
-            board = await store.read(partial(existing, store.dialect, name))
+            board = await store.read(partial(find_board, store.dialect, name))
             entries = Entries(store.dialect, board)
-            paddings = [Padding.of(board.spec, column) for column in board.spec.columns]
+            paddings = [Padding.for_column(board.spec, column) for column in board.spec.columns]
             for start in range(0, rows, _BATCH_ROWS):
                 chunk = range(start, min(start + _BATCH_ROWS, rows))
                 new = [
@@ -72,13 +72,13 @@ async def _load_large(path: Path, rows: int) -> None:
 
 def _added(store: Store, entries: Entries, new: list[Entry]) -> Program[None]:
     board = entries.board
-    yield entries.writes.insert_new((board.rows_key, entry) for entry in new)
+    yield entries.writes.build_insert((board.rows_key, entry) for entry in new)
     counted = {ALL_ENTRIES: len(new), CHANGES: len(new), **dict.fromkeys(board.sorted_indexes, len(new))}
-    yield add_totals(store.dialect, {board.key: counted})
+    yield build_totals_update(store.dialect, {board.key: counted})
 
 
 async def _refreshes(port: int, rounds: int) -> dict[str, list[float]]:
-    """Seconds that all columns took, by layout and round; the layouts take turns."""
+    """Return the seconds that all columns took, by layout and round; the layouts take turns."""
     took: dict[str, list[float]] = {table: [] for table in _LARGE}
     connection = Connection(port)
     for number in range(rounds + 1):
@@ -106,7 +106,7 @@ async def _fill_small(port: int, first: int, past: int) -> None:
 
 
 async def _views(port: int, boards: int, seed: int) -> dict[str, float]:
-    """Median milliseconds of the first page and of an owner's position, each on another random board."""
+    """Return median milliseconds of the first page and of an owner's position, each on another random board."""
     connection, chosen = Connection(port), random.Random(seed)
     paths = {"page": "/rankings/xp?limit=10", "positions": f"/entries/{owner(3)}/positions?columns=xp"}
     took: dict[str, list[float]] = {name: [] for name in paths}

@@ -1,8 +1,8 @@
 """A year of a family at 1-day steps, in time zones that change clocks, on SQLite and on PostgreSQL.
 
-Rule kept: posts arrive in the last microsecond of every day, the first of the next, within the time of grace, in its
-last microsecond and after it, some of them twice; boards close and give up their rows by a job that dies at random
-steps and is late at random; every answer and in the end every board is held against a model in plain Python that
+Posts arrive in the last microsecond of every day, in the first of the next, within the time of grace, in its last
+microsecond and after it; some of them arrive twice. Boards close and give up their rows by a job that dies at random
+steps and is late at random. Every answer, and in the end every board, is compared with a model in plain Python that
 shares no code with the service.
 """
 
@@ -30,13 +30,13 @@ from tests.service.real_service import Service
 ZONES = ("Europe/Berlin", "America/Santiago")  # in the second one clocks change at midnight
 FIRST = date(2037, 3, 1)
 KEEP = {"day": 30, "week": 8, "month": 3}
-_CLOSING_RATIO = 0.7  # of days: else the job is late
+_CLOSING_RATIO = 0.7  # share of the days on which the job is in time
 _YEAR_DAYS = 366
-_ROWS_A_DAY = 600  # written, about: 48 posts to up to 15 boards each
+_ROWS_A_DAY = 600  # rows written, roughly: 48 posts to up to 15 boards each
 
 
 async def _year(service: Service, zone: str, days: int) -> list[float]:
-    """The figures of one row of the table."""
+    """Return the figures of one row of the table."""
     played, rng = Days(service, zone, FIRST, seed=days), random.Random(days)
     await service.start()
     try:
@@ -87,7 +87,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    # In this process: a closing job that dies writes its trace each time, thousands of them in a year.
+    # In this process only: a closing job that dies logs a traceback each time, thousands in a year.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     options = parse(__doc__, rows=_YEAR_DAYS * _ROWS_A_DAY)
     return report.run(options, "a simulated year, its days' edges and its clock changes", measure)

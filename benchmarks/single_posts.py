@@ -1,7 +1,7 @@
 """Single posts from 64 concurrent clients: with posts grouped, with one transaction a post, and a hello-world route.
 
-Rule kept: every post changes a random owner's value and is durable when answered; both services start from copies of
-one store.
+Every post changes a random owner's value and is durable when it is answered. Both services start from copies of one
+store.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a store and a process need: bytes an entry, a post in the log and a post id take, and memory of the service.
 
-Rule kept: bytes are those of whole tables with their indexes, as the database tells them, over the rows in them.
+Bytes are those of whole tables with their indexes, as the database tells them, divided by the number of rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from benchmarks.boards import (
 from benchmarks.options import Options, parse
 from benchmarks.servers import service
 from querybuilder import col, select
-from storage.migrate import CURVES
+from storage.schema.steps import CURVES
 from tests.schemas import fresh_schema
 from tests.servers import postgres
 from tests.service.real_service import Service
@@ -54,7 +54,7 @@ def _posts(rows: int, columns: int, *, ids: bool) -> Iterator[dict[str, object]]
 
 
 async def _bytes(service: Service) -> Mapping[str, int]:
-    """Of each table."""
+    """Return the bytes of each table."""
     url = str(service.settings["store"])
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as reading:
@@ -68,7 +68,7 @@ async def _bytes(service: Service) -> Mapping[str, int]:
 
 
 async def _store(service: Service, rows: int, columns: int) -> list[float]:
-    """Bytes of an entry when it is new and after one change, of a post in the log, of a post id, of a curve."""
+    """Return the bytes of a new entry, of one after one change, of a post in the log, of a post id, and of a curve."""
     body = {**spec(column_names(columns)), "table": "own"}
     await service.must("PUT", f"/v1/leaderboards/{BOARD}", body)
     entries = []
@@ -80,7 +80,7 @@ async def _store(service: Service, rows: int, columns: int) -> list[float]:
         entries.append(next(size for name, size in found.items() if name.startswith("entries_")) / rows)
     await service.refresh(BOARD, *column_names(columns))
     store = service.context.store
-    curves = await store.read_one(select(col("document")).from_(CURVES).build(store.dialect))
+    curves = await store.read_query(select(col("document")).from_(CURVES).build(store.dialect))
     curve = sum(len(row[0]) for row in curves) / len(curves)
     return [*entries, found["changes"] / (2 * rows), found["post_ids"] / rows, curve]
 
@@ -100,7 +100,7 @@ async def _stores(options: Options, folder: Path, url: str) -> list[list[Any]]:
 
 
 def _memory_mib(rows: int, folder: Path) -> list[Any]:
-    """Of one process on a SQLite file: started, after posts, after a scan of every row."""
+    """Return the memory of one process on a SQLite file: started, after posts, after a scan of every row."""
     with service(folder / "memory.db") as server:
         started = server.resident_mib()
         body = spec(column_names(1))

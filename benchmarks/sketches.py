@@ -1,11 +1,12 @@
 """Whether streaming sketches add anything beside live curves: ranks from frugal streaming and from lossy counting.
 
-Rule kept: every contestant sees the same entries and then the same changes, one at a time, and keeps about as many
-numbers as the curve; all are measured over every value past rank 1,000 of the board as it is in the end.
+Every contestant sees the same entries and then the same changes, one at a time, and keeps about as many numbers as the
+curve. All are measured over every value past rank 1,000 of the board as it is in the end.
 
 Frugal streaming: Ma, Muthukrishnan, Sandler, "Frugal Streaming for Estimating Quantiles" (2013), algorithm Frugal-2U,
-one estimator a rank, the same ranks as a curve's knots. Lossy counting: Manku, Motwani, "Approximate Frequency Counts
-over Data Streams" (2002), with an error of 1/K. Neither can take a value back, which is what a changed entry needs.
+with one estimator for each rank, at the ranks of a curve's knots. Lossy counting: Manku, Motwani, "Approximate
+Frequency Counts over Data Streams" (2002), with an error of 1/K. A changed entry needs a value to be taken back, which
+neither can do.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Changed:
 
 
 def changed_board(rows: int, *, share: float, grown: bool) -> Changed:
-    """So many lognormal entries, a share of them drawn anew, or grown by half as sums do."""
+    """Return that many lognormal entries, of which a share is drawn anew, or grown by half as sums do."""
     rng = numpy.random.default_rng(11)
     before = numpy.rint(rng.lognormal(10, 1.5, rows)).astype(numpy.int64)
     who = rng.choice(rows, round(rows * share), replace=False)
@@ -59,7 +60,7 @@ class Frugal:
         self._sign = numpy.ones(len(shares))
 
     def add(self, value: int, chance: npt.NDArray[numpy.float64]) -> None:
-        """One value of the stream; `chance`: a random number below 1 for each quantile."""
+        """Take one value of the stream. `chance` is a random number below 1 for each quantile."""
         for sign, moved in (
             (1.0, (value > self.estimates) & (chance > 1 - self.shares)),
             (-1.0, (value < self.estimates) & (chance > self.shares)),
@@ -77,7 +78,7 @@ class Frugal:
 
 
 class LossyCounts:
-    """How often values were seen, too few by at most an `error` share of the stream."""
+    """Counts of how often values were seen, too low by at most an `error` share of the stream."""
 
     def __init__(self, error: float) -> None:
         self._width = round(1 / error)
@@ -98,13 +99,13 @@ class LossyCounts:
 
 
 def true_ranks(values: Values, asked: Values) -> Values:
-    """1 + how many are strictly better; high is better."""
+    """Return 1 + how many are strictly better; high is better."""
     ranks: Values = 1 + len(values) - numpy.searchsorted(numpy.sort(values), asked, side="right").astype(numpy.int64)
     return ranks
 
 
 def frugal_ranks(board: Changed, asked: Values) -> Values:
-    """Ranks from quantiles at geometric ranks, started at the truth: the best that the method can be given."""
+    """Return ranks from quantiles at geometric ranks, started at the truth: the best that the method can be given."""
     ranks = numpy.unique(numpy.geomspace(1, len(board.before), KNOTS).astype(numpy.int64))
     sketch = Frugal(1 - ranks / len(board.before), numpy.sort(board.before)[::-1][ranks - 1])
     rng = numpy.random.default_rng(12)
@@ -115,7 +116,7 @@ def frugal_ranks(board: Changed, asked: Values) -> Values:
 
 
 def lossy_ranks(board: Changed, asked: Values) -> Values:
-    """Ranks from the values that were frequent enough to be kept."""
+    """Return ranks from the values that were frequent enough to be kept."""
     sketch = LossyCounts(1 / KNOTS)
     for value in board.before.tolist():
         sketch.add(value)
@@ -129,10 +130,10 @@ def lossy_ranks(board: Changed, asked: Values) -> Values:
 
 
 def live_ranks(board: Changed, asked: Values) -> Values:
-    """Ranks from a fit of the board before, and counts of what moved since."""
+    """Return ranks from a fit of the board before, and counts of what moved since."""
     fit = fitted(-board.before, KNOTS)
     counts = LiveCounts(fit)
-    counts.move_all((-before, -after) for before, after in board.changes)
+    counts.count_moves((-before, -after) for before, after in board.changes)
     curve = LiveCurve(fit, counts, as_of=AsOf(0))
     return numpy.array([curve.locate(-value).rank for value in asked.tolist()], dtype=numpy.int64)
 

@@ -1,7 +1,7 @@
 """How far off the skip-sampled curve is: the worst relative rank error over all entries of a board, asked over HTTP.
 
-Rule kept: every distinct value is asked for with `rank=estimate`, and the truth is counted from the board itself; the
-mean is never quoted for the worst.
+Every distinct value is asked for with `rank=estimate`, and the truth is counted from the board itself. The mean is
+never quoted for the worst.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from benchmarks.servers import service
 from predictor import Bracket, quality
 from predictor.quality import Quality
 
-_ASKED = 300  # values a request: the request line stays under 8 KiB
+_ASKED = 300  # values in a request, so that the request line stays under 8 KiB
 _CONNECTIONS = 4
 _WORST = 0.9  # percent
 
 
 class Answers:
-    """What the service said of each key, smaller is better, measured as a curve is."""
+    """The service's answers by key, smaller is better, measured as a curve is."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -55,7 +55,7 @@ class BoardQuality:
 
 
 def lognormal(rows: int) -> RealBoard:
-    """The made-up board of the bars: rounded lognormal integers, high is better."""
+    """Return the made-up board of the bars: rounded lognormal integers, high is better."""
     numbers: list[int] = drawn(rows).tolist()
     return RealBoard(
         f"lognormal-{rows}", "high", [owner(index) for index in range(rows)], [str(value) for value in numbers], numbers
@@ -63,7 +63,7 @@ def lognormal(rows: int) -> RealBoard:
 
 
 async def ask(port: int, board: RealBoard) -> BoardQuality:
-    """Ask for all values, and for the first possible one past each."""
+    """Ask for all values, and for the first possible one past each. Return what the answers are worth."""
     sign = -1 if board.best == "high" else 1
     keys = sorted(sign * value for value in board.values)
     answers = Answers(math.gcd(*(worse - better for better, worse in pairwise(keys))) or 1)
@@ -81,7 +81,7 @@ async def ask(port: int, board: RealBoard) -> BoardQuality:
     connection = Connection(port)
     knots = len((await connection.must("GET", f"{path}/curve"))["knots"])
     connection.close()
-    return BoardQuality(quality.measure(answers, quality.counted(keys)), answers.contradictions, knots)
+    return BoardQuality(quality.measure_quality(answers, quality.count_by_key(keys)), answers.contradictions, knots)
 
 
 async def check_board(port: int, board: RealBoard) -> BoardQuality:

@@ -1,7 +1,7 @@
 """A TCP proxy before a database that stretches the time of every answer: `python -m benchmarks.slow_proxy PORT TARGET`.
 
-Rule kept: an answer that came t after its question is handed on t times the factor after it; at factor 1 nothing is
-held back. A number on a line of standard input is the factor from then on; the end of the input ends the proxy.
+If the answer to a question came after a time t, the proxy passes it on after t times the factor. At factor 1 it holds
+nothing back. A number on a line of standard input is the factor from then on. The end of the input ends the proxy.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _CHUNK_BYTES = 256 * 1024
 
 
 class Stretch:
-    """By how much answers are stretched now."""
+    """The factor by which answers are currently stretched."""
 
     def __init__(self) -> None:
         self.factor = 1.0
 
 
 class _Answers:
-    """One direction's delay: when the question was asked tells when its answer may go."""
+    """The delay of one direction: the time of the question says when its answer may go."""
 
     def __init__(self, stretch: Stretch) -> None:
         self._stretch = stretch
-        self._asked_at: float | None = None  # the first byte since the last answer
+        self._asked_at: float | None = None  # when the first byte since the last answer came
 
     def question(self) -> None:
         if self._asked_at is None:
@@ -52,7 +52,7 @@ async def _questions(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
 
 async def _answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answers: _Answers) -> None:
     while chunk := await reader.read(_CHUNK_BYTES):
-        # What follows while this one is held back waits in the reader, and goes on with it or after it.
+        # Bytes that arrive while this piece is held back wait in the reader. They are sent with it or after it.
         await asyncio.sleep(answers.hold_back_s(now=perf_counter()))
         answers.handed_on()
         writer.write(chunk)

@@ -1,6 +1,6 @@
 """The primary killed under load and its synchronous standby promoted: whatever was acknowledged is on the standby.
 
-Rule kept: the service is told of both servers at its start and of nothing later.
+The service is told of both servers at its start and of nothing later.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from benchmarks.servers import service_on
 from tests.servers import DURABLE, HOST, READY_S, PostgresServer
 
 _DATABASE = "promoted"
-_DOWN_S = 2.0  # an operator does not promote in the same moment
-_AFTER_S = 10.0  # the load goes on so long after the promotion
-_ENDED_WAITING = 4  # times that sessions are ended which wait for the standby
+_DOWN_S = 2.0  # no operator promotes at the very moment of the failure
+_AFTER_S = 10.0  # the load goes on for this long after the promotion
+_ENDED_WAITING = 4  # how often sessions that wait for the standby are ended
 _END_WAITING = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 _SYNCHRONOUS = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
 
 
 @contextmanager
 def pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
-    """A primary that acknowledges nothing before its standby has it, and the standby."""
+    """Yield a primary that acknowledges nothing before its standby has it, and the standby."""
     with ExitStack() as stack:
         primary = PostgresServer(DURABLE)
         stack.callback(primary.remove)
@@ -48,21 +48,21 @@ def pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
 
 
 def wait_for_name(server: PostgresServer, names: str) -> None:
-    """Have a server wait for the standbys of these names; for none where empty."""
+    """Have a server wait for the standbys of these names; for none if empty."""
     server.run_sql(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'", "SELECT pg_reload_conf()")
 
 
 def store_url(*servers: PostgresServer) -> str:
-    """One connection string for all of them: whichever takes writes is meant."""
+    """Return one connection string for all of them: it means whichever takes writes."""
     hosts = ",".join(f"{HOST}:{server.port}" for server in servers)
     return f"postgresql://postgres@{hosts}/{_DATABASE}?target_session_attrs=read-write"
 
 
 async def promote(primary: PostgresServer, standby: PostgresServer, seconds: float) -> float:
-    """Kill the primary after so many seconds, promote the standby a little later; answers when it took writes.
+    """Kill the primary after that many seconds, promote the standby a little later. Return when it took writes.
 
     Before that the standby stands still: commits wait, and their sessions are ended. Such a transaction is in the
-    primary's log, seen by every retry there, and not on the standby: a retry must not be told `duplicate` either.
+    primary's log, where every retry sees it, and not on the standby. A retry must not be told `duplicate` either.
     """
     await asyncio.sleep(seconds)
     standby.send(signal.SIGSTOP)

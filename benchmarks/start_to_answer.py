@@ -1,6 +1,6 @@
 """From the start of the process to the first answers while no curve exists: never a 5xx, never a rank 0, exact ranks.
 
-Rule kept: requests begin before the service is ready, and every answer is compared with the truth.
+Requests begin before the service is ready, and every answer is compared with the truth.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Seen:
 async def client(
     server: Server, numbers: list[int], ascending: list[int], seen: Seen, *, seed: int, until: float
 ) -> None:
-    """Ask for random owners' positions until a time; a connection refused before the first answer is no failure."""
+    """Ask for random owners' positions until a time. A connection refused before the first answer is no failure."""
     connection, rng = Connection(server.port), random.Random(seed)
     while time.perf_counter() < until:
         index = rng.randrange(len(numbers))

@@ -1,6 +1,6 @@
 """`rankcurve` in a process whose clock of the day is stepped an hour forth and back: `… N serve …`.
 
-Rule kept: only what Python answers for the time of day is changed; the monotonic clock and the store's are not.
+Only Python's answers for the time of day are changed; the monotonic clock and the store's are not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _HOUR_NS = 3_600 * 10**9
 
 
 def step(every_s: float) -> None:
-    """From now on the time of day is right, then an hour ahead, then an hour behind, for so long each."""
+    """Make the time of day right, then an hour ahead, then an hour behind, for that long each."""
     true_ns, begun_s = time.time_ns, time.monotonic()
 
     def stepped_ns() -> int:

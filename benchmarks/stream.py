@@ -1,7 +1,8 @@
 """A thousand clients follow ten boards on one process while posts come at half of the rate that it can take.
 
-Rule kept: a probe's time begins when its post is answered; it is seen by a read of the row, a read of the top and by
-every client of its board. Clients of a top have to have heard the same events, those of an owner its rank in the end.
+The time of a probe begins when its post is answered. The probe is seen by a read of the row, a read of the top, and
+every client of its board. All clients of a top must have heard the same events, and each client of an owner the owner's
+rank at the end.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from tests.servers import DURABLE, postgres
 
 _BOARDS = 10
 _CLIENTS = 1_000
-_FOLLOW_OWNERS = 2  # one in so many clients of the board that is posted to follow an owner
+_FOLLOW_OWNERS = 2  # one in this many clients of the board with posts follows an owner
 _TOP = 10
-_CONNECTIONS = 128  # as many as saturate it: with 32 they wait for the disk
+_CONNECTIONS = 128  # enough to saturate it; with 32 they wait for the disk
 _PROBES_PER_S = 20
 _SETTLE_S = 3.0
-_FIRST = 10**12  # a probe's value: above all others
+_FIRST = 10**12  # the first value of a probe, above all others
 _LINE_BYTES_MAX = 1 << 20
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
 
@@ -42,7 +43,7 @@ class _Client:
     """What one client heard: (id, best value or rank) and when."""
 
     board: int
-    owner: str | None = None  # whom it follows; None: the top
+    owner: str | None = None  # the owner that it follows; None: the top
     heard: list[tuple[int, int]] = field(default_factory=list)
     at_s: dict[int, float] = field(default_factory=dict)
 
@@ -69,7 +70,10 @@ async def _listen(port: int, client: _Client, begun: asyncio.Semaphore) -> None:
 
 
 async def _post_all(port: int, rows: int, seconds: float, *, per_s: float | None) -> float:
-    """Single posts of random owners to the first board, as many as go or so many a second; answers posts a second."""
+    """Send single posts of random owners to the first board, as many as go or that many a second.
+
+    Return posts a second.
+    """
     ends = time.perf_counter() + seconds
     begun, done = time.perf_counter(), 0
 
@@ -94,7 +98,7 @@ async def _post_all(port: int, rows: int, seconds: float, *, per_s: float | None
 
 
 async def _probe(port: int, seconds: float, seen: dict[str, list[float]]) -> dict[int, tuple[int, float]]:
-    """Raise one owner above all others again and again; by value, the board and when its post was answered."""
+    """Raise one owner above all others again and again. Return, by value, the board and when its post was answered."""
     connection, probes = Connection(port), dict[int, tuple[int, float]]()
     readers = Connection(port), Connection(port)
 
@@ -133,7 +137,7 @@ async def _fill(port: int, rows: int) -> None:
 
 
 async def _follow(port: int, rows: int) -> tuple[list[_Client], list[asyncio.Task[None]]]:
-    """All clients, each with its first event."""
+    """Return all clients, each with its first event."""
     clients = [_Client(number % _BOARDS) for number in range(_CLIENTS)]
     of_owners = clients[:: _BOARDS * _FOLLOW_OWNERS]
     for index, client in enumerate(of_owners):
@@ -146,7 +150,7 @@ async def _follow(port: int, rows: int) -> tuple[list[_Client], list[asyncio.Tas
 
 
 async def _memory(server: Server) -> float:
-    """KiB of a process that has done nothing else, for each client."""
+    """Return the KiB of a process that has done nothing else, for each client."""
     await _fill(server.port, _TOP)
     before_mib = server.resident_mib()
     _, listening = await _follow(server.port, _TOP)
@@ -199,10 +203,13 @@ async def _run(server: Server, options: Options, store: str) -> list[report.Bar]
 
 
 def _bars(store: str, clients: list[_Client], last: dict[int, int]) -> list[report.Bar]:
-    """Whether those who follow a top have heard all of it; `last`: the best value of each board."""
+    """Return the bars of a store: among others, whether those who follow a top heard all of it.
+
+    `last` is the best value of each board.
+    """
     tops = [client for client in clients if client.owner is None]
     first = {client.board: client for client in reversed(tops)}
-    # Not the first one's number: it is that of the look in which the client came.
+    # The first event is left out: its number depends on when the client came.
     different = sum(client.heard[1:] != first[client.board].heard[1:] for client in tops)
     missed = sum(client.heard[-1][1] != last[client.board] for client in tops)
     return [
@@ -212,7 +219,7 @@ def _bars(store: str, clients: list[_Client], last: dict[int, int]) -> list[repo
 
 
 async def _wrong_ranks(port: int, clients: list[_Client]) -> int:
-    """How many of those who follow an owner have heard another rank last than is true now that nobody posts."""
+    """Return how many of those who follow an owner last heard a rank that is wrong now that nobody posts."""
     connection, wrong = Connection(port), 0
     for client in (client for client in clients if client.owner is not None):
         path = f"/v1/leaderboards/{_board(client.board)}/entries/{client.owner}/positions?columns={COLUMN}&rank=exact"
@@ -223,7 +230,7 @@ async def _wrong_ranks(port: int, clients: list[_Client]) -> int:
 
 
 def _at(took_s: list[float], part: float) -> float:
-    """A quantile in milliseconds."""
+    """Return a quantile in milliseconds."""
     return 1000 * sorted(took_s)[round(part * (len(took_s) - 1))]
 
 

@@ -1,7 +1,7 @@
 """How PostgreSQL should store entries: fillfactor and autovacuum, by posts/s, size, and counts after the posts.
 
-Rule kept: every layout starts from the same rows and takes the same batches, layouts in turn; what autovacuum does
-during a run is part of it.
+Every layout starts from the same rows and takes the same batches, layouts in turn. What autovacuum does during a run is
+part of the measurement.
 """
 
 from __future__ import annotations

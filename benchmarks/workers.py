@@ -1,7 +1,7 @@
 """`positions` on a 1 M board in PostgreSQL by two worker processes against one, and whether their metrics add up.
 
-Rule kept: both nodes serve one database at the same time, neither runs jobs, and rounds take turns. Exactness is shown
-with requests whose number is known; `wrk` breaks off what is under way at the end of a round.
+Both nodes serve one database at the same time, neither runs jobs, and rounds take turns. Exactness is shown with a
+known number of requests, because `wrk` breaks off its last requests at the end of a round.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.servers import DURABLE, postgres
 _COUNTED = 20_000  # requests whose count is compared
 _ASKED = 16  # connections that ask for the metrics, so that each worker is asked
 _SAMPLE = 'rankcurve_requests_total{route="positions",status="2xx"} '
-# As an operator of a server for a board of this size would have it.
+# Settings that an operator of a server for a board of this size would choose.
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
 
 
@@ -34,7 +34,7 @@ def _node(url: str, folder: Path, *, workers: int, jobs: str = "none") -> Server
 
 
 async def _counted(port: int) -> set[float]:
-    """What connections of their own are told of how many positions were answered."""
+    """Return how many positions were answered, as told on connections of their own."""
     return {
         sum(float(line.removeprefix(_SAMPLE)) for line in text.splitlines() if _SAMPLE in line)
         async for text in metrics_texts(port, _ASKED)
@@ -42,7 +42,7 @@ async def _counted(port: int) -> set[float]:
 
 
 async def _count_exactly(port: int, rows: int) -> int:
-    """By how much the metrics of every worker are off after requests whose number is known."""
+    """Return by how much the metrics of every worker are off after a known number of requests."""
     rng = random.Random(7)
     [before] = await _counted(port)
 

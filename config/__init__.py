@@ -1,11 +1,29 @@
-"""Why here: the service's settings, typed and bounded, for every other package.
+"""The settings of the service, typed and bounded, for every other package.
 
-The one rule: nothing else in the project reads a configuration file or a RANKCURVE_ variable of a setting.
+    settings = load(overrides, environ, toml_path)   # raises ConfigError with every problem at once
+    limits = limits_of(SomeLimits, settings)         # a dataclass of bounds, filled by the names of its fields
+
+Each setting is declared once, in `settings`: its default, bounds, unit and description. Everything else is made from
+those declarations: the checks in `load`, and the tables of `describe` for the command line and the documentation.
+
+The rule: nothing else in the project reads a configuration file, or an environment variable that is a setting
+(`RANKCURVE_…`). A value is passed through `config.masking.masked` before it is shown to anybody.
+
+This package lies below all others and imports none of them. Begin with `settings`.
 """
 
 from config.describe import SettingRow, default_toml, describe, settings_table_markdown
 from config.errors import ConfigError
 from config.load import load
-from config.settings import Settings
+from config.settings import Settings, limits_of
 
-__all__ = ["ConfigError", "SettingRow", "Settings", "default_toml", "describe", "load", "settings_table_markdown"]
+__all__ = [
+    "ConfigError",
+    "SettingRow",
+    "Settings",
+    "default_toml",
+    "describe",
+    "limits_of",
+    "load",
+    "settings_table_markdown",
+]

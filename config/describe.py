@@ -1,6 +1,8 @@
-"""Why here: `rankcurve config`, docs/settings.md, the README and default.toml show the same rows, made in one place.
+"""Describes the settings to people.
 
-The one rule: every row comes from the declaration of its setting; nothing about a setting is written a second time.
+`rankcurve config`, docs/settings.md, the README and default.toml show the rows that are made here.
+
+The rule: every row comes from the declaration of its setting; nothing about a setting is written a second time.
 """
 
 import json
@@ -22,7 +24,7 @@ class SettingRow(NamedTuple):
 
 
 def describe(settings: Settings) -> list[SettingRow]:
-    """Describe the effective settings in the order of their declaration, without secrets."""
+    """Return the effective settings in the order of their declaration, without secrets."""
     return [
         SettingRow(
             name=name,
@@ -37,7 +39,7 @@ def describe(settings: Settings) -> list[SettingRow]:
 
 
 def settings_table_markdown() -> str:
-    """The table of docs/settings.md: every setting at its default, one line each, ending in a newline."""
+    """Return the table of docs/settings.md: every setting at its default, one line each, ending in a newline."""
     lines = ["| setting | default | unit | bounds | what it does |", "| --- | --- | --- | --- | --- |"]
     for row in describe(Settings()):
         lines.append(f"| `{row.name}` | `{row.value}` | {row.unit} | {row.bounds} | {row.description} |")
@@ -45,7 +47,7 @@ def settings_table_markdown() -> str:
 
 
 def default_toml() -> str:
-    """A TOML file that sets every setting to its default, with unit, bounds and description as comments."""
+    """Return a TOML file that sets every setting to its default, with unit, bounds and description as comments."""
     lines = [
         "# Every setting at its default. Copy what you change and start with RANKCURVE_CONFIG=your.toml;",
         "# RANKCURVE_<SETTING> in the environment and the command line win over the file.",
@@ -88,5 +90,5 @@ def _shown(value: str | bool | float | tuple[str, ...]) -> str:
 
 
 def _toml_value(value: str | bool | float | tuple[str, ...]) -> str:
-    # Defaults are plain ASCII: JSON's quoting is TOML's.
+    # Defaults are plain ASCII, for which JSON and TOML quote alike.
     return json.dumps(value) if isinstance(value, str | tuple) else _shown(value)

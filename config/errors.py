@@ -1,6 +1,6 @@
-"""Why here: whoever starts the service learns everything that is wrong with its configuration at once.
+"""The one error of this package: it tells whoever starts the service everything that is wrong with its configuration.
 
-The one rule: a message never holds a secret; whoever raises masks first.
+The rule: a message never holds a secret; the code that raises the error masks values first.
 """
 
 

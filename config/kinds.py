@@ -1,6 +1,7 @@
-"""Why here: what kinds of setting there are, so that `settings` holds one line a setting and nothing else.
+"""The kinds of setting: functions that declare one, and types that check its value.
 
-The one rule: a value that a kind refuses is told with what it should be; no setting has a kind that takes anything.
+They keep `settings` to one declaration for each setting. Every kind checks its values. A message about a refused value
+says what the value should be.
 """
 
 import re
@@ -9,12 +10,15 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from config.peers import parse_peers
-from config.pools import parse_pools
+from config.pools import parse_connection_pools
 
 
 def _store_url(url: str) -> str:
-    """Accept `sqlite:///PATH` (three slashes: relative to the working directory, four: absolute) and a `postgresql://`
-    connection string; else ValueError."""
+    """Accept the address of a store; else ValueError.
+
+    It is `sqlite:///PATH` (three slashes: relative to the working directory, four: absolute) or a `postgresql://`
+    connection string.
+    """
     if url.startswith(_POSTGRES) and "\x00" not in url:
         return _readable(url)
     path = url.removeprefix("sqlite:///")
@@ -26,7 +30,10 @@ def _store_url(url: str) -> str:
 
 
 def _readable(url: str) -> str:
-    """Accept a `postgresql://` address that a driver reads as it is meant; else ValueError, which quotes nothing."""
+    """Accept a `postgresql://` address that a driver reads as it is meant.
+
+    Else raise ValueError, whose message quotes nothing of the address.
+    """
     found = _ADDRESS.fullmatch(url)
     if not found or any(int(port) > 65_535 for port in re.findall(r":(\d+)(?=,|$)", found["hosts"])):
         raise ValueError(
@@ -37,7 +44,7 @@ def _readable(url: str) -> str:
 
 
 def _listed(value: object) -> object:
-    """A list as TOML has it, or text with commas between its parts."""
+    """Return the parts of a list, given as a TOML list or as text with commas."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return tuple(value) if isinstance(value, list) else value
@@ -65,7 +72,7 @@ def text(default: str, description: str) -> Any:
 
 
 def choice(default: str | bool | tuple[str, ...], description: str) -> Any:
-    """Declare a setting whose type says what it may be."""
+    """Declare a setting whose type lists its values."""
     return Field(default=default, description=description)
 
 
@@ -79,8 +86,8 @@ _SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 
 
 def _pools(given: str) -> str:
-    """Accept what `parse_pools` reads; else ValueError."""
-    parse_pools(given)
+    """Accept what `parse_connection_pools` reads; else ValueError."""
+    parse_connection_pools(given)
     return given
 
 

@@ -1,6 +1,7 @@
-"""Why here: one loader for all sources, so that what an operator sets can never be ignored silently.
+"""Loads the settings from all sources: defaults, TOML file, environment and command line.
 
-The one rule: every unknown name and bad value of every source is reported at once, with the place it came from.
+The rule: every unknown name and bad value of every source is reported at once, with the place it came from. So nothing
+that an operator sets is ignored silently.
 """
 
 import difflib
@@ -18,14 +19,16 @@ from config.settings import Settings
 
 PREFIX = "RANKCURVE_"
 FILE_VARIABLE = "RANKCURVE_CONFIG"
-# Read by the commands that talk to a service, not by the service: known, but no settings.
+# The commands that talk to a service read these. They are known names, but not settings.
 CLIENT_VARIABLES = frozenset({"RANKCURVE_URL", "RANKCURVE_KEY"})
 
 
 def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path: Path | str | None = None) -> Settings:
     """Merge defaults < TOML file < environment < `overrides` (by setting name; a None value means "not given").
 
-    The file is `toml_path`, else the one that RANKCURVE_CONFIG names, else none. Raises ConfigError with all problems.
+    The file is `toml_path`, else the one that RANKCURVE_CONFIG names, else none.
+
+    Raises ConfigError with all problems.
     """
     problems: list[str] = []
     values: dict[str, Any] = {}
@@ -49,7 +52,10 @@ def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path:
 def _given(
     overrides: Mapping[str, object], environ: Mapping[str, str], toml_path: Path | str | None, problems: list[str]
 ) -> Iterator[tuple[str, object, str, bool]]:
-    """Yield (setting, raw value, source, is it text to parse), weakest source first; unknown names become problems."""
+    """Yield (setting, raw value, source, is it text to parse), weakest source first.
+
+    Unknown names are added to `problems`.
+    """
     path = toml_path or environ.get(FILE_VARIABLE)
     for name, raw in _file_values(path, problems).items():
         if _known(name, str(path), name, problems):
@@ -57,7 +63,7 @@ def _given(
     for variable, text in sorted(environ.items()):
         if variable.startswith(PREFIX) and variable != FILE_VARIABLE and variable not in CLIENT_VARIABLES:
             name = variable.removeprefix(PREFIX).lower()
-            # Upper case only: where case matters, RANKCURVE_Port would be a second name for one setting.
+            # Upper case only: on systems where case matters, RANKCURVE_Port would be a second name for one setting.
             if _known(name if variable.isupper() else variable, "environment", variable, problems):
                 yield name, text, variable, True
     for name, raw in overrides.items():
@@ -94,7 +100,10 @@ def _adapter(name: str) -> TypeAdapter[Any]:
 
 
 def _parsed(name: str, raw: object, *, is_text: bool) -> object:
-    """Text is parsed by the setting's type; typed values must have that type (a TOML "8080" is no port)."""
+    """Parse text by the type of the setting, or check that a typed value has that type.
+
+    A TOML "8080" is not a port.
+    """
     if is_text:
         return _adapter(name).validate_strings(raw)
     return _adapter(name).validate_python(raw, strict=True)
@@ -106,7 +115,7 @@ def _shown(name: str, raw: object) -> str:
 
 
 def _masked_parts(raw: object) -> object:
-    """Mask every text of a value as TOML has it."""
+    """Mask every text within a TOML value."""
     if isinstance(raw, str):
         return masked(raw)
     if isinstance(raw, list):
@@ -117,5 +126,5 @@ def _masked_parts(raw: object) -> object:
 
 
 def _reason(error: Any) -> str:
-    """Pydantic's message without its own prefix."""
+    """Return pydantic's message without its own prefix."""
     return str(error["msg"]).removeprefix("Value error, ").removeprefix("Input ")

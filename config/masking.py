@@ -1,7 +1,9 @@
-"""Why here: settings are printed, logged and quoted in errors, and a store's address may carry a password.
+"""Masks passwords and tokens in text.
 
-The one rule: whatever shows a setting's value to anyone passes it through `masked` first. Masking too much is the safe
-mistake: text that no driver could read is masked as well.
+Settings are printed, logged and quoted in errors, and the address of a store may hold a password.
+
+The rule: code that shows the value of a setting to anyone passes it through `masked` first. Masking too much is the
+safe mistake: text that no driver could read is masked as well.
 """
 
 import re
@@ -24,11 +26,11 @@ _SECRETS = frozenset(
     )
 )
 _PARAMETER = re.compile(r"([\w%.-]+)\s*=\s*")
-# Quoted, or up to the next parameter: what is not quoted may have spaces all the same.
+# Quoted, or up to the next parameter: a value without quotes may contain spaces too.
 _PARAMETER_VALUE = re.compile(r"'(?:[^'\\]|\\.)*'?|.*?(?=\s+[\w%.-]+\s*=|&|$)", re.DOTALL)
 # Greedy up to the last @: a password may itself hold @ or /.
 _USER_AND_PASSWORD = re.compile(r"([^\s:@/,=]*):(?!//).*@", re.DOTALL)
-# No @ at all, and what stands in the place of a port is none.
+# Without any @, where the text in the place of a port is not a port.
 _PASSWORD_WITHOUT_HOST = re.compile(r"(?<=://)([^\s:@/\[]*):(?!\d{1,5}(?:[/?#,]|$)).*", re.DOTALL)
 _TOKEN = re.compile(r"(https?://)[^\s/:@]+@")
 

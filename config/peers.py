@@ -1,6 +1,6 @@
-"""Why here: how the setting `lease_peers` is written is checked where settings are, and read where peers are asked.
+"""Reads the setting `lease_peers`: `settings` checks its text here, and the service finds its peers here.
 
-The one rule: a peer has the name by which every other store calls it, too.
+The rule: a peer has the same name here as in every other store.
 """
 
 import re
@@ -11,7 +11,10 @@ _PEERS_MAX = 16
 
 
 def parse_peers(text: str) -> dict[str, str]:
-    """`NAME=URL`, separated by commas; none for an empty text. Raises ValueError."""
+    """Parse `NAME=URL`, separated by commas, into URLs by name; an empty text holds none.
+
+    Raises ValueError for anything else.
+    """
     peers: dict[str, str] = {}
     for entry in filter(None, map(str.strip, text.split(","))):
         name, equals, url = entry.partition("=")

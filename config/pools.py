@@ -1,40 +1,45 @@
-"""Why here: how the setting `pools` is written is checked where settings are, and read where connections are made.
+"""Reads the setting `pools`, which gives sets of boards connection pools of their own.
 
-The one rule: the first pattern that a board's id matches names its pool; what none matches belongs to the common one.
+`settings` checks its text with this module, and the PostgreSQL engine makes its connections from it.
+
+The rule: a board belongs to the first connection pool whose pattern its id matches, else to the common one.
 """
 
 import re
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-COMMON = "common"
+COMMON_CONNECTION_POOL = "common"
 _ENTRY = re.compile(r"(?P<name>[a-z][a-z0-9_]{0,31})=(?P<pattern>[^=,\s]+):(?P<connections>[1-9][0-9]?)")
 _POOLS_MAX = 16
 
 
-class BoardPool(NamedTuple):
-    """Connections for the boards whose ids match a pattern with `*`, `?` and `[…]`."""
+class BoardConnectionPool(NamedTuple):
+    """A connection pool for the boards whose ids match a pattern with `*`, `?` and `[…]`."""
 
     name: str
     pattern: str
-    connections: int  # for short reads; with them come one that writes and one for counts and walks
+    connections: int  # for short reads; one more writes, and one more is for counts and walks
 
-    def takes(self, board_id: str) -> bool:
-        """Whether a board belongs here."""
+    def matches_board(self, board_id: str) -> bool:
+        """Return whether a board belongs here."""
         return fnmatchcase(board_id, self.pattern)
 
 
-def parse_pools(text: str) -> list[BoardPool]:
-    """`NAME=PATTERN:CONNECTIONS`, separated by commas; none for an empty text. Raises ValueError."""
-    pools: list[BoardPool] = []
+def parse_connection_pools(text: str) -> list[BoardConnectionPool]:
+    """Parse `NAME=PATTERN:CONNECTIONS`, separated by commas; an empty text holds none.
+
+    Raises ValueError for anything else.
+    """
+    pools: list[BoardConnectionPool] = []
     for entry in filter(None, map(str.strip, text.split(","))):
         found = _ENTRY.fullmatch(entry)
         if found is None:
             raise ValueError(f"{entry!r} should be NAME=PATTERN:CONNECTIONS, like arena=arena-*:2")
-        pools.append(BoardPool(found["name"], found["pattern"], int(found["connections"])))
+        pools.append(BoardConnectionPool(found["name"], found["pattern"], int(found["connections"])))
     names = [pool.name for pool in pools]
-    if len({*names, COMMON}) <= len(names):
-        raise ValueError(f"pools should have different names, none of them {COMMON!r}")
+    if len({*names, COMMON_CONNECTION_POOL}) <= len(names):
+        raise ValueError(f"pools should have different names, none of them {COMMON_CONNECTION_POOL!r}")
     if len(pools) > _POOLS_MAX:
         raise ValueError(f"there should be at most {_POOLS_MAX} pools")
     return pools

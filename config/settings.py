@@ -1,10 +1,11 @@
-"""Why here: every limit, wait and size of the service has one name, one bound and one description, in this file only.
+"""The declarations of all settings: every limit, wait and size of the service, each declared once.
 
-The one rule: every number has a lower and an upper bound and a unit, which its name says unless it is a plain count.
+The rule: every number has a lower and an upper bound, and a unit. Its name says the unit unless it is a plain count.
 """
 
 from collections.abc import Mapping
-from typing import Literal, Self
+from dataclasses import fields
+from typing import Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
@@ -12,6 +13,8 @@ from config.kinds import Operations, PeersText, PoolsText, ReplicaUrl, Servers, 
 from config.kinds import choice as _choice
 from config.kinds import number as _number
 from config.kinds import text as _text
+
+L = TypeVar("L")
 
 # The first of each pair should not be greater than the second.
 _ORDERED_PAIRS = (
@@ -136,7 +139,7 @@ class Settings(BaseModel):
     retry_after_s: int = _number(1, 1, 3_600, "s", "Least Retry-After sent with 429 and 503")
     retry_after_s_max: int = _number(60, 1, 3_600, "s", "Longest Retry-After, however long the wait will be")
 
-    # What one API key may ask for, in each process
+    # What one API key may ask for in each process
     key_reads_per_s: float = _number(0, 0, 1e6, "reads/s", "Reads of one API key, past it 429; 0 sets no limit")
     key_reads_burst: int = _number(1_000, 1, 1_000_000, "reads", "Reads of one API key at once, after a pause")
     key_posts_per_s: float = _number(0, 0, 1e6, "posts/s", "Posts of one API key, past it 429; 0 sets no limit")
@@ -390,7 +393,7 @@ class Settings(BaseModel):
     tracing_ratio: float = _number(0.01, 0, 1, "ratio", "Share of traces that begin here which are sent")
     slow_request_s: float = _number(1.0, 0.001, 3_600, "s", "A request as slow as this is always logged")
 
-    # Filled by config.load: where each setting that is not a default came from.
+    # Filled by `config.load`: the source of each setting that is not at its default.
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
@@ -403,3 +406,8 @@ class Settings(BaseModel):
         if wrong:
             raise ValueError("; ".join(wrong))
         return self
+
+
+def limits_of(kind: type[L], settings: Settings) -> L:
+    """Return a dataclass of bounds, with each field filled from the setting of the same name."""
+    return kind(**{field.name: getattr(settings, field.name) for field in fields(kind)})  # type: ignore[arg-type]

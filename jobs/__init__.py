@@ -1,5 +1,21 @@
-"""What runs by itself beside the requests: refreshing curves, noticing those of other processes, forgetting post ids.
+"""Background work beside the requests: jobs that refresh curves, apply queued posts, balance pools and close boards.
 
-Reading order: runner, ownership, desk, drift, schedule, refresh, demands, watch, counting, fold, prune, audit, wiring.
-No reading request ever starts a job or waits for one.
+    wiring ──> Runner: keeps every job running ──> a job: claim its lease, work in bounded steps, sleep, again
+                                                        (Ownership)                           (JobControls)
+
+Each job is a class with an endless method that `wiring.start_jobs` hands to the runner:
+
+- `curves`: refresh and audit curves, keep them live, and notice the curves of other processes.
+- `queue`: apply posts that wait in the ingest queue.
+- `leases`: liberate expired leases of pools and balance resources between regions.
+- `boards`: close and archive boards, and prune what is past its retention.
+
+`ownership` lets one process at a time do a piece of work, `controls` lets operators pause it, and `request_origin`
+carries the ids of a request along. Rooms may import these and `storage`, never `service`.
+
+The rule: no read request ever starts a job or waits for one. Any number of job processes may run on one store, and any
+of them may be killed at any time. A job works in bounded transactions, so the next owner of its lease goes on from what
+the store holds.
+
+Begin with `runner` and `ownership`, then read `boards.prune`, the plainest job.
 """

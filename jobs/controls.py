@@ -1,44 +1,46 @@
-"""What operators do to a job: have it work now, pause it, resume it; and what they see of it.
+"""Lets operators run a job now, pause it and resume it, and reports its rounds and failures to them.
 
-    work ──> rest (its sleep) ──> work …        run: the rest is over now
+    work ──> rest (its sleep) ──> work …        run: ends the rest now
                └── paused: the rest lasts until the job is resumed, or is told to run once
 
-The rule: a job is stopped between two rounds only, never within one, so that it holds nothing halfway. A job knows
-nothing of this: it sleeps by `JobControls.sleep`, which knows by its context whose sleep it is.
+The rule: pausing takes effect between two rounds of a job, never within one, so a paused job leaves nothing half done.
+
+A job needs no code for this. It sleeps with `JobControls.sleep`, and a context variable tells which job the calling
+task belongs to.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Protocol
 
-from .runner import Sleep
+Sleep = Callable[[float], Awaitable[None]]
 
 _PART_OF = re.compile(r" (?:schedule|worker \d+)$")  # several tasks that are one job to an operator
 
 
 class JobObserver(Protocol):
-    """What is told of jobs; `job` is a name of the code."""
+    """What jobs report to operators; `job` is the name under which the code started it."""
 
     def job_round_ended(self, job: str, seconds: float) -> None:
-        """A job rests, after it worked for so long."""
+        """Record that a job begins to rest, after it worked for `seconds`."""
 
     def job_failed(self, job: str) -> None:
-        """A job raised; it begins again."""
+        """Record that a job raised; it starts again."""
 
     def job_paused(self, job: str, *, paused: bool) -> None:
-        """A job was paused or resumed, or began."""
+        """Record that a job was paused or resumed, or started."""
 
 
 class _Control:
-    """One job of this process, however many tasks it has."""
+    """The state of one job of this process, shared by all its tasks."""
 
     def __init__(self) -> None:
         self.paused = False
-        self.rests: set[asyncio.Event] = set()  # set to end a rest
+        self.rests: set[asyncio.Event] = set()  # one for each task that rests; setting it ends the rest
 
     def end_rests(self) -> None:
         for rest in self.rests:
@@ -46,7 +48,7 @@ class _Control:
 
 
 class _Task:
-    """One task of a job; what it starts is a part of it."""
+    """One task of a job; tasks that it starts belong to it too."""
 
     def __init__(self, name: str, control: _Control, began_s: float) -> None:
         self.name, self.control, self.began_s = name, control, began_s
@@ -64,11 +66,11 @@ class JobControls:
 
     @property
     def names(self) -> list[str]:
-        """The jobs that began here."""
+        """Return the names of the jobs that were started in this process."""
         return list(self._controls)
 
     def begin(self, name: str) -> str:
-        """The calling task is a part of this job from now on; answers the name that operators know it by."""
+        """Make the calling task part of the job `name` from now on; return the name by which operators know the job."""
         job = _PART_OF.sub("", name)
         if job not in self._controls:
             self._controls[job] = _Control()
@@ -77,11 +79,11 @@ class JobControls:
         return job
 
     def failed(self, job: str) -> None:
-        """It raised."""
+        """Report that a job raised."""
         self._observer.job_failed(job)
 
     async def sleep(self, seconds: float) -> None:
-        """Rest as the job that calls; anybody else just sleeps."""
+        """Rest as the job that the calling task belongs to; a task without a job just sleeps."""
         task = _CURRENT.get()
         if task is None:
             await self.steady_sleep(seconds)
@@ -109,18 +111,18 @@ class JobControls:
             control.rests.discard(over)
 
     def run(self, job: str) -> bool:
-        """End the job's rest, also of one that is paused: it works once; whether the job is here."""
+        """End the job's rest, so that it works once, even if paused; return whether this process has the job."""
         control = self._controls.get(job)
         if control is not None:
             control.end_rests()
         return control is not None
 
     def pause(self, job: str) -> bool:
-        """Let the job begin no further round; whether it is here."""
+        """Let the job begin no further round; return whether this process has the job."""
         return self._set_paused(job, paused=True)
 
     def resume(self, job: str) -> bool:
-        """Let it go on; whether it is here."""
+        """Let a paused job work again, at once; return whether this process has the job."""
         resumed = self._set_paused(job, paused=False)
         return self.run(job) and resumed
 

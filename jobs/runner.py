@@ -1,7 +1,7 @@
-"""Keeps the jobs of this process running: one that raises is logged and goes on after a bounded pause.
+"""Keeps the jobs of this process running: a job that raises is logged and starts again after a bounded pause.
 
-The one rule: stopping never hangs. Everything is cancellable, and what does not end within the bound is named in the
-log and left.
+The rule: stopping never hangs. Every job can be cancelled. A job that does not end within the bound is named in the log
+and left alone.
 """
 
 from __future__ import annotations
@@ -10,24 +10,21 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import structlog
 
-if TYPE_CHECKING:  # they sleep as jobs do
-    from .controls import JobControls
+from .controls import JobControls, Sleep
 
 log = structlog.get_logger(__name__)
 
 Job = Callable[[], Awaitable[None]]
-Sleep = Callable[[float], Awaitable[None]]
 
-_DOUBLINGS_MAX = 30  # past this a doubled pause is longer than any bound
+_DOUBLINGS_MAX = 30  # after this many failures a doubled pause is longer than any bound
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerLimits:
-    """The runner's bounds; each is a setting of the same name."""
+    """The bounds of the runner; each is a setting of the same name."""
 
     job_backoff_base_s: float
     job_backoff_s_max: float
@@ -44,7 +41,7 @@ class Runner:
         monotonic: Callable[[], float],
         sleep: Sleep,
         rng: random.Random,
-        controls: JobControls | None = None,  # where operators' hands reach the jobs
+        controls: JobControls | None = None,  # lets operators run, pause and resume jobs
     ) -> None:
         self._limits, self._controls = limits, controls
         self._monotonic, self._sleep, self._rng = monotonic, sleep, rng
@@ -52,7 +49,7 @@ class Runner:
         self._stopping = False
 
     def start(self, name: str, job: Job) -> None:
-        """Run `job` until it returns or `stop`; it is called again after it raised."""
+        """Run `job` in a task until it returns or `stop` is called; call it again after it raised."""
         if self._stopping:
             raise RuntimeError(f"job {name!r} starts after the stop")
         task = asyncio.create_task(self._keep_running(name, job), name=f"job {name}")
@@ -61,11 +58,11 @@ class Runner:
 
     @property
     def running(self) -> list[str]:
-        """The names of the jobs that have not ended."""
+        """Return the names of the jobs that have not ended."""
         return list(self._tasks.values())
 
     async def stop(self) -> list[str]:
-        """Cancel every job and wait up to `job_stop_s_max`; answers the names of those that would not end."""
+        """Cancel every job and wait up to `job_stop_s_max`; return the names of those that did not end."""
         self._stopping = True
         if not self._tasks:
             return []
@@ -86,7 +83,7 @@ class Runner:
             try:
                 await job()
             except (Exception, asyncio.CancelledError) as error:
-                # What the job awaited may be cancelled without the job being: that is a failure like any other.
+                # Something that the job awaits may be cancelled without the job itself: that is an ordinary failure.
                 if isinstance(error, asyncio.CancelledError) and (self._stopping or _cancelled()):
                     raise
                 if self._monotonic() - started > self._limits.job_backoff_s_max:

@@ -1,6 +1,9 @@
-"""Puts the jobs of one process together and starts them, so that a caller holds one thing: the desk and how to stop.
+"""Puts the jobs of one process together and starts them.
 
-The one rule: time, sleep and chance come in here and nowhere below.
+`start_jobs` returns `Jobs`, which stops them all. A process without jobs calls `start_watch` instead, so that it
+notices the curves that others store.
+
+The rule: time, sleep and chance come in here, as arguments, and nowhere below.
 """
 
 from __future__ import annotations
@@ -9,35 +12,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from storage.archiving import ArchiveLimits
-from storage.catalog import Catalog
-from storage.claims import StoreClock
-from storage.curves import CurveBook
-from storage.folding import FoldLimits
-from storage.lease_exchange import LeaseExchange
-from storage.leases import Leases
-from storage.live_counts import unread_from
+from jobs.boards.archive import Archiver
+from jobs.boards.close_periods import CloseJob, CloseLimits, CloseObserver
+from jobs.boards.prune import PruneJob, PruneLimits, PruneObserver
+from jobs.curves.audit import AuditJob, Auditor
+from jobs.curves.fitting import Fitting
+from jobs.curves.fold import FoldJob, FoldObserver
+from jobs.curves.refresh import RefreshJob, RefreshLimits, RefreshObserver
+from jobs.curves.refresh_desk import RefreshQueue
+from jobs.curves.refresh_requests import RefreshRequestJob, RefreshRequestLimits
+from jobs.curves.watch import WatchJob
+from jobs.leases.liberate import LiberateJob, LiberateLimits
+from jobs.leases.peers import ExchangeJob, ExchangeLimits, ExchangeObserver, ReadPeer
+from jobs.leases.rebalance import BalanceJob, BalanceObserver
+from jobs.leases.rebalance_plan import BalanceLimits
+from jobs.queue.workers import QueueParts, start_queue
+from storage.archive.archive_writer import ArchiveLimits
+from storage.boards.catalog import Catalog
+from storage.curves.folding import FoldLimits
+from storage.curves.live_counts import find_fold_position
+from storage.curves.stored_curves import CurveBook
+from storage.leases.claims import StoreClock
+from storage.leases.peers.exchange import LeaseExchange
+from storage.leases.work_leases import WorkLeases
 from storage.store import Store
 
-from .archive import Archiver
-from .audit import AuditJob, Auditor
-from .balance import BalanceJob, BalanceObserver
-from .balancing import BalanceLimits
-from .close_periods import CloseJob, CloseLimits, CloseObserver
-from .controls import JobControls
-from .demands import DemandJob, DemandLimits
-from .desk import RefreshDesk
-from .exchange import ExchangeJob, ExchangeLimits, ExchangeObserver, ReadPeer
-from .fitting import Fitting
-from .fold import FoldJob, FoldObserver
-from .liberate import LiberateJob, LiberateLimits
+from .controls import JobControls, Sleep
+from .job_context import JobTools
 from .ownership import LeaseLimits, Ownership
-from .prune import PruneJob, PruneLimits, PruneObserver
-from .queue import QueueParts, start_queue
-from .refresh import RefreshJob, RefreshLimits, RefreshObserver
-from .runner import Runner, RunnerLimits, Sleep
-from .tools import JobTools
-from .watch import WatchJob
+from .runner import Runner, RunnerLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class JobLimits:
     refresh: RefreshLimits
     prune: PruneLimits
     lease: LeaseLimits
-    demands: DemandLimits
+    demands: RefreshRequestLimits
     fold: FoldLimits
     close: CloseLimits
     archive: ArchiveLimits
@@ -58,7 +61,7 @@ class JobLimits:
 
 @dataclass(frozen=True, slots=True)
 class PeerParts:
-    """What the exchange of leases with other stores works with."""
+    """What the job needs that reads the lease journals of other stores."""
 
     names: Sequence[str]
     exchange: LeaseExchange
@@ -69,49 +72,49 @@ class PeerParts:
 
 @dataclass(frozen=True, slots=True)
 class PoolParts:
-    """What the jobs of pools work with."""
+    """What the jobs for pools need."""
 
     liberate: LiberateLimits
     balance: BalanceLimits
     clock: StoreClock
     observer: BalanceObserver
-    margin_us: int  # how long a lease that is over is nobody else's yet
+    margin_us: int  # how long nobody else gets an expired lease
     expired_counted_max: int
-    peers: PeerParts | None = None  # None: keys lease in this store only
+    peers: PeerParts | None = None  # None: keys lease only in this store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobParts(JobTools):
-    """What single jobs work with besides."""
+    """What single jobs need beyond `JobTools`."""
 
     catalog: Catalog
     book: CurveBook
-    desk: RefreshDesk
-    leases: Leases
+    refresh_queue: RefreshQueue
+    leases: WorkLeases
     limits: JobLimits
     observer: RefreshObserver
     folds: FoldObserver
     prunes: PruneObserver
     closings: CloseObserver
-    pools: PoolParts | None = None  # None: nobody looks after pools
+    pools: PoolParts | None = None  # None: no job looks after pools
     auditor: Auditor | None = None  # None: curves are not audited
-    audit_interval_s: float = 0  # 0: only where an operator asks
-    queue: QueueParts | None = None  # None: queued posts are applied elsewhere
-    sampled: Store | None = None  # where curves are sampled from: the store, or a replica of it
-    controls: JobControls | None = None  # operators' hands on the jobs; `sleep` is theirs then
+    audit_interval_s: float = 0  # 0: only when an operator asks
+    queue: QueueParts | None = None  # None: other processes apply queued posts
+    sampled: Store | None = None  # where curves are sampled from, such as a replica; None: the store
+    controls: JobControls | None = None  # lets operators pause jobs; `sleep` must then be `controls.sleep`
 
     @property
     def steady_sleep(self) -> Sleep:
-        """A sleep that operators don't reach: leases are renewed, whatever job is paused."""
+        """Return a sleep that operators can't pause: leases are renewed whatever job is paused."""
         return self.sleep if self.controls is None else self.controls.steady_sleep
 
 
 class Jobs:
     """The running jobs of this process."""
 
-    def __init__(self, runner: Runner, refresh: RefreshJob, desk: RefreshDesk) -> None:
+    def __init__(self, runner: Runner, refresh: RefreshJob, desk: RefreshQueue) -> None:
         self._runner, self._refresh = runner, refresh
-        self.desk = desk
+        self.refresh_queue = desk
 
     @property
     def running(self) -> list[str]:
@@ -119,13 +122,13 @@ class Jobs:
         return self._runner.running
 
     async def stop(self) -> list[str]:
-        """Refuse demands, then end every job within the runner's bound; answers the names of those that would not."""
+        """Refuse refresh requests, then end every job within the runner's bound; return the names of those left."""
         self._refresh.close()
         return await self._runner.stop()
 
 
 def start_jobs(parts: JobParts) -> Jobs:
-    """Run every job. The desk takes demands from now on."""
+    """Start every job of this process. `parts.desk` accepts refresh requests from now on."""
     limits = parts.limits
     ownership = Ownership(parts.store, parts.leases, limits.lease, holder=parts.holder, sleep=parts.steady_sleep)
     refresh = RefreshJob(
@@ -133,7 +136,7 @@ def start_jobs(parts: JobParts) -> Jobs:
         parts.catalog,
         parts.open_boards,
         parts.book,
-        parts.desk,
+        parts.refresh_queue,
         ownership,
         limits.refresh,
         parts.observer,
@@ -152,14 +155,14 @@ def start_jobs(parts: JobParts) -> Jobs:
         now_us=parts.now_us,
         monotonic=parts.monotonic,
         sleep=parts.sleep,
-        unread_from=lambda: unread_from(parts.store.dialect),
+        unread_from=lambda: find_fold_position(parts.store.dialect),
     )
     runner = start_watch(parts)
     refresh.open()
     runner.start("refresh schedule", refresh.schedule)
     for number in range(limits.refresh.refresh_concurrency):
         runner.start(f"refresh worker {number + 1}", refresh.work)
-    runner.start("prune", prune.run)
+    runner.start("prune", prune.run_forever)
     if parts.auditor is not None and parts.audit_interval_s:
         audit = AuditJob(
             parts.catalog,
@@ -170,17 +173,17 @@ def start_jobs(parts: JobParts) -> Jobs:
             sleep=parts.sleep,
             rng=parts.rng,
         )
-        runner.start("audit", audit.run)
-    runner.start("fold", _fold_job(parts, ownership).run)
-    runner.start("close", _close_job(parts, ownership).run)
+        runner.start("audit", audit.run_forever)
+    runner.start("fold", _fold_job(parts, ownership).run_forever)
+    runner.start("close", _close_job(parts, ownership).run_forever)
     if parts.pools is not None:
         _start_pool_jobs(runner, parts, parts.pools, ownership)
     if parts.queue is not None:
         start_queue(runner, parts.queue, parts)
-    if not parts.store.sole_writer:  # front ends without jobs leave their operators' demands in the store
-        demands = DemandJob(parts.store, parts.catalog, parts.desk, limits.demands, sleep=parts.sleep)
-        runner.start("demands", demands.run)
-    return Jobs(runner, refresh, parts.desk)
+    if not parts.store.sole_writer:  # front ends without jobs leave their operators' refresh requests in the store
+        demands = RefreshRequestJob(parts.store, parts.catalog, parts.refresh_queue, limits.demands, sleep=parts.sleep)
+        runner.start("demands", demands.run_forever)
+    return Jobs(runner, refresh, parts.refresh_queue)
 
 
 def _fold_job(parts: JobParts, ownership: Ownership) -> FoldJob:
@@ -197,7 +200,7 @@ def _fold_job(parts: JobParts, ownership: Ownership) -> FoldJob:
 
 
 def _close_job(parts: JobParts, ownership: Ownership) -> CloseJob:
-    # Final curves are of the store itself: a replica may not have the last posts yet.
+    # Final curves are fitted to the store itself: a replica may not have the last posts yet.
     fitting = Fitting(
         parts.store,
         parts.store,
@@ -224,15 +227,15 @@ def _close_job(parts: JobParts, ownership: Ownership) -> CloseJob:
 
 
 def _start_pool_jobs(runner: Runner, parts: JobParts, pools: PoolParts, ownership: Ownership) -> None:
-    runner.start("liberate", _liberate_job(parts, pools, ownership).run)
-    runner.start("balance", _balance_job(parts, pools, ownership).run)
+    runner.start("liberate", _liberate_job(parts, pools, ownership).run_forever)
+    runner.start("balance", _balance_job(parts, pools, ownership).run_forever)
     peers = pools.peers
     if peers is not None:
         exchange = ExchangeJob(
             parts.store, ownership, peers.limits, peers.exchange, peers.read, peers.observer, sleep=parts.sleep
         )
         for name in peers.names:
-            runner.start(f"exchange {name}", partial(exchange.follow, name))
+            runner.start(f"exchange {name}", partial(exchange.follow_journal, name))
 
 
 def _liberate_job(parts: JobParts, pools: PoolParts, ownership: Ownership) -> LiberateJob:
@@ -264,12 +267,12 @@ def _balance_job(parts: JobParts, pools: PoolParts, ownership: Ownership) -> Bal
 
 
 def start_watch(parts: JobParts) -> Runner:
-    """Run what every process needs, the ones without jobs too: noticing the curves that others store."""
+    """Start what every process needs, even one without jobs: noticing the curves that other processes store."""
     limits = parts.limits
     watch = WatchJob(parts.book, curve_poll_s=limits.curve_poll_s, live_poll_s=limits.live_poll_s, sleep=parts.sleep)
     runner = Runner(
         limits.runner, monotonic=parts.monotonic, sleep=parts.steady_sleep, rng=parts.rng, controls=parts.controls
     )
-    runner.start("watch", watch.run)
+    runner.start("watch", watch.run_forever)
     runner.start("live watch", watch.run_live)
     return runner

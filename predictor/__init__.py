@@ -1,50 +1,62 @@
-"""Where a value stands, without counting: sample a ranked column, keep a curve, answer ranks with their brackets.
+"""Estimate ranks without counting: sample or scan a ranked column, keep a curve of it, and read ranks off the curve.
 
-Pure and synchronous: no I/O, no clock, no randomness; the caller reads rows and passes the time in. Keys are Python
-integers of any width and SMALLER IS BETTER throughout: on a `high` board the caller negates values on the way in and
-out.
+    rows of a store ──walk──> knots ──┐
+    rows of a store ──scan──> Tally ──┴─fit──> Curve (+ LiveCounts of later changes) ──> LiveCurve ──> Bracket of a rank
+
+This package is pure and synchronous: no I/O, no clock, no randomness. The caller reads the rows and passes the time in.
+The package imports nothing else of the project. Only `fit` and the modules that it alone imports (`greedy`, `measured`,
+`cubic`) load numpy and scipy, so a process that never fits a curve never loads them.
+
+The most important rule: SMALLER KEYS ARE BETTER everywhere in here. On a board where high values win, the caller
+negates the values on the way in and out. Keys are Python integers of any width, for example 40 digits.
+
+The second rule: a rank always comes with a bracket that holds the true rank. It is called exact only where the knots
+prove it.
+
+A reader begins with `curve` (what a curve is) and `locate` (how a rank is read off it). `sample` and `fit` make curves,
+`live` keeps one current while its board changes, `codec` turns one into bytes, and `quality` measures errors in tests.
 """
 
 from __future__ import annotations
 
-from .codec import decode, encode
-from .curve import Curve, Knot, Method
+from .codec import decode_curve, encode_curve
+from .curve import Curve, FitMethod, Knot
 from .errors import CurveCorrupt, KnotsInvalid, PredictorError, WalkInconsistent
 from .live import AsOf, LiveCounts, LiveCurve, Move, RankCurve
-from .locate import SHAPE_UNIT, Bracket, Drift, KeyBracket, KnotRanks, Rung
-from .sample import RATIO_UNIT, Landing, Last, Skip, Stride, walk
-from .shards import Bounded, added_up
+from .locate import SHAPE_UNIT, AnchorKnot, Bracket, Drift, KeyBracket, KnotRanks
+from .sample import RATIO_UNIT, Landing, Skip, Stride, WorstEntry, walk
+from .shards import BoundedRank, add_up_ranks
 from .tally import LIMB_BITS, Tally
 
 __all__ = [
     "LIMB_BITS",
     "RATIO_UNIT",
     "SHAPE_UNIT",
+    "AnchorKnot",
     "AsOf",
-    "Bounded",
+    "BoundedRank",
     "Bracket",
     "Curve",
     "CurveCorrupt",
     "Drift",
+    "FitMethod",
     "KeyBracket",
     "Knot",
     "KnotRanks",
     "KnotsInvalid",
     "Landing",
-    "Last",
     "LiveCounts",
     "LiveCurve",
-    "Method",
     "Move",
     "PredictorError",
     "RankCurve",
-    "Rung",
     "Skip",
     "Stride",
     "Tally",
     "WalkInconsistent",
-    "added_up",
-    "decode",
-    "encode",
+    "WorstEntry",
+    "add_up_ranks",
+    "decode_curve",
+    "encode_curve",
     "walk",
 ]

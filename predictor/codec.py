@@ -1,9 +1,10 @@
-"""A curve as bytes, for a table or a cache shared by processes of different versions.
+"""Encode a curve as bytes, for a table or a cache that processes of different versions share.
 
-The one rule: bytes give back the very curve they were made from, or `CurveCorrupt`. A CRC32 over everything tells
-damage apart, the format version other formats; and what passes both still has to be a valid curve. Knots are three
-columns of differences, each in its narrowest fixed width: 1,000 knots take 6 to 19 KB, and columns of up to 64 bits
-decode in one call each.
+The most important rule: decoded bytes give exactly the curve that was encoded, or `CurveCorrupt`. A CRC32 over
+everything detects damage, the format version detects other formats, and the result still has to be a valid curve.
+
+Knots are three columns of differences, each in its narrowest fixed width. 1,000 knots take 6 to 19 KB, and a column of
+at most 64 bits decodes in one call.
 
     magic 4s · version B · method B · certified B · knots I · total Q · as_of_us q · certificate d · step · first key
     3 columns (key difference to the knot before, entries between, ties), each: width H · values
@@ -18,13 +19,13 @@ from itertools import accumulate
 from typing import get_args
 from zlib import crc32
 
-from .curve import Curve, Knot, Method
+from .curve import Curve, FitMethod, Knot
 from .errors import CurveCorrupt, KnotsInvalid
 
 MAGIC = b"RKCV"
 VERSION = 2
-VERSIONS = (1, 2)  # read; 1 has no optional columns
-METHODS: tuple[Method, ...] = get_args(Method)  # stored as an index: append only
+VERSIONS = (1, 2)  # versions that `decode_curve` accepts; version 1 has no optional columns
+METHODS: tuple[FitMethod, ...] = get_args(FitMethod)  # stored as an index: append only
 _HEADER = struct.Struct("<4sBBBIQqd")
 _CRC = struct.Struct("<I")
 _WIDTH = struct.Struct("<H")
@@ -33,8 +34,12 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _SIGNED = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
-def encode(curve: Curve) -> bytes:
-    """The curve's bytes; equal curves give equal bytes. Raises `KnotsInvalid` for a time or total beyond 64 bits."""
+def encode_curve(curve: Curve) -> bytes:
+    """Return the curve's bytes; equal curves give equal bytes.
+
+    Raises:
+        KnotsInvalid: a time or total is beyond 64 bits.
+    """
     knots = curve.knots
     certified = curve.certificate is not None
     gaps, counted, key = [], 0, knots[0].key if knots else 0
@@ -63,8 +68,12 @@ def encode(curve: Curve) -> bytes:
     return body + _CRC.pack(crc32(body))
 
 
-def decode(data: bytes) -> Curve:
-    """The curve that `encode` was given. Raises `CurveCorrupt` for anything else."""
+def decode_curve(data: bytes) -> Curve:
+    """Return the curve that `encode_curve` was given.
+
+    Raises:
+        CurveCorrupt: the bytes are anything else.
+    """
     body = data[: -_CRC.size]
     if len(body) < _HEADER.size or body[: len(MAGIC)] != MAGIC:
         raise CurveCorrupt("not a curve")
@@ -79,7 +88,7 @@ def decode(data: bytes) -> Curve:
 
 
 def _curve(body: bytes) -> Curve:
-    """Raises struct.error, ValueError or IndexError where the body is none."""
+    """Parse the body of a curve; raise struct.error, ValueError or IndexError if it is not one."""
     _, version, method, certified, knot_count, total, as_of_us, certificate = _HEADER.unpack_from(body)
     step, at = unpack_int(body, _HEADER.size)
     first_key, at = unpack_int(body, at)
@@ -91,7 +100,7 @@ def _curve(body: bytes) -> Curve:
         raise ValueError("parts are missing or left over")
     keys = accumulate(differences, initial=first_key)
     next(keys)
-    # Entries up to and with each knot, less its ties, are those better than it.
+    # The entries up to and with each knot, minus its ties, are those better than it.
     counted = accumulate(map(int.__add__, gaps, ties))
     knots = [Knot(key, upto - tied, tied) for key, upto, tied in zip(keys, counted, ties, strict=True)]
     return Curve(
@@ -107,7 +116,7 @@ def _curve(body: bytes) -> Curve:
 
 
 def _options(curve: Curve) -> list[bytes]:
-    """What a curve may go without."""
+    """Encode the optional columns of a curve."""
     parts = [bytes([_ERRORS * (curve.errors is not None) + _SHAPES * (curve.shapes is not None)])]
     if curve.errors is not None:
         parts.append(_pack(curve.errors))
@@ -119,7 +128,7 @@ def _options(curve: Curve) -> list[bytes]:
 def _unpack_options(
     body: bytes, at: int, gap_count: int
 ) -> tuple[Sequence[int] | None, list[tuple[int, int]] | None, int]:
-    """(errors, shapes, where the next part starts)"""
+    """Return (errors, shapes, the offset of the next part)."""
     options, at = body[at], at + 1
     if options > _ERRORS + _SHAPES:
         raise ValueError("an option is not known")
@@ -134,13 +143,13 @@ def _unpack_options(
 
 
 def pack_int(value: int) -> bytes:
-    """A signed integer of any width, its length first."""
+    """Encode a signed integer of any width, its length first."""
     width = value.bit_length() // 8 + 1
     return _WIDTH.pack(width) + value.to_bytes(width, "little", signed=True)
 
 
 def unpack_int(body: bytes, at: int) -> tuple[int, int]:
-    """(the integer, where the next part starts)"""
+    """Return (the integer, the offset of the next part)."""
     (width,) = _WIDTH.unpack_from(body, at)
     at += _WIDTH.size
     if at + width > len(body):
@@ -149,14 +158,14 @@ def unpack_int(body: bytes, at: int) -> tuple[int, int]:
 
 
 def pack_signed(values: Sequence[int]) -> bytes:
-    """Integers of 64 bits in the narrowest width that all fit."""
+    """Encode integers of up to 64 bits in the narrowest width that fits all; the width comes first."""
     bits = max(max(values, default=0).bit_length(), (~min(values, default=0)).bit_length() if values else 0) + 1
     width = next((size for size in _SIGNED if size * 8 >= bits), 8)
     return _WIDTH.pack(width) + struct.pack(f"<{len(values)}{_SIGNED[width]}", *values)
 
 
 def unpack_signed(body: bytes, at: int, count: int) -> tuple[list[int], int]:
-    """(the integers, where the next part starts)"""
+    """Return (the integers, the offset of the next part)."""
     (width,) = _WIDTH.unpack_from(body, at)
     if width not in _SIGNED:
         raise ValueError("a column has no known width")
@@ -165,7 +174,7 @@ def unpack_signed(body: bytes, at: int, count: int) -> tuple[list[int], int]:
 
 
 def _pack(values: Sequence[int]) -> bytes:
-    """Integers of at least 0 in one width, which comes first."""
+    """Encode non-negative integers in one width, which comes first."""
     width = (max(values, default=0).bit_length() + 7) // 8
     width = next((size for size in _CODES if size >= width), width)
     if code := _CODES.get(width):
@@ -174,7 +183,7 @@ def _pack(values: Sequence[int]) -> bytes:
 
 
 def _unpack(body: bytes, at: int, count: int) -> tuple[Sequence[int], int]:
-    """(the integers, where the next part starts)"""
+    """Return (the integers, the offset of the next part)."""
     (width,) = _WIDTH.unpack_from(body, at)
     at += _WIDTH.size
     end = at + width * count

@@ -1,7 +1,7 @@
-"""Cubics over the gaps of a curve, monotone and through the same knots.
+"""Fit cubics over the gaps of a curve. They are monotone and pass through the same knots as the lines.
 
-The one rule: a cubic has to earn its place by being closer than the lines where both were measured; steps of a board's
-values are noise that a smooth line runs past. PCHIP: Fritsch & Butland, SIAM J. Sci. Stat. Comput. 5 (1984).
+The most important rule: cubics replace the lines only if they are closer where both were measured. The steps of a
+board's values are noise, and a smooth curve misses them. PCHIP: Fritsch & Butland, SIAM J. Sci. Stat. Comput. 5 (1984).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from .curve import Curve
 from .locate import SHAPE_UNIT
 
 KNOTS_MIN = 4
-GAIN = 0.8  # of the lines' mean held-out error: cubics of a sampled curve are at most so wrong, or not used
+GAIN = 0.8  # largest mean held-out error of cubics, as a share of that of lines, with which a sampled curve uses them
 
 
-def shapes_of(curve: Curve) -> list[tuple[int, int]] | None:
-    """The inner control values of each gap's cubic; None where there are too few knots or they are too close."""
-    from scipy.interpolate import PchipInterpolator  # loaded where it is needed: it takes half a second
+def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
+    """Return the inner control values of each gap's cubic, or None if the knots are too few or too close."""
+    from scipy.interpolate import PchipInterpolator  # imported here because loading it takes half a second
 
     knots, step = curve.knots, curve.step
     if len(knots) < KNOTS_MIN:
@@ -46,17 +46,17 @@ def shapes_of(curve: Curve) -> list[tuple[int, int]] | None:
     )
 
 
-def shaped(curve: Curve) -> Curve:
-    """A curve that was sampled, with cubics if they are clearly closer than its lines.
+def add_cubics(curve: Curve) -> Curve:
+    """Return a sampled curve, with cubics if they are clearly closer than its lines.
 
-    Nothing was measured between its knots, so every second knot is held out, and counted against a curve of the others.
+    Nothing was measured between its knots. So every second knot is held out and compared with a curve of the others.
     """
-    shapes = shapes_of(curve)
+    shapes = fit_cubics(curve)
     if shapes is None:
         return curve
     kept = curve.knots[::2] if len(curve.knots) % 2 else (*curve.knots[::2], curve.knots[-1])
     lines = replace(curve, knots=kept)
-    shapes_of_kept = shapes_of(lines)
+    shapes_of_kept = fit_cubics(lines)
     if shapes_of_kept is None:
         return curve
     worst, mean = _held_out(lines, curve)
@@ -66,7 +66,7 @@ def shaped(curve: Curve) -> Curve:
 
 
 def _held_out(tried: Curve, curve: Curve) -> tuple[float, float]:
-    """(worst, mean) relative error at the knots that were held out."""
+    """Return the (worst, mean) relative error at the knots that were held out."""
     errors = []
     for knot in curve.knots[1::2]:
         rank = 1 + knot.better_count

@@ -1,7 +1,7 @@
-"""The curve value -> rank as it was fitted: knots counted at one snapshot, and what was measured between them.
+"""The curve value -> rank as it was fitted: knots counted at one snapshot, and the errors measured between them.
 
-The one rule: what is not consistent is no curve. Every number is checked once, when the curve is made or decoded, so
-that `locate` need not ask.
+The most important rule: inconsistent numbers never become a curve. The constructor checks every number once, also when
+a curve is decoded, so `locate` need not check again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Literal, NamedTuple
 from .errors import KnotsInvalid
 from .locate import SHAPE_UNIT, KnotRanks
 
-Method = Literal["skip", "scan"]
+FitMethod = Literal["skip", "scan"]
 
 
 class Knot(NamedTuple):
-    """A value that some entry holds, counted exactly at the snapshot. A tuple: a decoded curve makes a thousand."""
+    """A value that some entry holds, counted exactly at the snapshot. Decoding a curve makes about a thousand."""
 
     key: int  # smaller is better
     better_count: int  # entries with a strictly smaller key; the rank of `key` is one more
@@ -28,21 +28,23 @@ class Knot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Curve(KnotRanks):
-    """Ranks of one column at one snapshot. No knots: an empty column.
+    """The ranks of one column at one snapshot. An empty column has no knots.
 
-    Knots ascend by key; the first is the best value, the last the worst, so that ranks outside the knots are exact too.
-    Raises `KnotsInvalid` where the numbers contradict each other.
+    Knots ascend by key. The first is the best value and the last the worst, so ranks outside the knots are exact too.
+
+    Raises:
+        KnotsInvalid: the numbers contradict each other.
     """
 
     knots: Sequence[Knot]  # kept as a tuple
     _: KW_ONLY
     total: int  # entries at the snapshot
     as_of_us: int  # the snapshot's time, microseconds since 1970
-    method: Method = "skip"
+    method: FitMethod = "skip"
     step: int = 1  # every key of the snapshot is knots[0].key plus a multiple of it; 1 unless a scan has seen every key
     certificate: float | None = None  # worst relative rank error measured at the fit; None: not measured
-    # By pair of neighbouring knots, both kept as tuples:
-    errors: Sequence[int] | None = None  # largest |rank - true rank| measured at the fit, over every key; None: not
+    # One item per pair of neighbouring knots; both are kept as tuples.
+    errors: Sequence[int] | None = None  # largest |rank - true rank| over every key at the fit; None: not measured
     shapes: Sequence[tuple[int, int]] | None = None  # a cubic's inner control values in SHAPE_UNIT; None: lines
 
     def __post_init__(self) -> None:
@@ -62,13 +64,13 @@ class Curve(KnotRanks):
         lows = (1, *[1 + count for count in counted])
         highs = (*[1 + count for count in better_counts], self.total + 1)
         reaches = None if self.errors is None else (0, *self.errors, 0)
-        self._arrange(keys, lows, highs, self.step, self.step, reaches, self.shapes, None)
+        self._set_knots(keys, lows, highs, self.step, self.step, reaches, self.shapes, None)
 
 
 def _check(curve: Curve, keys: Sequence[int], better_counts: Sequence[int], counted: Sequence[int]) -> None:
-    """Raises `KnotsInvalid` unless these can be the knots of its entries; `counted`: entries up to and with each knot.
+    """Raise `KnotsInvalid` unless these can be the knots of the curve. `counted`: entries up to and with each knot.
 
-    Column by column, not knot by knot: it runs on every decode.
+    It checks column by column, not knot by knot, to be fast: it runs on every decode.
     """
     if (better_counts[0] if keys else 0) != 0 or (counted[-1] if keys else 0) != curve.total:
         raise KnotsInvalid("the first knot is the best value and the last the worst, or the column is empty")
@@ -85,14 +87,14 @@ def _check(curve: Curve, keys: Sequence[int], better_counts: Sequence[int], coun
 
 
 def _check_errors(errors: tuple[int, ...], knot_count: int) -> tuple[int, ...]:
-    """Raises `KnotsInvalid` unless these can be the gaps' largest errors."""
+    """Raise `KnotsInvalid` unless these can be the gaps' largest errors."""
     if len(errors) != max(0, knot_count - 1) or min(errors, default=0) < 0:
         raise KnotsInvalid("a gap between two knots has one error of at least 0")
     return errors
 
 
 def _check_shapes(shapes: tuple[tuple[int, int], ...], knot_count: int) -> tuple[tuple[int, int], ...]:
-    """Raises `KnotsInvalid` unless every cubic is monotone and stays within its gap."""
+    """Raise `KnotsInvalid` unless every cubic is monotone and stays within its gap."""
     if len(shapes) != max(0, knot_count - 1) or not all(0 <= s1 <= s2 <= SHAPE_UNIT for s1, s2 in shapes):
         raise KnotsInvalid("a gap between two knots has two control values, which ascend within its rise")
     return shapes

@@ -1,7 +1,7 @@
-"""What can go wrong in here, in one tree, so that a caller who catches the root misses nothing that the data can cause.
+"""The errors that this package raises on purpose. A caller who catches the root catches all that the data can cause.
 
 PredictorError
-    KnotsInvalid      the knots, or what was said about them, can't be a curve
+    KnotsInvalid      the knots, or the numbers that belong to them, do not form a curve
     WalkInconsistent  an answer during sampling contradicts an earlier one
     CurveCorrupt      stored bytes are not a curve of this format
 """
@@ -14,7 +14,7 @@ class PredictorError(Exception):
 
 
 class KnotsInvalid(PredictorError, ValueError):
-    """These numbers can't be the knots of one consistent snapshot."""
+    """These numbers cannot be the knots of one consistent snapshot."""
 
 
 class WalkInconsistent(PredictorError):

@@ -1,7 +1,7 @@
-"""A curve from every value of a column, with the certificate of how wrong it can be at most.
+"""Fit a curve to every value of a column, with a certificate: the worst error that the curve has.
 
-The one rule: numpy and scipy are loaded from here only, and this module only where a curve is fitted: no process pays
-for them that does not fit.
+The most important rule: only this module and those that it alone imports load numpy and scipy. Import it only where a
+curve is fitted, so that no other process pays for them.
 """
 
 from __future__ import annotations
@@ -12,42 +12,43 @@ from math import gcd
 
 import numpy as np
 
-from .cubic import shaped, shapes_of
+from .cubic import add_cubics, fit_cubics
 from .curve import Curve, Knot
-from .greedy import Distinct, knots_of
-from .measured import measure
+from .greedy import DistinctKeys, choose_knots
+from .measured import measure_errors
 from .tally import Tally
 
-__all__ = ["fit", "shaped"]
+__all__ = ["add_cubics", "fit_curve"]
 
-# Worst relative error of lines up to which cubics are not tried: to load scipy takes 52 MiB and a third of a second.
+# Cubics are not tried if the worst relative error of the lines is at most this: loading scipy takes 52 MiB and a third
+# of a second.
 CUBICS_FROM = 0.005
-STEP_VALUES = 1 << 16  # whose differences are looked at in one piece
+STEP_VALUES = 1 << 16  # values whose differences are computed in one piece
 
 
-def fit(tally: Tally, *, knots_max: int, gap_rows_max: int, as_of_us: int) -> Curve:
-    """The certified curve of a column: the least worst error that `knots_max` (at least 2) knots give.
+def fit_curve(tally: Tally, *, knots_max: int, gap_rows_max: int, as_of_us: int) -> Curve:
+    """Return the certified curve of a column, with the smallest worst error that `knots_max` (at least 2) knots give.
 
-    Knots past that only split gaps of more than `gap_rows_max` entries. Takes a second a million distinct values.
+    Further knots only split gaps of more than `gap_rows_max` entries. A fit takes a second per million distinct values.
     """
     if tally.total == 0:
         return Curve((), total=0, as_of_us=as_of_us, method="scan", certificate=0.0, errors=())
-    distinct = Distinct(
+    distinct = DistinctKeys(
         low=np.frombuffer(tally.low, dtype=np.int64),
         high=None if tally.high is None else np.frombuffer(tally.high, dtype=np.int64),
         better_counts=np.frombuffer(tally.better_counts, dtype=np.int64),
         total=tally.total,
-        relax=tally.relax,
+        release_pages=tally.release_pages,
     )
     step = _step(distinct)
-    knots = knots_of(distinct, step, knots_max=knots_max, gap_rows_max=gap_rows_max)
+    knots = choose_knots(distinct, step, knots_max=knots_max, gap_rows_max=gap_rows_max)
     lines = Curve(
         _knots(tally.first_key, distinct, knots), total=tally.total, as_of_us=as_of_us, method="scan", step=step
     )
     return _measured(distinct, lines, knots)
 
 
-def _knots(first_key: int, distinct: Distinct, indexes: Sequence[int]) -> list[Knot]:
+def _knots(first_key: int, distinct: DistinctKeys, indexes: Sequence[int]) -> list[Knot]:
     knots = []
     for index in indexes:
         better_count = int(distinct.better_counts[index])
@@ -55,21 +56,21 @@ def _knots(first_key: int, distinct: Distinct, indexes: Sequence[int]) -> list[K
     return knots
 
 
-def _measured(distinct: Distinct, lines: Curve, knots: Sequence[int]) -> Curve:
-    """Lines, or cubics where they are closer, with what was measured of them."""
-    best, found = lines, measure(distinct, lines, knots)
+def _measured(distinct: DistinctKeys, lines: Curve, knots: Sequence[int]) -> Curve:
+    """Return the lines, or cubics if they are closer, with their measured errors."""
+    best, found = lines, measure_errors(distinct, lines, knots)
     if found.worst > CUBICS_FROM:
-        shapes = shapes_of(lines)
+        shapes = fit_cubics(lines)
         if shapes is not None:
             cubics = replace(lines, shapes=shapes)
-            of_cubics = measure(distinct, cubics, knots)
+            of_cubics = measure_errors(distinct, cubics, knots)
             if of_cubics.badness < found.badness:
                 best, found = cubics, of_cubics
     return replace(best, errors=found.errors, certificate=found.worst)
 
 
-def _step(distinct: Distinct) -> int:
-    """The lattice step: the greatest common divisor of the keys' differences, 1 where there is one key only."""
+def _step(distinct: DistinctKeys) -> int:
+    """Return the lattice step: the greatest common divisor of the keys' differences; 1 if there is only one key."""
     step, last = 0, len(distinct) - 1
     for first in range(0, last, STEP_VALUES):
         end = min(first + STEP_VALUES, last)
@@ -77,14 +78,14 @@ def _step(distinct: Distinct) -> int:
             step = int(np.gcd.reduce(np.diff(distinct.low[first : end + 1]), initial=step))
         else:
             step = _wide_step(distinct, first, end, step)
-        distinct.relax()
+        distinct.release_pages()
         if step == 1:
             break
     return step or 1
 
 
-def _wide_step(distinct: Distinct, first: int, end: int, step: int) -> int:
-    """`_step` of keys too wide for one number, whose differences may be as wide."""
+def _wide_step(distinct: DistinctKeys, first: int, end: int, step: int) -> int:
+    """Do the work of `_step` for keys that, like their differences, may be too wide for 64 bits."""
     offset = distinct.offset(first)
     for index in range(first + 1, end + 1):
         next_offset = distinct.offset(index)

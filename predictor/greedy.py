@@ -1,9 +1,11 @@
-"""Which distinct values become knots: the fewest whose lines stay within a tolerance, and the least such tolerance.
+"""Choose which distinct values become knots: as few as keep lines within a tolerance, and the least such tolerance.
 
-The one rule: nothing is held for every value but the columns that were given; all work goes over windows of them, so
-that a column may be a mapped file. Greedy over slope cones: from each knot the next is the last value that a line can
-reach while it passes every rank before within the tolerance. Differences of keys are taken as integers before they
-become floats: neighbours of timed boards agree in thirty digits.
+The most important rule: nothing is kept per value except the given columns, and all work goes over windows of them. So
+a column may be a mapped file.
+
+The choice is greedy and uses cones of slopes. From each knot, the next knot is the last value that a line can reach
+while it passes every rank before within the tolerance. Differences of keys are computed as integers and only then
+become floats, because neighbours on timed boards agree in thirty digits.
 """
 
 from __future__ import annotations
@@ -21,27 +23,27 @@ from .tally import LIMB_BITS
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-GUARD = 0.05  # widest bracket, relative to its better end; wider where that many knots are not there
-# Where a board changes, entries shift within a gap by about the root of how many stand there: from this rank on, gaps
-# hold at most (CALM * rank)^2 of them, so that a live curve is no worse there than further down. Nearer the top ranks
-# are counted, and where knots are few brackets come first.
+GUARD = 0.05  # widest bracket, relative to its better end; wider if the knots do not suffice
+# On a board that changes, n entries in a gap shift by about the square root of n. So from rank CALM_FROM on a gap holds
+# at most (CALM * rank)^2 entries, and a live curve is no worse there than further down. Nearer the top ranks are
+# counted. If knots are few, narrow brackets come first.
 CALM, CALM_FROM = 0.0036, 900
-SHARE_OF_TOTAL = 0.0005  # most ranks that an estimate may be off, as a share of all entries: what deep ranks see …
-SHARE_TOTAL_MIN = 20_000  # … of boards of at least so many entries
-SHARE_COST = 1.1  # … unless it makes the worst relative error larger than so many times
+SHARE_OF_TOTAL = 0.0005  # most ranks that an estimate may be off, as a share of all entries; it binds at deep ranks
+SHARE_TOTAL_MIN = 20_000  # boards with fewer entries have no such limit
+SHARE_COST = 1.1  # the limit is dropped if it multiplies the worst relative error by more than this
 HALF = 0.5 - 1e-6  # |estimate - rank| below a whole number and a half rounds to at most that number
 EPSILON_MIN = 1e-6
-GUESS = 1000.0  # of the tolerance, times the square of the knots: what lognormal boards take
-STEPS_MAX = 18  # of the search for the tolerance
-CLOSE = 0.008  # the search ends within so much of the least tolerance
-SPARED = 0.003  # … or within so much of the knots
-STRIDE = 16.0  # most that one step of the search changes the tolerance by, before it is known from both sides
-WINDOW_MIN, WINDOW_MAX = 16, 1 << 16  # values looked at in one piece
-RELAX_VALUES = 1 << 20  # values after which mapped pages are given back
+GUESS = 1000.0  # first guess: tolerance * knots^2, as measured on lognormal boards
+STEPS_MAX = 18  # tries in the search for the tolerance
+CLOSE = 0.008  # the search ends this close to the least tolerance, relative to it
+SPARED = 0.003  # … or if this share of the knots or less is left over
+STRIDE = 16.0  # largest factor of one step of the search, until the tolerance is bounded from both sides
+WINDOW_MIN, WINDOW_MAX = 16, 1 << 16  # values processed in one piece
+RELAX_VALUES = 1 << 20  # values between two calls of `DistinctKeys.release_pages`
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct:
+class DistinctKeys:
     """Distinct keys, ascending, as offsets from the first one, and how many entries are better than each.
 
     An offset is `high` * 2**LIMB_BITS + `low`, both at least 0; `high` is None where every offset is below that.
@@ -51,13 +53,18 @@ class Distinct:
     high: Integers | None
     better_counts: Integers
     total: int  # entries in all
-    relax: Callable[[], None]  # called now and then while the columns are gone over: mapped pages may be given back
+    release_pages: Callable[
+        [], None
+    ]  # called at intervals while the columns are read: their owner may give mapped pages back
 
     def __len__(self) -> int:
         return len(self.low)
 
     def distances(self, index: int | Integers, first: int, end: int) -> Floats:
-        """From the key at `index` (one, or one each) to those from `first` up to `end`; exact where they are near."""
+        """Return the distances from the key at `index` to the keys at first <= i < end; exact for near keys.
+
+        `index`: one index for all, or one for each of those keys.
+        """
         low = self.low[first:end] - self.low[index]
         if self.high is None:
             return low.astype(np.float64)
@@ -67,61 +74,61 @@ class Distinct:
         return np.where(near, exact.astype(np.float64), high * 2.0**LIMB_BITS + low)
 
     def offset(self, index: int) -> int:
-        """The offset of one key."""
+        """Return the offset of one key."""
         return int(self.low[index]) + (0 if self.high is None else int(self.high[index]) << LIMB_BITS)
 
     def counted(self, index: int) -> int:
-        """Entries with this key or a better one."""
+        """Return how many entries have this key or a better one."""
         return int(self.better_counts[index + 1]) if index + 1 < len(self) else self.total
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far an estimate may be off: a share of the rank, at most so many ranks."""
+    """How far an estimate may be off: the share `epsilon` of the rank, but at most `ranks_max` ranks."""
 
     epsilon: float
     ranks_max: float
 
-    def of(self, ranks: Floats) -> Floats:
-        """The tolerance at each rank, half a rank short of where rounding would carry it further."""
+    def at_ranks(self, ranks: Floats) -> Floats:
+        """Return the tolerance at each rank: the largest error that rounding does not carry past the limit."""
         return np.floor(np.minimum(ranks * self.epsilon, self.ranks_max)) + HALF
 
 
-def knots_of(distinct: Distinct, step: int, *, knots_max: int, gap_rows_max: int) -> list[int]:
-    """Indexes of the knots with the least tolerance that takes at most `knots_max`, none where there is no entry.
+def choose_knots(distinct: DistinctKeys, step: int, *, knots_max: int, gap_rows_max: int) -> list[int]:
+    """Return the indexes of the knots with the least tolerance that needs at most `knots_max`; none without entries.
 
-    Knots that only the cap on a gap's rows asks for come on top: total / gap_rows_max of them at most.
+    Knots that only the cap on a gap's rows requires come on top, at most total / gap_rows_max of them.
     """
     if len(distinct) <= knots_max:
         return list(range(len(distinct)))
-    with np.errstate(divide="ignore", invalid="ignore"):  # the first value past a knot may be at no distance from it
+    with np.errstate(divide="ignore", invalid="ignore"):  # the first value past a knot may be at distance 0 from it
         pass_over = _Pass(distinct, step, _guard(distinct, knots_max // 2), gap_rows_max, knots_max)
-        epsilon, found = _least(pass_over, GUESS / knots_max**2, inf)
+        epsilon, found = _find_least_tolerance(pass_over, GUESS / knots_max**2, inf)
         if distinct.total >= SHARE_TOTAL_MIN:
             ranks_max = distinct.total * SHARE_OF_TOTAL
-            capped = pass_over.run(Tolerance(epsilon * SHARE_COST, ranks_max))
+            capped = pass_over.run_pass(Tolerance(epsilon * SHARE_COST, ranks_max))
             if capped.fits:
-                _, found = _least(pass_over, epsilon, ranks_max, known=(epsilon * SHARE_COST, capped))
+                _, found = _find_least_tolerance(pass_over, epsilon, ranks_max, known=(epsilon * SHARE_COST, capped))
     return found.knots
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
     knots: list[int]
-    fits: bool  # all of them, and no more than allowed
-    spent: int  # how many accuracy took; far too many are not counted to the end
+    fits: bool  # the knots reach the last value and are no more than allowed
+    spent: int  # knots that accuracy required; a pass stops early if they are far too many
 
 
 class _Pass:
-    """One greedy pass over the values, again and again with other tolerances."""
+    """A greedy pass over the values, which can be repeated with other tolerances."""
 
-    def __init__(self, distinct: Distinct, step: int, guard: float, gap_rows_max: int, knots_max: int) -> None:
+    def __init__(self, distinct: DistinctKeys, step: int, guard: float, gap_rows_max: int, knots_max: int) -> None:
         self._distinct, self._step = distinct, step
         self.total = distinct.total
         self._guard, self._gap_rows_max, self.knots_max = guard, gap_rows_max, knots_max
 
-    def run(self, tolerance: Tolerance) -> _Found:
-        """The knots, or as many as it took to see that they are too many."""
+    def run_pass(self, tolerance: Tolerance) -> _Found:
+        """Choose the knots, or stop once they are clearly too many."""
         distinct = self._distinct
         last = len(distinct) - 1
         knots, spent, at, window, relaxed = [0], 1, 0, WINDOW_MIN, 0
@@ -139,25 +146,25 @@ class _Pass:
             if spent > 2 * self.knots_max:
                 break
             if at - relaxed > RELAX_VALUES:
-                distinct.relax()
+                distinct.release_pages()
                 relaxed = at
-        distinct.relax()
+        distinct.release_pages()
         return _Found(knots, at == last and spent <= self.knots_max, spent)
 
     def _reach(self, at: int, limit: int, tolerance: Tolerance, window: int) -> int:
-        """The last value up to `limit` that a line from `at` may end at."""
+        """Return the last value up to `limit` at which a line from `at` may end."""
         distinct, step = self._distinct, float(self._step)
         start = distinct.counted(at)
         reached, first = at + 1, at + 1
-        floor, ceiling = 0.0, inf  # the cone
+        floor, ceiling = 0.0, inf  # the cone of slopes
         while first <= limit:
             end = min(first + window, limit + 1)
             distances = distinct.distances(at, first - 1, end)
             before, here = distances[:-1], distances[1:] - step
             rise = (distinct.better_counts[first:end] - start).astype(np.float64)
-            allowed = tolerance.of(rise + (start + 1))
-            # Just past the value before, a line that rises too fast is highest above the ranks; at a value, one that
-            # rises too slowly is furthest below: the other two of the four bounds never bind.
+            allowed = tolerance.at_ranks(rise + (start + 1))
+            # A line that rises too fast is highest above the ranks just past the previous value. A line that rises too
+            # slowly is furthest below them at a value. The other two of the four bounds never bind.
             floors = np.maximum.accumulate((rise - allowed) / before)
             ceilings = np.minimum.accumulate((rise + allowed) / here)
             np.maximum(floors, floor, out=floors)
@@ -174,15 +181,14 @@ class _Pass:
         return reached
 
 
-def _index_of(distinct: Distinct, better_count: int) -> int:
-    """The last value with at most so many entries better than it."""
-    return (
-        bisect_right(distinct.better_counts.data, better_count) - 1
-    )  # one number at a time: numpy takes thrice as long
+def _index_of(distinct: DistinctKeys, better_count: int) -> int:
+    """Return the last value that at most `better_count` entries are better than."""
+    # For one number at a time, numpy takes three times as long.
+    return bisect_right(distinct.better_counts.data, better_count) - 1
 
 
-def _last_within(distinct: Distinct, at: int, guard: float) -> int:
-    """The last value whose rank is within the guard of the first rank past the knot `at`, at least the next value."""
+def _last_within(distinct: DistinctKeys, at: int, guard: float) -> int:
+    """Return the last value whose rank is within the guard of the first rank past knot `at`; at least the next one."""
     rank = distinct.counted(at) + 1
     width = rank * guard
     if guard == GUARD and rank >= CALM_FROM:
@@ -190,8 +196,8 @@ def _last_within(distinct: Distinct, at: int, guard: float) -> int:
     return max(at + 1, _index_of(distinct, int(rank + width) - 1))
 
 
-def _guard(distinct: Distinct, knots_max: int) -> float:
-    """The guard, raised as far as brackets alone need to take no more than so many knots."""
+def _guard(distinct: DistinctKeys, knots_max: int) -> float:
+    """Return the guard, raised until brackets alone need at most `knots_max` knots."""
     low = high = GUARD
     while not _brackets_fit(distinct, high, knots_max) and high < distinct.total:
         low, high = high, high * 2
@@ -204,8 +210,8 @@ def _guard(distinct: Distinct, knots_max: int) -> float:
     return high
 
 
-def _brackets_fit(distinct: Distinct, guard: float, knots_max: int) -> bool:
-    """Whether knots as far apart as the guard allows are at most so many."""
+def _brackets_fit(distinct: DistinctKeys, guard: float, knots_max: int) -> bool:
+    """Tell whether knots as far apart as the guard allows are at most `knots_max`."""
     at, last = 0, len(distinct) - 1
     for _ in range(knots_max - 1):
         if at == last:
@@ -214,17 +220,20 @@ def _brackets_fit(distinct: Distinct, guard: float, knots_max: int) -> bool:
     return at == last
 
 
-def _least(
+def _find_least_tolerance(
     pass_over: _Pass, epsilon: float, ranks_max: float, known: tuple[float, _Found] | None = None
 ) -> tuple[float, _Found]:
-    """The least epsilon that fits, and its knots. `known`: one that fits; `epsilon` then is the least to look at."""
-    least = max(EPSILON_MIN, 1 / pass_over.total)  # below that no rank may be off at all
+    """Find the least epsilon that fits, and its knots.
+
+    `known`: an epsilon that fits, with its knots; `epsilon` is then the smallest one to try.
+    """
+    least = max(EPSILON_MIN, 1 / pass_over.total)  # below that, no rank may be off at all
     low, low_spent = least / 2, inf
     high, found = known or (inf, None)
     enough = pass_over.knots_max * (1 - SPARED)
     before: tuple[float, int] | None = None
     for step in range(STEPS_MAX) if found is None else range(STEPS_MAX // 3):
-        tried = pass_over.run(Tolerance(epsilon, ranks_max))
+        tried = pass_over.run_pass(Tolerance(epsilon, ranks_max))
         if tried.fits:
             high, found = epsilon, tried
         else:
@@ -237,15 +246,15 @@ def _least(
         else:
             tried_next = epsilon * _stride(before, (epsilon, tried.spent), pass_over.knots_max)
         before, epsilon = (epsilon, tried.spent), max(tried_next, least)
-    if found is None:  # no tolerance at all: what the guard and the cap on rows ask for
-        return inf, pass_over.run(Tolerance(inf, inf))
+    if found is None:  # no tolerance fits: take the knots that the guard and the cap on rows require
+        return inf, pass_over.run_pass(Tolerance(inf, inf))
     return high, found
 
 
 def _stride(before: tuple[float, int] | None, now: tuple[float, int], knots_max: int) -> float:
-    """The factor of epsilon that should bring the knots to a little past the wanted number, from one side of it.
+    """Return the factor of epsilon that should bring the number of knots just past the wanted one.
 
-    Each of the two is (epsilon, its knots); without an earlier one knots are taken to fall as the root of epsilon.
+    `before` and `now` are (epsilon, its knots). Without `before`, knots are assumed to fall as the root of epsilon.
     """
     (epsilon, spent), power = now, 0.5
     if before is not None and before[1] != spent:

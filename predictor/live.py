@@ -1,13 +1,15 @@
-"""A curve that stays right while its board changes: counts of who left and who came, by run and by gap of a fit.
+"""A curve that stays right while its board changes. It counts entries that left and came, by knot and gap of a fit.
 
-    Curve (the fit) + LiveCounts (moves since) ──> LiveCurve, which answers like a curve, as of the last move counted
+    Curve (the fit) + LiveCounts (moves since) ──> LiveCurve, which returns ranks as of the last move counted
 
-The one rule: brackets come from exact counts, so they hold at any moment; and what an estimate may be off grows by one
-with every move in, out or within its gap, because entries can all go to one end of a gap without leaving it:
+The most important rule: brackets come from exact counts, so they hold at any moment. The possible error of an estimate
+grows by one with every move in, out of or within its gap, because all entries can move to one end of a gap without
+leaving it:
 
-    |rank - true rank| <= min(the way to the bracket's ends, error of the fit + moves + 1)
+    |rank - true rank| <= min(distance to the ends of the bracket, error of the fit + moves + 1)
 
-Where moves have been netted (an owner's first key and last) a bound is as true: it compares two states.
+Moves may be netted, that is, an owner's first and last key are counted as one move. The bound still holds, because it
+compares two states.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from operator import add
 from zlib import crc32
 
 from .codec import pack_int, pack_signed, unpack_int, unpack_signed
-from .curve import Curve, Knot, Method
+from .curve import Curve, FitMethod, Knot
 from .errors import CurveCorrupt, KnotsInvalid
 from .locate import KnotRanks
 
@@ -34,26 +36,26 @@ Move = tuple[int | None, int | None]  # (key before, key after); None: no entry 
 
 
 class LiveCounts:
-    """What has changed since a fit. Mutable: `move` counts."""
+    """The changes since a fit, by knot and by gap. It is mutable: `count_move` and `count_moves` add to it."""
 
     __slots__ = ("_keys", "_step", "best", "gaps", "moves", "off_lattice", "runs", "worst")
 
     def __init__(self, curve: Curve) -> None:
         self._keys = tuple([knot.key for knot in curve.knots])
         self._step = curve.step
-        self.runs = [0] * len(self._keys)  # entries more (or less) at each knot than at the fit
-        self.gaps = [0] * (len(self._keys) + 1)  # the same between the knots, the two open ends included
-        self.moves = [0] * (len(self._keys) + 1)  # changes in, out of and within each gap
-        self.off_lattice = False  # a key came that is none of the fit's lattice: keys may be moved onto it no longer
-        self.best: int | None = None  # the best and the worst key that ever came to the open ends
-        self.worst: int | None = None
+        self.runs = [0] * len(self._keys)  # change of the entries at each knot since the fit
+        self.gaps = [0] * (len(self._keys) + 1)  # the same for each gap, the two open ends included
+        self.moves = [0] * (len(self._keys) + 1)  # moves into, out of and within each gap
+        self.off_lattice = False  # a key off the fit's lattice came: keys may no longer be rounded to it
+        self.best: int | None = None  # the best key that ever came to the better open end
+        self.worst: int | None = None  # the worst key that ever came to the worse open end
 
-    def move(self, before: int | None, after: int | None) -> None:
-        """An owner's key changed, came or went."""
-        self.move_all(((before, after),))
+    def count_move(self, before: int | None, after: int | None) -> None:
+        """Count one move: an owner's key changed, came or went."""
+        self.count_moves(((before, after),))
 
     def _note(self, j: int, key: int) -> None:
-        """Whether a key that came to gap j lies on the lattice, and how far the open ends reach."""
+        """Record whether a key that came to gap j lies on the lattice, and how far the open ends now reach."""
         keys = self._keys
         if self._step != 1 and keys and (key - keys[0]) % self._step:
             self.off_lattice = True
@@ -62,8 +64,8 @@ class LiveCounts:
         if j == len(keys) and (self.worst is None or key > self.worst):
             self.worst = key
 
-    def move_all(self, moves: Iterable[Move]) -> int:
-        """Count many moves; answers how many. Those from a key to itself are none."""
+    def count_moves(self, moves: Iterable[Move]) -> int:
+        """Count many moves and return how many. A move from a key to itself is not counted."""
         keys, knot_count, runs, gaps, moved = self._keys, len(self._keys), self.runs, self.gaps, self.moves
         ends, plain, count = (0, knot_count), self._step == 1, 0
         for before, after in moves:
@@ -93,7 +95,7 @@ class LiveCounts:
 
     @property
     def moved(self) -> int:
-        """Changes in, out of and within gaps."""
+        """Return the number of moves into, out of and within gaps."""
         return sum(self.moves)
 
     def _state(self) -> tuple[object, ...]:
@@ -105,7 +107,7 @@ class LiveCounts:
     __hash__ = None  # type: ignore[assignment] # mutable
 
     def encode(self) -> bytes:
-        """The counts as bytes. They say nothing of the curve that they belong to: whoever stores them has to."""
+        """Return the counts as bytes. They do not name the curve that they belong to: the caller has to store that."""
         ends = [end for end in (self.best, self.worst) if end is not None]
         flags = _OFF_LATTICE * self.off_lattice
         flags += _ENDS * (self.best is not None) + 2 * _ENDS * (self.worst is not None)
@@ -116,7 +118,11 @@ class LiveCounts:
 
     @classmethod
     def decode(cls, data: bytes, curve: Curve) -> LiveCounts:
-        """The counts that `encode` was called on, of the same curve. Raises `CurveCorrupt` for anything else."""
+        """Return the counts that `encode` was called on. `curve` has to be the same.
+
+        Raises:
+            CurveCorrupt: the bytes are damaged, of another format or of another curve.
+        """
         body = data[: -_CRC.size]
         if len(body) < _HEADER.size or _CRC.unpack(data[-_CRC.size :])[0] != crc32(body):
             raise CurveCorrupt("not live counts, or damaged ones")
@@ -147,7 +153,7 @@ class LiveCounts:
 
 
 class AsOf:
-    """The time of the last move counted: many curves go on together, most of them without any."""
+    """The time up to which moves are counted. Many curves share one object, most of them without a move."""
 
     __slots__ = ("us",)
 
@@ -156,9 +162,10 @@ class AsOf:
 
 
 class LiveCurve(KnotRanks):
-    """A curve as of the last move counted. Answers like one; its brackets need no fit to be near.
+    """A curve as of the last move counted, used like a `Curve`. Its brackets hold however old the fit is.
 
-    Raises `KnotsInvalid` where the counts can't be of this curve.
+    Raises:
+        KnotsInvalid: the counts cannot belong to this curve.
     """
 
     __slots__ = ("_as_of", "fit", "is_as_fitted", "moved", "total")
@@ -172,11 +179,11 @@ class LiveCurve(KnotRanks):
         gaps = [end - start + delta for start, end, delta in zip(starts, ends, counts.gaps, strict=True)]
         if min(runs, default=0) < 0 or min(gaps) < 0:
             raise KnotsInvalid("more entries have left a place than stood there")
-        # Of gap, run, gap, …, gap: how many entries stand before the end of each.
+        # For gap, knot, gap, …, gap: how many entries stand before the end of each.
         upto = list(accumulate(chain.from_iterable(zip(gaps, [*runs, 0], strict=True)), initial=0))
         self.total = upto[-1]
         self.moved = counts.moved
-        # Whether every rank is still the fit's: nothing moved yet, or all counts at the knots are what they were.
+        # Whether every rank is still that of the fit: nothing moved in a gap, and every count is what it was.
         self.is_as_fitted = not (self.moved or any(counts.runs) or any(counts.gaps))
         reaches = None
         if fit.errors is not None:
@@ -189,39 +196,39 @@ class LiveCurve(KnotRanks):
         best = counts.best if counts.best is not None else 0
         worst = counts.worst if counts.worst is not None else 0
         snap = 1 if counts.off_lattice else fit.step
-        self._arrange(keys, lows, highs, fit.step, snap, reaches, fit.shapes, (best, worst))
+        self._set_knots(keys, lows, highs, fit.step, snap, reaches, fit.shapes, (best, worst))
 
     @property
     def as_of_us(self) -> int:
-        """The time of the last move counted, microseconds since 1970."""
+        """Return the time of the last move counted, microseconds since 1970."""
         return self._as_of.us
 
-    def stop(self) -> None:
-        """Go on no longer: other counts have taken the place of these."""
+    def freeze_time(self) -> None:
+        """Freeze `as_of_us`: other counts have replaced these."""
         self._as_of = AsOf(self._as_of.us)
 
     @property
-    def method(self) -> Method:
-        """How the fit was made."""
+    def method(self) -> FitMethod:
+        """Return how the fit was made."""
         return self.fit.method
 
     @property
     def step(self) -> int:
-        """The distance from a key to the next that an entry may have."""
+        """Return the distance from a key to the next one that an entry may have."""
         return self._snap
 
     @property
     def knots(self) -> list[Knot]:
-        """The knots with their counts as of now; unlike at a fit, one may have no entries any more."""
+        """Return the knots with their current counts. Unlike at a fit, a knot may have no entries."""
         places = zip(self._keys, self._highs, self._lows[1:], strict=False)
         return [Knot(key, high - 1, low - high) for key, high, low in places]
 
     @property
     def certificate(self) -> float | None:
-        """The worst relative rank error by now; None where the fit has not measured any."""
+        """Return the worst relative rank error that is currently possible; None if the fit measured none."""
         if self.fit.certificate is None or not self.moved:
             return self.fit.certificate
-        return self.drift(1).bound
+        return self.estimate_drift(1).bound
 
 
 RankCurve = Curve | LiveCurve

@@ -1,11 +1,11 @@
-"""How a rank is read off knots, the same way for a curve as it was fitted and for one that is kept live.
+"""Read a rank off knots, in the same way for a curve as it was fitted and for one that is kept live.
 
-The one rule: the answers are monotone in the key, whole numbers, and exact only where the knots prove it, so all
-arithmetic is on integers of any width (40 digits where a key holds the value and the time it was reached). Rounding is
-floor(x + 1/2) of the exact quotient, not of a float near it.
+The most important rule: ranks are monotone in the key, whole numbers, and exact only where the knots prove it. So all
+arithmetic is on integers of any width (40 digits for a key that holds the value and the time it was reached). Rounding
+is floor(x + 1/2) of the exact quotient, not of a float near it.
 
-K knots leave K + 1 gaps: gap j lies before knot j, the first and the last are open. `low` of a gap is the rank of the
-first key past the knot before it, `high` that of the knot after it; where they are equal nobody stands in the gap.
+K knots leave K + 1 gaps. Gap j lies before knot j; the first and the last gap are open. `low` of a gap is the rank of
+the first key past the knot before it. `high` is the rank of the knot after it. If they are equal, the gap has no entry.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-SHAPE_UNIT = 65_536  # of a cubic's control values: parts of the gap's rise
+SHAPE_UNIT = 65_536  # the 1 of a cubic's control values, which are parts of the gap's rise
 
 
 class Bracket(NamedTuple):
-    """A rank, 1-based, with the ends that the true rank lies between at the time of the answer, both included."""
+    """A rank, 1-based. The true rank as of the curve lies between `low` and `high`, both included."""
 
     rank: int
     low: int
     high: int
-    method: Literal["knot", "curve"]  # "knot": read off the knots, always exact; "curve": estimated over a gap
+    method: Literal["knot", "curve"]  # "knot": read off the knots, so exact; "curve": estimated over a gap
 
     @property
     def exact(self) -> bool:
-        """Whether the rank is known, not estimated."""
+        """Tell whether the rank is known, not estimated."""
         return self.low == self.high
 
 
 class KeyBracket(NamedTuple):
-    """A key for a rank, and the better (`low`) and worse (`high`) end that the true key lies between, both included."""
+    """A key for a rank. The true key lies between the better end `low` and the worse end `high`, both included."""
 
     key: int
     low: int
@@ -40,31 +40,32 @@ class KeyBracket(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Whether the key is known, not estimated."""
+        """Tell whether the key is known, not estimated."""
         return self.low == self.high
 
 
-class Rung(NamedTuple):
-    """A knot from which the entries better than some key are a short count away."""
+class AnchorKnot(NamedTuple):
+    """A knot next to some key. A short count from the knot gives the number of entries better than the key."""
 
-    key: int | None  # strictly better than the key in question; None: the top, which nobody is better than
-    counted: int  # entries better than the rung or tied with it
-    gap_rows: int  # entries between the rung and the next knot: as many as a count may read
+    # None from `find_anchor_above`: the top of the board; None from `find_anchor_below`: every knot is better
+    key: int | None
+    counted: int  # entries strictly better than the knot; from `find_anchor_above` also those tied with it
+    gap_rows: int  # entries in the gap between this knot and the next: a count reads at most that many
 
 
 class Drift(NamedTuple):
-    """The worst over some ranks, relative to the rank: 0.01 is 1 %."""
+    """The worst figures over some ranks. `bound` and `bracket` are relative to the rank: 0.01 is 1 %."""
 
-    bound: float  # of the error
-    bracket: float  # of a gap's width
+    bound: float  # largest possible error
+    bracket: float  # width of the widest gap
     gap_rows: int  # entries in the fullest gap
 
 
 class KnotRanks:
-    """Ranks between knots; `_arrange` gives it what it reads."""
+    """Ranks between knots. A subclass calls `_set_knots` once to set the numbers that it reads."""
 
     __slots__ = (
-        "_bare",  # lines alone and both ends closed: nothing but the knots decides
+        "_bare",  # only lines, no errors, both ends closed: the knots alone decide
         "_ends",
         "_grid",
         "_highs",
@@ -74,17 +75,17 @@ class KnotRanks:
         "_shapes",
         "_snap",
     )
-    _keys: tuple[int, ...]  # of the knots, ascending
-    _lows: tuple[int, ...]  # of each gap
-    _highs: tuple[int, ...]  # of each gap; the last is one past all entries
+    _keys: tuple[int, ...]  # the keys of the knots, ascending
+    _lows: tuple[int, ...]  # `low` of each gap
+    _highs: tuple[int, ...]  # `high` of each gap; the last is the number of entries plus one
     _grid: int  # the lattice step that the lines were fitted on
-    _snap: int  # the step onto which a key may be moved before it is looked for; 1: not at all
-    _reaches: Sequence[int] | None  # by gap: how far the estimate may be from the true rank; None: not known
+    _snap: int  # the step to which a key is rounded before it is looked up; 1: not rounded
+    _reaches: Sequence[int] | None  # by gap: the largest error of an estimate; None: not known
     _shapes: Sequence[tuple[int, int]] | None  # by closed gap: the inner control values of a cubic; None: lines
-    _ends: tuple[int, int] | None  # the best and the worst key that the open gaps may hold; None: they are empty
+    _ends: tuple[int, int] | None  # the best and the worst key that the open gaps may hold; None: these gaps are empty
     _bare: bool
 
-    def _arrange(
+    def _set_knots(
         self,
         keys: tuple[int, ...],
         lows: tuple[int, ...],
@@ -95,7 +96,7 @@ class KnotRanks:
         shapes: Sequence[tuple[int, int]] | None,
         ends: tuple[int, int] | None,
     ) -> None:
-        put = object.__setattr__  # those who build on this are frozen
+        put = object.__setattr__  # a subclass may be a frozen dataclass
         for name, value in (
             ("_keys", keys),
             ("_lows", lows),
@@ -111,39 +112,39 @@ class KnotRanks:
 
     @property
     def grid(self) -> int:
-        """The lattice step that lines and cubics were fitted on."""
+        """Return the lattice step that lines and cubics were fitted on."""
         return self._grid
 
     @property
-    def snaps(self) -> bool:
-        """Whether a key is moved onto the lattice before it is looked for."""
+    def rounds_to_lattice(self) -> bool:
+        """Tell whether a key is rounded to the lattice before it is looked up."""
         return self._snap == self._grid
 
     @property
-    def reaches(self) -> Sequence[int] | None:
-        """How far an estimate may be off, for each of the K + 1 gaps; None: not known."""
+    def error_bounds(self) -> Sequence[int] | None:
+        """Return the largest error of an estimate for each of the K + 1 gaps; None: not known."""
         return self._reaches
 
     @property
     def cubics(self) -> Sequence[tuple[int, int]] | None:
-        """The inner control values for each gap between two knots; None: lines."""
+        """Return the inner control values for each gap between two knots; None: lines."""
         return self._shapes
 
     @property
     def ends(self) -> tuple[int, int] | None:
-        """The best and the worst key that the open gaps may hold; None: nobody stands outside the knots."""
+        """Return the best and the worst key that the open gaps may hold; None: no entry is outside the knots."""
         return self._ends
 
     def locate(self, key: int) -> Bracket:
-        """The rank of an entry with this key, or of a new arrival with it: 1 + how many are strictly better.
+        """Return the rank of a key, which need not be on the board: 1 + the number of strictly better entries.
 
-        Monotone in the key, an integer in [1, total + 1]. Between knots a line or a cubic from the first lattice point
-        past the better knot, one rank past its ties, to the worse knot, rounded to the nearest integer, halves up.
-        Where the error of the gap is known, the bracket is no wider than that.
+        The rank is monotone in the key, an integer in [1, total + 1]. Between knots it is on a line or a cubic, rounded
+        to the nearest integer, halves up. The line begins at the first lattice point past the better knot, one rank
+        past its ties, and ends at the worse knot. If the error of the gap is known, the bracket is no wider than that.
         """
         keys = self._keys
         if self._snap != 1:
-            key += (keys[0] - key) % self._snap  # nobody stands between two lattice points: the next has the same rank
+            key += (keys[0] - key) % self._snap  # no entry is between two lattice points: the next has the same rank
         j = bisect_left(keys, key)
         high = self._highs[j]
         low = self._lows[j]
@@ -168,27 +169,31 @@ class KnotRanks:
         return Bracket(rank, low, high, "knot" if low == high else "curve")
 
     def ties_at(self, key: int) -> int:
-        """How many entries have this key, where it is a knot's; 0 where it is not."""
+        """Return how many entries have this key if it is a knot's; otherwise 0."""
         j = bisect_left(self._keys, key)
         return self._lows[j + 1] - self._highs[j] if j < len(self._keys) and self._keys[j] == key else 0
 
-    def rung_for(self, key: int) -> Rung:
-        """Where to begin a short count of the entries strictly better than a key: they are the rung's, and those that
-        stand strictly between the rung and the key.
+    def find_anchor_above(self, key: int) -> AnchorKnot:
+        """Return the last knot that is strictly better than a key.
+
+        The entries strictly better than the key are those that `counted` covers and those strictly between the knot and
+        the key.
         """
         j = bisect_left(self._keys, key)
-        return Rung(self._keys[j - 1] if j else None, self._lows[j] - 1, self._highs[j] - self._lows[j])
+        return AnchorKnot(self._keys[j - 1] if j else None, self._lows[j] - 1, self._highs[j] - self._lows[j])
 
-    def rung_below(self, key: int) -> Rung:
-        """The same from the other side: the next knot from the key on, tied with it perhaps, and the entries strictly
-        better than that knot. Its key is None where every knot is better.
+    def find_anchor_below(self, key: int) -> AnchorKnot:
+        """Return the first knot that is tied with a key or worse; its key is None if every knot is better.
+
+        `counted` covers the entries strictly better than that knot. Minus those from the key up to the knot, it gives
+        the entries strictly better than the key.
         """
         j = bisect_left(self._keys, key)
         below = self._keys[j] if j < len(self._keys) else None
-        return Rung(below, self._highs[j] - 1, self._highs[j] - self._lows[j])
+        return AnchorKnot(below, self._highs[j] - 1, self._highs[j] - self._lows[j])
 
-    def drift(self, from_rank: int) -> Drift:
-        """How wrong the ranks from this one on (at least 1) may be by now."""
+    def estimate_drift(self, from_rank: int) -> Drift:
+        """Return how wrong the ranks from `from_rank` (at least 1) on may currently be."""
         bound, bracket, gap_rows = 0.0, 0.0, 0
         reaches = self._reaches
         for j in range(bisect_left(self._highs, from_rank), len(self._highs)):
@@ -199,18 +204,19 @@ class KnotRanks:
         return Drift(bound, bracket, gap_rows)
 
     def _span(self, j: int) -> tuple[int, int]:
-        """(the first key of a gap, the first key past it): where its line starts and ends."""
+        """Return (the first key of a gap, the first key past it): its line starts and ends there."""
         keys, grid = self._keys, self._grid
         best, worst = self._ends or (0, 0)
         start = keys[j - 1] + grid if j else best
         return start, keys[j] if j < len(keys) else max(worst, start) + grid
 
     def _estimate(self, j: int, key: int) -> int:
-        """The rank over gap j, which holds somebody, of a key within it."""
+        """Return the estimated rank of a key within gap j. The gap has to hold an entry."""
         low, high = self._lows[j], self._highs[j]
         start, end = self._span(j)
         if self._grid != 1 and self._keys:
-            key += (self._keys[0] - key) % self._grid  # the line is of lattice points, whoever stands between them now
+            # The line is for lattice points, even if entries between them came later.
+            key += (self._keys[0] - key) % self._grid
         if key <= start:
             return low
         if key >= end:
@@ -225,10 +231,13 @@ class KnotRanks:
         return low + (2 * (high - low) * part + whole) // (2 * whole)
 
     def key_at(self, rank: int) -> KeyBracket | None:
-        """The worst key that still has this rank (1-based) or better; past the end the worst key; None if empty.
+        """Return the worst key that still has this rank (1-based) or better; None if the column is empty.
 
-        Between knots the inverse of `locate`: the worst key that it gives this rank or better. Where the error of the
-        gap is known, the bracket is no wider than that allows. Raises ValueError below rank 1.
+        Past the last rank it is the worst key. Between knots it is the inverse of `locate`: the worst key to which
+        `locate` gives this rank or better. If the error of the gap is known, the bracket is no wider than that allows.
+
+        Raises:
+            ValueError: the rank is below 1.
         """
         if rank < 1:
             raise ValueError("ranks start at 1")
@@ -236,7 +245,7 @@ class KnotRanks:
         if highs[-1] == 1:
             return None
         rank = min(rank, highs[-1] - 1)
-        i = bisect_right(highs, rank, 0, len(keys))  # the gap before knot i begins with worse ranks than this, if any
+        i = bisect_right(highs, rank, 0, len(keys))  # the first gap that ends past this rank, or the last gap
         low_rank = self._lows[i]
         if i and rank < low_rank:
             key = keys[i - 1]
@@ -244,7 +253,7 @@ class KnotRanks:
         low, high = self._key_ends(i)
         reach = None if self._reaches is None else self._reaches[i]
         if reach is not None:
-            # Who is given a rank further off than that can't have this one.
+            # A key whose estimate is further off than the largest error cannot have this rank.
             if rank - reach >= low_rank:
                 low = max(low, self._worst_given(i, rank - reach))
             if rank + reach < highs[i]:
@@ -252,19 +261,19 @@ class KnotRanks:
         return KeyBracket(min(max(self._worst_given(i, rank), low), high), low, high)
 
     def _key_ends(self, i: int) -> tuple[int, int]:
-        """(best, worst) key that an entry of gap i may have."""
+        """Return the (best, worst) key that an entry of gap i may have."""
         if self._snap != self._grid:
             return self._open_span(i)
         start, end = self._span(i)
         return start, end - self._grid
 
     def _open_span(self, i: int) -> tuple[int, int]:
-        """(best, worst) key that an entry of gap i may have where values lie off the lattice."""
+        """Return the (best, worst) key that an entry of gap i may have if values lie off the lattice."""
         best, worst = self._ends or (0, 0)
         return self._keys[i - 1] + 1 if i else best, self._keys[i] - 1 if i < len(self._keys) else worst
 
     def _worst_given(self, j: int, rank: int) -> int:
-        """The worst lattice point of gap j that is given this rank, one of the gap's, or a better one."""
+        """Return the worst lattice point of gap j whose estimate is this rank, one of the gap's, or a better one."""
         start, end = self._span(j)
         if self._shapes is not None and 0 < j < len(self._keys):
             return self._worst_within(j, rank, start, end)
@@ -274,7 +283,7 @@ class KnotRanks:
         return start + parts // self._grid * self._grid
 
     def _worst_within(self, j: int, rank: int, start: int, end: int) -> int:
-        """The worst lattice point of gap j that a cubic gives this rank or better, by bisection."""
+        """Find the worst lattice point of gap j whose estimate on a cubic is this rank or better, by bisection."""
         found, past = 0, (end - start) // self._grid
         while past - found > 1:
             middle = (found + past) // 2

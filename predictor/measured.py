@@ -1,8 +1,10 @@
-"""How far a fitted curve is from the ranks that it was fitted to: over every value, and the first key past every value.
+"""Measure how far a fitted curve is from the ranks that it was fitted to: at every value and just past every value.
 
-The one rule: what is stored as measured is what `locate` answers, to the last rank. Floats do the bulk of the work, and
-where one comes near a rounding edge without being exact, the curve itself is asked. Between the first key past a value
-and the next value the true rank stands still and the estimate does not fall, so these points bound every error.
+The most important rule: the measured error is the error of what `locate` returns, to the last rank. Floats do most of
+the work. If a float comes near a rounding edge without being exact, the curve itself is asked.
+
+These points bound every error. Between the first key past a value and the next value, the true rank stays the same and
+the estimate does not fall.
 """
 
 from __future__ import annotations
@@ -13,35 +15,35 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .curve import Curve
-from .greedy import Distinct, Floats, Integers
+from .greedy import DistinctKeys, Floats, Integers
 from .locate import SHAPE_UNIT
 
-VALUES = 1 << 16  # measured in one piece
-EXACT = 2.0**53  # whole numbers below it are floats
-EDGE = 1e-5  # far more than floats are off here, in ranks
+VALUES = 1 << 16  # values measured in one piece
+EXACT = 2.0**53  # floats hold every whole number below it
+EDGE = 1e-5  # in ranks; far more than the floats in here can be off
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """Errors of one curve."""
+class FitErrors:
+    """The errors of one curve."""
 
     errors: list[int]  # by gap: the largest |estimate - rank|
     worst: float  # the largest |estimate - rank| / rank
-    mean: float  # |estimate - rank| / rank over entries
+    mean: float  # mean of |estimate - rank| / rank over entries
 
     @property
     def badness(self) -> tuple[float, float]:
-        """Smaller is better."""
+        """The errors in order of importance; the smaller tuple is better."""
         return self.worst, self.mean
 
 
-def measure(distinct: Distinct, curve: Curve, knots: Sequence[int]) -> Measured:
-    """The errors of a curve whose knots are the values at these indexes, whatever errors it says it has."""
-    return _Measuring(distinct, replace(curve, errors=None, certificate=None), knots).run()
+def measure_errors(distinct: DistinctKeys, curve: Curve, knots: Sequence[int]) -> FitErrors:
+    """Return the errors of a curve whose knots are the values at these indexes. Errors that it states are ignored."""
+    return _Measuring(distinct, replace(curve, errors=None, certificate=None), knots).measure_curve()
 
 
 class _Measuring:
-    def __init__(self, distinct: Distinct, curve: Curve, knots: Sequence[int]) -> None:
+    def __init__(self, distinct: DistinctKeys, curve: Curve, knots: Sequence[int]) -> None:
         self._distinct, self._curve = distinct, curve
         self._knots: Integers = np.array(knots, dtype=np.int64)
         counted = np.array([knot.better_count + knot.ties for knot in curve.knots], dtype=np.int64)
@@ -53,7 +55,7 @@ class _Measuring:
         self._runs = np.array([float(run) for run in steps])
         self._shapes = None if curve.shapes is None else np.array(curve.shapes, dtype=np.float64) / SHAPE_UNIT
 
-    def run(self) -> Measured:
+    def measure_curve(self) -> FitErrors:
         distinct = self._distinct
         errors = np.zeros(len(self._lows), dtype=np.int64)
         worst = total = 0.0
@@ -72,11 +74,14 @@ class _Measuring:
             relative = here / ranks
             worst = max(worst, float(relative.max()), float((past / next_ranks).max()))
             total += float(relative @ (next_ranks - ranks))
-            distinct.relax()
-        return Measured(errors.tolist(), worst, total / max(1, distinct.total))
+            distinct.release_pages()
+        return FitErrors(errors.tolist(), worst, total / max(1, distinct.total))
 
     def _estimates(self, gaps: Integers, at: Floats, first: int, *, past: int) -> Integers:
-        """The estimated rank of each value from `first` on, or so far past it; `at`: how far into its gap that is."""
+        """Return the estimated rank of each value from `first` on, or of the key greater by `past`.
+
+        `at`: how far into its gap each value is.
+        """
         lows, rises, runs = self._lows[gaps], (self._highs - self._lows)[gaps], self._runs[gaps]
         closed = rises == 0
         np.copyto(runs, 1, where=closed)

@@ -1,7 +1,7 @@
-"""How far ranks are from the truth, measured over every entry: for tests and benchmarks, not for requests.
+"""Measure how far ranks are from the truth, over every entry. It serves tests and benchmarks, not requests.
 
-The one rule: the worst case is quoted, over every value and the first lattice point past every value, because that is
-where a line over a gap is furthest off; the mean flatters (0.7 % where the worst is 25 %).
+The most important rule: quote the worst case, over every value and the first lattice point past every value, because a
+line over a gap is furthest off there. The mean flatters: it was 0.7 % where the worst was 25 %.
 """
 
 from __future__ import annotations
@@ -14,40 +14,40 @@ from typing import Protocol
 from .locate import Bracket
 
 
-class Locating(Protocol):
-    """What answers ranks: a curve, or what a service said that was asked for every key."""
+class RankSource(Protocol):
+    """Anything that returns ranks: a curve, or the recorded answers of a service that was asked for every key."""
 
     @property
     def step(self) -> int:
-        """The distance from a key to the first lattice point past it."""
+        """Return the distance from a key to the first lattice point past it."""
         ...
 
     def locate(self, key: int) -> Bracket:
-        """The rank of a key and its bracket."""
+        """Return the rank of a key and its bracket."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Errors are relative to the true rank, 0.01 is 1 %; over entries and the points past them where not said."""
+    """Errors relative to the true rank: 0.01 is 1 %. They cover entries and the points past them unless stated."""
 
     worst_error: float
-    worst_key: int | None  # where; None: no error anywhere
+    worst_key: int | None  # the key with the worst error; None: no error anywhere
     worst_entry_error: float  # over entries alone
     mean_error: float  # over entries alone
     widest_bracket: float  # (high - low) / low
     broken_brackets: int  # points whose true rank lies outside its bracket: 0, or the curve is not of these entries
 
 
-def counted(sorted_keys: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """(key, how many entries hold it) for each distinct key of an ascending sequence."""
+def count_by_key(sorted_keys: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Return (key, how many entries hold it) for each distinct key of an ascending sequence."""
     return ((key, sum(1 for _ in run)) for key, run in groupby(sorted_keys))
 
 
-def measure(curve: Locating, keys_with_counts: Iterable[tuple[int, int]], *, from_rank: int = 1) -> Quality:
-    """Every entry's estimate against its true rank. The pairs (key, entries with it) ascend by key.
+def measure_quality(curve: RankSource, keys_with_counts: Iterable[tuple[int, int]], *, from_rank: int = 1) -> Quality:
+    """Compare every entry's estimate with its true rank. The pairs (key, entries with it) ascend by key.
 
-    Errors are those of ranks from `from_rank` on; brackets are looked at everywhere.
+    Errors and bracket widths are those of ranks from `from_rank` on; broken brackets are counted everywhere.
     """
     worst_error, worst_key, worst_entry_error, error_sum, widest = 0.0, None, 0.0, 0.0, 0.0
     broken = better_count = measured = 0

@@ -1,13 +1,17 @@
-"""Which rows to read so that few knots leave no wide bracket: the read-skip-read plan, without the reading.
+"""Plan which rows to read so that few knots leave no wide bracket. This module asks for rows; the caller reads them.
 
-The one rule: never more than `knots_max` knots, whatever is answered. A walk yields questions and is sent the
-answers, so that one plan serves every store. The next row read is the last whose rank is within (1 + d) of the first
-rank past the knot before (geometric spacing: uniform spacing is off by 1,000 % and more near the top). Without ties d
-follows from the number of entries; ties save knots, so d is corrected at every knot from what is left, and knots left
-over at the end split the widest brackets. Skips are also
-capped in rows, for which knots come on top: a count inside a gap has to stay short however deep the rank. Measured
-against the best single d, which only knowing every row would tell: the widest bracket was 1.0 to 1.2 times it on seven
-ordinary boards, up to 2.7 times on two made of long runs of ties.
+The most important rule: a walk never makes more than `knots_max` knots, whatever the caller sends back. A walk is a
+generator that yields questions and is sent the answers, so one plan serves every store.
+
+- Spacing is geometric. The next row is the last one whose rank is within (1 + d) of the first rank past the previous
+  knot. (Uniform spacing is off by 1,000 % and more near the top.)
+- Without ties, d follows from the number of entries. Ties save knots, so the walk corrects d at every knot from the
+  knots and entries that are left. Knots left over at the end split the widest brackets.
+- A skip is also capped in rows, because a count inside a gap has to stay short at any depth. Knots for this cap come on
+  top of `knots_max`.
+
+The widest bracket was compared with that of the best single d, which only a reader of every row could choose. It was
+1.0 to 1.2 times as wide on seven ordinary boards, and up to 2.7 times on two boards made of long runs of ties.
 """
 
 from __future__ import annotations
@@ -20,30 +24,30 @@ from typing import NamedTuple
 from .curve import Knot
 from .errors import WalkInconsistent
 
-RATIO_UNIT = 1_000_000  # of `Stride.ratio_ppm`: whole numbers, so that every store skips the same rows
-Reads = Generator["Skip | Last | Stride", "Landing | list[Landing] | None", "list[Knot]"]
+RATIO_UNIT = 1_000_000  # the 1 of `Stride.ratio_ppm`: with integers every store skips the same rows
+Reads = Generator["Skip | WorstEntry | Stride", "Landing | list[Landing] | None", "list[Knot]"]
 
 
 class Skip(NamedTuple):
     """Skip `rows` entries among those strictly worse than `after_key` (None: from the top), then read one.
 
-    Answer None past the end.
+    The caller sends a `Landing`, or None past the end.
     """
 
     after_key: int | None
     rows: int
 
 
-class Last(NamedTuple):
-    """Read the worst entry. Answer None where there is none; `ties_before` of the answer is not looked at."""
+class WorstEntry(NamedTuple):
+    """Read the worst entry. The caller sends a `Landing` (`ties_before` is ignored), or None if there is no entry."""
 
 
 class Stride(NamedTuple):
-    """Skip and read `steps` times with one spacing: for stores whose round trips cost more than what they skip.
+    """Skip and read `steps` times with one spacing, for stores where a round trip costs more than the skipped rows.
 
-    Of the entries strictly worse than `after_key`, the first of which has `next_rank`, skip
-    next_rank * ratio_ppm // RATIO_UNIT, but at most `rows_max`, read one, and go on from its key; end before the
-    `total`-th. Answer a list.
+    Begin with the entries strictly worse than `after_key`; the first of them has rank `next_rank`. Skip
+    next_rank * ratio_ppm // RATIO_UNIT of them, but at most `rows_max`, read one entry, and go on from its key. End
+    before the `total`-th entry. The caller sends a list of `Landing`.
     """
 
     after_key: int
@@ -55,25 +59,29 @@ class Stride(NamedTuple):
 
 
 class Landing(NamedTuple):
-    """The entry landed on."""
+    """The entry that a skip ends at."""
 
     key: int
-    ties_before: int  # entries with this key that stand before the row landed on, whatever order breaks ties
-    ties: int  # entries with this key in all
+    ties_before: int  # entries with this key that stand before the row, whatever order breaks ties
+    ties: int  # all entries with this key
 
 
 def walk(total: int, *, knots_max: int, gap_rows_max: int = 1 << 62, stride_max: int = 1) -> Reads:
-    """Yields `Skip` and `Last`, is sent a `Landing` or None for each, returns the knots, best first.
+    """Choose the knots of a column. Yield `Skip` and `WorstEntry`, expect a `Landing` or None for each.
 
-    With a `stride_max` above 1 it yields `Stride` too, of at most so many steps; the spacing is then corrected for ties
-    once a stride.
+    Knots are returned best first; the first and the last one are the best and the worst value. There are at most
+    `knots_max` of them (at least 2), and total / gap_rows_max more if gaps would hold more than `gap_rows_max` entries.
+    Without strides each knot costs one question. A column with no more values than that gets a knot for every value.
 
-    At most `knots_max` (at least 2) knots, and total / gap_rows_max more where gaps would hold more entries than
-    `gap_rows_max`, one question each; every value is a knot where there are no more values than that. The first and the
-    last knot are the best and the worst value.
-    `total`: how many entries the snapshot holds. Were it wrong, the walk would still end, after two questions more at
-    most, but the worst knot's count would be as wrong as it.
-    Raises `WalkInconsistent` where an answer contradicts an earlier one, ValueError for fewer than 2 knots.
+    With a `stride_max` above 1 the walk also yields `Stride`, each of at most that many steps. It then corrects the
+    spacing for ties once a stride.
+
+    `total`: how many entries the snapshot holds. With a wrong total the walk still ends, at most two questions later,
+    but the count of the worst knot is wrong by as much.
+
+    Raises:
+        WalkInconsistent: an answer contradicts an earlier one.
+        ValueError: `knots_max` is below 2.
     """
     if knots_max < 2:
         raise ValueError("a curve needs 2 knots, for the best and the worst value")
@@ -85,21 +93,21 @@ def walk(total: int, *, knots_max: int, gap_rows_max: int = 1 << 62, stride_max:
 
 
 def _geometric(total: int, knots_max: int, gap_rows_max: int, stride_max: int) -> Reads:
-    """The first pass: from the best value to the worst."""
+    """Make the first pass, from the best value to the worst."""
     knots: list[Knot] = []
     key: int | None = None
-    next_rank = 1  # of the first entry past the knots so far
-    ratio = _solve(total, knots_max, gap_rows_max)
+    next_rank = 1  # rank of the first entry past the last knot
+    ratio = _solve_spacing(total, knots_max, gap_rows_max)
     while len(knots) + 1 < knots_max:
-        rows = int(next_rank * ratio) if knots else 0  # the best value is a knot, however few there may be
+        rows = int(next_rank * ratio) if knots else 0  # the best value is always a knot
         spare = _spare(knots_max - len(knots), total - next_rank, rows, gap_rows_max)
         if knots and spare < 0:
-            ratio = 2 * (gap_rows_max + 1) / next_rank  # the knots left are for the cap on rows alone
+            ratio = 2 * (gap_rows_max + 1) / next_rank  # the cap on rows needs all knots that are left
             rows = gap_rows_max
         if rows >= gap_rows_max:
             rows, spare = gap_rows_max, knots_max
         if knots and next_rank + rows >= total:
-            break  # the target is the worst entry: found from the other end, without skipping
+            break  # the target is the worst entry, which `WorstEntry` reads without skipping
         steps = min(stride_max, knots_max - 1 - len(knots), spare + 1)
         if knots and steps > 1:
             read = yield from _stride(knots[-1], next_rank, ratio, steps, total, gap_rows_max)
@@ -114,20 +122,22 @@ def _geometric(total: int, knots_max: int, gap_rows_max: int, stride_max: int) -
             knots.append(_knot(landing, key, next_rank, rows))
         key, next_rank = knots[-1].key, knots[-1].better_count + knots[-1].ties + 1
         left = knots_max - len(knots)
-        # One step of the fixed point d = d * steps(d) / left: ties only ever save knots, so the last d is near.
-        ratio = ratio * _steps(next_rank, total, ratio, gap_rows_max) / left if total - next_rank >= left else 0.0
+        # One step of the fixed-point iteration d = d * steps(d) / left. Ties only save knots, so the last d is near.
+        ratio = (
+            ratio * _estimate_knots(next_rank, total, ratio, gap_rows_max) / left if total - next_rank >= left else 0.0
+        )
     if knots and next_rank != total + 1:
         knots.extend((yield from _worst(total, knots[-1])))
     return knots
 
 
 def _spare(left: int, entries: int, rows: int, gap_rows_max: int) -> int:
-    """How many of the knots left the cap on rows will not need, once one more is set so many rows further."""
+    """Return how many of the `left` knots the cap on rows will not need after a knot `rows` rows further on."""
     return left - 2 - (entries - rows) // (gap_rows_max + 1)
 
 
 def _stride(before: Knot, next_rank: int, ratio: float, steps: int, total: int, gap_rows_max: int) -> Reads:
-    """The knots of several steps with one spacing."""
+    """Return the knots of several steps with one spacing."""
     ratio_ppm = int(ratio * RATIO_UNIT)
     landings = yield Stride(before.key, next_rank, ratio_ppm, steps, total, gap_rows_max)
     if not isinstance(landings, list) or len(landings) > steps:
@@ -141,8 +151,8 @@ def _stride(before: Knot, next_rank: int, ratio: float, steps: int, total: int, 
 
 
 def _worst(total: int, before: Knot) -> Reads:
-    """The worst entry's knot, unless it is the knot before."""
-    landing = yield Last()
+    """Return the worst entry's knot, or no knot if it is the one before."""
+    landing = yield WorstEntry()
     if not isinstance(landing, Landing) or landing.key < before.key:
         raise WalkInconsistent("the worst entry is better than one read before")
     if landing.key == before.key:
@@ -153,7 +163,7 @@ def _worst(total: int, before: Knot) -> Reads:
 
 
 def _split_widest(knots: list[Knot], knots_max: int) -> Reads:
-    """The second pass: spends what ties saved on the brackets that are widest for their rank."""
+    """Make the second pass: spend the knots that ties saved on the brackets that are widest for their rank."""
     gaps = [gap for i in range(1, len(knots)) if (gap := _gap(knots[i - 1], knots[i]))]
     heapify(gaps)
     while gaps and len(knots) < knots_max:
@@ -174,23 +184,24 @@ def _split_widest(knots: list[Knot], knots_max: int) -> Reads:
 
 
 def _gap(before: Knot, after: Knot) -> tuple[float, Knot, Knot] | None:
-    """(minus the bracket's relative width, its two knots), or None where no entry stands between them."""
+    """Return (minus the bracket's relative width, its two knots), or None if no entry stands between them."""
     low = before.better_count + before.ties
     rows = after.better_count - low
     return (-rows / (low + 1), before, after) if rows else None
 
 
 def _knot(landing: Landing, after_key: int | None, next_rank: int, rows: int) -> Knot:
-    """The knot for a landing `rows` rows past rank `next_rank`."""
+    """Return the knot for a landing `rows` rows past rank `next_rank`."""
     key, ties_before, ties = landing
     if (after_key is not None and key <= after_key) or not 0 <= ties_before <= rows or ties <= ties_before:
         raise WalkInconsistent("the row landed on is not where it was said to be")
     return Knot(key, next_rank - 1 + rows - ties_before, ties)
 
 
-def _steps(rank: int, total: int, ratio: float, gap_rows_max: int) -> float:
-    """About how many knots follow `rank` without ties: every row up to rank 1/d, from there d·rank + 1/2 rows each, and
-    where that were more than gap_rows_max, so many.
+def _estimate_knots(rank: int, total: int, ratio: float, gap_rows_max: int) -> float:
+    """Return about how many knots follow `rank` on a board without ties.
+
+    Every row up to rank 1/d is a knot. From there a gap holds d * rank + 1/2 rows, but at most `gap_rows_max`.
     """
     flat = max(1 / ratio - rank, 0.0)
     start = rank + flat
@@ -201,14 +212,14 @@ def _steps(rank: int, total: int, ratio: float, gap_rows_max: int) -> float:
     return flat + growing + (total - capped) / gap_rows_max
 
 
-def _solve(total: int, knots_max: int, gap_rows_max: int) -> float:
-    """The d with which a board without ties takes `knots_max` knots, by bisection; 0 where every row is one."""
+def _solve_spacing(total: int, knots_max: int, gap_rows_max: int) -> float:
+    """Find the d with which a board without ties takes `knots_max` knots, by bisection; 0 if every row is a knot."""
     if total <= knots_max:
         return 0.0
     low, high = 1 / total, float(total)
     for _ in range(60):
         middle = (low * high) ** 0.5
-        if _steps(1, total, middle, gap_rows_max) > knots_max:
+        if _estimate_knots(1, total, middle, gap_rows_max) > knots_max:
             low = middle
         else:
             high = middle

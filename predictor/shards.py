@@ -1,7 +1,7 @@
-"""Ranks among the entries of several boards together, from what each board alone says.
+"""Add up the ranks of a key on several boards to its rank among all their entries.
 
-The rule: counts of better entries of disjoint sets add up, and so do their bounds; nothing else does. So a rank is one
-plus the sum of the counts, exact where every part is, whatever each part's count came from.
+The counts of better entries in disjoint sets add up, and so do their bounds. Nothing else does. So a rank is one plus
+the sum of the counts, wherever each count came from. It is exact if every part is exact.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Bounded(NamedTuple):
-    """A rank, 1-based, with the ends that the true one lies between, both included."""
+class BoundedRank(NamedTuple):
+    """A rank, 1-based. The true rank lies between `low` and `high`, both included."""
 
     rank: int
     low: int
     high: int
 
 
-def added_up(parts: Iterable[Bounded]) -> Bounded:
-    """The rank among all entries of disjoint sets, of a key whose rank among each of them is given; 1 for no part."""
+def add_up_ranks(parts: Iterable[BoundedRank]) -> BoundedRank:
+    """Return the rank of a key among all entries of disjoint sets, given its rank in each set; 1 if there is no set."""
     rank = low = high = 1
     for part in parts:
         rank += part.rank - 1
         low += part.low - 1
         high += part.high - 1
-    return Bounded(rank, low, high)
+    return BoundedRank(rank, low, high)

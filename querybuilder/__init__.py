@@ -5,16 +5,20 @@
     page = best_first.limit(param("rows")).packed().compile(SQLITE)
     built = page.bind(value="0000000600", owner="42", rows=100)  # Built(sql, arguments, packed)
 
-Compile once, bind often. Reading order: errors, dialect, arguments, render, terms, server, sources,
-select, cursors, write, chained, schema.
+Compile once, bind often: compiling renders the text for one dialect, SQLite or PostgreSQL, and binding only picks the
+arguments. The package is pure and imports nothing of the project; it executes nothing.
 
-The rule it keeps: nothing given to a builder can change the structure of the SQL. Values are bound, identifiers are
-quoted by one function, and every word of SQL stands in this package.
+The rule: nothing given to a builder can change the structure of the SQL. Values are bound, identifiers are quoted by
+one function, and every word of SQL stands in this package.
+
+Begin with `select` and `write` for what can be said, and with `terms` for what goes into them. To work on the package
+itself, read in this order: errors, dialect, arguments, render, terms, typed, server, sources, select, cursors, write,
+chained, schema.
 """
 
 from querybuilder.chained import chained
 from querybuilder.cursors import CURSOR_ROWS_MAX, close_cursor, create_row_reader, open_cursor, row_at
-from querybuilder.dialect import BLOB, INTEGER, POSTGRES, SQLITE, TEXT, Dialect, Kind, numbered_from
+from querybuilder.dialect import BLOB, INTEGER, POSTGRES, SQLITE, TEXT, Dialect, SqlType, numbered_from
 from querybuilder.errors import (
     BadIdentifier,
     BadValue,
@@ -60,8 +64,8 @@ from querybuilder.terms import (
     times,
     whole_part,
 )
-from querybuilder.typed import collated, holds, length, null, part
-from querybuilder.write import Delete, Empty, HoldTable, Insert, Update, delete, empty, hold_table, insert, update
+from querybuilder.typed import collated, contains_text, length, null, part
+from querybuilder.write import Delete, HoldTable, Insert, Truncate, Update, delete, hold_table, insert, truncate, update
 
 __all__ = [
     "ASC",
@@ -81,12 +85,10 @@ __all__ = [
     "Delete",
     "Dialect",
     "Direction",
-    "Empty",
     "HoldTable",
     "IncompleteQuery",
     "Inexpressible",
     "Insert",
-    "Kind",
     "Lock",
     "Ordering",
     "Param",
@@ -95,8 +97,10 @@ __all__ = [
     "Recursive",
     "Rows",
     "Select",
+    "SqlType",
     "Statement",
     "Term",
+    "Truncate",
     "UnboundParameter",
     "Union",
     "Update",
@@ -110,6 +114,7 @@ __all__ = [
     "coalesce",
     "col",
     "collated",
+    "contains_text",
     "count",
     "count_if",
     "create_index",
@@ -119,10 +124,8 @@ __all__ = [
     "desc",
     "drop_index",
     "drop_table",
-    "empty",
     "excluded",
     "hold_table",
-    "holds",
     "insert",
     "length",
     "lit",
@@ -148,6 +151,7 @@ __all__ = [
     "sum_",
     "this_transaction",
     "times",
+    "truncate",
     "union_all",
     "update",
     "whole_part",

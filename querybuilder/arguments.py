@@ -1,14 +1,18 @@
 """How values travel: which constants may be bound, and how lists and rows become arguments.
 
-SQLite takes a whole batch as one JSON text, because every step of a statement in another thread may wait for the
-interpreter lock: 1,000 rows bound one by one fall from 26,000 to 1,000 a second beside a busy event loop.
+The rule: what arrives in the database equals what was given, or BadValue is raised. JSON would turn a 65-bit integer
+into a float and, before SQLite 3.45, end a text at its first NUL.
 
-PostgreSQL takes rows as one array a column, written as text: the driver spends 0.23 us on a cell of an array, and 0.03
-us on one of a text, which costs the server 0.03 us more. And the server plans a statement for an array that it does not
-know as for a few rows: it looks each up in the index, whatever it believes about the size of the table.
+SQLite takes a whole batch as one JSON text. It runs in another thread, where every step of a statement may wait for the
+interpreter lock. Beside a busy event loop 100 to 1,000 rows a second are written one by one, and 10,000 to 20,000 in
+one text (docs/decisions.md, "Packed statements").
 
-The rule it keeps: what arrives in the database equals what was given, or BadValue is raised. JSON would turn a
-65-bit integer into a float and, before SQLite 3.45, end a text at its first NUL.
+PostgreSQL takes rows as one array for each column, written as text. The driver spends 0.23 us on an integer of an
+array, and 0.03 us on one within a text. Parsing the text costs the server 0.03 us more for each cell
+(docs/decisions.md, "Rows travel to PostgreSQL as one text a column").
+
+PostgreSQL plans a statement for an array that it does not know as one for a few rows. It looks each row up in the
+index, however large it believes the table to be.
 """
 
 from collections.abc import Iterable
@@ -18,7 +22,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from querybuilder.dialect import Dialect, Kind
+from querybuilder.dialect import Dialect, SqlType
 from querybuilder.errors import BadValue
 
 INT64_MIN = -(2**63)
@@ -27,22 +31,22 @@ INT64_MAX = 2**63 - 1
 Value = int | str | bytes | None
 
 _Int64 = Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]
-_CELLS: dict[Kind, Any] = {Kind.TEXT: str | None, Kind.INTEGER: _Int64 | None, Kind.BLOB: bytes | None}
+_CELLS: dict[SqlType, Any] = {SqlType.TEXT: str | None, SqlType.INTEGER: _Int64 | None, SqlType.BLOB: bytes | None}
 _NUL = "text in a list or in rows cannot hold NUL"
 _TEXT_ENCODER = msgspec.json.Encoder()
 
 
-def constant_kind(value: object) -> Kind | None:
-    """The kind of a constant, None for null. Raises BadValue for floats, booleans and integers past 64 bits."""
+def constant_kind(value: object) -> SqlType | None:
+    """Return the kind of a constant, None for null. Raises BadValue for floats, booleans and integers past 64 bits."""
     if value is None:
         return None
     if isinstance(value, str):
-        return Kind.TEXT
+        return SqlType.TEXT
     if isinstance(value, bytes):
-        return Kind.BLOB
+        return SqlType.BLOB
     if isinstance(value, int) and not isinstance(value, bool):
         if INT64_MIN <= value <= INT64_MAX:
-            return Kind.INTEGER
+            return SqlType.INTEGER
         raise BadValue("an integer has at most 64 bits")
     raise BadValue(f"a constant is an integer, text, bytes or None, not {type(value).__name__}")
 
@@ -51,11 +55,11 @@ def constant_kind(value: object) -> Kind | None:
 class Encoder:
     """Turns one parameter into the arguments that carry it: a list, or rows of the given kinds."""
 
-    kinds: tuple[Kind, ...] | None  # None: a plain list
+    kinds: tuple[SqlType, ...] | None  # None: a plain list
     arrays: bool
 
     def encode(self, given: object) -> tuple[object, ...]:
-        """The arguments: one JSON text, or on PostgreSQL the list, of rows an array a column.
+        """Return the arguments: one JSON text, or on PostgreSQL the list, or one array for each column of rows.
 
         Raises BadValue for what cannot be carried exactly.
         """
@@ -70,23 +74,28 @@ class Encoder:
         return (items,) if self.arrays else (_json_text(items),)
 
 
-def array_type(dialect: Dialect, kind: Kind) -> str:
-    """What the argument of a column of rows is cast to: bytes have no text that is cheap to make."""
+def array_type(dialect: Dialect, kind: SqlType) -> str:
+    """Return the type that the argument of a column of rows is cast to.
+
+    Bytes travel as an array, since they have no text that is cheap to make.
+    """
     array = f"{dialect.type_names[kind]}[]"
-    return array if kind is Kind.BLOB else f"text::{array}"
+    return array if kind is SqlType.BLOB else f"text::{array}"
 
 
 @cache
-def _shape(kinds: tuple[Kind, ...] | None) -> Any:
-    """A type to convert to. A struct around the list, since msgspec keeps what it knows of a struct, but works out
-    a bare list type on every call (3 us)."""
+def _shape(kinds: tuple[SqlType, ...] | None) -> Any:
+    """Return a type to convert to: a struct around the list.
+
+    msgspec keeps what it knows of a struct, but computes a bare list type anew on every call.
+    """
     cell: Any = str | _Int64 if kinds is None else tuple.__class_getitem__(tuple(_CELLS[kind] for kind in kinds))
     items = list.__class_getitem__(cell)
     return msgspec.defstruct("Items", [("items", items)], array_like=True)
 
 
-def _arrays(rows: list[Any], kinds: tuple[Kind, ...]) -> tuple[object, ...]:
-    """One argument a column. Raises ValidationError for rows that do not fit."""
+def _arrays(rows: list[Any], kinds: tuple[SqlType, ...]) -> tuple[object, ...]:
+    """Return one argument for each column. Raises ValidationError for rows that do not fit."""
     if not all(isinstance(row, tuple | list) for row in rows):
         raise msgspec.ValidationError("Expected rows to be tuples or lists")
     try:
@@ -95,23 +104,23 @@ def _arrays(rows: list[Any], kinds: tuple[Kind, ...]) -> tuple[object, ...]:
         raise msgspec.ValidationError(f"Expected rows of one length: {error}") from None
     fitting: tuple[list[Any], ...] = msgspec.convert((columns,), _columns_shape(kinds)).columns
     return tuple(
-        column if kind is Kind.BLOB else _array_text(column) for kind, column in zip(kinds, fitting, strict=True)
+        column if kind is SqlType.BLOB else _array_text(column) for kind, column in zip(kinds, fitting, strict=True)
     )
 
 
 @cache
-def _columns_shape(kinds: tuple[Kind, ...]) -> Any:
+def _columns_shape(kinds: tuple[SqlType, ...]) -> Any:
     columns = tuple(list.__class_getitem__(_CELLS[kind]) for kind in kinds)
     return msgspec.defstruct("Columns", [("columns", tuple.__class_getitem__(columns))], array_like=True)
 
 
 def _array_text(cells: list[Any]) -> str:
-    """An array as PostgreSQL reads it: as JSON, but for the brackets and for what a backslash says."""
+    """Return an array in PostgreSQL's notation: like JSON, except for the brackets and for escapes with a backslash."""
     text = _encoded(cells)
     if "\\" in text:
         if "\\\\" not in text:
             text = text.replace("\\n", "\n")
-        # Before a backslash or a quotation mark it says the same; before a letter it would be lost.
+        # A backslash before a backslash or a quotation mark means the same in both; one before a letter would be lost.
         if "\\" in text.replace("\\\\", "").replace('\\"', ""):
             return f"{{{','.join(map(_array_cell, cells))}}}"
     return f"{{{text[1:-1]}}}"
@@ -135,7 +144,7 @@ def _encoded(items: list[Any]) -> str:
 
 def _json_text(items: list[Any]) -> str:
     text = _encoded(items)
-    # The cheap test first; an innocent backslash before u0000 also matches it and is told apart only then.
+    # The cheap test comes first. It also matches a harmless backslash before u0000, so the second test decides.
     if "\\u0000" in text and any("\0" in cell for row in items for cell in _texts(row)):
         raise BadValue(_NUL)
     return text
@@ -147,10 +156,10 @@ def _texts(row: object) -> Iterable[str]:
 
 
 def list_encoder(dialect: Dialect) -> Encoder:
-    """How this dialect takes a list."""
+    """Return the encoder of lists for this dialect."""
     return Encoder(kinds=None, arrays=dialect.arrays)
 
 
-def rows_encoder(dialect: Dialect, kinds: tuple[Kind, ...]) -> Encoder:
-    """How this dialect takes rows of these kinds."""
+def rows_encoder(dialect: Dialect, kinds: tuple[SqlType, ...]) -> Encoder:
+    """Return the encoder of rows of these kinds for this dialect."""
     return Encoder(kinds=kinds, arrays=dialect.arrays)

@@ -1,7 +1,7 @@
-"""Several changes in one statement: an update, and inserts that may ask what it did.
+"""Several changes in one statement: an update, and inserts that may use what it returned.
 
-The rule it keeps: what the update answers is all that passes from one to the next; the tables themselves look to every
-part as they did before the statement.
+Only the rows that the update returns pass from one part to the next. Every part sees the tables as they were before the
+statement.
 """
 
 from __future__ import annotations
@@ -17,13 +17,18 @@ from querybuilder.write import Insert, Update
 
 @dataclass(frozen=True, slots=True)
 class Chained(Query):
+    """An update and the inserts after it, as one statement; see `chained`."""
+
     name: str
     first: Update
     inserts: tuple[Insert, ...]
     changes: Param | None = None
 
-    def exactly(self, changes: Param) -> Chained:
-        """All or nothing: fails, by a division by zero, unless the update changes so many rows; answers 1."""
+    def require_changes(self, changes: Param) -> Chained:
+        """Make the statement fail, by a division by zero, unless the update changes exactly this many rows.
+
+        Then nothing is changed. Otherwise the statement returns 1.
+        """
         return replace(self, changes=changes)
 
     def compile(self, dialect: Dialect) -> Statement:
@@ -44,8 +49,8 @@ class Chained(Query):
 
 
 def chained(name: str, first: Update, *inserts: Insert) -> Chained:
-    """An update, then these inserts, whose conditions may select from `name` what the update returned.
+    """Return a statement that updates, and then inserts. Conditions of the inserts may select from `name`.
 
-    It answers what the update returned. The order of the inserts is not promised.
+    `name` holds the rows that the update returned; the statement returns them too. The inserts may run in any order.
     """
     return Chained(name, first, inserts)

@@ -1,10 +1,10 @@
-"""A place kept in a long result: opened once in a transaction, gone on from within its later statements.
+"""Cursors: a place kept in a long result. One statement of a transaction opens it, and later ones continue from it.
 
-What it is for: skipping in steps. A statement that seeks where the one before ended tests its condition on every row it
-skips; a cursor only counts them. It ends with its transaction.
+They are for skipping in steps. A statement that seeks below the previous row tests its condition on every row that it
+skips; a cursor only counts them. A cursor ends with its transaction.
 
-The rule it keeps: one generic function of the database reads from a cursor, and it executes no text, so that tables are
-named by statements of this package only.
+The rule: one generic function of the database reads from a cursor, and it executes no text. So tables are named only by
+statements of this package.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from querybuilder.select import Select
 from querybuilder.terms import RowSource, Term
 
 _READER = "row_at"
-# It answers no row past the end. Rows are numbered by 32 bits: FETCH takes no more.
+# It returns no row past the end. Rows are numbered with 32 bits: FETCH accepts no more.
 _READER_TEXT = (
     "(place refcursor, rank bigint) RETURNS TABLE (first_text text, second_text text) LANGUAGE plpgsql AS "
     "$$BEGIN FETCH ABSOLUTE rank FROM place INTO first_text, second_text; IF FOUND THEN RETURN NEXT; END IF; END$$"
@@ -76,24 +76,25 @@ def _with_cursors(dialect: Dialect) -> Dialect:
 
 
 def create_row_reader() -> CreateRowReader:
-    """The function behind `row_at`: the database needs it once."""
+    """Return the definition of the function behind `row_at`. A database needs it once."""
     return CreateRowReader()
 
 
 def open_cursor(name: str, query: Select) -> OpenCursor:
-    """Keep a place in the rows of a select, before the first, until the transaction ends. Nothing is read yet."""
+    """Open a cursor before the first row of a select, until the transaction ends. It reads nothing yet."""
     return OpenCursor(name, query)
 
 
 def close_cursor(name: str) -> CloseCursor:
-    """Give the name free for another cursor of the same transaction."""
+    """Close a cursor, so that another one of the same transaction can use its name."""
     return CloseCursor(name)
 
 
 def row_at(cursor: str, rank: Term, *names: str) -> RowAt:
-    """The `rank`-th row, from 1 to CURSOR_ROWS_MAX, of a cursor over two texts, under these names; none past the end.
+    """Return row number `rank`, from 1 to CURSOR_ROWS_MAX, of a cursor over two texts, under these names.
 
-    It costs what lies between it and the row read before, so a statement asks for ranks that grow.
+    There is no row past the end. A read costs as much as the rows between it and the previous one, so ask for ranks in
+    ascending order.
     """
     first, second = names
     return RowAt(cursor, rank, (first, second))

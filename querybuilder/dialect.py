@@ -1,6 +1,6 @@
-"""What differs between SQLite and PostgreSQL, as data, and the one function that quotes an identifier.
+"""The differences between SQLite and PostgreSQL, as data, and the one function that quotes an identifier.
 
-The rule it keeps: a name enters SQL text through `quote` and nowhere else, and comes out as exactly one token.
+The rule: a name enters SQL text only through `quote`, which makes it exactly one token.
 """
 
 from collections.abc import Mapping
@@ -10,51 +10,51 @@ from types import MappingProxyType
 
 from querybuilder.errors import BadIdentifier
 
-# PostgreSQL cuts longer names silently (NAMEDATALEN - 1), so that two of them could meet. Refused for SQLite too: a
-# name that works must work on both.
+# PostgreSQL cuts longer names silently (NAMEDATALEN - 1), so two of them could become the same. They are refused on
+# SQLite too: a name that works must work on both.
 IDENTIFIER_BYTES_MAX = 63
 
 
-class Kind(Enum):
-    """The kinds of column there are: text, signed 64-bit integers, and bytes."""
+class SqlType(Enum):
+    """The kinds of column: text, signed 64-bit integers, and bytes."""
 
     TEXT = "text"
     INTEGER = "integer"
     BLOB = "blob"
 
 
-TEXT = Kind.TEXT
-INTEGER = Kind.INTEGER
-BLOB = Kind.BLOB
+TEXT = SqlType.TEXT
+INTEGER = SqlType.INTEGER
+BLOB = SqlType.BLOB
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
-    """One way of writing SQL; there are two of them, and those of `numbered_from`, compared by identity."""
+    """One way of writing SQL: SQLITE, POSTGRES, or a result of `numbered_from`. Dialects are compared by identity."""
 
     name: str
     quote_mark: str
-    numbered: bool  # placeholders are $1, $2 … and may be used again; otherwise `?`, one argument each
+    numbered: bool  # placeholders are $1, $2 …, each usable several times; otherwise `?`, one argument each
     arrays: bool  # lists and rows travel as one array a column; otherwise as one JSON text
     packs: bool  # a result can be folded into one JSON row
     merges_arms: bool  # an ordered union reads each arm in order, row by row; otherwise it reads and sorts whole arms
-    row_locks: bool  # writers meet in the rows: a select may lock them; otherwise one has the whole store
-    type_names: Mapping[Kind, str]
+    row_locks: bool  # writers lock rows, and a select may lock them; otherwise one writer has the whole store
+    type_names: Mapping[SqlType, str]
     table_options: tuple[str, ...]  # what every table declares
     clustered_options: tuple[str, ...]  # what a table stored in primary key order declares
     collation: str  # appended to text columns, so that their order is the order of code points
-    lateral: bool  # a joined select may use the rows before it; round trips cost more than what it saves the server
-    chains: bool  # one statement can change several tables, each by what it did to the one before
+    lateral: bool  # a joined select may use the rows before it, which is cheaper than round trips
+    chains: bool  # one statement can change several tables, each change using what the one before returned
     cursors: bool  # a transaction can keep its place in a long result: see querybuilder.cursors
-    empty_table: str  # what stands before the name of a table whose rows all go
-    parses_schema: bool  # after each change of a table every connection parses the definitions of all tables again
+    empty_table: str  # the words before the name of a table whose rows are all deleted
+    parses_schema: bool  # after each change of a definition every connection parses the definitions of all tables again
     no_limit: str  # what must stand before an OFFSET that has no LIMIT
-    clock_us: str  # microseconds since 1970, now
-    smaller: str  # the function that answers the smaller of two values
+    clock_us: str  # the present time in microseconds since 1970
+    smaller: str  # the function that returns the smaller of two values
     numbered_column: str  # the type of a column that numbers rows in the order of their inserts
-    transaction: str  # the number of the running transaction, for writers only; empty: they come one after the other
-    oldest_transaction: str  # the lowest number that a transaction still running, in this snapshot, has or may get
-    next_transaction: str  # the lowest number that no transaction has yet, in this snapshot
+    transaction: str  # the number of the running transaction, for writers only; empty: there is one writer at a time
+    oldest_transaction: str  # in this snapshot: the lowest number that a transaction still running has or may get
+    next_transaction: str  # in this snapshot: the lowest number that no transaction has yet
 
 
 # A double-quoted name that SQLite cannot resolve silently becomes a string constant; one in backticks is an error.
@@ -74,7 +74,7 @@ SQLITE = Dialect(
     lateral=False,
     chains=False,
     cursors=False,
-    empty_table="DELETE FROM",  # without a condition it drops the pages unread, as TRUNCATE does
+    empty_table="DELETE FROM",  # without a condition SQLite drops the pages unread, as TRUNCATE does
     parses_schema=True,
     no_limit="LIMIT -1 ",
     clock_us="(CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000)",
@@ -106,14 +106,17 @@ POSTGRES = Dialect(
     smaller="least",
     numbered_column="bigint GENERATED ALWAYS AS IDENTITY",
     transaction="txid_current()",
-    # Not from the list of running ones: in a hot standby's snapshot that is empty.
+    # Not from the list of running transactions: it is empty in the snapshot of a hot standby.
     oldest_transaction="txid_snapshot_xmin(txid_current_snapshot())",
     next_transaction="txid_snapshot_xmax(txid_current_snapshot())",
 )
 
 
 def numbered_from(dialect: Dialect, before: int) -> Dialect:
-    """The dialect with transactions numbered after so many others: those of another server, whose data this one has."""
+    """Return the dialect with `before` added to every number of a transaction.
+
+    It is for a server whose data came from another server: its numbers continue after those that the other one gave.
+    """
     return replace(
         dialect,
         transaction=f"({dialect.transaction} + {before:d})",
@@ -123,7 +126,7 @@ def numbered_from(dialect: Dialect, before: int) -> Dialect:
 
 
 def quote(dialect: Dialect, identifier: str) -> str:
-    """The identifier as one quoted token. Raises BadIdentifier for what quoting cannot carry."""
+    """Return the identifier as one quoted token. Raises BadIdentifier for what quoting cannot carry."""
     if not identifier:
         raise BadIdentifier("an identifier cannot be empty")
     if "\0" in identifier:

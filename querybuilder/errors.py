@@ -3,11 +3,11 @@
     QueryError
     ├── BadIdentifier      a name that cannot be quoted faithfully
     ├── BadValue           a value that would not arrive in the database as it is
-    ├── IncompleteQuery    a builder compiled before it says enough, or that contradicts itself
+    ├── IncompleteQuery    a builder that was compiled too early, or that contradicts itself
     ├── Inexpressible      a construct that the dialect, or the kind of statement, cannot carry
     └── UnboundParameter   `bind` called with a parameter missing or unknown
 
-The rule it keeps: every error is raised before any SQL reaches a database, and no message shows a bound value.
+The rule: every error is raised before any SQL reaches a database, and no message shows a bound value.
 """
 
 

@@ -1,9 +1,9 @@
-"""From a builder to a statement: SQL text on one side, the recipe for its arguments on the other.
+"""Turns a builder into a statement: SQL text, and the recipe for its arguments.
 
-Compiling is done once; binding is on the hot path, so everything that can be known early is worked out in
-`Statement.__init__` and `bind` only picks values out of a dict.
+A statement is compiled once and bound often. Binding is on the hot path, so `Statement.__init__` computes everything
+that is known early, and `bind` only picks values out of a dict.
 
-The rule it keeps: a value never becomes SQL text. `Rendering` hands out placeholders, and nothing else.
+The rule: a value never becomes SQL text. `Rendering` hands out placeholders, and nothing else.
 """
 
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from querybuilder.arguments import Encoder, array_type, constant_kind, list_encoder, rows_encoder
-from querybuilder.dialect import Dialect, Kind, quote
+from querybuilder.dialect import Dialect, SqlType, quote
 from querybuilder.errors import IncompleteQuery, Inexpressible, UnboundParameter
 
 # Where an argument comes from: a parameter by name, a constant by index, or a part of an encoded parameter.
@@ -22,15 +22,19 @@ Slot = str | int | tuple[str, int]
 
 
 class Built(msgspec.Struct, frozen=True, gc=False):
-    """A query ready to execute. A msgspec struct because it is made 60,000 times a second (0.1 us, a dataclass 0.6)."""
+    """A query ready to execute.
+
+    It is a msgspec struct because one is made for every statement that runs, and a dataclass takes several times as
+    long.
+    """
 
     sql: str
     arguments: tuple[object, ...]  # in placeholder order
-    packed: bool  # the answer is one row of one JSON text: an array of arrays, one per row
+    packed: bool  # the result is one row with one JSON text: an array with one array for each row
 
 
 class Statement:
-    """A compiled query. Immutable; share it between threads and requests."""
+    """A compiled query. It is immutable: threads and requests may share it."""
 
     __slots__ = ("_constants", "_encoders", "_pick", "dialect", "packed", "parameters", "sql")
 
@@ -53,7 +57,9 @@ class Statement:
         self._pick = _picker(slots)
 
     def bind(self, /, **params: object) -> Built:
-        """The query with these arguments: scalars for `param`, sequences for `in_`, iterables of rows for bulk writes.
+        """Return the query with these arguments.
+
+        They are scalars for `param`, sequences for `in_`, and iterables of rows for bulk writes.
 
         Raises UnboundParameter for missing or unknown names, BadValue for a list or rows that cannot be carried.
         """
@@ -89,68 +95,68 @@ def _picker(slots: tuple[Slot, ...]) -> Callable[[Mapping[Slot, object]], tuple[
         return lambda values: ()
     if len(slots) == 1:
         only = slots[0]
-        return lambda values: (values[only],)  # itemgetter of one key answers the bare value
+        return lambda values: (values[only],)  # itemgetter of one key returns the bare value
     return itemgetter(*slots)
 
 
 class Rendering:
     """The state of one compilation: the dialect, and the slots handed out so far, in the order of the text.
 
-    Because `?` is positional, whoever renders parts must call them in the order in which they stand in the SQL.
+    `?` is positional, so callers must render the parts of a statement in the order in which they stand in the SQL.
     """
 
     def __init__(self, dialect: Dialect, *, without_arguments: str | None = None) -> None:
         self.dialect = dialect
-        self._without_arguments = without_arguments  # what kind of statement cannot take any, for the message
+        self._without_arguments = without_arguments  # the kind of statement that takes no arguments, for the message
         self._slots: list[Slot] = []
         self._constants: list[object] = []
         self._encoders: dict[str, Encoder] = {}
         self._numbers: dict[tuple[object, ...], str] = {}  # PostgreSQL: what each $n already stands for
-        self._names: set[str] = set()  # in lower case, as both databases compare
+        self._names: set[str] = set()  # in lower case, as both databases compare names
 
     def name(self, identifier: str) -> str:
-        """An identifier, quoted."""
+        """Return an identifier, quoted."""
         quoted = quote(self.dialect, identifier)
         self._names.add(identifier.lower())
         return quoted
 
     def fresh_name(self, stem: str) -> str:
-        """A quoted name that nothing rendered so far has."""
+        """Return a quoted name that is not used in anything rendered so far."""
         while stem in self._names:
             stem += "_"
         return self.name(stem)
 
     def constant(self, value: object) -> str:
-        """A placeholder for a value known now; cast on PostgreSQL, which would otherwise guess text."""
+        """Return a placeholder for a value known now. PostgreSQL gets a cast, since it would guess text."""
         kind = constant_kind(value)
         return self._placeholder(("constant", kind, value), len(self._constants), cast=kind, constant=value)
 
-    def parameter(self, name: str, kind: Kind | None) -> str:
-        """A placeholder for one scalar given to `bind`."""
+    def parameter(self, name: str, kind: SqlType | None) -> str:
+        """Return a placeholder for one scalar given to `bind`."""
         if name in self._encoders:
             raise IncompleteQuery(f"parameter {name} is used both as a scalar and as a list")
         return self._placeholder(("parameter", kind, name), name, cast=kind)
 
     def list_parameter(self, name: str) -> str:
-        """A placeholder for a list given to `bind`: JSON text, or an array."""
+        """Return a placeholder for a list given to `bind`: JSON text, or an array."""
         return self._encoded(name, list_encoder(self.dialect), [None])[0]
 
     def list_constant(self, values: tuple[object, ...]) -> str:
-        """A placeholder for a list known now."""
+        """Return a placeholder for a list known now."""
         (argument,) = list_encoder(self.dialect).encode(values)
         return self._placeholder(("list", *map(type, values), *values), len(self._constants), constant=argument)
 
-    def rows_parameter(self, name: str, kinds: tuple[Kind, ...]) -> list[str]:
-        """Placeholders for rows given to `bind`: one JSON text, or one array a column."""
+    def rows_parameter(self, name: str, kinds: tuple[SqlType, ...]) -> list[str]:
+        """Return placeholders for rows given to `bind`: one JSON text, or one array for each column."""
         if self.dialect.arrays:
             casts = [array_type(self.dialect, kind) for kind in kinds]
             return self._encoded(name, rows_encoder(self.dialect, kinds), casts)
-        if Kind.BLOB in kinds:
+        if SqlType.BLOB in kinds:
             raise Inexpressible("bytes cannot travel in bulk on SQLite: JSON has no form for them")
         return self._encoded(name, rows_encoder(self.dialect, kinds), [None])
 
     def statement(self, sql: str, *, packed: bool = False) -> Statement:
-        """The outcome, once the whole text has been rendered."""
+        """Return the statement, once the whole text has been rendered."""
         return Statement(
             dialect=self.dialect,
             sql=sql,
@@ -170,14 +176,14 @@ class Rendering:
         ]
 
     def _placeholder(
-        self, identity: tuple[object, ...], slot: Slot, *, cast: Kind | None = None, constant: object = None
+        self, identity: tuple[object, ...], slot: Slot, *, cast: SqlType | None = None, constant: object = None
     ) -> str:
         if self._without_arguments is not None:
             raise Inexpressible(f"{self._without_arguments} cannot bind values")
         if not self.dialect.numbered:
             self._add(slot, constant)
             return "?"
-        # Used again, not repeated: GROUP BY must see the same expression as the select list.
+        # A value used twice gets one placeholder: GROUP BY must see the same expression as the select list.
         number = self._numbers.get(identity)
         if number is None:
             self._add(slot, constant)
@@ -191,24 +197,24 @@ class Rendering:
 
 
 class Node(ABC):
-    """A piece of SQL that knows how to write itself."""
+    """A piece of SQL that can render itself."""
 
     __slots__ = ()
 
     @abstractmethod
     def render(self, out: Rendering) -> str:
-        """The SQL of this piece; asks `out` for names and placeholders in the order of the text."""
+        """Return the SQL of this piece. Ask `out` for names and placeholders in the order of the text."""
 
 
 class Query(ABC):
-    """A whole statement. Builders are immutable: every method answers a new one."""
+    """A whole statement. Builders are immutable: every method returns a new one."""
 
     __slots__ = ()
 
     @abstractmethod
     def compile(self, dialect: Dialect) -> Statement:
-        """The statement for this dialect. Raises QueryError subclasses for what cannot be said in it."""
+        """Return the statement for this dialect. Raises subclasses of QueryError for what it cannot express."""
 
     def build(self, dialect: Dialect, /, **params: object) -> Built:
-        """Compile and bind at once, for statements that run rarely."""
+        """Compile and bind in one step, for statements that run rarely."""
         return self.compile(dialect).bind(**params)

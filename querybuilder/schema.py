@@ -1,6 +1,6 @@
-"""Changing the shape: tables, columns and indexes, one statement per call as Citus wants it.
+"""Definitions of tables, columns and indexes, one statement for each call, as Citus wants it.
 
-The rule it keeps: DDL binds nothing, so the only constants in it are defaults, checked against a narrow alphabet and
+A definition cannot bind values. The only constants in it are defaults, which are checked against a narrow alphabet and
 written by one function.
 """
 
@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, replace
 
 from querybuilder.arguments import constant_kind
-from querybuilder.dialect import Dialect, Kind
+from querybuilder.dialect import Dialect, SqlType
 from querybuilder.errors import BadValue, IncompleteQuery, Inexpressible
 from querybuilder.render import Query, Rendering, Statement
 from querybuilder.select import render_where
@@ -25,21 +25,21 @@ Default = int | str | None
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
     name: str
-    kind: Kind
+    kind: SqlType
     null: bool
     default: Default
     sortable: bool
 
     def render(self, out: Rendering) -> str:
         sql = f"{out.name(self.name)} {out.dialect.type_names[self.kind]}"
-        if self.sortable and self.kind is Kind.TEXT:
+        if self.sortable and self.kind is SqlType.TEXT:
             sql += out.dialect.collation
         if not self.null:
             sql += " NOT NULL"
         return sql if self.default is None else f"{sql} DEFAULT {_default_text(self.default)}"
 
 
-def _define(name: str, kind: Kind, *, null: bool, default: Default, sortable: bool) -> ColumnDefinition:
+def _define(name: str, kind: SqlType, *, null: bool, default: Default, sortable: bool) -> ColumnDefinition:
     if default is not None and constant_kind(default) is not kind:
         raise BadValue(f"the default of column {name!r} is not of its kind")
     return ColumnDefinition(name, kind, null, default, sortable)
@@ -55,7 +55,7 @@ def _default_text(default: int | str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NumberedColumn:
-    """Filled by the database: rows are numbered in the order of their inserts."""
+    """A column that the database fills: it numbers rows in the order of their inserts."""
 
     name: str
 
@@ -65,16 +65,15 @@ class NumberedColumn:
 
 @dataclass(frozen=True, slots=True)
 class TransactionColumn:
-    """Filled by the database: the number of the transaction that inserts the row."""
+    """A column that the database fills: the number of the transaction that inserts the row."""
 
     name: str
 
     def render(self, out: Rendering) -> str:
         if not out.dialect.transaction:
             raise Inexpressible("transactions have no numbers in this dialect")
-        return (
-            f"{out.name(self.name)} {out.dialect.type_names[Kind.INTEGER]} NOT NULL DEFAULT {out.dialect.transaction}"
-        )
+        integer = out.dialect.type_names[SqlType.INTEGER]
+        return f"{out.name(self.name)} {integer} NOT NULL DEFAULT {out.dialect.transaction}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,25 +85,28 @@ class CreateTable(Query):
     guarded: bool = False
 
     def column(
-        self, name: str, kind: Kind, *, null: bool = False, default: Default = None, sortable: bool = True
+        self, name: str, kind: SqlType, *, null: bool = False, default: Default = None, sortable: bool = True
     ) -> CreateTable:
-        """Adds a column. Sortable text orders by code point on both databases; other kinds ignore the flag."""
+        """Add a column. Sortable text orders by code point on both databases; other kinds ignore the flag."""
         definition = _define(name, kind, null=null, default=default, sortable=sortable)
         return replace(self, columns=(*self.columns, definition))
 
     def numbered(self, name: str) -> CreateTable:
-        """Adds a column that no insert names: the database numbers the rows. On SQLite it must be the primary key."""
+        """Add a column in which the database numbers the rows; inserts never name it.
+
+        On SQLite it must be the primary key.
+        """
         return replace(self, columns=(*self.columns, NumberedColumn(name)))
 
     def in_transaction(self, name: str) -> CreateTable:
-        """Adds a column that no insert names: the number of the transaction, where transactions have one."""
+        """Add a column for the number of the transaction, if the dialect has such numbers. Inserts never name it."""
         return replace(self, columns=(*self.columns, TransactionColumn(name)))
 
     def primary_key(self, *names: str) -> CreateTable:
         return replace(self, keys=names)
 
     def clustered(self) -> CreateTable:
-        """Rows stored in the order of the primary key where the database can (SQLite: WITHOUT ROWID)."""
+        """Store the rows in the order of the primary key if the database can (SQLite: WITHOUT ROWID)."""
         return replace(self, is_clustered=True)
 
     def if_not_exists(self) -> CreateTable:
@@ -195,29 +197,29 @@ def _unless_there(guarded: bool) -> str:
 
 
 def create_table(name: str) -> CreateTable:
-    """A new table; give it columns."""
+    """Return the definition of a new table; add columns to it."""
     return CreateTable(name)
 
 
 def create_index(
     name: str, table: str, *orders: Ordering | Column, where: Condition | None = None, unique: bool = False
 ) -> CreateIndex:
-    """A new index over columns, ascending unless given as desc(col); `where` takes only what binds nothing."""
+    """Return a new index over columns, ascending unless given as desc(col). `where` may not bind values."""
     ordered = tuple(one if isinstance(one, Ordering) else Ordering(one, ASC) for one in orders)
     return CreateIndex(name, table, ordered, where, unique)
 
 
 def add_column(
-    table: str, name: str, kind: Kind, *, null: bool = True, default: Default = None, sortable: bool = True
+    table: str, name: str, kind: SqlType, *, null: bool = True, default: Default = None, sortable: bool = True
 ) -> AddColumn:
-    """A new column on a live table. Raises IncompleteQuery where the rows that are there would have no value."""
+    """Return a new column for an existing table. Raises IncompleteQuery if existing rows would have no value in it."""
     if not null and default is None:
         raise IncompleteQuery("a column added to a live table is nullable or has a default")
     return AddColumn(table, _define(name, kind, null=null, default=default, sortable=sortable))
 
 
 def renumber(table: str, column: str) -> Renumber:
-    """From now on fill a column of `in_transaction` with the numbers of this dialect."""
+    """Fill a column of `in_transaction` with the numbers of this dialect from now on."""
     return Renumber(table, column)
 
 

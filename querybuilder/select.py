@@ -1,9 +1,10 @@
-"""Reading: select and union, with packing of a whole result into one row.
+"""Select and union, with packing of a whole result into one row.
 
-Packing exists because every row fetched through SQLite from another thread may wait for the interpreter lock once:
-one JSON row of 1,000 entries comes back at 10,000 to 20,000 a second where 1,000 rows come at a tenth of that.
+Packing exists because each row that SQLite fetches in another thread may wait for the interpreter lock once. Packed
+into one JSON row, entries come back at 10,000 to 20,000 a second beside a busy event loop (docs/decisions.md, "Packed
+statements").
 
-The rule it keeps: the parts are rendered in the order in which they stand in the text, since `?` is positional.
+The rule: the parts are rendered in the order in which they stand in the text, since `?` is positional.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from querybuilder.arguments import constant_kind
-from querybuilder.dialect import Dialect, Kind
+from querybuilder.dialect import Dialect, SqlType
 from querybuilder.errors import BadValue, IncompleteQuery, Inexpressible
 from querybuilder.render import Node, Query, Rendering, Statement
 from querybuilder.sources import Derived, Pieces, Rows, Source, source
@@ -32,11 +33,11 @@ from querybuilder.terms import (
 
 
 class Lock(Enum):
-    """What a reader keeps others from doing with the rows that it found, until its transaction ends."""
+    """What a reader prevents others from doing with the rows that it found, until its transaction ends."""
 
     SHARE = "FOR SHARE"  # changing them
     NO_KEY_UPDATE = "FOR NO KEY UPDATE"  # changing them, or reading them with a lock
-    UPDATE = "FOR UPDATE"  # the same, and referring to their keys
+    UPDATE = "FOR UPDATE"  # changing them, reading them with a lock, or referring to their keys
 
 
 Output = Term | Aliased
@@ -44,17 +45,17 @@ Bound = int | Term
 
 
 def render_where(out: Rendering, conditions: Sequence[Condition]) -> str:
-    """` WHERE …`, or nothing for no conditions."""
+    """Return ` WHERE …`, or nothing for no conditions."""
     return " WHERE " + " AND ".join(one.render(out) for one in conditions) if conditions else ""
 
 
 def render_orders(out: Rendering, orders: Sequence[Ordering]) -> str:
-    """` ORDER BY …`, or nothing for no order."""
+    """Return ` ORDER BY …`, or nothing for no order."""
     return " ORDER BY " + ", ".join(one.render(out) for one in orders) if orders else ""
 
 
 def render_outputs(out: Rendering, outputs: Sequence[Output]) -> str:
-    """The list of a select or returning."""
+    """Return the list of a select or returning."""
     return ", ".join(
         f"{one.inner.render(out)} AS {out.name(one.name)}" if isinstance(one, Aliased) else one.render(out)
         for one in outputs
@@ -62,7 +63,7 @@ def render_outputs(out: Rendering, outputs: Sequence[Output]) -> str:
 
 
 def as_outputs(outputs: Sequence[Operand | Aliased]) -> tuple[Output, ...]:
-    """Terms and aliases as they are, plain values as bound constants."""
+    """Return terms and aliases as they are, and plain values as bound constants."""
     return tuple(one if isinstance(one, Aliased) else term(one) for one in outputs)
 
 
@@ -94,38 +95,41 @@ class Select(RowSource, Query):
     is_packed: bool = False
 
     def from_(self, given: str | RowSource | Rows, alias: str | None = None) -> Select:
-        """Where the rows come from; a select as subquery is called `s` unless an alias is given."""
+        """Set where the rows come from. A subquery is called `s` unless an alias is given."""
         return replace(self, source=source(given, alias))
 
     def join(self, given: str | RowSource | Rows, on: Condition, *, alias: str | None = None) -> Select:
-        """An inner join."""
+        """Add an inner join."""
         return replace(self, joins=(*self.joins, Join(source(given, alias), on, outer=False)))
 
     def left_join(self, given: str | RowSource | Rows, on: Condition, *, alias: str | None = None) -> Select:
-        """An outer join: rows so far that none matches stay, with nulls for its columns."""
+        """Add an outer join: rows so far without a match stay, with nulls for its columns."""
         return replace(self, joins=(*self.joins, Join(source(given, alias), on, outer=True)))
 
     def join_lateral(self, given: RowSource, alias: str) -> Select:
-        """For each row so far, the rows of a select that may use its columns; no row where that has none."""
+        """Join to each row so far the rows of a select that may use its columns.
+
+        A row for which the select has no rows is dropped.
+        """
         return replace(self, laterals=(*self.laterals, Derived(given, alias)))
 
     def each_piece(self, text: Term, alias: str) -> Select:
-        """For each row so far a row for each piece of a text of it, the pieces standing between commas.
+        """Join to each row so far one row for each piece of a text, split at commas.
 
-        A piece is `col("value", alias)`; it has neither quotes nor backslashes. An empty text has one piece, the empty
-        one, or none, depending on the database.
+        A piece is `col("value", alias)`; it has neither quotes nor backslashes. An empty text has one empty piece or
+        none, depending on the database.
         """
         return replace(self, pieces=Pieces(text, alias))
 
     def where(self, *conditions: Condition) -> Select:
-        """Adds conditions; all must hold."""
+        """Add conditions; all must hold."""
         return replace(self, conditions=self.conditions + conditions)
 
     def group_by(self, *groups: Term) -> Select:
         return replace(self, groups=self.groups + groups)
 
     def order_by(self, *orders: Term | Ordering) -> Select:
-        """Adds to the order. Where nulls go differs between databases: leave them out with `not_null`."""
+        """Add to the order. Databases place nulls differently, so exclude nulls with `not_null`."""
         return replace(self, orders=self.orders + _orderings(orders))
 
     def limit(self, limit_rows: Bound) -> Select:
@@ -135,32 +139,33 @@ class Select(RowSource, Query):
         return replace(self, offset_rows=_bound(offset_rows))
 
     def packed(self) -> Select:
-        """The whole result as one JSON row where the dialect can: check `Built.packed`."""
+        """Return the whole result as one JSON row if the dialect can: check `Built.packed`."""
         return replace(self, is_packed=True)
 
     def locked(self, lock: Lock, *in_order: Term | Ordering) -> Select:
-        """Lock the rows found, one after the other in this order, so that two who lock the same rows never deadlock.
+        """Lock the rows found, one after the other in this order, so that two transactions never deadlock.
 
-        Lock and order are left out where the whole store has one writer at a time.
+        Lock and order are left out on a store with one writer at a time.
         """
         return replace(self, lock=lock, lock_orders=_orderings(in_order))
 
     def scalar(self) -> Scalar:
-        """This select of one column as a term; null where it has no row."""
+        """Return this select of one column as a term; null if it has no row."""
         return Scalar(replace(self, is_packed=False))
 
     def nested(self) -> Nested:
-        """All rows of this select as one term: a JSON array of arrays. It may use columns of the outer select.
+        """Return all rows of this select as one term, a JSON array of arrays. It may use columns of the outer select.
 
-        The answer is the array's text, or within a packed row, depending on the version of SQLite, the array itself.
+        Its value is the text of the array. Within a packed row it may be the array itself, depending on the version of
+        SQLite.
         """
         return Nested(replace(self, is_packed=False))
 
     def compile(self, dialect: Dialect) -> Statement:
         return _compile(self, dialect, packed=self.is_packed)
 
-    def kinds(self) -> tuple[Kind | None, ...]:
-        """What is known about the kinds of the outputs."""
+    def kinds(self) -> tuple[SqlType | None, ...]:
+        """Return what is known about the kinds of the outputs."""
         return tuple((one.inner if isinstance(one, Aliased) else one).value_kind for one in self.outputs)
 
     def render(self, out: Rendering) -> str:
@@ -197,11 +202,11 @@ class Nested(Term):
     query: Select | Union
 
     @property
-    def value_kind(self) -> Kind | None:
-        return Kind.TEXT
+    def value_kind(self) -> SqlType | None:
+        return SqlType.TEXT
 
     def render(self, out: Rendering) -> str:
-        if Kind.BLOB in self.query.kinds():
+        if SqlType.BLOB in self.query.kinds():
             raise Inexpressible("bytes cannot be nested: JSON has no form for them")
         inner = self.query.render(out)
         rows = out.fresh_name("p")
@@ -222,15 +227,18 @@ class Union(RowSource, Query):
     is_packed: bool = False
 
     def order_by(self, *orders: Term | Ordering) -> Union:
-        """Adds to the order of all rows, by names of the outputs that every arm has."""
+        """Add to the order of all rows, by names of outputs that every arm has."""
         return replace(self, orders=self.orders + _orderings(orders))
 
     def limit(self, limit_rows: Bound) -> Union:
-        """So many rows of all arms together; it needs an order. No arm reads more rows if an index orders it so."""
+        """Set the number of rows of all arms together; it needs an order.
+
+        No arm reads more rows than that if an index has this order.
+        """
         return replace(self, limit_rows=_bound(limit_rows))
 
     def packed(self) -> Union:
-        """The whole result as one JSON row where the dialect can: check `Built.packed`."""
+        """Return the whole result as one JSON row if the dialect can: check `Built.packed`."""
         return replace(self, is_packed=True)
 
     def scalar(self) -> Scalar:
@@ -243,12 +251,15 @@ class Union(RowSource, Query):
     def compile(self, dialect: Dialect) -> Statement:
         return _compile(self, dialect, packed=self.is_packed)
 
-    def kinds(self) -> tuple[Kind | None, ...]:
-        """What is known about the kinds of the outputs: bytes if they are in one arm. Raises IncompleteQuery."""
+    def kinds(self) -> tuple[SqlType | None, ...]:
+        """Return what is known about the kinds of the outputs: BLOB if one arm has bytes there.
+
+        Raises IncompleteQuery if the arms have different numbers of outputs.
+        """
         if len({len(arm.outputs) for arm in self.arms}) != 1:
             raise IncompleteQuery("a union needs selects, of equally many terms each")
         columns = zip(*(arm.kinds() for arm in self.arms), strict=True)
-        return tuple(Kind.BLOB if Kind.BLOB in column else None for column in columns)
+        return tuple(SqlType.BLOB if SqlType.BLOB in column else None for column in columns)
 
     def render(self, out: Rendering) -> str:
         self.kinds()
@@ -270,7 +281,7 @@ class Union(RowSource, Query):
 
     @staticmethod
     def _render_wrapped(out: Rendering, arms: Sequence[Select]) -> str:
-        """The arms, each as a subquery, since an arm has no order or limit of its own in the text of a union."""
+        """Return the arms, each as a subquery: in the text of a union an arm has no order or limit of its own."""
         return " UNION ALL ".join(
             f"SELECT * FROM ({arm.render(out)}) AS {out.name(f'a{index}')}" for index, arm in enumerate(arms)
         )
@@ -295,10 +306,10 @@ def _compile(query: Select | Union, dialect: Dialect, *, packed: bool) -> Statem
     out = Rendering(dialect)
     if not (packed and dialect.packs):
         return out.statement(query.render(out))
-    if Kind.BLOB in query.kinds():
+    if SqlType.BLOB in query.kinds():
         raise Inexpressible("bytes cannot be packed: JSON has no form for them")
     inner = query.render(out)
-    # The cells get names here, outside: an alias inside could capture a name in the query's own ORDER BY. The order
+    # The cells get names out here: an alias inside could capture a name in the query's own ORDER BY. The inner order
     # survives, since SQLite drops an inner ORDER BY only under count, min and max.
     whole = out.fresh_name("p")
     cells = ", ".join(out.name(f"p{index}") for index in range(len(query.kinds())))
@@ -313,22 +324,28 @@ def _orderings(orders: Sequence[Term | Ordering]) -> tuple[Ordering, ...]:
 def _bound(rows_max: Bound) -> Term:
     if isinstance(rows_max, Term):
         return rows_max
-    if constant_kind(rows_max) is not Kind.INTEGER or rows_max < 0:
+    if constant_kind(rows_max) is not SqlType.INTEGER or rows_max < 0:
         raise BadValue("a limit or offset is a term or an integer of at least 0")
     return lit(rows_max)
 
 
 def select(*outputs: Operand | Aliased) -> Select:
-    """A select of these terms; plain values are bound constants."""
+    """Return a select of these terms; plain values are bound constants."""
     return Select(as_outputs(outputs))
 
 
 def union_all(*arms: Select) -> Union:
-    """All rows of all arms: each with its own order and limit, then the order across arms is not promised; or with one
-    order and limit over all of them."""
+    """Return a union of all rows of all arms.
+
+    Either each arm has its own order and limit, and then the arms may come in any order. Or the union has one order and
+    limit over all rows.
+    """
     return Union(arms)
 
 
 def recursive(name: str, *columns: str, seed: Select, step: Select, final: Select) -> Recursive:
-    """`final` over the rows of `seed` and of every `step` from the rows before; both read `name` with these columns."""
+    """Return `final` over the rows of `seed` and of every `step`, which starts from the rows of the step before.
+
+    `step` and `final` read those rows as a table `name` with these columns.
+    """
     return Recursive(name, columns, seed, step, final)

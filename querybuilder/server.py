@@ -1,8 +1,8 @@
-"""What the server alone knows, as terms: its clock, and how far transactions have come.
+"""Terms for what only the server knows: its clock, and which transactions have ended.
 
-The rule it keeps: they are for selects, and a reader only reads. What is written on condition of a time, or with one,
-gets it bound: Citus takes no function that changes by itself in `do_update`. A number given to a reader's transaction
-would be one that replicas can't give and that writers wait for.
+Use them in selects only. Where a time decides about a write, or is written, read it first and bind it: Citus accepts no
+volatile function in `do_update`. A reader must not ask for `this_transaction`: replicas cannot give a number, and
+writers wait for transactions that have one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from querybuilder.dialect import INTEGER, Kind
+from querybuilder.dialect import INTEGER, SqlType
 from querybuilder.errors import Inexpressible
 from querybuilder.render import Rendering
 from querybuilder.terms import Term
@@ -18,11 +18,13 @@ from querybuilder.terms import Term
 
 @dataclass(frozen=True, slots=True)
 class Known(Term):
+    """A value that the server computes, by the text of the dialect."""
+
     name: Literal["clock_us", "transaction", "oldest_transaction", "next_transaction"]  # the dialect's text for it
     otherwise: str = ""  # where the dialect has none
 
     @property
-    def value_kind(self) -> Kind | None:
+    def value_kind(self) -> SqlType | None:
         return INTEGER
 
     def render(self, out: Rendering) -> str:
@@ -33,23 +35,29 @@ class Known(Term):
 
 
 def clock_us() -> Term:
-    """Microseconds since 1970 by the clock of the machine that the store runs on, now, not when the transaction began.
+    """Return the time in microseconds since 1970, by the clock of the machine that the store runs on.
 
-    SQLite knows milliseconds.
+    It is the time when the statement runs, not when the transaction began. SQLite gives whole milliseconds.
     """
     return Known("clock_us")
 
 
 def oldest_transaction() -> Term:
-    """Every transaction with a lower number had ended when the snapshot was taken; on a standby too."""
+    """Return a number below which every transaction had ended when the snapshot was taken.
+
+    A standby gives it too.
+    """
     return Known("oldest_transaction")
 
 
 def this_transaction() -> Term:
-    """The number of a transaction that writes, given to it here at the latest; 0 where transactions stand in line."""
+    """Return the number of a writing transaction, which it gets here at the latest.
+
+    It is 0 on a store with one writer at a time.
+    """
     return Known("transaction", otherwise="0")
 
 
 def next_transaction() -> Term:
-    """What is seen in this snapshot was written by transactions with lower numbers."""
+    """Return a number below which lie all transactions whose writes this snapshot sees."""
     return Known("next_transaction")

@@ -1,16 +1,16 @@
-"""What rows come from: a table, a select or union in FROM, rows given to `bind`, the pieces of a text."""
+"""The sources of rows: a table, a select or union in FROM, rows given to `bind`, and the pieces of a text."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from querybuilder.dialect import Kind
+from querybuilder.dialect import SqlType
 from querybuilder.errors import IncompleteQuery
 from querybuilder.render import Node, Rendering
 from querybuilder.terms import Param, RowSource, Term
 
 SUBQUERY_ALIAS = "s"
-PIECE = "value"  # as json_each calls it
+PIECE = "value"  # the name that json_each gives it
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Derived(Node):
 
 @dataclass(frozen=True, slots=True)
 class Rows(Node):
-    """Rows given to `bind`, standing like a table in FROM."""
+    """Rows given to `bind`, used like a table in FROM."""
 
     alias: str
     parameter: Param
-    columns: tuple[tuple[str, Kind], ...]
+    columns: tuple[tuple[str, SqlType], ...]
 
     def render(self, out: Rendering) -> str:
         if not self.columns:
@@ -54,14 +54,17 @@ class Rows(Node):
         return f"(SELECT {cells} FROM json_each({bound})) AS {out.name(self.alias)}"
 
 
-def rows(alias: str, parameter: Param, /, **kinds: Kind) -> Rows:
-    """A source for `from_` or `join`: `bind` takes an iterable of tuples or lists, one cell per column given here."""
+def rows(alias: str, parameter: Param, /, **kinds: SqlType) -> Rows:
+    """Return a source for `from_` or `join`.
+
+    `bind` takes an iterable of tuples or lists, with one cell for each column named here.
+    """
     return Rows(alias, parameter, tuple(kinds.items()))
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces(Node):
-    """The pieces of a text between commas, standing like a table with one column."""
+    """The pieces of a text between commas, used like a table with one column."""
 
     text: Term
     alias: str
@@ -77,7 +80,7 @@ Source = Table | Derived | Rows
 
 
 def source(given: str | RowSource | Rows, alias: str | None) -> Source:
-    """What may stand in FROM: a table's name, a select or union, or rows."""
+    """Return the source for what stands in FROM: a table's name, a select or union, or rows."""
     if isinstance(given, Rows):
         if alias is not None:
             raise IncompleteQuery("rows carry their own alias")

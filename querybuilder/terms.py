@@ -1,7 +1,7 @@
 """What stands inside a statement: columns, parameters, constants, functions, and the conditions over them.
 
-The rule it keeps: every compound piece brings its own parentheses, so that nesting never depends on precedence, and
-a plain Python value anywhere is a bound constant.
+Every compound piece brings its own parentheses, so nesting never depends on precedence. A plain Python value anywhere
+is a bound constant.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 from querybuilder.arguments import Value, constant_kind
-from querybuilder.dialect import Kind
+from querybuilder.dialect import SqlType
 from querybuilder.errors import BadValue, IncompleteQuery
 from querybuilder.render import Node, Rendering
 
 
 class Direction(Enum):
-    """Which way an order runs."""
+    """The direction of an order."""
 
     ASC = "ASC"
     DESC = "DESC"
@@ -33,8 +33,8 @@ class Term(Node):
     __slots__ = ()
 
     @property
-    def value_kind(self) -> Kind | None:
-        """The kind of its values where it is known."""
+    def value_kind(self) -> SqlType | None:
+        """Return the kind of its values, None if unknown."""
         return None
 
     def eq(self, other: Operand) -> Condition:
@@ -62,7 +62,10 @@ class Term(Node):
         return NullTest(self, wanted=False)
 
     def in_(self, values: Param | Sequence[Value] | RowSource) -> Condition:
-        """Membership in one bound list (a parameter or a sequence of text or integers) or in a one-column select."""
+        """Return whether the value is in one bound list or in a select of one column.
+
+        The list is a parameter, or a sequence of text or integers.
+        """
         if isinstance(values, Param | RowSource):
             return Membership(self, values)
         if isinstance(values, str | bytes):
@@ -70,7 +73,7 @@ class Term(Node):
         return Membership(self, tuple(values))
 
     def as_(self, name: str) -> Aliased:
-        """This term under a name, in the list of a select or a returning."""
+        """Return this term under a name, for the list of a select or a returning."""
         return Aliased(self, name)
 
 
@@ -90,12 +93,12 @@ Operand = Term | Value
 
 
 def term(operand: Operand) -> Term:
-    """A term as it is, a plain value as a bound constant. Raises BadValue for any other type."""
+    """Return a term as it is, and a plain value as a bound constant. Raises BadValue for any other type."""
     return operand if isinstance(operand, Term) else lit(operand)
 
 
 def comparand(operand: Operand) -> Term:
-    """Like `term`, but refuses None: a comparison with null is never true, `is_null` is what was meant."""
+    """Return what `term` returns, but refuse None: a comparison with null is never true, and `is_null` was meant."""
     if operand is None:
         raise BadValue("a comparison with None is never true: use is_null() or not_null()")
     return term(operand)
@@ -113,10 +116,10 @@ class Aliased:
 class Column(Term):
     name: str
     table: str | None = None
-    kind: Kind | None = None
+    kind: SqlType | None = None
 
     @property
-    def value_kind(self) -> Kind | None:
+    def value_kind(self) -> SqlType | None:
         return self.kind
 
     def render(self, out: Rendering) -> str:
@@ -135,10 +138,10 @@ class Excluded(Term):
 @dataclass(frozen=True, slots=True)
 class Param(Term):
     name: str
-    kind: Kind | None = None
+    kind: SqlType | None = None
 
     @property
-    def value_kind(self) -> Kind | None:
+    def value_kind(self) -> SqlType | None:
         return self.kind
 
     def render(self, out: Rendering) -> str:
@@ -150,7 +153,7 @@ class Literal(Term):
     value: Value
 
     @property
-    def value_kind(self) -> Kind | None:
+    def value_kind(self) -> SqlType | None:
         return constant_kind(self.value)
 
     def render(self, out: Rendering) -> str:
@@ -159,12 +162,12 @@ class Literal(Term):
 
 @dataclass(frozen=True, slots=True)
 class Call(Term):
-    function: str  # one of this module's own constants, never from outside
+    function: str  # a constant of this package, never from outside
     operands: tuple[Term, ...]
-    kind: Kind | None = None
+    kind: SqlType | None = None
 
     @property
-    def value_kind(self) -> Kind | None:
+    def value_kind(self) -> SqlType | None:
         return self.kind or next((kind for kind in (one.value_kind for one in self.operands) if kind), None)
 
     def render(self, out: Rendering) -> str:
@@ -176,7 +179,7 @@ class Sum(Term):
     operand: Term
 
     def render(self, out: Rendering) -> str:
-        # PostgreSQL sums bigint as numeric, which drivers answer as Decimal.
+        # PostgreSQL sums bigint as numeric, which drivers return as Decimal.
         cast = "::bigint" if out.dialect.arrays else ""
         return f"sum({self.operand.render(out)}){cast}"
 
@@ -282,34 +285,37 @@ class Ordering(Node):
         return f"{self.operand.render(out)} {self.direction.value}"
 
 
-def col(name: str, table: str | None = None, *, kind: Kind | None = None) -> Column:
-    """A column, of a table or alias where several have the name; `kind=BLOB` lets packing refuse it at compile."""
+def col(name: str, table: str | None = None, *, kind: SqlType | None = None) -> Column:
+    """Return a column; name its table or alias if several have the name.
+
+    With `kind=BLOB` a packed query refuses it when it is compiled.
+    """
     return Column(name, table, kind)
 
 
 def excluded(name: str) -> Excluded:
-    """In `do_update`: the value that the insert would have written."""
+    """Return, in `do_update`, the value that the insert would have written."""
     return Excluded(name)
 
 
-def param(name: str, kind: Kind | None = None) -> Param:
-    """A value given to `bind`. The kind is needed only where PostgreSQL has nothing to infer it from."""
+def param(name: str, kind: SqlType | None = None) -> Param:
+    """Return a value given to `bind`. The kind is needed only where PostgreSQL has nothing to infer it from."""
     return Param(name, kind)
 
 
 def lit(value: Value) -> Literal:
-    """A constant, bound. Raises BadValue for floats, booleans and integers past 64 bits."""
+    """Return a bound constant. Raises BadValue for floats, booleans and integers past 64 bits."""
     constant_kind(value)
     return Literal(value)
 
 
 def count() -> Term:
-    """How many rows."""
+    """Return the number of rows."""
     return Count()
 
 
 def count_if(condition: Condition) -> Term:
-    """How many rows meet the condition."""
+    """Return the number of rows that meet the condition."""
     return Count(condition)
 
 
@@ -322,12 +328,12 @@ def max_(operand: Term) -> Term:
 
 
 def sum_(operand: Term) -> Term:
-    """The sum as a 64-bit integer, null over no rows; both databases fail where it does not fit."""
+    """Return the sum as a 64-bit integer, null over no rows. Both databases fail if it does not fit."""
     return Sum(operand)
 
 
 def coalesce(first: Operand, second: Operand, *more: Operand) -> Term:
-    """The first of them that is not null."""
+    """Return the first of them that is not null."""
     return Call("coalesce", tuple(map(term, (first, second, *more))))
 
 
@@ -344,22 +350,22 @@ def times(left: Operand, right: Operand) -> Term:
 
 
 def whole_part(left: Operand, right: Operand) -> Term:
-    """How often `right` fits into `left`: a whole number, cut towards 0 on both databases."""
+    """Return how often `right` fits into `left`: a whole number, cut towards 0 on both databases."""
     return Arithmetic("/", term(left), term(right))
 
 
 def smaller_of(left: Operand, right: Operand) -> Term:
-    """The smaller of two values; what it is where one is null differs between databases."""
+    """Return the smaller of two values. If one is null, the databases differ."""
     return Smaller(term(left), term(right))
 
 
 def all_of(*conditions: Condition) -> Condition:
-    """True where all are; of none, true."""
+    """Return a condition that is true if all of them are. Without any it is true."""
     return Junction("AND", conditions)
 
 
 def any_of(*conditions: Condition) -> Condition:
-    """True where one is; of none, false."""
+    """Return a condition that is true if one of them is. Without any it is false."""
     return Junction("OR", conditions)
 
 
@@ -376,10 +382,10 @@ def desc(operand: Term) -> Ordering:
 
 
 def seek(*keys: tuple[str | Column, Direction, Operand]) -> Condition:
-    """Rows strictly after these values in the order of the keys, which must be that of the query.
+    """Return a condition for rows strictly after these values, in the order of the keys, which must be the query's.
 
-    `c1 <= v AND (c1 < v OR owner > o)`: the first test is a range that an index can start from, which neither the
-    plain OR nor (on SQLite, which tests the tuple again on every row) a row value gives.
+    It has the form `c1 <= v AND (c1 < v OR owner > o)`. An index can start from the range of the first test. A plain OR
+    gives no such range, and a row value gives none on SQLite, which tests the tuple again on every row.
     """
     if not keys:
         raise IncompleteQuery("seek needs at least one key")

@@ -1,15 +1,15 @@
-"""Changing rows: insert, conditional upsert, update, delete, one row or a batch.
+"""Insert, conditional upsert, update and delete, of one row or of a batch.
 
-A batch is one statement with one argument (one array a column on PostgreSQL), see arguments.py for the figures.
+A batch is one statement with one argument, or one array for each column on PostgreSQL; `arguments` says why.
 
-The rule it keeps: no statement changes every row unless it says `everything()`.
+The rule: no statement changes every row unless it says `everything()`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from querybuilder.dialect import Dialect, Kind
+from querybuilder.dialect import Dialect, SqlType
 from querybuilder.errors import BadIdentifier, IncompleteQuery
 from querybuilder.render import Query, Rendering, Statement
 from querybuilder.select import Output, as_outputs, render_outputs, render_where
@@ -37,21 +37,21 @@ class OnConflict:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """What `on_conflict` answers: say what to do."""
+    """The result of `on_conflict`: choose what to do with the row that is there."""
 
     insert: Insert
     keys: tuple[str, ...]
 
     def do_nothing(self) -> Insert:
-        """Leave the row that is there as it is."""
+        """Keep the row that is there as it is."""
         return replace(self.insert, conflict=OnConflict(self.keys))
 
     def do_update(self, /, *, where: Condition | None = None, **assignments: Operand) -> Insert:
-        """Change the row that is there, where the condition holds. Columns of it need their table: col("n", table)."""
+        """Change the row that is there, if the condition holds. Name the table of its columns: col("n", table)."""
         return self._update(_terms(assignments), where)
 
     def overwrite(self) -> Insert:
-        """Give the row that is there what was to be inserted: every column but the keys."""
+        """Replace every column of the row that is there, except the keys, with what was to be inserted."""
         named = self.insert.single if self.insert.bulk is None else self.insert.bulk.columns
         return self._update(tuple((name, excluded(name)) for name, _ in named if name not in self.keys), None)
 
@@ -73,22 +73,26 @@ class Insert(Query):
     outputs: tuple[Output, ...] = ()
 
     def values(self, /, **assignments: Operand) -> Insert:
-        """One row: columns and their values."""
+        """Insert one row: columns and their values."""
         return replace(self, single=_terms(assignments), bulk=None)
 
-    def rows(self, parameter: Param, /, **kinds: Kind) -> Insert:
-        """Many rows: `bind` takes an iterable of tuples or lists, one cell per column given here, in this order.
+    def rows(self, parameter: Param, /, **kinds: SqlType) -> Insert:
+        """Insert many rows.
 
-        Two rows of a batch with the same key and `do_update` are an error on PostgreSQL: merge them before.
+        `bind` takes an iterable of tuples or lists, with one cell for each column given here, in this order. With
+        `do_update`, two rows of a batch with the same key are an error on PostgreSQL: merge them before.
         """
         return replace(self, single=(), bulk=Rows(BULK_ALIAS, parameter, tuple(kinds.items())))
 
     def where(self, *conditions: Condition) -> Insert:
-        """Of many rows only those for which all conditions hold; their cells are col(name, BULK_ALIAS)."""
+        """Insert only those of many rows for which all conditions hold; their cells are col(name, BULK_ALIAS)."""
         return replace(self, conditions=self.conditions + conditions)
 
     def on_conflict(self, *keys: str) -> Conflict:
-        """What to do with a row that is there already, by these key columns (none: by any, only to do nothing)."""
+        """Begin to say what to do with a row that is there already, found by these key columns.
+
+        Without columns any unique key counts, and only `do_nothing` is possible.
+        """
         return Conflict(self, keys)
 
     def returning(self, *outputs: Operand | Aliased) -> Insert:
@@ -99,7 +103,7 @@ class Insert(Query):
         return out.statement(self.render(out))
 
     def render(self, out: Rendering) -> str:
-        """The statement as a part of one; see `chained`."""
+        """Return the statement as a part of another one; see `chained`."""
         into = f"INSERT INTO {out.name(self.table)}"
         if self.bulk is not None:
             names = ", ".join(out.name(name) for name, _ in self.bulk.columns)
@@ -126,22 +130,22 @@ class Update(Query):
     outputs: tuple[Output, ...] = ()
 
     def set(self, /, **assignments: Operand) -> Update:
-        """Adds columns and their new values."""
+        """Add columns and their new values."""
         return replace(self, assignments=self.assignments + _terms(assignments))
 
-    def from_rows(self, alias: str, parameter: Param, /, **kinds: Kind) -> Update:
-        """Joins rows given to `bind`; refer to their cells as col(name, alias) in `set` and `where`."""
+    def from_rows(self, alias: str, parameter: Param, /, **kinds: SqlType) -> Update:
+        """Join rows given to `bind`. Refer to their cells as col(name, alias) in `set` and `where`."""
         return replace(self, bulk=Rows(alias, parameter, tuple(kinds.items())))
 
     def where(self, *conditions: Condition) -> Update:
         return replace(self, conditions=self.conditions + conditions)
 
     def everything(self) -> Update:
-        """Change every row: needed where there is no condition."""
+        """Change every row. It is required if there is no condition."""
         return replace(self, all_rows=True)
 
     def returning(self, *outputs: Operand | Aliased) -> Update:
-        """Columns of the changed rows; with `from_rows`, name the table: col("owner", table)."""
+        """Return columns of the changed rows; with `from_rows`, name the table: col("owner", table)."""
         return replace(self, outputs=as_outputs(outputs))
 
     def compile(self, dialect: Dialect) -> Statement:
@@ -149,7 +153,7 @@ class Update(Query):
         return out.statement(self.render(out))
 
     def render(self, out: Rendering) -> str:
-        """The statement as a part of one; see `chained`."""
+        """Return the statement as a part of another one; see `chained`."""
         if not self.assignments:
             raise IncompleteQuery("an update needs at least one assignment")
         _check_extent("an update", self.conditions, all_rows=self.all_rows)
@@ -171,7 +175,7 @@ class Delete(Query):
         return replace(self, conditions=self.conditions + conditions)
 
     def everything(self) -> Delete:
-        """Delete every row: needed where there is no condition."""
+        """Delete every row. It is required if there is no condition."""
         return replace(self, all_rows=True)
 
     def returning(self, *outputs: Operand | Aliased) -> Delete:
@@ -185,8 +189,8 @@ class Delete(Query):
 
 
 @dataclass(frozen=True, slots=True)
-class Empty(Query):
-    """Every row of a table, gone in one step."""
+class Truncate(Query):
+    """A statement that deletes every row of a table in one step."""
 
     table: str
 
@@ -224,25 +228,28 @@ def _check_extent(what: str, conditions: tuple[Condition, ...], *, all_rows: boo
 
 
 def insert(table: str) -> Insert:
-    """An insert into this table; give it `values` or `rows`."""
+    """Return an insert into this table; give it `values` or `rows`."""
     return Insert(table)
 
 
 def update(table: str) -> Update:
-    """An update of this table."""
+    """Return an update of this table."""
     return Update(table)
 
 
-def empty(table: str) -> Empty:
-    """All rows of this table go, and who writes to it meanwhile waits. The number of rows is not answered."""
-    return Empty(table)
+def truncate(table: str) -> Truncate:
+    """Delete all rows of this table. Its writers wait meanwhile. The statement does not return the number of rows."""
+    return Truncate(table)
 
 
 def hold_table(table: str) -> HoldTable:
-    """Who writes to this table waits until the transaction ends, and who holds rows of it; for dialects with locks."""
+    """Lock a table until the transaction ends: its writers wait.
+
+    The statement itself waits for transactions that have locked rows of the table. It is for dialects with row locks.
+    """
     return HoldTable(table)
 
 
 def delete(table: str) -> Delete:
-    """A delete from this table."""
+    """Return a delete from this table."""
     return Delete(table)

@@ -1,1 +1,20 @@
-"""The HTTP service and the command line: wire on one side, records on the other; nothing below imports this package."""
+"""The HTTP service and the command line. They translate between the wire and the records of storage.
+
+The rooms, from the ground up; each may import the ones before it:
+
+    agent        the client that programs copy to lease resources; imports nothing of the project
+    contract     the types, names and errors that travel over the wire
+    telemetry    logs, traces and metrics
+    http         what happens around every handler; `client` is the other side of it
+    ranks        finding ranks and pages of a ranking
+    streams      the feed that server-sent events come from
+    monitoring   managed objects, Jolokia and the dashboard
+    context      what one process holds; `wiring`, `lease_wiring` and `stores` build it
+    views        one handler a route
+    api, app     the route table, and the aiohttp application that serves it
+    serve        one serving process from start to stop; `processes` runs several of them
+    commands     the commands that `cli` assembles; `demo` sets up a sample season
+
+No other package of the project imports this one. A reader begins with `api` (which handler serves which path) and
+`wiring` (what a process consists of). A request travels through `http.endpoint` to a handler in `views`.
+"""

@@ -1,43 +1,13 @@
-"""The route table: every request of the wire contract, hottest first: paths are tried in that order."""
+"""The route table: every request of the wire contract, with its handler, types, role and problems.
+
+The most frequent requests come first, because paths are tried in this order.
+"""
 
 from __future__ import annotations
 
-from . import (
-    around_views,
-    audit_views,
-    boards,
-    journal_views,
-    owner_changes,
-    owner_views,
-    posts,
-    profiles,
-    ranking_views,
-)
-from .answers import (
-    AuditAnswer,
-    BoardAnswer,
-    BoardList,
-    Buckets,
-    CurveAnswer,
-    EntryAnswer,
-    LookupAnswer,
-    Page,
-    PostResults,
-    RefreshAnswer,
-    Values,
-)
-from .families import histories
-from .families import posts as family_posts
-from .families import views as families
-from .families.answers import FacetList, FamilyAnswer, FamilyBoardAnswer, HistoryAnswer
-from .journal_answers import JournalLine, OwnerPosts, ProfileAnswer, StreamEvent
-from .key_views import KEYS
-from .keys import Role
-from .leases.routes import LEASES, POOLS
-from .owner_views import unless_hidden
-from .position_answers import BoardPositions, OwnerPositions, Positions
-from .post_bodies import NDJSON_TYPE
-from .queries import (
+from service.contract.keys import Role
+from service.contract.post_bodies import NDJSON_TYPE
+from service.contract.queries import (
     AroundOwnerQuery,
     AroundValueQuery,
     AuditQuery,
@@ -56,13 +26,7 @@ from .queries import (
     ValuePositionsQuery,
     ValuesQuery,
 )
-from .queue import post_states
-from .queue import views as queue_views
-from .queue.answers import Accepted, PostState, QueueAnswer
-from .renewal import renewed
-from .routes import Route
-from .streams import views as stream_views
-from .wire import (
+from service.contract.requests import (
     FacetedPostBody,
     FacetedPostList,
     FanPostBody,
@@ -75,6 +39,43 @@ from .wire import (
     PutBoard,
     PutFamily,
 )
+from service.contract.responses.boards import (
+    AuditAnswer,
+    BoardAnswer,
+    BoardList,
+    Buckets,
+    CurveAnswer,
+    EntryAnswer,
+    LookupAnswer,
+    Page,
+    PostResults,
+    RefreshAnswer,
+    Values,
+)
+from service.contract.responses.families import FacetList, FamilyAnswer, FamilyBoardAnswer, HistoryAnswer
+from service.contract.responses.journal import JournalLine, OwnerPosts, ProfileAnswer, StreamEvent
+from service.contract.responses.positions import BoardPositions, OwnerPositions, Positions
+from service.contract.responses.queue import Accepted, PostState, QueueAnswer
+from service.contract.routes import Route
+from service.views.boards import audit as audit_views
+from service.views.boards import boards
+from service.views.boards import families as families
+from service.views.boards import history as histories
+from service.views.keys import KEYS
+from service.views.leases.routes import LEASES, POOLS
+from service.views.owners import owner_admin as owner_changes
+from service.views.owners import owners as owner_views
+from service.views.owners import profiles
+from service.views.owners.owners import unless_hidden
+from service.views.posts import family_posts as family_posts
+from service.views.posts import journal as journal_views
+from service.views.posts import posts
+from service.views.posts import queue as post_states
+from service.views.posts import queue as queue_views
+from service.views.posts import stream as stream_views
+from service.views.rankings import around as around_views
+from service.views.rankings import rankings as ranking_views
+from service.views.retry_on_change import retry_on_change
 
 _BOARD = "/v1/leaderboards/{board}"
 _OWNER = _BOARD + "/entries/{owner}"
@@ -94,8 +95,8 @@ _COLUMN_CODES = ("unknown_board", "unknown_column")
 
 _READS = [
     Route(
-        method="GET", path=_OWNER + "/positions", handler=unless_hidden(owner_views.positions), role=Role.READER,
-        view="positions", counted_alone=True, summary="An owner's positions", tag="Owners", query=PositionsQuery,
+        method="GET", path=_OWNER + "/positions", handler=unless_hidden(owner_views.get_positions), role=Role.READER,
+        view="positions", has_own_metrics=True, summary="An owner's positions", tag="Owners", query=PositionsQuery,
         response=OwnerPositions,
         description="Without `columns`: every ranked column. `rank=auto` counts near the top and wherever no curve is. "
         "`next=true` adds to each position the next better place and the points that are missing to take it. "
@@ -107,19 +108,20 @@ _READS = [
     ),
     Route(
         method="GET", path=_OWNER + "/around", handler=unless_hidden(around_views.around_owner), role=Role.READER,
-        view="around", counted_alone=True, summary="The rows around an owner", tag="Owners", query=AroundOwnerQuery,
+        view="around", has_own_metrics=True, summary="The rows around an owner", tag="Owners", query=AroundOwnerQuery,
         response=Page,
         description="Ranks agree with each other: all follow from the owner's by counting along the rows. Of an"
         " archived leaderboard the rows that its archive has; a `next` past them answers 410.",
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries", "archived"),
     ),
     Route(
-        method="GET", path=_OWNER, handler=owner_views.entry, role=Role.READER, view="entry", counted_alone=True,
+        method="GET", path=_OWNER, handler=owner_views.entry, role=Role.READER, view="entry", has_own_metrics=True,
         summary="An owner's entry", tag="Owners", query=ProfilesQuery, response=EntryAnswer,
         problems=("unknown_board", "unknown_owner"), description="A hidden owner's says so.",
     ),
     Route(
-        method="GET", path=_RANKING, handler=ranking_views.page, role=Role.READER, view="page", counted_alone=True,
+        method="GET", path=_RANKING, handler=ranking_views.get_page, role=Role.READER, view="page",
+        has_own_metrics=True,
         summary="A page of a ranking", tag="Rankings", query=PageQuery, response=Page,
         description="Of an archived leaderboard the top that its archive holds; 410 past it.",
         problems=(*_COLUMN_CODES, "bad_cursor", "bad_rank", "too_many_entries", "archived"),
@@ -139,7 +141,7 @@ _READS = [
         problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_entries", "archived"),
     ),
     Route(
-        method="GET", path=_RANKING + "/values", handler=ranking_views.values, role=Role.READER, view="values",
+        method="GET", path=_RANKING + "/values", handler=ranking_views.get_values, role=Role.READER, view="values",
         summary="Values for ranks and percentiles", tag="Rankings", query=ValuesQuery, response=Values,
         description="The worst value that still has the rank or better; past the end the worst value.",
         problems=(*_COLUMN_CODES, "bad_rank", "too_many_values"),
@@ -158,13 +160,15 @@ _READS = [
         problems=(*_COLUMN_CODES, "too_many_buckets"),
     ),
     Route(
-        method="POST", path=_BOARD + "/entries/lookup", handler=owner_views.lookup, role=Role.READER, view="lookup",
+        method="POST", path=_BOARD + "/entries/lookup", handler=owner_views.look_up_entries, role=Role.READER,
+        view="lookup",
         summary="Entries of many owners", tag="Owners", query=ProfilesQuery, body=Lookup,
         response=LookupAnswer, description="With a column, positions on the board and places among those asked for.",
         problems=(*_COLUMN_CODES, "too_many_owners"),
     ),
     Route(
-        method="POST", path="/v1/owners/{owner}/positions", handler=owner_views.many_boards, role=Role.READER,
+        method="POST", path="/v1/owners/{owner}/positions", handler=owner_views.get_positions_on_boards,
+        role=Role.READER,
         view="many_boards", summary="One owner on many leaderboards", tag="Owners", body=ManyBoards,
         response=BoardPositions, problems=(*_COLUMN_CODES, "too_many_boards"),
     ),
@@ -173,7 +177,7 @@ _READS = [
 _POSTS = [
     Route(
         method="POST", path=_BOARD + "/posts", handler=posts.post_to_board, role=Role.WRITER, view="post",
-        counted_alone=True, summary="Post stats to a leaderboard", tag="Posting", body=(PostBody, PostList),
+        has_own_metrics=True, summary="Post stats to a leaderboard", tag="Posting", body=(PostBody, PostList),
         raw_body=True, ndjson=True, query=PostsQuery, response=(PostResults, Accepted), statuses=(200, 202),
         problems=_POST_CODES,
         description="One post, a list, or NDJSON; answered once everything in it is durable. `set` needs the role ops."
@@ -221,25 +225,25 @@ _FAMILIES = [
         description="Facets as further parameters: only values within them. A page may have fewer than `limit`.",
     ),
     Route(
-        method="GET", path=_FAMILY + "/owners/{owner}/history", handler=histories.history, role=Role.READER,
+        method="GET", path=_FAMILY + "/owners/{owner}/history", handler=histories.get_history, role=Role.READER,
         view="family_history", summary="An owner's final positions by period", tag="Families", query=HistoryQuery,
         response=HistoryAnswer, problems=("unknown_board", "unknown_column", "bad_cursor", "too_many_entries"),
         description="The closed periods of a kind, newest first, within facets as further parameters. None since the "
         "family was made is left out: `position` is null where the owner had no value in the column.",
     ),
     Route(
-        method="PUT", path=_FAMILY, handler=families.put, role=Role.OPS, view="put_family",
+        method="PUT", path=_FAMILY, handler=families.put_family_spec, role=Role.OPS, view="put_family",
         summary="Create, confirm or change a family", tag="Families", body=PutFamily, response=FamilyAnswer,
         statuses=(200, 201), problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported",
         "catalog_full"),
         description="Columns can be added, `predictor` and `keep` changed; anything else is a conflict.",
     ),
     Route(
-        method="GET", path=_FAMILY, handler=families.get, role=Role.READER, view="family",
+        method="GET", path=_FAMILY, handler=families.get_family, role=Role.READER, view="family",
         summary="A family's specification", tag="Families", response=FamilyAnswer,
     ),
     Route(
-        method="DELETE", path=_FAMILY, handler=families.remove, role=Role.OPS, view="delete_family",
+        method="DELETE", path=_FAMILY, handler=families.remove_family, role=Role.OPS, view="delete_family",
         summary="Delete a family with all its leaderboards", tag="Families", statuses=(204,),
     ),
 ]  # fmt: skip
@@ -275,7 +279,7 @@ _OPERATORS = [
         problems=("unknown_board", "family_board"),
     ),
     Route(
-        method="POST", path=_BOARD + "/reset", handler=boards.reset, role=Role.OPS, view="reset",
+        method="POST", path=_BOARD + "/reset", handler=boards.empty_board, role=Role.OPS, view="reset",
         summary="Empty a leaderboard and keep its specification", tag="Leaderboards", response=BoardAnswer,
         problems=("unknown_board", "family_board", "period_closed"),
         description="Remembered post ids are forgotten too. What a closed one held is final.",
@@ -295,7 +299,7 @@ _OPERATORS = [
         description="Posts still merge; rankings, totals and streams are without the owner from the answer on.",
     ),
     Route(
-        method="DELETE", path="/v1/owners/{owner}/hidden", handler=owner_changes.show, role=Role.OPS,
+        method="DELETE", path="/v1/owners/{owner}/hidden", handler=owner_changes.show_owner, role=Role.OPS,
         view="show_owner", summary="Show a hidden owner again", tag="Owners", statuses=(204,),
     ),
     Route(
@@ -317,7 +321,7 @@ _OPERATORS = [
         response=OwnerPosts, problems=("too_many_entries",), description="As far back as the journal is kept.",
     ),
     Route(
-        method="GET", path=_BOARD + "/stream", handler=stream_views.stream, role=Role.READER, view="stream",
+        method="GET", path=_BOARD + "/stream", handler=stream_views.get_stream, role=Role.READER, view="stream",
         summary="The top of a ranking, or an owner's position, as it changes", tag="Journal", query=StreamQuery,
         response=StreamEvent, media_type=stream_views.SSE_TYPE,
         request_headers=(stream_views.LAST_EVENT_ID,),
@@ -335,18 +339,18 @@ _OPERATORS = [
         " shown ever appears later. `after` is the last number seen; no line: nothing newer yet.",
     ),
     Route(
-        method="POST", path=_RANKING + "/refresh", handler=ranking_views.refresh, role=Role.OPS, view="refresh",
+        method="POST", path=_RANKING + "/refresh", handler=ranking_views.refresh_curve, role=Role.OPS, view="refresh",
         summary="Refresh a curve now", tag="Rankings", response=RefreshAnswer,
         problems=(*_COLUMN_CODES, "no_job_process", "timeout", "archived"),
         description="A job process does it; answers when the new curve serves.",
     ),
     Route(
-        method="POST", path=_RANKING + "/audit", handler=audit_views.audit, role=Role.OPS, view="audit",
+        method="POST", path=_RANKING + "/audit", handler=audit_views.audit_column, role=Role.OPS, view="audit",
         summary="Count random owners and hold the curve against them", tag="Rankings", query=AuditQuery,
         response=AuditAnswer, problems=(*_COLUMN_CODES, "no_curve", "too_many_owners"),
         description="Compares ranks as of the curve's time: what was posted since is taken back from the counts.",
     ),
 ]  # fmt: skip
 
-_HOTTEST = [renewed(_READS[0]), *_POSTS, *LEASES]
-ROUTES = [*_HOTTEST, *_FAMILIES, *POOLS, *KEYS, *map(renewed, [*_READS[1:], _POST_STATE, *_OPERATORS])]
+_HOTTEST = [retry_on_change(_READS[0]), *_POSTS, *LEASES]
+ROUTES = [*_HOTTEST, *_FAMILIES, *POOLS, *KEYS, *map(retry_on_change, [*_READS[1:], _POST_STATE, *_OPERATORS])]

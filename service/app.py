@@ -1,6 +1,6 @@
-"""The aiohttp application from a table of routes and a context.
+"""Builds the aiohttp application from a table of routes and a context.
 
-The rule: this is the only module that knows how aiohttp routes; paths that no route has answer problems as well.
+Only this module knows how aiohttp routes. A request that no route takes gets a problem document too.
 """
 
 from __future__ import annotations
@@ -12,39 +12,48 @@ from time import perf_counter
 from aiohttp import HttpVersion11, hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from .bodies import Bodies
-from .connections import HEAD_WAIT_S_MAX, REFUSE, HeadTimeout, fault
-from .logs import REQUEST_ID, TRACEPARENT
-from .operating import with_operating
-from .problems import Problem, internal, shown
-from .routes import Route
-from .shell import X_REQUEST_ID, X_TRACEPARENT, Endpoint, RequestIds, ShellContext, problem_response
+from service.contract.problems import Problem, clip_text, internal_problem
+from service.contract.routes import Route
+from service.http.bodies import BodyReader
+from service.http.endpoint import (
+    X_REQUEST_ID,
+    X_TRACEPARENT,
+    Endpoint,
+    EndpointContext,
+    RequestIds,
+    make_problem_response,
+)
+from service.http.malformed import HEAD_WAIT_S_MAX, REFUSE, HeadTimeout, describe_fault
+from service.telemetry.logs import REQUEST_ID, TRACEPARENT
+
+from .health_routes import add_health_routes
 
 _UNROUTED_VIEW = "none"
-_ANYTHING = "(?s:.*)"  # line ends too: what no route took would be answered, and not told, by aiohttp
+_ANYTHING = "(?s:.*)"  # matches line ends too: otherwise aiohttp itself would answer such a path, without a log line
 LINE_BYTES_MAX = 64 * 1024  # a thousand values of a query, escaped; aiohttp's own 8 KiB holds half of them
-LINGERING_S = 1.0  # longest reading of a refused body before its connection is closed
-READ_AHEAD_BYTES = 64 * 1024  # of a body, beside what its reader has taken; aiohttp pauses at twice as much
+LINGERING_S = 1.0  # the service reads a refused body for at most this long before it closes the connection
+READ_AHEAD_BYTES = 64 * 1024  # buffered bytes of a body that its reader has not taken; aiohttp pauses at twice as many
 
 
-def make_app(routes: Sequence[Route], context: ShellContext) -> web.Application:
-    """The application: `routes` in the order they are tried, hottest first, then health, metrics and OpenAPI.
+def make_app(routes: Sequence[Route], context: EndpointContext) -> web.Application:
+    """Build the application that serves `routes`, and after them health, metrics and OpenAPI.
 
-    Start and stop (store, jobs) are the caller's, through `on_startup` and `cleanup_ctx`.
+    Routes are tried in the order given, so the most frequent ones come first. The caller starts and stops the store
+    and the jobs.
     """
     ids = RequestIds()
-    bodies = Bodies(context.settings)
+    bodies = BodyReader(context.settings)
     app = web.Application(
         handler_args={
-            "auto_decompress": False,  # the limit is then one of what is sent, and no body can be a bomb
+            "auto_decompress": False,  # the body limit then bounds the bytes sent, and no body can be a bomb
             "max_line_size": LINE_BYTES_MAX,
             "lingering_time": LINGERING_S,
             "read_bufsize": READ_AHEAD_BYTES,
             "keepalive_timeout": context.settings.keepalive_s_max,
         },
     )
-    # The port of the jobs has no routes of its own, and so nothing for a page to show.
-    table = with_operating(routes, dashboard=bool(routes) and context.settings.dashboard)
+    # A process that only runs jobs serves no routes of its own, so the dashboard would have nothing to show.
+    table = add_health_routes(routes, dashboard=bool(routes) and context.settings.dashboard)
     resources: dict[str, web.Resource] = {}
     for route in table:
         resource = resources.get(route.path)
@@ -53,24 +62,24 @@ def make_app(routes: Sequence[Route], context: ShellContext) -> web.Application:
         endpoint = Endpoint(route, context, ids, bodies)
         for method in _methods(route):
             resource.add_route(method, endpoint.serve, expect_handler=_expected)
-    # A last resource that takes everything, not a middleware: that would cost every request.
+    # The last resource takes everything that is left. A middleware would cost time on every request.
     unrouted = _Unrouted(table, context, ids)
     app.router.add_route("*", f"/{{anything:{_ANYTHING}}}", unrouted.serve, expect_handler=_expected)
     app[REFUSE], app[HEAD_WAIT_S_MAX] = unrouted.refuse, context.settings.head_wait_s_max
 
     async def stop_bodies(_: web.Application) -> None:
-        bodies.stop()
-        context.stopping()
+        bodies.refuse_arriving()
+        context.end_endless_answers()
 
     app.on_shutdown.append(stop_bodies)
     return app
 
 
 async def _expected(request: web.Request) -> web.StreamResponse | None:
-    """Let a caller that asks send its body; what else a caller may expect is not known, and not needed to answer."""
+    """Answer `Expect: 100-continue` so that the caller sends its body. Any other expectation is ignored."""
     if request.version == HttpVersion11 and request.headers[hdrs.EXPECT].lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0  # as before it: an answer is still to come
+        request.writer.output_size = 0  # reset: the answer itself is still to come
     return None
 
 
@@ -79,20 +88,20 @@ def _methods(route: Route) -> tuple[str, ...]:
 
 
 def _aiohttp_path(route: Route) -> str:
-    """aiohttp's own `{name}` matches no braces, and an owner may have them."""
+    """Return the path in aiohttp's syntax. Its plain `{name}` matches no braces, and an owner may contain them."""
     return re.sub(r"\{(\w+)\}", rf"{{\1:{_parameter(route)}}}", route.path)
 
 
 def _parameter(route: Route) -> str:
-    """What a parameter of the path takes."""
-    return _ANYTHING if route.foreign else "[^/]+"
+    """Return the pattern that a parameter of the path matches."""
+    return _ANYTHING if route.foreign_protocol else "[^/]+"
 
 
 class _Unrouted:
-    """Problems for requests that no route takes."""
+    """Answers requests that no route takes with problems."""
 
-    def __init__(self, routes: Sequence[Route], context: ShellContext, ids: RequestIds) -> None:
-        self._answered = context.metrics.request_timer(_UNROUTED_VIEW)
+    def __init__(self, routes: Sequence[Route], context: EndpointContext, ids: RequestIds) -> None:
+        self._answered = context.metrics.make_request_timer(_UNROUTED_VIEW)
         self._log = context.request_log
         self._ids = ids
         self._paths = [
@@ -101,38 +110,42 @@ class _Unrouted:
         self._words = {"", *(word for route in routes for word in route.path.split("/") if "{" not in word)}
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """The problem: the path is unknown, or takes other methods."""
+        """Answer `not_found`, or `method_not_allowed` where the path takes other methods."""
         started_s = perf_counter()
-        request_id = self._ids.of(request.headers.get(X_REQUEST_ID))
+        request_id = self._ids.make_request_id(request.headers.get(X_REQUEST_ID))
         REQUEST_ID.set(request_id)
         TRACEPARENT.set(request.headers.get(X_TRACEPARENT, ""))
         path = request.rel_url.raw_path
         allowed = sorted({method for pattern, methods in self._paths if pattern.fullmatch(path) for method in methods})
         if allowed:
-            detail = f"the path takes {', '.join(allowed)}, not {shown(request.method)}"
+            detail = f"the path takes {', '.join(allowed)}, not {clip_text(request.method)}"
             problem = Problem("method_not_allowed", detail, headers={hdrs.ALLOW: ", ".join(allowed)})
         else:
-            problem = Problem("not_found", f"nothing is at {shown(request.path)}")
+            problem = Problem("not_found", f"nothing is at {clip_text(request.path)}")
         method = request.method if request.method in hdrs.METH_ALL else "-"
         return self._answer(problem, request_id, method, self._told_path(path), perf_counter() - started_s)
 
     def _told_path(self, path: str) -> str:
-        """The words of it that some route has; what else a caller made up may be an owner or a key."""
+        """Return the path for the log: only words that some route has. Any other word may be an owner or a key."""
         return "/".join(word if word in self._words else "…" for word in path.split("/"))
 
     def refuse(self, error: HttpProcessingError | None) -> web.Response:
-        """The problem of bytes that are no request (`error`), or of an answer that failed outside of every handler."""
-        request_id = self._ids.of(None)
+        """Answer bytes that are no request (`error`), or an answer that failed outside of every handler (None)."""
+        request_id = self._ids.make_request_id(None)
         REQUEST_ID.set(request_id)
         if isinstance(error, HeadTimeout):
             problem = Problem("head_timeout", error.message)
         else:
-            problem = Problem("bad_request", f"the request can't be read: {fault(error)}") if error else internal()
+            problem = (
+                Problem("bad_request", f"the request can't be read: {describe_fault(error)}")
+                if error
+                else internal_problem()
+            )
         return self._answer(problem, request_id, "-", "-", 0.0)
 
     def _answer(self, problem: Problem, request_id: str, method: str, path: str, seconds: float) -> web.Response:
         self._answered(problem.status, seconds)
-        self._log.answered(
+        self._log.log_request(
             view=_UNROUTED_VIEW,
             method=method,
             path=path,
@@ -141,4 +154,4 @@ class _Unrouted:
             seconds=seconds,
             key_id="-",
         )
-        return problem_response(problem, request_id)
+        return make_problem_response(problem, request_id)

@@ -1,6 +1,6 @@
 """The command `rankcurve`: one application made of the commands in `service.commands`.
 
-The rule: nothing but names and order stands here, so that `rankcurve --help` is this file read aloud.
+This file holds only names and order, so it reads like the output of `rankcurve --help`.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from typing import Annotated
 
 import typer
 
-from service.commands.auditing import audit
-from service.commands.backups import backup, restore
-from service.commands.boards import board_app
-from service.commands.clients import client_app
-from service.commands.configuration import show_config
-from service.commands.curves import curve
-from service.commands.exporting import export
-from service.commands.families import family_app
-from service.commands.following import journal, stream
-from service.commands.importing import import_csv
-from service.commands.keys import keys_app
-from service.commands.leases import lease_app
+from service.commands.boards.boards import board_app
+from service.commands.boards.families import family_app
+from service.commands.boards.owners import owner_app
+from service.commands.boards.refreshing import refresh
+from service.commands.imports.importing import import_csv
+from service.commands.leases.clients import client_app
+from service.commands.leases.leases import lease_app
+from service.commands.leases.pools import pool_app
 from service.commands.numbers import NumbersAreArguments
-from service.commands.owners import owner_app
-from service.commands.pools import pool_app
-from service.commands.queues import queue_app
-from service.commands.ranks import rank, top
-from service.commands.rebuilding import rebuild
-from service.commands.refreshing import refresh
-from service.commands.serving import run_jobs, serve
+from service.commands.operating.backups import backup, restore
+from service.commands.operating.configuration import show_config
+from service.commands.operating.keys import keys_app
+from service.commands.operating.queues import queue_app
+from service.commands.operating.rebuilding import rebuild
+from service.commands.operating.serving import run_jobs, serve
+from service.commands.reading.auditing import audit
+from service.commands.reading.curves import curve
+from service.commands.reading.exporting import export
+from service.commands.reading.following import journal, stream
+from service.commands.reading.ranks import rank, top
 
 app = typer.Typer(
     name="rankcurve",
@@ -96,7 +96,7 @@ def common(
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Run the command line; entry point of the console script."""
     app(prog_name="rankcurve")
 
 

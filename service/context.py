@@ -1,47 +1,64 @@
-"""What handlers work with: everything that one process of the service holds, made in `serve` and nowhere else."""
+"""What handlers work with: the parts that one process of the service holds.
+
+`wiring.open_context` builds a `Context`, starts its parts and stops them. Every handler receives the `Context` as its
+first argument. Parts that are used together are grouped: `context.posting`, `context.curves`, `context.ranks`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from config import Settings
-from jobs.audit import Auditor
-from jobs.desk import Desk
-from jobs.queue import QueueParts
-from storage.boards import OpenBoards
-from storage.catalog import Catalog
-from storage.coalesce import Coalescers
-from storage.curves import CurveBook
-from storage.enqueuing import Enqueuer
-from storage.entry_reads import EntryReads
+from jobs.curves.audit import Auditor
+from jobs.curves.refresh_desk import Refresher
+from jobs.queue.workers import QueueParts
+from service.contract.cursors import CursorCodec
+from service.contract.keys import KeyRing
+from service.http.key_limits import KeyLimits
+from service.http.key_watch import KeyWatch
+from service.monitoring.jolokia.answering import JolokiaAgent
+from service.ranks.rank_context import RankContext
+from service.streams.feed import Feed
+from service.streams.journal_lane import JournalLane
+from service.telemetry.logs import RequestLog
+from service.telemetry.metrics.process import Metrics
+from service.telemetry.tracing import Tracer
+from storage.boards.catalog import Catalog
+from storage.curves.stored_curves import CurveBook
 from storage.errors import StoreBusy, StoreDamaged
-from storage.lease_desk import LeaseDesk
-from storage.post_ids import PostIds
+from storage.leases.batcher import LeaseBatcher
+from storage.posting.post_ids import PostIds
+from storage.posting.writer import Writers
+from storage.queue.intake import Enqueuer
+from storage.reads.open_boards import OpenBoards
+from storage.reads.point_reads import PointReads
 from storage.records import Board
 from storage.store import Program, Store
-from storage.writers import Writers
 
-from .cursors import Cursors
-from .jolokia.answering import Agent
-from .journal_lane import JournalLane
-from .key_limits import KeyLimits
-from .key_watch import KeyWatch
-from .keys import KeyRing
-from .locators import Locators
-from .logs import RequestLog
-from .metrics.process import Metrics
-from .streams.feed import Feed
-from .tracing import Tracer
 
-if TYPE_CHECKING:  # pages work with the context
-    from .pages import FirstPage, Pager
+@dataclass(frozen=True, slots=True)
+class PostingContext:
+    """The parts of one process that take posts."""
+
+    writer: Writers
+    enqueuer: Enqueuer
+    queue: QueueParts
+    post_ids: PostIds
+
+
+@dataclass(frozen=True, slots=True)
+class CurveContext:
+    """The parts of one process that hold curves, request their refresh and audit them."""
+
+    book: CurveBook
+    refreshes: Refresher
+    auditor: Auditor
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One process of the service."""
+    """The parts of one process of the service."""
 
     settings: Settings
     metrics: Metrics
@@ -52,37 +69,36 @@ class Context:
     store: Store
     catalog: Catalog
     boards: OpenBoards
-    reads: EntryReads
-    writer: Writers
-    enqueuer: Enqueuer
-    queue: QueueParts
-    post_ids: PostIds
-    book: CurveBook
-    desk: Desk
+    reads: PointReads
+    posting: PostingContext
+    curves: CurveContext
     feed: Feed
-    auditor: Auditor
-    lease_desk: LeaseDesk
-    cursors: Cursors
-    locators: Locators
-    first_pages: Coalescers[tuple[Pager, int], FirstPage]
+    lease_batcher: LeaseBatcher
+    cursors: CursorCodec
+    ranks: RankContext
     journal_lane: JournalLane
     now_us: Callable[[], int]
-    agent: Agent | None = None  # None: managed objects are off
+    agent: JolokiaAgent | None = None  # None: managed objects are off
     tracer: Tracer | None = None  # None: requests make no spans
 
-    def store_of(self, board: Board) -> Store:
-        """The store by the connections of a board's pool."""
-        return self.store.of(board.id)
+    def store_for_board(self, board: Board) -> Store:
+        """Return the store by the connection pool of a board."""
+        return self.store.for_board(board.id)
 
-    def stopping(self) -> None:
-        """End what would go on for ever."""
+    def end_endless_answers(self) -> None:
+        """End the answers that would go on for ever: the streams."""
         self.feed.close()
 
     async def ready(self) -> None:
-        """Return when the store answers, is sound as far as it is known, and the writer works."""
+        """Return when the store answers, is not known to be damaged, and posts can be written and queued.
+
+        Raises:
+            StoreDamaged: the store is known to be damaged.
+            StoreBusy: the writer has stopped, or the store does not answer.
+        """
         if self.store.damaged.is_set():
             raise StoreDamaged
-        if not (self.writer.alive and self.enqueuer.alive):
+        if not (self.posting.writer.alive and self.posting.enqueuer.alive):
             raise StoreBusy("the writer has stopped")
         await self.store.read(_nothing)
 

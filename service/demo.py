@@ -1,7 +1,7 @@
-"""`make demo`: a season of 100,000 players and a family behind a real service, and lines to try on it.
+"""`make demo`: sets up a season of 100,000 players and a family in a real service, and prints requests to try.
 
-The rule: everything goes through the doors that users have (`rankcurve serve`, HTTP); players come from a seed and
-posts carry ids, so that a second run finds the season already there and a broken-off one goes on.
+The demo uses only what users have: `rankcurve serve` and HTTP. Players come from a fixed seed and posts carry ids. So
+a second run finds the season already there, and a run that was interrupted continues.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from service.client import ClientError, Patience, ServiceClient
-from service.commands.families import family_path
-from service.commands.import_lines import Batch, Mark, Post, Rejection
-from service.commands.import_run import Reports, Tally, TooManyRejected, send_batches
-from service.commands.importing import progress_bar
+from service.client.client import ClientError, Patience, ServiceClient
+from service.commands.boards.families import family_path
+from service.commands.imports.import_lines import Batch, Mark, Post, Rejection
+from service.commands.imports.import_run import Reports, Tally, TooManyRejected, send_batches
+from service.commands.imports.importing import progress_bar
 from service.commands.target import KEY_VARIABLE, explain, fail
 
 HOST = "127.0.0.1"
@@ -63,12 +63,15 @@ FAMILY_SPEC: dict[str, object] = {
 
 
 def owner_name(player_index: int) -> str:
-    """`player-000042` for the 0-based index 42."""
+    """Return a player's owner name: `player-000042` for the 0-based index 42."""
     return f"player-{player_index:06d}"
 
 
 def season_posts(players: int, rng: random.Random) -> Iterator[Post]:
-    """One post a player: skewed xp, laps in thousandths (one in ten has none), kills and wins full of ties."""
+    """Yield one post a player: skewed xp, laps in thousandths of a second, and kills and wins with many ties.
+
+    One player in ten has no lap.
+    """
     for player_index in range(players):
         stats: dict[str, object] = {
             "xp": round(rng.lognormvariate(8.0, 1.5)),
@@ -83,7 +86,7 @@ def season_posts(players: int, rng: random.Random) -> Iterator[Post]:
 
 
 def season_batches(players: int) -> Iterator[Batch]:
-    """The season's posts in batches; a batch's mark counts players."""
+    """Yield the season's posts in batches; the mark of a batch counts players."""
     batch = Batch(Mark())
     for number, post in enumerate(season_posts(players, random.Random(SEED)), start=1):
         batch.lines.append(number)
@@ -95,7 +98,7 @@ def season_batches(players: int) -> Iterator[Batch]:
 
 
 def arena_posts(players: int, rng: random.Random) -> list[Post]:
-    """One game of each of the first players, for the family: it counts for everybody and for a clan."""
+    """Return one game of each of the first players, for the family: it counts for everybody and for a clan."""
     return [
         {
             "owner": owner_name(player_index),
@@ -108,7 +111,7 @@ def arena_posts(players: int, rng: random.Random) -> list[Post]:
 
 
 async def set_up_family(client: ServiceClient, players: int) -> None:
-    """The family and its posts; those that were there before count once."""
+    """Create the family and post to it; posts of an earlier run are duplicates and count once."""
     await client.call("PUT", family_path(FAMILY), dict[str, Any], body=FAMILY_SPEC)
     posts = arena_posts(players, random.Random(SEED))
     for start in range(0, len(posts), BATCH_POSTS):
@@ -118,7 +121,13 @@ async def set_up_family(client: ServiceClient, players: int) -> None:
 
 
 async def set_up(url: str, players: int, server: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait for the service, then board, posts and curves. Raises ClientError; ends the demo where the server dies."""
+    """Wait for the service, then set up the board, its posts, its curves and the family.
+
+    The demo ends if the server exits.
+
+    Raises:
+        ClientError: the service refused a request or could not be reached.
+    """
     async with ServiceClient(url, os.environ.get(KEY_VARIABLE)) as client:
         await wait_ready(client, server, log)
     patience = Patience(attempts_max=20, reconnects=True, timeout_s=REFRESH_TIMEOUT_S)
@@ -136,7 +145,7 @@ async def set_up(url: str, players: int, server: subprocess.Popen[bytes], log: P
 
 
 async def wait_ready(client: ServiceClient, server: subprocess.Popen[bytes], log: Path) -> None:
-    """Return when the service is ready; ends the demo where it has exited or takes longer than 30 s."""
+    """Return when the service is ready. End the demo if the service has exited or takes longer than 30 s."""
     for _ in range(int(READY_WAIT_S / READY_POLL_S)):
         if server.poll() is not None:
             fail(f"the service exited with code {server.returncode}: {last_line(log)} (all of it: {log})")
@@ -148,13 +157,13 @@ async def wait_ready(client: ServiceClient, server: subprocess.Popen[bytes], log
 
 
 def last_line(log: Path) -> str:
-    """The last line that the service logged, or a dash."""
+    """Return the last line that the service logged, or a dash."""
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "-")
 
 
 async def post_season(client: ServiceClient, players: int) -> None:
-    """Post every player through the write path. Ends the demo at the first rejected post."""
+    """Post every player. End the demo at the first rejected post."""
     screen = Console(stderr=True, highlight=False)
     tally, reasons = Tally(), list[Rejection]()
     with progress_bar(screen) as bar:
@@ -179,7 +188,7 @@ async def post_season(client: ServiceClient, players: int) -> None:
 
 
 def require_free_port(port: int) -> None:
-    """End the demo with a clear line where something listens on `port` already."""
+    """End the demo with a clear message if something already listens on `port`."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -191,7 +200,7 @@ def require_free_port(port: int) -> None:
 
 @contextlib.contextmanager
 def serving(port: int, store: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A `rankcurve serve` of our own, stopped as an operator would stop it."""
+    """Run `rankcurve serve` as a child process and stop it as an operator would, with SIGTERM."""
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "service.cli", "serve"]
     command += ["--host", HOST, "--port", str(port), "--store", store, "--jobs", "embedded"]
@@ -209,7 +218,7 @@ def serving(port: int, store: str, log: Path) -> Iterator[subprocess.Popen[bytes
 
 
 def lines_to_try(url: str, players: int) -> list[str]:
-    """Requests worth a look: an owner's positions, the top, where a value would stand, and the clans of this week."""
+    """Return requests to try: an owner's positions, the top, the positions of two values, and this week's clans."""
     board = f"{url}/v1/leaderboards/{BOARD}"
     return [
         f"curl '{board}/entries/{owner_name(players // 3)}/positions?columns=xp,best_lap'",
@@ -220,7 +229,7 @@ def lines_to_try(url: str, players: int) -> list[str]:
 
 
 def stop_on_sigterm() -> None:
-    """SIGTERM leaves through `finally` like Ctrl-C does, so that the service is stopped too."""
+    """Let SIGTERM run every `finally`, as Ctrl-C does, so that the service is stopped too."""
 
     def leave(_signal: int, _frame: object) -> None:
         raise SystemExit(0)
@@ -260,7 +269,7 @@ def demo(
 
 
 def main() -> None:
-    """Entry point of `python -m service.demo`."""
+    """Run the demo; entry point of `python -m service.demo`."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(demo)
     app()

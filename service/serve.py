@@ -1,6 +1,8 @@
-"""A serving process from its first log line to its last.
+"""Runs a serving process from its first log line to its last.
 
-The rule: SIGTERM and SIGINT stop taking requests, finish what was accepted, and end with exit code 0.
+    run ──> run_process (log, interpreter, event loop) ──> until_stopped ──> serving (context, then the port)
+
+At SIGTERM or SIGINT the process takes no more requests, finishes what it accepted, and ends with exit code 0.
 """
 
 from __future__ import annotations
@@ -17,24 +19,24 @@ import structlog
 from aiohttp import web
 
 from config import Settings
+from service.http.malformed import ProblemRunner
+from service.telemetry.logs import configure_logging
+from service.telemetry.metrics.process import Metrics
+from service.telemetry.terminal import show_urls
 
 from .api import ROUTES
 from .app import make_app
-from .connections import ProblemRunner
-from .logs import configure
-from .metrics.process import Metrics
-from .terminal import show_urls
-from .wiring import context_of
+from .wiring import open_context
 
 log = structlog.get_logger(__name__)
 BACKLOG_CONNECTIONS = 1024
-# A store's thread that comes back from SQLite while the loop is busy waits as long for the interpreter lock: with the
-# default of 5 ms a group of posts takes twice the time.
+# A store's thread that returns from SQLite while the loop is busy waits up to this long for the interpreter lock. With
+# Python's default of 5 ms, a group of posts takes much longer.
 SWITCH_INTERVAL_S = 0.0002
-GC_THRESHOLDS = (50_000, 20, 100)  # a tenth more requests a second than with the defaults
+GC_THRESHOLDS = (50_000, 20, 100)  # higher than Python's defaults: fewer collections while requests are answered
 
 
-def run(settings: Settings) -> None:
+def serve_until_stopped(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
@@ -52,11 +54,15 @@ def run_process(
     *,
     name: str | None = None,
 ) -> None:
-    """Run `work` with the log and the interpreter of a service; `name` tells its lines from other processes' lines."""
-    lines = configure(
+    """Run `work` with the log and the interpreter settings of a service.
+
+    `name` marks the log lines of this process where several processes write to one stream.
+    """
+    lines = configure_logging(
         level=settings.log_level, style=settings.log_format, on_drop=metrics.log_lines_dropped, process=name
     )
-    # Requests make little that lives on, and what the process is made of never dies: fewer and shorter collections.
+    # Few objects outlive the request that made them, and the parts of the process are never freed. So collecting
+    # seldom loses little memory.
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
@@ -69,20 +75,23 @@ def run_process(
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
-    except ImportError:  # not on every platform; the loop of the standard library serves as well, slower
+    except ImportError:  # not on every platform; the loop of the standard library works too, but is slower
         return None
     return uvloop.new_event_loop
 
 
 async def _serve(settings: Settings, metrics: Metrics) -> None:
-    await until_stopped(serving(settings, metrics), event="serving", show=show_urls)
+    await run_until_stopped(open_service(settings, metrics), event="serving", show=show_urls)
 
 
-async def until_stopped(
+async def run_until_stopped(
     running: AbstractAsyncContextManager[list[str]], *, event: str, show: Callable[[list[str]], None] | None = None
 ) -> None:
-    """Run until SIGTERM or SIGINT; `event` tells the log that it runs, and where; `show` tells a person."""
-    stop = stop_signals(signal.SIGTERM, signal.SIGINT)
+    """Run until SIGTERM or SIGINT.
+
+    Once `running` has started, its addresses are logged under `event` and passed to `show`, which tells a person.
+    """
+    stop = watch_stop_signals(signal.SIGTERM, signal.SIGINT)
     async with running as addresses:
         log.info(event, addresses=addresses)
         if show is not None:
@@ -92,8 +101,8 @@ async def until_stopped(
     log.info("stopped")
 
 
-def stop_signals(*numbers: signal.Signals) -> asyncio.Event:
-    """An event that any of these signals sets."""
+def watch_stop_signals(*numbers: signal.Signals) -> asyncio.Event:
+    """Return an event that any of these signals sets."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in numbers:
@@ -102,22 +111,25 @@ def stop_signals(*numbers: signal.Signals) -> asyncio.Event:
 
 
 @asynccontextmanager
-async def serving(settings: Settings, metrics: Metrics, *, reuse_port: bool = False) -> AsyncIterator[list[str]]:
-    """The service, listening; answers its addresses. With `reuse_port` other processes listen there as well."""
-    async with context_of(settings, metrics) as context:
+async def open_service(settings: Settings, metrics: Metrics, *, reuse_port: bool = False) -> AsyncIterator[list[str]]:
+    """Serve while the context lasts, and give the addresses that the service listens on.
+
+    With `reuse_port`, other processes may listen on the same port.
+    """
+    async with open_context(settings, metrics) as context:
         context.keyring.check_binding(settings.host)
         if context.keyring.open:
             log.warning("open_to_this_machine", detail="no API key is configured: every caller is ops")
-        async with listening(make_app(ROUTES, context), settings, settings.port, reuse_port=reuse_port) as addresses:
+        async with open_port(make_app(ROUTES, context), settings, settings.port, reuse_port=reuse_port) as addresses:
             yield addresses
 
 
 @asynccontextmanager
-async def listening(
+async def open_port(
     app: web.Application, settings: Settings, port: int, *, reuse_port: bool = False
 ) -> AsyncIterator[list[str]]:
-    """The application on a port; at the end what runs is answered first."""
-    # aiohttp closes what is idle at once and waits for what runs.
+    """Serve an application on a port and give its addresses. At the end, requests in progress are answered first."""
+    # At shutdown aiohttp closes idle connections at once and waits up to `shutdown_timeout` for requests in progress.
     runner = ProblemRunner(app, access_log=None, handle_signals=False, shutdown_timeout=settings.shutdown_s)
     await runner.setup()
     gc.collect()

@@ -1,6 +1,6 @@
-"""Which store a URL names, and how it is opened: decided here and nowhere else.
+"""Opens the store that a URL names. Only this module decides which kind of store a URL means.
 
-The rule: the settings' names of bounds are the store's own.
+Each bound of a store is a setting of the same name.
 """
 
 from __future__ import annotations
@@ -8,29 +8,27 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from config import Settings
-from storage.observing import StoreObserver
-from storage.postgres import PostgresLimits, PostgresStore
-from storage.replica import ReplicaFirst
-from storage.sqlite import SqliteLimits, SqliteStore
+from config import Settings, limits_of
+from storage.engines.postgres import PostgresLimits, PostgresStore
+from storage.engines.replica import ReplicaFirst
+from storage.engines.sqlite import SqliteLimits, SqliteStore
+from storage.engines.store_observer import StoreObserver
 from storage.store import Store
-
-from .limits import limits_of
 
 SQLITE_PREFIX = "sqlite:///"
 
 
 def is_shared(url: str) -> bool:
-    """Whether several processes may open the store at once."""
+    """Return whether several processes may open the store at once."""
     return not url.startswith(SQLITE_PREFIX)
 
 
 async def open_store(settings: Settings, observer: StoreObserver | None = None) -> Store:
-    """The store of the settings.
+    """Open the store of the settings.
 
     Raises:
         StoreLocked: another process owns the file.
-        StoreUnsupported: it can't be opened, or is not what it should be.
+        StoreUnsupported: the store can't be opened, or is not of the expected kind.
         StoreAway: the server can't be reached.
     """
     if settings.store.startswith(SQLITE_PREFIX):
@@ -39,8 +37,10 @@ async def open_store(settings: Settings, observer: StoreObserver | None = None) 
     return await PostgresStore.open(settings.store, limits_of(PostgresLimits, settings), observer=observer)
 
 
-async def open_sampling(settings: Settings, store: Store, observer: StoreObserver | None = None) -> Store:
-    """Where curves are sampled from: the replica that the settings name before the store, or the store itself.
+async def open_sampling_store(settings: Settings, store: Store, observer: StoreObserver | None = None) -> Store:
+    """Return the store that curves are sampled from.
+
+    Where the settings name a replica, it is tried before the store; otherwise it is the store itself.
 
     Raises:
         StoreUnsupported, StoreAway: see `open_store`.

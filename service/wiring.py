@@ -1,6 +1,12 @@
-"""Where a process is wired: store, catalog, writer, curves and jobs, started in order and stopped in reverse.
+"""Builds one process of the service: store, catalog, writer, curves and jobs. They stop in the reverse order.
 
-The rule: clocks and chance enter here; everything below gets them as arguments.
+    context_of ──> _open_store (what stands on the store) ──> _job_parts ──> jobs
+                                                         └──> _context ──> Context, for handlers
+
+Storage and jobs receive clocks and random generators as arguments, from here and from `lease_wiring`. There are two
+exceptions: `storage.schema.steps` draws the salt of a new store, and `storage.engines.postgres` its retry delays.
+Within this package, chance also enters in `contract.keys`, `http.endpoint` (request ids), `http.key_watch`,
+`processes.node`, `views.leases.pools`, `views.owners.owner_admin` and the sample of the request log.
 """
 
 from __future__ import annotations
@@ -17,79 +23,76 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from config import Settings
+from config import Settings, limits_of
 from config.peers import parse_peers
-from jobs.audit import Auditor
-from jobs.close_periods import CloseLimits
+from jobs.boards.close_periods import CloseLimits
+from jobs.boards.prune import PruneLimits
 from jobs.controls import JobControls
-from jobs.demands import DemandLimits, StoreDesk
-from jobs.desk import Desk, RefreshDesk
-from jobs.drift import DriftLimits
-from jobs.exchange import ReadPeer
-from jobs.fitting import FittingLimits
+from jobs.curves.audit import Auditor
+from jobs.curves.fitting import FittingLimits
+from jobs.curves.refit_rule import DriftLimits
+from jobs.curves.refresh import RefreshLimits
+from jobs.curves.refresh_desk import Refresher, RefreshQueue
+from jobs.curves.refresh_requests import RefreshRequestLimits, RemoteRefresher
+from jobs.curves.schedule import ScheduleLimits
+from jobs.leases.peers import ReadPeer
 from jobs.ownership import LeaseLimits
-from jobs.prune import PruneLimits
-from jobs.queue import SEMAPHORE, QueueLimits, QueueParts
-from jobs.refresh import RefreshLimits
+from jobs.queue.workers import SEMAPHORE, QueueLimits, QueueParts
 from jobs.runner import RunnerLimits
-from jobs.schedule import ScheduleLimits
 from jobs.wiring import JobLimits, JobParts, start_jobs, start_watch
-from storage.archiving import ArchiveLimits
-from storage.auditing import AuditLimits
-from storage.backlog import Backlog, BacklogLimits
-from storage.boards import OpenBoards
-from storage.catalog import Catalog
-from storage.claims import store_clock
-from storage.coalesce import Coalescers
-from storage.curves import CurveBook
-from storage.enqueuing import EnqueueLimits, Enqueuer
-from storage.entry_reads import EntryReads
-from storage.envelope import Envelopes
-from storage.folding import FoldLimits
-from storage.ingest_queue import ingest_queue
-from storage.lease_desk import LeaseDesk, LeaseDeskLimits
-from storage.leases import Leases
-from storage.memcached import Memcached, MemcachedLimits
-from storage.post_ids import PostIds
-from storage.scanning import ScanLimits
-from storage.semaphores import Semaphore
-from storage.shared_curves import SharedCurves
+from service.client.lease_peers import peer_reader
+from service.contract.cursors import CursorCodec
+from service.http.key_limits import KeyLimitBounds, KeyLimits
+from service.http.key_watch import KeyWatch, watch_keys
+from service.http.openapi import service_version
+from service.monitoring.jolokia.answering import JolokiaAgent
+from service.monitoring.managed.wiring import ManagedParts, manage_objects
+from service.ranks.locator import CountLimits
+from service.ranks.locator_cache import LocatorCache
+from service.ranks.pages import first_pages
+from service.ranks.rank_context import RankContext
+from service.streams.feed import Feed, FeedLimits
+from service.streams.journal_lane import JournalLane
+from service.telemetry.logs import RequestLog
+from service.telemetry.metrics.process import Metrics, ServingCurve
+from service.telemetry.tracing import TracedRefreshes, make_tracer
+from storage.archive.archive_writer import ArchiveLimits
+from storage.boards.catalog import Catalog
+from storage.coalesce import StoreCoalescers
+from storage.curves.auditing import AuditLimits
+from storage.curves.folding import FoldLimits
+from storage.curves.memcached import Memcached, MemcachedLimits
+from storage.curves.scanning import ScanLimits
+from storage.curves.shared_curves import Envelopes, SharedCurves
+from storage.curves.stored_curves import CurveBook
+from storage.engines.store_start import prepare_store
+from storage.leases.batcher import LeaseBatcher, LeaseBatcherLimits
+from storage.leases.claims import store_clock
+from storage.leases.work_leases import WorkLeases
+from storage.posting.post_ids import PostIds
+from storage.posting.writer import Writer, WriterLimits, WriterObserver, Writers
+from storage.queue.ingest_queue import ingest_queue
+from storage.queue.intake import BacklogLimits, EnqueueLimits, Enqueuer, QueueBacklog
+from storage.queue.workers import Semaphore
+from storage.reads.open_boards import OpenBoards
+from storage.reads.point_reads import PointReads
 from storage.store import Store
-from storage.transaction_numbers import bring_up
-from storage.writer import Writer, WriterLimits, WriterObserver
-from storage.writers import Writers
 
-from .context import Context
-from .cursors import Cursors
-from .jolokia.answering import Agent
-from .journal_lane import JournalLane
-from .key_limits import KeyLimitBounds, KeyLimits
-from .key_watch import KeyWatch, watch_keys
-from .leases.peers import peer_reader
-from .leases.wiring import lease_groups_of, leases_of, pool_parts
-from .limits import limits_of
-from .locators import Locators
-from .logs import RequestLog
-from .managed.wiring import ManagedParts, managing
-from .metrics.process import CurveFigures, Metrics
-from .openapi import service_version
-from .pages import first_pages
-from .positions import CountLimits
-from .stores import open_sampling, open_store
-from .streams.feed import Feed, FeedLimits
-from .tracing import TracedRefreshes, make_tracer
+from .context import Context, CurveContext, PostingContext
+from .lease_wiring import make_lease_groups, make_leases, make_pool_parts
+from .stores import open_sampling_store, open_store
 
 log = structlog.get_logger(__name__)
 
 
 def now_us() -> int:
-    """The service's clock: microseconds since 1970."""
+    """Return the service's time in microseconds since 1970."""
     return time.time_ns() // 1000
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """What stands on the store and knows nothing of requests; handlers and jobs share it."""
+    """The parts that stand on the store and know nothing of requests. Handlers and jobs share them."""
 
     store: Store
     salt: str
@@ -102,16 +105,16 @@ class _Stored:
     enqueuer: Enqueuer
     queue: QueueParts
     auditor: Auditor
-    lease_desk: LeaseDesk
+    lease_batcher: LeaseBatcher
 
 
 @asynccontextmanager
-async def context_of(
+async def open_context(
     settings: Settings, metrics: Metrics, *, clock: Callable[[], int] = now_us
 ) -> AsyncIterator[Context]:
-    """Everything that handlers and jobs work with, started; stopped at the end, what was accepted first.
+    """Build and start everything that handlers and jobs work with. At the end, finish what was accepted, then stop it.
 
-    `clock` tells the microseconds since 1970; only leases go by the store's own.
+    `clock` returns microseconds since 1970. Leases use the store's own clock instead.
 
     Raises:
         StoreLocked, StoreUnsupported, StoreAway, SchemaTooNew: the store can't be opened.
@@ -119,9 +122,9 @@ async def context_of(
     async with AsyncExitStack() as stack:
         stored = await _open_store(settings, metrics, clock, stack)
         sizes = metrics.watch_store(version=service_version(), store=stored.store.dialect.name)
-        await stack.enter_async_context(sizes.measuring(stored.store, asyncio.sleep))
-        desk = RefreshDesk(demands_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
-        # Without jobs too: other processes store the curves then, and this one has to notice.
+        await stack.enter_async_context(sizes.measure_periodically(stored.store, asyncio.sleep))
+        desk = RefreshQueue(demands_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
+        # A process without jobs watches too: other processes store the curves, and this one has to load them.
         start = start_jobs if settings.jobs == "embedded" else start_watch
         read_peer = None
         if settings.lease_peers:
@@ -134,7 +137,7 @@ async def context_of(
             stack.push_async_callback(asyncio.to_thread, tracer.close)
             parts = replace(parts, observer=TracedRefreshes(metrics, tracer))
         if settings.jobs == "embedded":
-            sampled = await open_sampling(settings, stored.store, metrics.store)
+            sampled = await open_sampling_store(settings, stored.store, metrics.store)
             if sampled is not stored.store:
                 stack.push_async_callback(sampled.close)
             parts = replace(parts, sampled=sampled)
@@ -142,20 +145,21 @@ async def context_of(
         stack.push_async_callback(jobs.stop)
         ending = asyncio.create_task(_end_when_damaged(stored.store, jobs.stop), name="end jobs")
         stack.callback(ending.cancel)
-        # On a store of its own nobody else could meet a demand: the desk that no job attends refuses it.
+        # Without jobs, a demand waits in the store for a job process. A store with a single writer has no other
+        # process, so its demands go to the desk of this one, which refuses them while no job attends it.
         far = settings.jobs == "none" and not stored.store.sole_writer
         context = _context(settings, metrics, stored, clock, _store_desk(settings, stored) if far else desk)
         if settings.managed_objects:
-            managed = ManagedParts(stored.store, stored.catalog, stored.book, context.desk, controls, clock)
-            tree = await stack.enter_async_context(managing(settings, metrics, managed, service_version()))
-            context = replace(context, agent=Agent(tree, service_version(), failed=_managed_failed))
+            managed = ManagedParts(stored.store, stored.catalog, stored.book, context.curves.refreshes, controls, clock)
+            tree = await stack.enter_async_context(manage_objects(settings, metrics, managed, service_version()))
+            context = replace(context, agent=JolokiaAgent(tree, service_version(), failed=_managed_failed))
         if tracer is not None:
             context = replace(context, tracer=tracer)
         yield context
 
 
 async def _end_when_damaged(store: Store, stop: Callable[[], Awaitable[object]]) -> None:
-    """End the jobs of a damaged store: what they write there makes it worse, and each round would fail anew."""
+    """End the jobs once the store is damaged: their writes would make it worse, and each round would fail again."""
     await store.damaged.wait()
     await stop()
 
@@ -163,14 +167,14 @@ async def _end_when_damaged(store: Store, stop: Callable[[], Awaitable[object]])
 async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], int], stack: AsyncExitStack) -> _Stored:
     store = await open_store(settings, metrics.store)
     stack.push_async_callback(store.close)
-    salt = await bring_up(store)
+    salt = await prepare_store(store)
     catalog = Catalog(store)
     await catalog.load(boards_max=settings.catalog_boards_max)
     await catalog.families.load(families_max=settings.catalog_families_max)
     boards = OpenBoards(store.dialect, open_boards_max=settings.open_boards_max)
     post_ids = PostIds(store.dialect, salt)
     book = await _open_curves(settings, metrics, store, salt, stack)
-    catalog.watch_gone(book.forget)
+    catalog.watch_removals(book.forget_board)
     key_watch = await watch_keys(settings, store, stack)
 
     def make_writer(by: Store, observer: WriterObserver) -> Writer:
@@ -191,8 +195,8 @@ async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], 
     stack.push_async_callback(enqueuer.close)
     audit_limits = limits_of(AuditLimits, settings)
     auditor = Auditor(store, boards, book, audit_limits, metrics.audits, monotonic=time.monotonic, rng=random.Random())
-    lease_desk = LeaseDesk(
-        store, lease_groups_of(settings, store), limits_of(LeaseDeskLimits, settings), metrics.leases
+    lease_desk = LeaseBatcher(
+        store, make_lease_groups(settings, store), limits_of(LeaseBatcherLimits, settings), metrics.leases
     )
     stack.push_async_callback(lease_desk.close)
     return _Stored(
@@ -213,7 +217,8 @@ async def _open_curves(
     await book.poll_live()
     metrics.watch_curves(
         lambda: [
-            CurveFigures(served.curve.as_of_us, len(served.fit.knots), served.live_version > 0) for served in book.all()
+            ServingCurve(served.curve.as_of_us, len(served.fit.knots), served.live_version > 0)
+            for served in book.list_served()
         ]
     )
     return book
@@ -224,7 +229,7 @@ async def _open_queue(settings: Settings, metrics: Metrics, store: Store) -> tup
     if not shards:
         shards = await store.write(lambda: ingest_queue(store.dialect).make_shards(settings.ingest_shards))
     wake = asyncio.Event()
-    backlog = Backlog(store, limits_of(BacklogLimits, settings), now_us=now_us, monotonic=time.monotonic)
+    backlog = QueueBacklog(store, limits_of(BacklogLimits, settings), now_us=now_us, monotonic=time.monotonic)
     enqueuer = Enqueuer(
         store,
         backlog,
@@ -235,8 +240,8 @@ async def _open_queue(settings: Settings, metrics: Metrics, store: Store) -> tup
         appended=wake.set,
     )
     enqueuer.start()
-    # Fenced in the transaction that applies: a lease that overlaps another one does no harm, so there is no margin.
-    leases = Leases(store.dialect, store_clock(store.dialect), margin_us=0)
+    # No margin: the applying transaction checks its fence, so two overlapping leases do no harm.
+    leases = WorkLeases(store.dialect, store_clock(store.dialect), margin_us=0)
     semaphore = Semaphore(store.dialect, leases, SEMAPHORE, size=settings.ingest_workers_max)
     return enqueuer, QueueParts(shards, leases, limits_of(QueueLimits, settings), metrics.queue, wake, semaphore)
 
@@ -250,8 +255,8 @@ def _shared_curves(settings: Settings, metrics: Metrics, salt: str, stack: Async
     return SharedCurves(cache, Envelopes(salt), metrics.sharing)
 
 
-def _store_desk(settings: Settings, stored: _Stored) -> StoreDesk:
-    return StoreDesk(stored.store, stored.book, limits_of(DemandLimits, settings), sleep=asyncio.sleep)
+def _store_desk(settings: Settings, stored: _Stored) -> RemoteRefresher:
+    return RemoteRefresher(stored.store, stored.book, limits_of(RefreshRequestLimits, settings), sleep=asyncio.sleep)
 
 
 def _job_parts(
@@ -259,7 +264,7 @@ def _job_parts(
     metrics: Metrics,
     stored: _Stored,
     clock: Callable[[], int],
-    desk: RefreshDesk,
+    desk: RefreshQueue,
     read_peer: ReadPeer | None,
 ) -> JobParts:
     return JobParts(
@@ -269,9 +274,9 @@ def _job_parts(
         book=stored.book,
         post_ids=stored.post_ids,
         queue=stored.queue,
-        desk=desk,
-        leases=leases_of(settings, stored.store),
-        holder=new_holder(),
+        refresh_queue=desk,
+        leases=make_leases(settings, stored.store),
+        holder=make_holder(),
         limits=job_limits(settings),
         observer=metrics,
         folds=metrics.folds,
@@ -281,14 +286,16 @@ def _job_parts(
         monotonic=time.monotonic,
         sleep=asyncio.sleep,
         rng=random.Random(),
-        pools=pool_parts(settings, stored.store, metrics.leases, read_peer),
+        pools=make_pool_parts(settings, stored.store, metrics.leases, read_peer),
         auditor=stored.auditor,
         audit_interval_s=settings.audit_interval_s,
     )
 
 
-def _context(settings: Settings, metrics: Metrics, stored: _Stored, clock: Callable[[], int], desk: Desk) -> Context:
-    store, boards = stored.store, stored.boards
+def _context(
+    settings: Settings, metrics: Metrics, stored: _Stored, clock: Callable[[], int], desk: Refresher
+) -> Context:
+    store, boards, cursors = stored.store, stored.boards, CursorCodec(stored.salt)
     return Context(
         settings=settings,
         metrics=metrics,
@@ -299,55 +306,55 @@ def _context(settings: Settings, metrics: Metrics, stored: _Stored, clock: Calla
         store=store,
         catalog=stored.catalog,
         boards=boards,
-        reads=EntryReads(
+        reads=PointReads(
             store,
             boards,
             point_reads_per_batch_max=settings.point_reads_per_batch_max,
             reads_waiting_max=settings.reads_waiting_max,
             lanes=settings.point_read_lanes,
         ),
-        writer=stored.writer,
-        enqueuer=stored.enqueuer,
-        queue=stored.queue,
-        post_ids=stored.post_ids,
-        book=stored.book,
-        desk=desk,
+        posting=PostingContext(stored.writer, stored.enqueuer, stored.queue, stored.post_ids),
+        curves=CurveContext(stored.book, desk, stored.auditor),
         feed=Feed(
             store, limits_of(FeedLimits, settings), metrics.streaming, monotonic=time.monotonic, sleep=asyncio.sleep
         ),
-        auditor=stored.auditor,
-        lease_desk=stored.lease_desk,
-        cursors=Cursors(stored.salt),
-        first_pages=Coalescers(
-            first_pages,
-            batch_max=settings.point_reads_per_batch_max,
-            waiting_max=settings.reads_waiting_max,
-            lanes=settings.point_read_lanes,
-        ),
-        locators=Locators(
-            store,
-            boards,
-            stored.book,
-            limits_of(CountLimits, settings),
-            now_us=clock,
-            open_boards_max=settings.open_boards_max,
-        ),
+        lease_batcher=stored.lease_batcher,
+        cursors=cursors,
+        ranks=_rank_context(settings, stored, clock, cursors),
         journal_lane=JournalLane(reads_waiting_max=settings.reads_waiting_max),
         now_us=clock,
     )
+
+
+def _rank_context(settings: Settings, stored: _Stored, clock: Callable[[], int], cursors: CursorCodec) -> RankContext:
+    locators = LocatorCache(
+        stored.store,
+        stored.boards,
+        stored.book,
+        limits_of(CountLimits, settings),
+        now_us=clock,
+        open_boards_max=settings.open_boards_max,
+    )
+    pages = StoreCoalescers(
+        first_pages,
+        batch_max=settings.point_reads_per_batch_max,
+        waiting_max=settings.reads_waiting_max,
+        lanes=settings.point_read_lanes,
+    )
+    return RankContext(stored.store, locators, cursors, pages)
 
 
 def _managed_failed(error: Exception) -> None:
     log.error("managed_request_failed", exc_info=error)
 
 
-def new_holder() -> str:
-    """A holder of leases that people can find, and that never was one before."""
+def make_holder() -> str:
+    """Return a new name for a holder of leases: host, process id and a random part, so that people can find it."""
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
 
 
 def fitting_limits(settings: Settings) -> FittingLimits:
-    """The fits' part of the settings."""
+    """Return the limits of fitting a curve, from the settings."""
     return FittingLimits(
         scan=limits_of(ScanLimits, settings),
         gap_rows_max=settings.gap_rows_max,
@@ -358,7 +365,7 @@ def fitting_limits(settings: Settings) -> FittingLimits:
 
 
 def job_limits(settings: Settings) -> JobLimits:
-    """The jobs' part of the settings."""
+    """Return the limits of all jobs, from the settings."""
     return JobLimits(
         runner=limits_of(RunnerLimits, settings),
         refresh=RefreshLimits(
@@ -371,7 +378,7 @@ def job_limits(settings: Settings) -> JobLimits:
         ),
         prune=limits_of(PruneLimits, settings),
         lease=limits_of(LeaseLimits, settings),
-        demands=limits_of(DemandLimits, settings),
+        demands=limits_of(RefreshRequestLimits, settings),
         fold=limits_of(FoldLimits, settings),
         close=limits_of(CloseLimits, settings),
         archive=limits_of(ArchiveLimits, settings),

@@ -1,1 +1,52 @@
-"""Durable boards behind one port: records, statements, the writer, and the stores that execute built queries."""
+"""Durable boards, posts, curves and leases behind one port (`store.Store`), on SQLite or PostgreSQL.
+
+Only the room `engines` talks to a database. All logic is written as programs: generators that yield built queries
+and are sent their rows. A store runs a program against one snapshot (`read`) or in one transaction (`write`).
+
+    def count_profiles(dialect: Dialect) -> Program[int]:
+        rows = yield select(count()).from_(PROFILES).build(dialect)  # a query: the store runs it and sends its rows
+        return int(rows[0][0])
+
+    def delete_profile(dialect: Dialect, owner: str) -> Program[int]:
+        yield delete(PROFILES).where(col("owner").eq(param("owner"))).build(dialect, owner=owner)
+        return (yield from count_profiles(dialect))  # a program: its queries pass through this one
+
+    profiles_left = await store.write(lambda: delete_profile(store.dialect, "42"))
+
+`yield` a query; `yield from` a program. A plain `yield` of a program fails at once, because a store runs only queries.
+A program that is called with neither is a generator that nobody runs: its queries are never sent, and nothing reports
+the mistake at run time.
+
+A caller passes a function, not a generator, because a store may run a program several times and a generator runs only
+once. So a program keeps its state in local variables and has no effect besides its queries. A race can be lost in two
+ways:
+
+- The database detects it: a serialization failure, a deadlock, a duplicate key. The PostgreSQL store rolls back, pauses
+  for a random time, calls the function again and runs the new generator, at most `store_attempts_max` times in all. It
+  does the same after a lost connection. It never repeats a COMMIT whose answer was lost: the caller gets
+  `OutcomeUnknown`. On SQLite writes run one at a time, so the database never detects a race.
+- The program detects it: a conditional write touched fewer rows than it should, and the program raises `LostRace`. The
+  store rolls back and the exception reaches the caller, who reads again and tries again (see `posting.writer`).
+
+The rooms, from the ground up. A room imports only rooms above it in this list; rooms in brackets never import each
+other:
+
+    [ errors     what storage refuses
+      periods ]  calendar periods in a time zone
+    records      the values that rooms pass to each other
+    store        the port
+    coalesce     answers many concurrent questions with few statements
+    schema       the tables of a store and the steps that create them
+    [ engines    SQLite and PostgreSQL behind the port, and how a store is opened
+      boards     the catalog: boards, families, seasons, API keys, and the tables that hold rows
+      leases ]   resources that clients lease, and leases on the store's own work
+    log          the change log and the journal, which record what every post changed
+    entries      the rows of a board: reads, conditional writes, rankings, exact ranks
+    [ archive    closed boards as compressed blocks instead of rows
+      curves ]   stored curves, their live counts, and the scans that they are fitted from
+    reads        the point reads that nearly every request makes, many in one statement
+    posting      from posts to transactions: grouping, admission, post ids
+    queue        the ingest queue: posts that are accepted now and applied later
+
+Begin with `store`. Then read `boards.api_keys`, a short module of programs.
+"""

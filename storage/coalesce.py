@@ -1,7 +1,7 @@
-"""Many concurrent questions, few statements: whatever is asked while an answer is under way goes into the next one.
+"""Answers many concurrent questions with few statements: questions that arrive during a read share the next read.
 
-The rule: a question never joins a read that began before it was asked, so a write acknowledged before the question is
-always seen.
+The most important rule: a question never joins a read that began before it. So its answer shows every write that was
+acknowledged before the question.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ GATHER_TURNS = 2  # turns of the event loop between the first question and its s
 
 
 class Coalescer(Generic[Q, A]):
-    """Groups questions of the same kind and has each group answered at once.
+    """Groups questions of the same kind and answers each group at once.
 
-    `answer` gets the questions of one kind, at most `batch_max`, and answers in their order. At most `lanes` groups are
-    under way, and another one only begins for as many questions as are: where questions follow answers, lanes then
-    share them evenly, and few large groups cost less than many small ones.
+    `answer` receives the questions of one kind, at most `batch_max`, and returns the answers in their order. At most
+    `lanes` tasks answer at the same time. Another lane only starts when at least as many questions wait as are being
+    answered. Callers who ask again after each answer then spread evenly over the lanes, and few large groups cost less
+    than many small ones.
     """
 
     def __init__(
@@ -38,13 +39,13 @@ class Coalescer(Generic[Q, A]):
     ) -> None:
         self._answer = answer
         self._batch_max, self._waiting_max, self._idle_lanes = batch_max, waiting_max, lanes
-        self._under_way = 0  # questions
+        self._under_way = 0  # questions that are being answered
         self._asked: deque[tuple[Hashable, Q, asyncio.Future[A]]] = deque()
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def ask(self, kind: Hashable, question: Q) -> asyncio.Future[A]:
-        """The answer to come.
+        """Return a future for the answer.
 
         Raises:
             StoreBusy: too many questions are waiting.
@@ -55,7 +56,7 @@ class Coalescer(Generic[Q, A]):
         self._asked.append((kind, question, future))
         if self._idle_lanes and len(self._asked) >= self._under_way:
             self._idle_lanes -= 1
-            # A context of its own: it works for whoever asks, and what it logs is not the first one's.
+            # The task serves many callers, so it gets an empty context: its log events belong to no single request.
             task = asyncio.create_task(self._drain(), name="coalesced-reads", context=Context())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -64,8 +65,8 @@ class Coalescer(Generic[Q, A]):
     async def _drain(self) -> None:
         try:
             while self._asked:
-                # A turn of the loop reads every socket that has a request: who is already there comes along. A hop to
-                # a store's thread costs as much as ten point reads.
+                # A turn of the loop reads every socket that has a request, so requests that have already arrived
+                # join this batch. That is worth it: a hop to a store's thread costs as much as ten point reads.
                 for _ in range(GATHER_TURNS):
                     await asyncio.sleep(0)
                 batch: dict[Hashable, list[tuple[Q, asyncio.Future[A]]]] = {}
@@ -96,10 +97,10 @@ class Coalescer(Generic[Q, A]):
                 future.set_result(outcome)
 
 
-class Coalescers(Generic[Q, A]):
-    """A `Coalescer` for each store that is read, so that lanes which wait for one pool's connections hold up no other.
+class StoreCoalescers(Generic[Q, A]):
+    """One `Coalescer` for each store, so that lanes that wait for one connection pool do not delay reads by another.
 
-    `limits` are those of each.
+    Each `Coalescer` gets the same `limits`.
     """
 
     def __init__(self, answer: Callable[[list[Q]], Awaitable[Sequence[A]]], **limits: int) -> None:
@@ -107,7 +108,7 @@ class Coalescers(Generic[Q, A]):
         self._by_store: dict[Store, Coalescer[Q, A]] = {}
 
     def ask(self, store: Store, kind: Hashable, question: Q) -> asyncio.Future[A]:
-        """See `Coalescer.ask`."""
+        """Return a future for the answer: see `Coalescer.ask`."""
         coalescer = self._by_store.get(store)
         if coalescer is None:
             coalescer = self._by_store[store] = Coalescer(self._answer, **self._limits)

@@ -1,8 +1,8 @@
-"""Calendar periods in a named time zone: which one an instant lies in, and from when to when each lasts.
+"""Calendar periods in a named time zone: which period an instant lies in, and when each period starts and ends.
 
-The rule: a period is the time from its first day's start to the start of the day after its last. A day starts at the
-first instant that the zone's clocks show it, so periods of a kind meet whatever the clocks do at midnight, and every
-instant lies in exactly one of each kind.
+A period lasts from the start of its first day to the start of the day after its last. A day starts at the first instant
+at which the zone's clocks show it. So periods of one kind never overlap and leave no gap, whatever the clocks do at
+midnight: every instant lies in exactly one period of each kind.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
-# What lies outside is taken to lie at the edge: there the calendar ends, and every such period closed long ago.
+# The calendar ends at these bounds: an instant outside is moved to the nearer one. Periods there closed long ago.
 _FIRST_US = (datetime(1000, 1, 1, tzinfo=UTC) - _EPOCH) // _US
 _LAST_US = (datetime(9998, 1, 1, tzinfo=UTC) - _EPOCH) // _US
-_DAYS_KEPT = 4_096  # days whose start is remembered
+_DAYS_KEPT = 4_096  # entries of each cache of days and periods
 
 _YEAR = re.compile(r"[1-9][0-9]{3}", re.ASCII)
 _MONTH = re.compile(r"([1-9][0-9]{3})-([0-9]{2})", re.ASCII)
@@ -34,13 +34,13 @@ class PeriodKind(StrEnum):
     ALL = "all"
     YEAR = "year"
     MONTH = "month"
-    WEEK = "week"  # ISO: from Monday, and week 1 has the year's first Thursday
+    WEEK = "week"  # ISO 8601: starts on Monday, and week 1 contains the year's first Thursday
     DAY = "day"
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """One period of a kind, in no zone yet."""
+    """One period of a kind. It has days but no time zone: a `Calendar` turns days into instants."""
 
     kind: PeriodKind
     id: str  # `all`, `2018`, `2018-12`, `2018-W49`, `2018-12-05`
@@ -49,14 +49,14 @@ class Period:
 
     @property
     def previous(self) -> Period | None:
-        """The period before; None of all time and where the calendar begins."""
+        """Return the period before; None for all time and where the calendar begins."""
         if self.first_day is None or self.first_day.year <= 1000:
             return None
         return period_of(self.kind, self.first_day - _DAY)
 
 
-def later(period: Period, count: int) -> Period | None:
-    """The period of the same kind so many later; None of all time and where the calendar ends."""
+def advance_period(period: Period, count: int) -> Period | None:
+    """Return the period of the same kind that is `count` periods later; None for all time or past the last year."""
     first = period.first_day
     if first is None:
         return None
@@ -77,7 +77,7 @@ ALL_TIME = Period(PeriodKind.ALL, "all", None, None)
 
 @lru_cache(maxsize=_DAYS_KEPT)
 def period_of(kind: PeriodKind, day: date) -> Period:
-    """The period of a kind that has this day."""
+    """Return the period of a kind that contains a day."""
     if kind is PeriodKind.ALL:
         return ALL_TIME
     if kind is PeriodKind.DAY:
@@ -95,7 +95,7 @@ def period_of(kind: PeriodKind, day: date) -> Period:
 
 @lru_cache(maxsize=_DAYS_KEPT)
 def parse_period(text: str) -> Period | None:
-    """The period of an id as this module writes it; None where it is none."""
+    """Return the period that has this id; None if the text is not an id of a period."""
     day = _a_day_of(text)
     if text == ALL_TIME.id:
         return ALL_TIME
@@ -104,7 +104,7 @@ def parse_period(text: str) -> Period | None:
     kind = PeriodKind.WEEK if "W" in text else {4: PeriodKind.YEAR, 7: PeriodKind.MONTH, 10: PeriodKind.DAY}[len(text)]
     try:
         return period_of(kind, day)
-    except (ValueError, OverflowError):  # the last year has no end
+    except (ValueError, OverflowError):  # the period would end after the year 9999
         return None
 
 
@@ -118,16 +118,16 @@ def _a_day_of(text: str) -> date | None:
             return date.fromisocalendar(int(found[1]), int(found[2]), 1)
         if _DATE.fullmatch(text):
             return date.fromisoformat(text)
-    except ValueError:  # a thirteenth month, a week 53 of a year that has 52
+    except ValueError:  # such as month 13, or week 53 of a year that has 52 weeks
         return None
     return None
 
 
-def zone_named(name: str) -> ZoneInfo | None:
-    """The time zone of an IANA name; None where there is none."""
+def find_zone(name: str) -> ZoneInfo | None:
+    """Return the time zone of an IANA name; None if there is none."""
     try:
         return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # what is no name, a path outside, a folder
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # not a name, a path outside the database, or a folder
         return None
 
 
@@ -137,26 +137,26 @@ class Calendar:
     def __init__(self, zone: ZoneInfo) -> None:
         self._zone = zone
         self._start_us = lru_cache(maxsize=_DAYS_KEPT)(self._first_instant_us)
-        self._latest = (0, 0, date(1970, 1, 1))  # from, to before, day: nearly every instant asked for lies in it
+        self._latest = (0, 0, date(1970, 1, 1))  # start, end and date of the last day asked for, mostly asked again
 
     def period_at(self, kind: PeriodKind, at_us: int) -> Period:
-        """The period of a kind that an instant lies in."""
+        """Return the period of a kind that an instant lies in."""
         return ALL_TIME if kind is PeriodKind.ALL else period_of(kind, self.day_at(at_us))
 
     def bounds_us(self, period: Period) -> tuple[int, int] | None:
-        """When a period starts and when the one after it does; None of all time."""
+        """Return when a period starts and when the next one starts; None for all time."""
         if period.first_day is None or period.end_day is None:
             return None
         return self._start_us(period.first_day), self._start_us(period.end_day)
 
     def day_at(self, at_us: int) -> date:
-        """The day that an instant lies in."""
+        """Return the day that an instant lies in."""
         start_us, end_us, day = self._latest
         if start_us <= at_us < end_us:
             return day
         held_us = min(max(at_us, _FIRST_US), _LAST_US)
         day = self._shown(held_us)
-        # Clocks that are set back over midnight show the day before again.
+        # Clocks that are set back past midnight show the previous day again.
         while self._start_us(day) > held_us:
             day -= _DAY
         while self._start_us(day + _DAY) <= held_us:
@@ -168,13 +168,13 @@ class Calendar:
         return (_EPOCH + at_us * _US).astimezone(self._zone).date()
 
     def _first_instant_us(self, day: date) -> int:
-        """The first instant at which clocks show this day, or a later one where they skip it."""
+        """Return the first instant at which the clocks show this day, or a later day if they skip it."""
         midnight = datetime(day.year, day.month, day.day, tzinfo=self._zone)
         early = (midnight.replace(fold=1).astimezone(UTC) - _EPOCH) // _US
         late = (midnight.astimezone(UTC) - _EPOCH) // _US
-        if early >= late:  # there is a midnight; of two the first
+        if early >= late:  # midnight exists; if it occurs twice, this is the first one
             return late
-        # Midnight lies in a gap. The clocks jump after `early` and at `late` at the latest, at a whole second.
+        # The clocks skip midnight. They jump after `early`, at `late` at the latest, and at a whole second.
         low_s, high_s = early // 1_000_000, late // 1_000_000
         while high_s - low_s > 1:
             middle_s = (low_s + high_s) // 2
@@ -187,5 +187,5 @@ class Calendar:
 
 @lru_cache(maxsize=1_024)
 def calendar_of(zone_name: str) -> Calendar:
-    """The calendar of a zone whose name was checked: one for all who ask, with what it remembers."""
+    """Return the calendar of a zone whose name was checked before. All callers share it, and with it its caches."""
     return Calendar(ZoneInfo(zone_name))

@@ -1,6 +1,6 @@
-"""The values that rooms pass to each other: boards, columns, posts and their outcomes.
+"""The values that rooms pass to each other: boards, families, columns, entries, posts and their outcomes.
 
-The rule: they know no I/O.
+These types do no I/O. Every room of storage may import them.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ class Best(StrEnum):
 
 
 class Ties(StrEnum):
-    """Whether equal values share a rank or the one reached first is better."""
+    """How equal values rank: they share a rank, or the value that was reached first ranks better."""
 
     SHARED = "shared"
     EARLIEST = "earliest"
 
 
-class Method(StrEnum):
-    """How a column's curve is made."""
+class RefreshMethod(StrEnum):
+    """How a refresh reads a column to make its curve."""
 
     SKIP = "skip"
     SCAN = "scan"
     AUTO = "auto"
 
 
-class Table(StrEnum):
-    """Where a board's rows live."""
+class TableSharing(StrEnum):
+    """Where a board's rows are stored."""
 
-    OWN = "own"  # in a table of their own: few large boards
-    SHARED = "shared"  # with those of other small boards
+    OWN = "own"  # in a table of the board's own: for few large boards
+    SHARED = "shared"  # in a table with the rows of other boards: for many small boards
 
 
-class Kind(StrEnum):
+class ColumnKind(StrEnum):
     """What an unsorted column holds."""
 
     NUMBER = "number"
@@ -71,7 +71,7 @@ class ColumnSpec:
     sorted: bool
     merge: Merge
     best: Best
-    kind: Kind
+    kind: ColumnKind
     scale: int  # digits after the point, 0 to 9
     min_scaled: int  # smallest value times 10**scale
     max_scaled: int  # largest value times 10**scale
@@ -79,26 +79,26 @@ class ColumnSpec:
 
 @dataclass(frozen=True, slots=True)
 class PredictorSpec:
-    """How ranks of a board are estimated."""
+    """How the ranks of a board are estimated."""
 
-    samples: int  # knots of a curve, K
-    exact_top: int  # ranks that are always counted
-    refresh_seconds: int  # the schedule of the refresh job
-    method: Method
+    samples: int  # number of knots of a curve, K
+    exact_top: int  # ranks up to this one are always counted exactly
+    refresh_seconds: int  # interval of the refresh job
+    method: RefreshMethod
 
 
 @dataclass(frozen=True, slots=True)
 class Season:
-    """When a board that stands alone takes posts, and what becomes of it afterwards."""
+    """When a board outside a family takes posts, and when its rows are archived afterwards."""
 
-    opens_us: int | None  # the first time of a post that counts
-    ends_us: int | None  # the first one that counts no longer; None: never
-    grace_seconds: int  # after the end, while late posts still count
-    keep_seconds: int | None  # after closing, before its rows go to an archive; None: they stay
+    opens_us: int | None  # posts before this time do not count; None: posts count from the start
+    ends_us: int | None  # posts at or after this time do not count; None: the season has no end
+    grace_seconds: int  # how long after the end late posts are still taken
+    keep_seconds: int | None  # how long after closing the rows stay before they are archived; None: forever
 
     @property
     def closes_us(self) -> int | None:
-        """From when on nothing counts any more."""
+        """Return the time from which on no post is taken; None if the season has no end."""
         return None if self.ends_us is None else self.ends_us + self.grace_seconds * 1_000_000
 
 
@@ -109,103 +109,106 @@ class BoardSpec:
     columns: tuple[ColumnSpec, ...]
     ties: Ties
     predictor: PredictorSpec
-    table: Table = Table.OWN
+    table: TableSharing = TableSharing.OWN
     season: Season | None = None
 
 
 @dataclass(frozen=True)
 class Board:
-    """A board in the catalog. `key` is small, never reused, and names what belongs to the board."""
+    """A board in the catalog. `key` is a small number that is never reused. It names all that belongs to the board."""
 
     key: int
     id: str
     spec: BoardSpec
     created_at_us: int
-    epoch: int  # counts resets: what was fitted in another epoch is void
-    table_key: int | None = None  # of the table that its rows share with other boards'; None: a table of its own
-    rows_key: int = 0  # tells its rows from theirs; another one after every reset
-    family_key: int | None = None  # of the family that it belongs to; None: it stands alone
-    closes_us: int | None = None  # from when on it takes no posts; of one that stands alone the store may know better
+    epoch: int  # counts resets: a curve that was fitted in another epoch is void
+    table_key: int | None = None  # the shared table that holds its rows; None: the board has a table of its own
+    rows_key: int = 0  # identifies its rows in a shared table; outside a family, every reset assigns a new one
+    family_key: int | None = None  # the family that it belongs to; None: none
+    closes_us: int | None = None  # it takes no posts from this time on; outside a family the store may know a newer one
     closed_us: int | None = None  # when it was closed
-    archived_us: int | None = None  # when it gave up its rows
+    archived_us: int | None = None  # when its rows were replaced by an archive
 
     @property
-    def is_guest(self) -> bool:
-        """Whether its rows may leave the table that they are in: those of a family go with the table."""
+    def has_movable_rows(self) -> bool:
+        """Return whether the board can leave its shared table without the other boards. Boards of a family can't."""
         return self.table_key is not None and self.family_key is None
 
     @property
     def may_close(self) -> bool:
-        """Whether there may be a time when it takes no posts."""
+        """Return whether the board may stop taking posts at some time."""
         return self.closes_us is not None or self.spec.season is not None
 
     @property
     def is_unreached(self) -> bool:
-        """Whether it is a family's that no post has reached: the store has no row of it."""
+        """Return whether this is a board of a family that no post has reached yet. The store has no row of it."""
         return self.key == self.family_key
 
     @cached_property
     def column_index(self) -> dict[str, int]:
-        """Column name to its position in the spec; the physical column is `c{index + 1}`."""
+        """Return the 0-based position in the spec by column name.
+
+        In a table of the board's own, the physical column is `c{index + 1}`.
+        """
         return {column.name: index for index, column in enumerate(self.spec.columns)}
 
     @cached_property
     def sorted_indexes(self) -> tuple[int, ...]:
-        """Positions of the ranked columns."""
+        """Return the 0-based positions of the ranked columns."""
         return tuple(index for index, column in enumerate(self.spec.columns) if column.sorted)
 
 
 @dataclass(frozen=True, slots=True)
 class FamilySpec:
-    """All that a client chose about a family: what its boards have in common, and which there are."""
+    """All that a client chose about a family: what its boards have in common, and which boards exist."""
 
     board: BoardSpec
     periods: tuple[PeriodKind, ...]
     time_zone: str  # an IANA name, known
-    facets: tuple[tuple[str, ...], ...]  # each sorted; a board for each, in each period
-    grace_seconds: int  # after a period's end, while late posts still count
-    keep: tuple[tuple[PeriodKind, int], ...]  # closed periods of a kind whose boards keep their rows
-    first_grace_seconds: int | None = None  # what it was when the family was made, where it was shortened since
+    facets: tuple[tuple[str, ...], ...]  # each list is sorted, and has boards of its own in each period
+    grace_seconds: int  # how long after a period's end late posts are still taken
+    keep: tuple[tuple[PeriodKind, int], ...]  # by kind, how many closed periods keep the rows of their boards
+    first_grace_seconds: int | None = None  # the grace of the new family; None: it was never shortened
 
     def closes_us(self, period: Period) -> int | None:
-        """Return when the boards of a period close; None of all time."""
+        """Return when the boards of a period close; None for all time."""
         bounds = calendar_of(self.time_zone).bounds_us(period)
         return None if bounds is None else bounds[1] + self.grace_seconds * 1_000_000
 
     @property
     def longest_grace_us(self) -> int:
-        """For how long after its end a period took posts, at most."""
+        """Return the longest time after its end that a period ever took posts, in microseconds."""
         longest_s = self.grace_seconds if self.first_grace_seconds is None else self.first_grace_seconds
         return longest_s * 1_000_000
 
 
 @dataclass(frozen=True)
 class Family:
-    """A family in the catalog. `key` comes from the boards' sequence: no board has it."""
+    """A family in the catalog. `key` comes from the sequence of board keys, so no board has the same key."""
 
     key: int
     id: str
     spec: FamilySpec
     created_at_us: int
-    closed_through_us: int = 0  # periods that close until then are closed, even if the clock steps back
+    closed_through_us: int = 0  # periods that close by this time are closed, even if the clock steps back
 
     def is_closed(self, period: Period, now_us: int) -> bool:
-        """Return whether a period takes no more posts; never that of all time."""
+        """Return whether a period takes no more posts. The period of all time is never closed."""
         closes_us = self.spec.closes_us(period)
         return closes_us is not None and closes_us <= max(now_us, self.closed_through_us)
 
     @property
     def shares_table(self) -> bool:
-        """Whether its boards share a table, which is the family's own."""
-        return self.spec.board.table is Table.SHARED
+        """Return whether the family's boards share one table, which no board outside the family uses."""
+        return self.spec.board.table is TableSharing.SHARED
 
     @cached_property
     def facet_names(self) -> frozenset[str]:
-        """Every facet of some list."""
+        """Return every facet that occurs in a list of `facets`."""
         return frozenset(name for names in self.spec.facets for name in names)
 
-    def unreached(self, board_id: str) -> Board:
-        """A board that no post has reached: under the family's own key there are never any rows."""
+    def unreached_board(self, board_id: str) -> Board:
+        """Return a board that no post has reached. It has the family's own key, under which no rows are ever stored."""
         return Board(
             key=self.key,
             id=board_id,
@@ -218,22 +221,22 @@ class Family:
         )
 
     @cached_property
-    def any_board(self) -> Board:
-        """What all boards have in common, as a board called like the family."""
-        return self.unreached(self.id)
+    def template_board(self) -> Board:
+        """Return what all boards of the family have in common, as a board with the family's id."""
+        return self.unreached_board(self.id)
 
 
 @dataclass(slots=True)
 class Entry:
-    """One owner's row: `cells` are as stored (padded text, int, text or None), one a column."""
+    """One owner's row. `cells` holds one stored value per column: padded text, int, text or None."""
 
     owner: str
-    updated_at_us: int  # strictly growing: the version that conditional writes test
+    updated_at_us: int  # grows with every write: conditional writes test it as the row's version
     cells: list[str | int | None]
 
 
-class Status(StrEnum):
-    """What became of a post, best first."""
+class PostStatus(StrEnum):
+    """What became of a post, from the best outcome to the worst."""
 
     APPLIED = "applied"
     UNCHANGED = "unchanged"
@@ -244,12 +247,12 @@ class Status(StrEnum):
 StatValue = int | str  # a scaled integer, or text for `type: text` columns
 
 
-class Change(msgspec.Struct, array_like=True, gc=False):
-    """One column of a post, already in the column's own units."""
+class ColumnChange(msgspec.Struct, array_like=True, gc=False):
+    """What a post does to one column. The value is in the column's own units."""
 
     index: int
     value: StatValue
-    overwrite: bool  # `set` instead of merge
+    overwrite: bool  # replace the stored value instead of merging (`set`)
 
 
 @dataclass(slots=True)
@@ -257,7 +260,7 @@ class BoardPost:
     """A post's part for one board."""
 
     board: Board
-    changes: Sequence[Change]
+    changes: Sequence[ColumnChange]
 
 
 @dataclass(slots=True)
@@ -266,19 +269,19 @@ class Post:
 
     owner: str
     parts: Sequence[BoardPost]
-    post_hash: str | None  # of the post id
-    at_us: int | None  # None: arrival
-    fingerprint: str  # of owner, stats and `at`: tells a retry from a conflict
-    family: Family | None = None  # where boards get it as a family's, its id is remembered once for all of them
-    post_id: str | None = None  # as it came in, for the journal
+    post_hash: str | None  # keyed hash of the post id
+    at_us: int | None  # None: the time of arrival
+    fingerprint: str  # of owner, stats and `at`: distinguishes a retry from a conflict
+    family: Family | None = None  # of a post to a family: the post id is then remembered once for all its boards
+    post_id: str | None = None  # as received, for the journal
 
 
 @dataclass(slots=True)
 class PartOutcome:
-    """What became of a post on one board. `stats` are stored values in column order."""
+    """What became of a post on one board. `stats` holds the stored values in column order."""
 
-    status: Status
+    status: PostStatus
     updated_at_us: int | None = None
     stats: list[StatValue | None] | None = None
     error: StorageError | None = None
-    board_key: int | None = None  # of the board, where it need not be the post's part at the same place
+    board_key: int | None = None  # of the board, if outcomes are not in the order of the post's parts

@@ -1,8 +1,9 @@
 """The port that every store implements.
 
-Logic above it is written once, as programs: generators that yield built queries and get rows. A program runs against
-one snapshot (`read`) or in one transaction (`write`). On SQLite a whole program costs one thread hop; on PostgreSQL it
-runs on one connection. A program may be run again after a lost race, so it is passed as a function that makes it.
+All logic above the port is written once, as programs: generators that yield built queries and are sent rows. The
+docstring of the package `storage` explains them with an example. A program runs against one snapshot (`read`) or in one
+transaction (`write`). On SQLite a whole program costs one hop to another thread. On PostgreSQL it runs on one
+connection. The store may run a program again after a lost race, so a caller passes a function that makes the program.
 """
 
 from __future__ import annotations
@@ -17,41 +18,41 @@ T = TypeVar("T")
 
 Row = Sequence[Any]
 Rows = list[Row]
-# Yields a query and is sent its rows. A write without RETURNING answers one row: the number of rows it touched.
+# Yields a query and is sent its rows. A write without RETURNING gives one row: the number of rows that it touched.
 Program = Generator[Built, Rows, T]
 
 
 class StoreSize(NamedTuple):
-    """How large a store is; `disk_free_bytes` None where its disk is another machine's."""
+    """How large a store is. `disk_free_bytes` is None if the disk belongs to another machine."""
 
     store_bytes: int
     disk_free_bytes: int | None
 
 
 class Store(Protocol):
-    """Executes programs; the only way to the data."""
+    """Executes programs. There is no other way to the data."""
 
     dialect: Dialect
-    sole_writer: bool  # nobody else writes here, one transaction after the other: no board goes away within one
-    damaged: asyncio.Event  # set once what is stored is found to be damaged: nothing is written any more
-    writes_at_once: int  # write programs that may run at the same time; more would stand in line
+    sole_writer: bool  # no one else writes, and write programs run one by one: no board vanishes during one
+    damaged: asyncio.Event  # set once stored data is found to be damaged; the store then refuses to write
+    writes_at_once: int  # write programs that may run at the same time; further ones wait
 
-    def of(self, board_id: str) -> Store:
-        """This store by the connections that are there for a board: the same object for boards that share them."""
+    def for_board(self, board_id: str) -> Store:
+        """Return the view of this store that uses a board's connections. Boards with the same connections share it."""
         ...
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        """Run against one snapshot that holds every write acknowledged before the call.
+        """Run a program against one snapshot, which holds every write that was acknowledged before the call.
 
-        `heavy` programs (long scans) have connections of their own, so that they never stand before point reads.
+        `heavy` programs (long scans) use connections of their own, so that point reads never wait for them.
 
         Raises:
             StoreBusy: the store did not answer within its bounds.
         """
         ...
 
-    async def read_one(self, query: Built) -> Rows:
-        """The rows of one query: `read` without what only several queries need.
+    async def read_query(self, query: Built) -> Rows:
+        """Return the rows of one query. This is cheaper than `read`: one query needs no transaction around it.
 
         Raises:
             StoreBusy: the store did not answer within its bounds.
@@ -59,21 +60,26 @@ class Store(Protocol):
         ...
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        """Run in one transaction, durable when this returns; any exception of the program rolls it back.
+        """Run a program in one transaction, which is durable when this returns.
+
+        Any exception of the program rolls the transaction back and reaches the caller.
 
         Raises:
-            StoreDamaged, StoreFull: nothing was written, and trying again does not help by itself.
+            StoreDamaged, StoreFull: nothing was written. Trying again does not help until an operator acts.
+            OutcomeUnknown: the connection was lost before the commit was confirmed.
             StoreBusy: the store did not answer within its bounds.
         """
         ...
 
-    async def write_one(self, query: Built) -> Rows:
-        """The rows of one statement that is a transaction of its own: `write` without what only several queries need.
+    async def write_query(self, query: Built) -> Rows:
+        """Run one statement as a transaction of its own and return its rows. This is cheaper than `write`.
+
+        The store never runs the statement again after a lost race: the caller first has to read what changed.
 
         Raises:
-            LostRace: another transaction came between, or what `Chained.exactly` asks for was not so: nothing changed.
-            OutcomeUnknown: the connection was lost before the answer.
-            StoreBusy: the store did not answer within its bounds.
+            LostRace: another transaction came between, or the check of `Chained.require_changes` failed. Nothing
+            changed. OutcomeUnknown: the connection was lost before the answer. StoreBusy: the store did not answer
+            within its bounds.
         """
         ...
 
@@ -86,5 +92,5 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish what runs and let the store go."""
+        """Let running programs finish, then release the store."""
         ...

@@ -18,8 +18,8 @@ import typer
 
 from config import Settings, load
 from service.cli import app
-from service.metrics.process import Metrics
 from service.processes.orders import stop_s_max
+from service.telemetry.metrics.process import Metrics
 from tests.servers import program
 
 ROOT = Path(__file__).parents[1]

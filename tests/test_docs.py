@@ -16,7 +16,7 @@ from benchmarks.bucket_study import study
 from config import Settings
 from service.api import ROUTES
 from service.cli import app
-from service.metrics.process import Metrics
+from service.telemetry.metrics.process import Metrics
 from tests.service.closing import us
 from tests.service.real_service import Service
 
@@ -29,7 +29,7 @@ def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-# Told by some process once it has something to tell; that they are all there tests/service/test_e2e_series.py says.
+# Some process tells each once it has something to tell; tests/service/telemetry/test_e2e_series.py finds them all.
 METRICS = re.findall(
     r"^\| `(rankcurve_\w+)` \|", (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8"), re.MULTILINE
 )

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from service.api import ROUTES
+from service.contract.routes import Route
 from service.demo import BOARD, SPEC, lines_to_try, season_posts
-from service.operating import with_operating
-from service.routes import Route
+from service.health_routes import add_health_routes
 from tests.service.real_service import Service
 
 ROOT = Path(__file__).parents[1]
@@ -32,14 +32,14 @@ def _endpoint_rows() -> dict[tuple[str, str], str]:
     return rows
 
 
-@pytest.mark.parametrize("route", with_operating(ROUTES), ids=lambda route: f"{route.method} {route.path}")
+@pytest.mark.parametrize("route", add_health_routes(ROUTES), ids=lambda route: f"{route.method} {route.path}")
 def test_every_route_is_in_the_readme_with_its_role(route: Route) -> None:
     role = route.role.name.lower() if route.role is not None else "open"
     assert _endpoint_rows().get((route.method, route.path)) == role
 
 
 def test_the_readme_lists_no_endpoint_that_is_not_there() -> None:
-    assert _endpoint_rows().keys() == {(route.method, route.path) for route in with_operating(ROUTES)}
+    assert _endpoint_rows().keys() == {(route.method, route.path) for route in add_health_routes(ROUTES)}
 
 
 def test_every_make_target_that_the_readme_shows_exists() -> None:

@@ -4,8 +4,11 @@
         lease = await agent.get_lease("acme", "numbers", "call-8812", datetime.now(UTC) + timedelta(minutes=5))
         dial_from(lease.resource)  # lease.version fences what it is used for
 
-The rule: nothing of the service is imported here, so that a client may copy or install this package alone; it needs
-aiohttp.
+The agent remembers leases and hands them out again until shortly before their end. It asks the service only for a new
+lease, or for more time.
+
+The rule: this package imports nothing of the service, so that a program may copy or install it alone. It needs aiohttp.
+Begin with `agent`; `leases` has what it hands out and what it raises.
 """
 
 from .agent import LeaseAgent

@@ -1,7 +1,7 @@
-"""Asks for leases, and remembers them until shortly before they are over.
+"""The agent: it asks for leases, and remembers them until shortly before their end.
 
-The rule: a lease is never taken to last longer than it does. Its time counts from before the request, on the monotonic
-clock; the wall clock of this machine is asked only whether it is worth asking for more.
+The rule: the agent never takes a lease to last longer than it does. Its time counts from before the request, on the
+monotonic clock. The wall clock only decides whether to ask for more time.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class LeaseAgent:
     ) -> None:
         """`region`: where new resources are taken.
 
-        A lease that is remembered is handed out until `renew_before_s` before its end, as long as it lasts for
-        `enough_ratio` of the time that is asked for. At most `leases_max` are remembered, the last used ones.
+        The agent hands out a remembered lease until `renew_before_s` before its end, as long as the lease still lasts
+        for `enough_ratio` of the time that is asked for. It remembers the `leases_max` last used leases.
         """
         self._url, self._region = url.rstrip("/"), region
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -75,12 +75,12 @@ class LeaseAgent:
         await self._session.close()
 
     async def get_lease(self, client_id: str, pool_id: str, key: str, lease_expires: datetime) -> Lease:
-        """The resource of a key: the one that it has, or a new one, until about this time.
+        """Return the lease of a key until about this time: of the resource that the key has, or of a new one.
 
         Raises:
-            NoResourceAvailable: the region has none.
-            Refused: the request makes no sense to the service, or the API key may not.
-            ServiceAway: it is not known whether the key has one; to ask again settles that.
+            NoResourceAvailable: the region has no free resource.
+            Refused: the service rejects the request, or does not allow it to the API key.
+            ServiceAway: it is unknown whether the key has a resource now; ask again to find out.
         """
         name = (client_id, pool_id, key)
         while True:
@@ -93,12 +93,12 @@ class LeaseAgent:
                 self._asking[name] = asking
                 asking.add_done_callback(lambda done: self._asked(name, done))
                 return await asyncio.shield(asking)
-            lease = await asyncio.shield(asking)  # somebody else's request: it may be for less than is wanted here
+            lease = await asyncio.shield(asking)  # another task's request, which may have asked for less time
             if self._is_enough(lease, lease_expires):
                 return lease
 
     async def give_back(self, client_id: str, pool_id: str, key: str) -> None:
-        """Let the key's resource be free, if it has one.
+        """Give back the key's resource, if it has one.
 
         Raises:
             Refused, ServiceAway: as for `get_lease`.
@@ -114,13 +114,13 @@ class LeaseAgent:
             raise _refusal(problem)
 
     def forget(self, client_id: str, pool_id: str, key: str) -> None:
-        """Ask the service the next time."""
+        """Forget the lease of a key, so that the next call asks the service."""
         self._known.pop((client_id, pool_id, key), None)
 
     def _asked(self, name: Name, done: asyncio.Task[Lease]) -> None:
         del self._asking[name]
         if not done.cancelled():
-            done.exception()  # who asked may have gone: then nobody misses it
+            done.exception()  # mark an error as seen: every task that waited may be gone
 
     def _remembered(self, name: Name, lease_expires: datetime) -> Lease | None:
         lease = self._known.get(name)
@@ -173,7 +173,11 @@ class LeaseAgent:
     async def _call(
         self, method: str, path: str, body: object, asks: Callable[[], None] = lambda: None
     ) -> tuple[int, Any]:
-        """Status and body of an answer that asking again would not change; `asks` is told of each request."""
+        """Send a request until its answer is final; return status and body. `asks` is called before each attempt.
+
+        Raises:
+            ServiceAway: no attempt got a final answer.
+        """
         assert self._session is not None, "the agent is used within `async with`"
         failure: object = None
         for attempt in range(self._attempts_max):

@@ -1,9 +1,9 @@
 """What an agent hands out, and what it raises.
 
 AgentError
-├── Refused                the service will not, and asking again is of no use
+├── Refused                the service refused the request; asking again is of no use
 │   └── NoResourceAvailable
-└── ServiceAway            it did not answer in time, or was too busy, as often as it was asked
+└── ServiceAway            at every attempt the service was too busy, or did not answer in time
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import datetime
 
 
 class AgentError(Exception):
-    """Root of what an agent raises."""
+    """Root of every error that an agent raises."""
 
 
 class Refused(AgentError):
@@ -29,17 +29,17 @@ class NoResourceAvailable(Refused):
 
 
 class ServiceAway(AgentError):
-    """No answer, or none but "busy"."""
+    """The service did not answer, or was too busy at every attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A resource that a key has."""
+    """A resource that a key holds, and until when."""
 
     resource: str
     key: str
     region: str
     version: int  # the fencing number
     lease_expires: datetime  # by the store's clock
-    good_until_s: float  # by this process's monotonic clock, counted from before it was asked for: never too late
-    acquired: bool  # newly, by this agent's request
+    good_until_s: float  # by this process's monotonic clock, counted from before the request, so it is never too late
+    acquired: bool  # whether this agent's request took the resource newly

@@ -1,6 +1,6 @@
-"""Settings for `serve`, `config` and `keys`: command line over environment over TOML over defaults.
+"""Read the settings for `serve`, `config` and `keys`: command line over environment over TOML over defaults.
 
-The rule: what is not given on the command line is not passed on, so that the source shown for a setting is true.
+An option that was not given is not passed on, so that the source shown for a setting is true.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ StoreOption = Annotated[
 
 
 def settings_from(named: Mapping[str, object], assignments: list[str] | None, toml_path: Path | None) -> Settings:
-    """The effective settings. `named` are options of their own (None: not given), `assignments` those of --set.
+    """Return the effective settings.
 
-    Ends the command with exit code 2, every bad setting listed.
+    `named` are options with a name of their own (None: not given), `assignments` are those of --set. End the command
+    with exit code 2, listing every bad setting.
     """
     overrides: dict[str, object] = {}
     for text in assignments or []:

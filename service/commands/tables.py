@@ -1,6 +1,6 @@
-"""Tables for people and JSON for programs: the two shapes in which a command shows records.
+"""Print tables for people and JSON for programs: the two shapes in which a command shows records.
 
-The rule: what comes from a service is data; it is printed as plain text, never as markup or terminal codes.
+Everything that comes from a service is data. It is printed as plain text, never as markup or terminal codes.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from service.client import ENCODER
-from service.client_answers import one_line
+from service.client.client import ENCODER
+from service.client.client_answers import one_line
 
-# Without a terminal nothing tells the width: wide enough that no owner (128 characters at most) is cut short.
+# Nothing tells the width without a terminal. This is wide enough for every owner (128 characters at most).
 PIPED_WIDTH = 400
 
 
 def console() -> Console:
-    """Standard output, wide where it is a file or a pipe."""
+    """Return standard output, wide if it is a file or a pipe."""
     return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: Sequence[str] = ()) -> None:
-    """Print `rows` under `headings`; the columns named in `numeric` are set flush right."""
+    """Print `rows` under `headings`. The columns named in `numeric` are set flush right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
         table.add_column(Text(heading), justify="right" if heading in numeric else "left", overflow="fold")
@@ -53,7 +53,7 @@ def show_records(
 
 
 def cell_text(value: object) -> str:
-    """A value as a person reads it: nothing for None, decimals without an exponent."""
+    """Return a value as a person reads it: an empty text for None, decimals without an exponent."""
     if value is None:
         return ""
     if isinstance(value, bool):

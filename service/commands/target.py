@@ -1,7 +1,7 @@
-"""Which service a command talks to, and how its failures reach the shell: one place, so that all commands agree.
+"""The service that a command talks to, and how its failures reach the shell: one place, so that all commands agree.
 
-The rule: every command ends 0 (done), 1 (failed, one line on stderr) or 2 (asked wrongly); no traceback for what a user
-or a service can cause.
+The rule: every command ends with 0 (done), 1 (failed, one line on stderr) or 2 (asked wrongly). A user or a service can
+never cause a traceback.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from service.client import ClientError, Patience, Refused, ServiceClient, Unreachable
-from service.client_answers import one_line
+from service.client.client import ClientError, Patience, Refused, ServiceClient, Unreachable
+from service.client.client_answers import one_line
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 URL_VARIABLE = "RANKCURVE_URL"
@@ -53,13 +53,13 @@ class Target:
 
 
 def fail(message: str) -> NoReturn:
-    """Say why on stderr, on one line, and exit 1."""
+    """Print the reason on stderr, on one line, and exit with 1."""
     typer.echo(f"error: {one_line(message)}", err=True)
     raise typer.Exit(1)
 
 
 def explain(error: ClientError, *, away_hint: str | None = None) -> str:
-    """The error, with what to do about it where that is known; `away_hint` where no service answers."""
+    """Return the error, with what to do about it if that is known; with `away_hint` if no service answers."""
     hint = HINTS.get(error.code) if isinstance(error, Refused) else None
     if isinstance(error, Unreachable):
         hint = away_hint or f"start it with `rankcurve serve`, or name another with --url or {URL_VARIABLE}"
@@ -78,7 +78,7 @@ def talk(
     *,
     away_hint: str | None = None,
 ) -> None:
-    """Run `action` with a client of `target`; a ClientError becomes one line and exit code 1."""
+    """Run `action` with a client of `target`. A ClientError becomes one line and exit code 1."""
 
     async def session() -> None:
         async with ServiceClient(target.url, target.key, patience=patience, on_away=say_waiting) as client:
@@ -89,13 +89,13 @@ def talk(
     except ClientError as error:
         fail(explain(error, away_hint=away_hint))
     except BrokenPipeError:
-        # `rankcurve top … | head`: the reader has gone, and Python would complain once more while it flushes.
+        # `rankcurve top … | head`: the reader has closed the pipe, and Python would complain again when it flushes.
         sys.stderr.close()
         raise typer.Exit(1) from None
 
 
 def delete_asked(target: Target, path: str, name: str, question: str, *, yes: bool) -> None:
-    """Delete what stands at a path of the service; unless `yes`, only when the question was answered so."""
+    """Delete what stands at a path of the service. Unless `yes`, ask `question` first."""
     if not yes and not typer.confirm(question):
         raise typer.Exit(1)
 

@@ -1,1 +1,14 @@
-"""The processes of one node."""
+"""The processes of one node: the supervisor of `rankcurve serve --workers N`, its workers, a process with jobs only.
+
+    supervisor ──orders (a pipe to standard input)──> worker1 … workerN   serve: front ends on one shared port
+               <──report (standard output)──────────  jobs1               jobs: refreshes, folds, audits, …
+
+    place ──> starting ──ready──> running ──crash──> pause (doubles, with jitter) ──> starting …
+                 │ refused at its first start, or too many quick crashes in a row: the whole node stops, exit code 1
+
+The most important rule: no part of the service runs in the supervisor, so no fault of the service can end it. A worker
+never outlives its supervisor: the pipe of its orders ends with the supervisor.
+
+The room composes the service, so it imports `serve`, `app`, `wiring` and telemetry; only the commands import it. Begin
+with `node`, which puts the parts together, then `supervisor` and `worker`. `orders` holds the messages between them.
+"""

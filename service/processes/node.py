@@ -1,6 +1,6 @@
-"""`rankcurve serve --workers N`, put together: the port, the processes and the folder of their figures.
+"""Run `rankcurve serve --workers N`: reserve the port, make the folder of figures, start the supervisor.
 
-The rule: what a node needs is checked and chosen before the first process starts.
+Everything that the node needs is checked and chosen before the first process starts.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from pathlib import Path
 import structlog
 
 from config import Settings
+from service.telemetry.logs import configure_logging
+from service.telemetry.metrics.cells import SharedCells
+from service.telemetry.metrics.loop import LoopCounter
+from service.telemetry.metrics.node import SUPERVISOR, leave_node, make_folder, write_pid
+from service.telemetry.terminal import show_urls
 
-from ..logs import configure
-from ..metrics.cells import SharedCells
-from ..metrics.loop import LoopCounter
-from ..metrics.node import SUPERVISOR, leave, make_folder, write_pid
-from ..terminal import show_urls
 from .orders import Orders, Report, decode_report, encode_line, stop_s_max
-from .supervisor import Place, Supervisor, SupervisorLimits
+from .supervisor import ProcessSlot, Supervisor, SupervisorLimits
 
 log = structlog.get_logger(__name__)
-# -P: a folder of the working directory that happens to be called `service` is not this one.
+# -P: don't import a folder of the working directory that happens to be called `service`.
 _COMMAND = (sys.executable, "-P", "-m", "service.processes.worker")
 
 
 def run(settings: Settings) -> None:
-    """Serve by several processes until SIGTERM or SIGINT.
+    """Serve with several processes until SIGTERM or SIGINT.
 
     Raises:
-        NodeFailed: the processes can't run; its message is what one process alone would have said.
+        NodeFailed: the processes can't run; the message is the one that a single process would have given.
         OSError: the address can't be bound.
     """
-    lines = configure(level=settings.log_level, style=settings.log_format, process=SUPERVISOR)
+    lines = configure_logging(level=settings.log_level, style=settings.log_format, process=SUPERVISOR)
     try:
         with ExitStack() as stack:
             addresses = _reserve(settings, stack)
@@ -49,19 +49,19 @@ def run(settings: Settings) -> None:
         lines.close()
 
 
-def places(settings: Settings) -> list[Place]:
-    """The processes of these settings: jobs have one of their own, so that no request waits for a fit."""
-    front_ends = [Place(f"worker{number + 1}", "serve") for number in range(settings.workers)]
-    return front_ends + ([Place("jobs1", "jobs")] if settings.jobs == "embedded" else [])
+def list_process_slots(settings: Settings) -> list[ProcessSlot]:
+    """Return the places of these settings. Jobs have a process of their own, so that no request waits for a fit."""
+    front_ends = [ProcessSlot(f"worker{number + 1}", "serve") for number in range(settings.workers)]
+    return front_ends + ([ProcessSlot("jobs1", "jobs")] if settings.jobs == "embedded" else [])
 
 
 def _reserve(settings: Settings, stack: ExitStack) -> list[tuple[str, int]]:
-    """Bind the address without listening, so that it is this node's until the end; answers host and port of each."""
+    """Bind the address without listening, which keeps it for this node; return host and port of each address."""
     found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     addresses: list[tuple[str, int]] = []
     port = settings.port
     for family, _, _, _, address in dict.fromkeys(found):
-        # First alone: another node of the same user would share the port without a word.
+        # First without SO_REUSEPORT: else another node of the same user would silently share the port.
         with _bound(family, str(address[0]), port, reuse_port=False) as alone:
             port = alone.getsockname()[1]
         stack.enter_context(_bound(family, str(address[0]), port, reuse_port=True))
@@ -93,12 +93,12 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
         ("work",),
     )
 
-    def ended(place: Place) -> None:
-        leave(folder, place.name)
-        crashes.add((place.work,))
+    def ended(place: ProcessSlot) -> None:
+        leave_node(folder, place.name)
+        crashes.add_count((place.work,))
 
     supervisor = Supervisor(
-        places(settings),
+        list_process_slots(settings),
         supervisor_limits(settings),
         lambda place: spawn(place, settings, folder),
         ended=ended,
@@ -110,7 +110,7 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, supervisor.stop)
     running = asyncio.create_task(supervisor.run())
-    complete = asyncio.create_task(supervisor.ready())
+    complete = asyncio.create_task(supervisor.wait_ready())
     await asyncio.wait([running, complete], return_when=asyncio.FIRST_COMPLETED)
     if complete.done():
         log.info("serving", addresses=addresses, workers=settings.workers)
@@ -120,14 +120,14 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
     log.info("stopped")
 
 
-class Process:
-    """A `Child` that runs `service.processes.worker`."""
+class WorkerProcess:
+    """A started `service.processes.worker`; implements `Child`."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.pid = process.pid
 
-    async def report(self) -> Report | None:
+    async def read_report(self) -> Report | None:
         """See `Child`."""
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
@@ -148,22 +148,22 @@ class Process:
             self._process.kill()
 
 
-async def spawn(place: Place, settings: Settings, folder: Path) -> Process:
-    """Start a process and give it its orders. Its lines go where this one's go."""
+async def spawn(place: ProcessSlot, settings: Settings, folder: Path) -> WorkerProcess:
+    """Start a process and send it its orders. It logs to where this process logs."""
     own = {"jobs": "embedded" if place.work == "jobs" else "none"}
     orders = Orders(place.name, place.work, str(folder), {**settings.model_dump(), **own})
     process = await asyncio.create_subprocess_exec(
         *_COMMAND, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdin is not None
-    with suppress(ConnectionError):  # it has ended already, which its exit code tells
+    with suppress(ConnectionError):  # the process has ended already; its exit code tells why
         process.stdin.write(encode_line(orders) + b"\n")
         await process.stdin.drain()
-    return Process(process)
+    return WorkerProcess(process)
 
 
 def supervisor_limits(settings: Settings) -> SupervisorLimits:
-    """The supervisor's part of the settings."""
+    """Return the supervisor's part of the settings."""
     return SupervisorLimits(
         worker_backoff_base_s=settings.worker_backoff_base_s,
         worker_backoff_s_max=settings.worker_backoff_s_max,

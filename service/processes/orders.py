@@ -1,7 +1,7 @@
-"""What a supervisor tells a process that it starts, and what that one answers.
+"""The messages between a supervisor and a process that it starts.
 
-The rule: orders travel through a pipe, never on a command line or in the environment, for the store's URL may hold a
-password; the same pipe tells of the supervisor's end, however it ends.
+The rule: orders travel through a pipe, never on a command line or in the environment, because the store's URL may hold
+a password. The pipe also closes when the supervisor ends, however it ends, and so tells the process.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import msgspec
 
 from config import Settings
 
-STOP_GRACE_S = 5.0  # beyond the bounds of requests and jobs: closing the store, writing the last lines
+STOP_GRACE_S = 5.0  # beyond the bounds of requests and jobs, to close the store and write the last log lines
 WorkKind = Literal["serve", "jobs"]
 
 
 class Orders(msgspec.Struct, frozen=True):
     """The first and only line on a process' standard input."""
 
-    name: str  # of its place in the node: one that replaces another has the same
+    name: str  # of its place in the node; a process that replaces another one has the same
     work: WorkKind
-    folder: str  # of the node's figures
+    folder: str  # holds the figures of the node's processes
     settings: dict[str, Any]
 
 
 class Report(msgspec.Struct, frozen=True):
     """The first and only line on its standard output; a process that ends without one has crashed."""
 
-    outcome: Literal["ready", "refused", "away"]  # away: the store can't be reached, which another try may help
+    outcome: Literal["ready", "refused", "away"]  # away: the store can't be reached; another try may succeed
     detail: str = ""
 
 
@@ -38,5 +38,5 @@ encode_line = msgspec.json.encode
 
 
 def stop_s_max(settings: Settings) -> float:
-    """The longest that a process may take to stop."""
+    """Return the longest time that a process may take to stop, in seconds."""
     return settings.shutdown_s + settings.job_stop_s_max + STOP_GRACE_S

@@ -1,10 +1,10 @@
-"""The processes of one `rankcurve serve --workers N`: started, replaced when they crash, stopped together.
+"""The supervisor: start the processes of `rankcurve serve --workers N`, replace those that crash, stop all together.
 
     place ──> starting ──ready──> running ──crash──> pause (doubles, with jitter) ──> starting …
-                 │ refused at the first start, or too many crashes at once in a row: all are stopped, exit code 1
+                 │ refused at its first start, or too many quick crashes in a row: the whole node stops, exit code 1
 
-The one rule: nothing of the service runs in this process, so nothing of it can bring this process down. The processes
-share one port (SO_REUSEPORT) that this one has chosen and keeps, and the kernel spreads connections over them.
+The rule: no part of the service runs in this process, so no fault of the service can end it. The processes share one
+port (SO_REUSEPORT). This process chose it and keeps it bound, and the kernel spreads connections over the workers.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from typing import Protocol
 
 import structlog
 
-from ..problems import ServiceError
+from service.contract.problems import ServiceError
+
 from .orders import Report, WorkKind
 
 log = structlog.get_logger(__name__)
-_DOUBLINGS_MAX = 30  # past this a doubled pause is longer than any bound
+_DOUBLINGS_MAX = 30  # after more doublings the pause would exceed any bound
 
 
 class NodeFailed(ServiceError):
@@ -30,7 +31,7 @@ class NodeFailed(ServiceError):
 
 @dataclass(frozen=True, slots=True)
 class SupervisorLimits:
-    """The bounds; each but the last is a setting of the same name."""
+    """The bounds of the supervisor; each but `stop_s_max` is a setting of the same name."""
 
     worker_backoff_base_s: float
     worker_backoff_s_max: float
@@ -40,8 +41,8 @@ class SupervisorLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One process that should be there, whichever it is."""
+class ProcessSlot:
+    """A process that the node should have. Several processes may fill the same place, one after another."""
 
     name: str
     work: WorkKind
@@ -52,22 +53,22 @@ class Child(Protocol):
 
     @property
     def pid(self) -> int:
-        """Its id."""
+        """The id of the process."""
 
-    async def report(self) -> Report | None:
-        """What it tells of its start; None where it ended without a word."""
+    async def read_report(self) -> Report | None:
+        """Return what the process reports of its start; None if it ended without a report."""
 
     async def wait(self) -> int:
-        """Its exit code, once it has ended; negative: the signal that ended it."""
+        """Return the exit code once the process has ended; a negative one is the signal that ended it."""
 
     def terminate(self) -> None:
-        """Ask it to stop; harmless where it has ended."""
+        """Ask the process to stop; harmless if it has ended."""
 
     def kill(self) -> None:
-        """End it now; harmless where it has ended."""
+        """End the process now; harmless if it has ended."""
 
 
-Spawn = Callable[[Place], Awaitable[Child]]
+Spawn = Callable[[ProcessSlot], Awaitable[Child]]
 
 
 class Supervisor:
@@ -75,26 +76,26 @@ class Supervisor:
 
     def __init__(
         self,
-        places: Sequence[Place],
+        places: Sequence[ProcessSlot],
         limits: SupervisorLimits,
         spawn: Spawn,
         *,
-        ended: Callable[[Place], None],
+        ended: Callable[[ProcessSlot], None],
         monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
         rng: random.Random,
     ) -> None:
-        """`ended` is called for every process that has ended, before another takes its place."""
+        """`ended` is called for every process that has ended, before another one takes its place."""
         self._places, self._limits, self._spawn, self._ended = places, limits, spawn, ended
         self._monotonic, self._sleep, self._rng = monotonic, sleep, rng
-        self._children: dict[Place, Child] = {}
-        self._ready: set[Place] = set()
+        self._children: dict[ProcessSlot, Child] = {}
+        self._ready: set[ProcessSlot] = set()
         self._complete = asyncio.Event()
         self._stop = asyncio.Event()
         self._unclean: list[str] = []
 
-    async def ready(self) -> None:
-        """Return once every place has had a process that was ready."""
+    async def wait_ready(self) -> None:
+        """Return once every place has had a process that reported ready."""
         await self._complete.wait()
 
     def stop(self) -> None:
@@ -102,10 +103,10 @@ class Supervisor:
         self._stop.set()
 
     async def run(self) -> None:
-        """Keep the processes until `stop`.
+        """Keep one process running in every place until `stop` is called.
 
         Raises:
-            NodeFailed: they can't run, or one of them would not stop.
+            NodeFailed: the processes can't run, or one of them did not stop cleanly.
         """
         keepers = [asyncio.create_task(self._keep(place), name=place.name) for place in self._places]
         stopping = asyncio.create_task(self._stop.wait())
@@ -116,11 +117,11 @@ class Supervisor:
             stopping.cancel()
             await self._end(keepers)
         for keeper in keepers:
-            await keeper  # raises what made it give up
+            await keeper  # raises the error that made it give up
         if self._unclean:
             raise NodeFailed(f"not stopped cleanly: {', '.join(sorted(self._unclean))}")
 
-    async def _keep(self, place: Place) -> None:
+    async def _keep(self, place: ProcessSlot) -> None:
         crashes = 0  # in a row
         while not self._stop.is_set():
             started = self._monotonic()
@@ -136,11 +137,11 @@ class Supervisor:
             log.error("process_crashed", name=place.name, exit_code=code, crashes=crashes, pause_s=round(pause_s, 3))
             await self._pause(pause_s)
 
-    async def _run_one(self, place: Place) -> tuple[Report | None, int]:
+    async def _run_one(self, place: ProcessSlot) -> tuple[Report | None, int]:
         child = self._children[place] = await self._spawn(place)
         if self._stop.is_set():
             child.terminate()
-        report = await child.report()
+        report = await child.read_report()
         if report is not None and report.outcome == "ready":
             log.info("process_ready", name=place.name, work=place.work, pid=child.pid)
             self._ready.add(place)
@@ -151,11 +152,15 @@ class Supervisor:
         self._ended(place)
         return report, code
 
-    def _judge(self, place: Place, report: Report | None, crashes: int) -> None:
-        """Raise NodeFailed where another try would not help."""
+    def _judge(self, place: ProcessSlot, report: Report | None, crashes: int) -> None:
+        """Check whether another start may help.
+
+        Raises:
+            NodeFailed: it would not.
+        """
         if report is not None and report.outcome != "ready" and place not in self._ready:
             raise NodeFailed(report.detail)  # as the process alone would have said
-        # A store that is away comes back, and then this place should be filled: its tries have no bound but the pause.
+        # A store that can't be reached usually comes back, so only the pause limits how often the process is tried.
         away = report is not None and report.outcome == "away"
         if crashes >= self._limits.worker_crashes_max and not away:
             detail = f": {report.detail}" if report is not None and report.detail else ""
@@ -167,7 +172,7 @@ class Supervisor:
         return longest * self._rng.uniform(0.5, 1)
 
     async def _pause(self, pause_s: float) -> None:
-        """Sleep, but not into the stop."""
+        """Sleep, but return at once when the node stops."""
         sleeping = asyncio.ensure_future(self._sleep(pause_s))
         stopping = asyncio.ensure_future(self._stop.wait())
         try:

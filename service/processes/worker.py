@@ -1,7 +1,7 @@
-"""A process that a supervisor started: `python -m service.worker`, its orders on standard input.
+"""A worker, which the supervisor starts as `python -m service.processes.worker` with its orders on standard input.
 
-The rule: it never outlives its supervisor. The pipe of its orders ends when that one does, and whatever keeps this
-process from stopping then has as long as any stop.
+The rule: a worker never outlives its supervisor. The pipe of its orders closes when the supervisor ends. The worker
+then stops, and it exits without cleaning up if that takes longer than `stop_s_max`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 import structlog
 
 from config import Settings
+from service.contract.problems import ServiceError
+from service.serve import open_service, run_process, watch_stop_signals
+from service.telemetry.metrics.node import NodeMember
+from service.telemetry.metrics.process import Metrics
 from storage.errors import StorageError, StoreAway
 
-from ..metrics.node import Node
-from ..metrics.process import Metrics
-from ..problems import ServiceError
-from ..serve import run_process, serving, stop_signals
-from .job_process import working
+from .jobs_only import keep_jobs_running
 from .orders import Orders, Report, decode_orders, encode_line, stop_s_max
 
 log = structlog.get_logger(__name__)
@@ -32,11 +32,13 @@ ORDERS_DESCRIPTOR = 0
 
 
 def main() -> None:
-    """Work by the orders until SIGTERM or the supervisor's end."""
+    """Carry out the orders until SIGTERM or the supervisor's end."""
     reports = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # what anything prints is no report
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of a terminal: the supervisor passes it on
-    # Not sys.stdin: its lock would be held by the thread that waits for the end while the interpreter ends.
+    os.dup2(2, 1)  # only reports go to the supervisor: whatever else is printed goes to standard error
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches every process of a terminal; the supervisor passes it on
+    # Not sys.stdin: the thread that waits for the supervisor's end would hold its lock while the interpreter exits.
     with open(ORDERS_DESCRIPTOR, "rb", buffering=0, closefd=False) as pipe:
         orders = decode_orders(pipe.readline())
     _Worker(orders, lambda report: reports.write(encode_line(report) + b"\n")).run()
@@ -48,7 +50,7 @@ class _Worker:
         self._settings = Settings(**orders.settings)
 
     def run(self) -> None:
-        metrics = Metrics(Node(Path(self._orders.folder), self._orders.name))
+        metrics = Metrics(NodeMember(Path(self._orders.folder), self._orders.name))
         try:
             run_process(self._settings, metrics, self._work, name=self._orders.name)
         except StoreAway as error:
@@ -62,10 +64,14 @@ class _Worker:
             sys.exit(1)
 
     async def _work(self, settings: Settings, metrics: Metrics) -> None:
-        stop = stop_signals(signal.SIGTERM)
+        stop = watch_stop_signals(signal.SIGTERM)
         self._end_with_supervisor(asyncio.get_running_loop(), stop)
         serves = self._orders.work == "serve"
-        async with serving(settings, metrics, reuse_port=True) if serves else working(settings, metrics) as addresses:
+        async with (
+            open_service(settings, metrics, reuse_port=True)
+            if serves
+            else keep_jobs_running(settings, metrics) as addresses
+        ):
             log.info("started", work=self._orders.work, addresses=addresses)
             self._tell(Report("ready"))
             await stop.wait()
@@ -74,8 +80,8 @@ class _Worker:
 
     def _end_with_supervisor(self, loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
         def watch() -> None:
-            os.read(ORDERS_DESCRIPTOR, 1)  # nothing more is sent: it returns when the other end is closed
-            shutil.rmtree(self._orders.folder, ignore_errors=True)  # whose place it was to remove it has gone
+            os.read(ORDERS_DESCRIPTOR, 1)  # nothing more is sent, so it returns when the other end is closed
+            shutil.rmtree(self._orders.folder, ignore_errors=True)  # the supervisor can no longer remove it
             log.error("supervisor_gone", detail="stopping, as nobody would replace or stop this process")
             loop.call_soon_threadsafe(stop.set)
             threading.Event().wait(stop_s_max(self._settings))

@@ -1,6 +1,6 @@
-"""What streams are made of: events, and what the feed asks of a topic.
+"""Events of streams, and the protocol between the feed and a topic.
 
-The rule: a topic's state is one value that is replaced, never changed, so that a read that failed can be taken back.
+A topic's state is one value that is replaced and never changed, so that a read that failed can be undone.
 """
 
 from __future__ import annotations
@@ -8,37 +8,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from storage.gap_counts import Footing
-from storage.journal import JournalRow
+from storage.entries.exact_ranks import CountStart
+from storage.log.journal import JournalRow
 from storage.records import Board
 from storage.store import Program
 
 if TYPE_CHECKING:
-    from .glances import Glance
+    from .snapshot import FeedSnapshot
 
 
 class Event(NamedTuple):
     """One event of a stream."""
 
-    number: int  # of the journal: a client that has seen it has seen everything up to it
+    number: int  # a number of the journal: whoever has seen this event has seen everything up to that number
     name: str
     data: bytes  # JSON on one line
 
-    def text(self) -> bytes:
-        """The event as it travels."""
+    def encode_event(self) -> bytes:
+        """Return the event in the format of server-sent events."""
         return b"id: %d\nevent: %b\ndata: %b\n\n" % (self.number, self.name.encode(), self.data)
 
 
 class State(Protocol):
-    """What a topic knows."""
+    """What a topic has told its clients."""
 
     @property
     def last(self) -> Event | None:
-        """It as an event; None before `begin`."""
+        """The state as an event; None before `read_state`."""
 
 
 class Topic(Protocol):
-    """What the feed needs of one."""
+    """Something that clients follow, as the feed uses it."""
 
     board: Board
     index: int  # of the ranked column
@@ -46,20 +46,20 @@ class Topic(Protocol):
 
     @property
     def owner(self) -> str | None:
-        """Who is followed; None: the top."""
+        """The owner who is followed; None for the top of a ranking."""
 
-    def footing(self) -> Footing | None:
-        """What counts start from; asked before a look begins, see `Locator.footing`."""
+    def find_count_start(self) -> CountStart | None:
+        """Return what counts start from. The feed calls it before a look begins; see `Locator.find_count_start`."""
         ...
 
-    def begin(self, glance: Glance) -> Program[None]:
-        """Read the state, as of a number that this snapshot has seen all of."""
+    def read_state(self, glance: FeedSnapshot) -> Program[None]:
+        """Read the state as of the glance's snapshot, which has seen all rows up to `glance.until`."""
         ...
 
-    def follow(self, glance: Glance) -> Program[Event | None]:
-        """The event that the glance's rows of the board make, if any."""
+    def apply_new_rows(self, glance: FeedSnapshot) -> Program[Event | None]:
+        """Apply the glance's new rows of the board to the state; return the event that they cause, if any."""
         ...
 
-    def missed(self, rows: Sequence[JournalRow], until: int) -> Event | None:
-        """The event for a client who has seen everything before these rows, and has yet to see them."""
+    def find_missed_event(self, rows: Sequence[JournalRow], until: int) -> Event | None:
+        """Return the event for a client that has seen everything before these rows, None where they changed nothing."""
         ...

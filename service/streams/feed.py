@@ -1,9 +1,10 @@
-"""The one reader of the journal that all streams of this process share.
+"""The feed: one reader of the journal for all streams of this process.
 
-    journal ──new rows of the boards that are watched──> topics ──an event each, at most──> their clients
+    journal ──new rows of the watched boards──> topics ──at most one event each──> their clients
 
-The rule: every look is one snapshot, whatever the number of topics; it reads past what all of them have seen, so an
-event's number says what a client has seen who comes back with it, to whichever process.
+Every look reads one snapshot, whatever the number of topics. It reads the rows past what all topics have seen. An
+event's number therefore tells what its client has seen. A client that comes back with the number, to any process of the
+service, misses nothing.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from typing import Protocol
 
 import structlog
 
+from storage.boards.boards import ALL_ENTRIES, find_boards_by_id, find_totals
+from storage.entries.exact_ranks import CountStart
 from storage.errors import BoardChanged, NotRanked, StorageError, StoreBusy, UnknownBoard, UnknownOwner
-from storage.gap_counts import Footing
-from storage.journal import JournalRow, journal
-from storage.leaderboards import ALL_ENTRIES, boards_by_id, count_entries
+from storage.log.journal import JournalRow, journal
 from storage.store import Program, Store
 
 from .events import Event, State, Topic
-from .glances import Glance, Slot
+from .snapshot import FeedSnapshot, RankedColumnId
 
 log = structlog.get_logger(__name__)
 RESET = b"{}"
@@ -35,72 +36,72 @@ class FeedLimits:
 
     stream_clients_max: int
     stream_poll_s: float
-    stream_rows_max: int  # read in one look
+    stream_rows_max: int  # rows of the journal that one look reads
     stream_heartbeat_s: float
     light_read_rows_max: int
 
 
-class Client(Protocol):
-    """Who gets events."""
+class Subscriber(Protocol):
+    """A connection that receives events."""
 
-    def send(self, event: Event) -> bool:
-        """Hand an event over; False where the client is gone, or too slow and therefore let go."""
+    def send_event(self, event: Event) -> bool:
+        """Send an event; return False where the client has left, or was dropped because it reads too slowly."""
 
-    def beat(self) -> bool:
-        """Tell that the stream is alive; answers as `send`."""
+    def send_heartbeat(self) -> bool:
+        """Send a sign of life; return False as `send_event` does."""
 
-    def end(self) -> None:
-        """The stream is over."""
+    def end_stream(self) -> None:
+        """End the stream."""
 
 
 class FeedObserver(Protocol):
-    """What the feed tells its operators."""
+    """Receives the figures of the feed; the metrics implement it."""
 
     def streams(self, clients: int) -> None:
-        """Clients, after a change."""
+        """Note the number of clients after it changed."""
 
     def streamed(self, *, rows: int, events: int, seconds: float) -> None:
-        """A look found rows, and so many events went to clients."""
+        """Note a finished look: the rows it read, the events it sent to clients, and how long it took."""
 
 
 @dataclass(slots=True, eq=False)
 class _Joining:
-    """A client who has yet to get its first event."""
+    """A client that waits for its first event."""
 
     key: Hashable
-    make: Callable[[], Topic]  # called before a look
+    make: Callable[[], Topic]  # called before the look begins
     last_seen: int | None
-    client: Client
+    client: Subscriber
     done: asyncio.Future[None]
 
 
 @dataclass(slots=True, eq=False)
 class _Watched:
     topic: Topic
-    state: State  # as clients have been told
-    clients: set[Client] = field(default_factory=set)
+    state: State  # what the clients were last told
+    clients: set[Subscriber] = field(default_factory=set)
 
 
 @dataclass(slots=True)
-class _Look:
-    """What one snapshot led to, before anybody is told."""
+class _LookResult:
+    """What one snapshot led to, before any client is told."""
 
-    glance: Glance
+    glance: FeedSnapshot
     published: int
     rows: int = 0
-    lost: bool = False  # the journal no longer has what comes next
+    lost: bool = False  # the journal was pruned past what the topics have seen
     events: list[tuple[_Watched, Event]] = field(default_factory=list)
     gone: list[_Watched] = field(default_factory=list)
     joined: list[tuple[_Joining, Topic | Exception, list[Event]]] = field(default_factory=list)
 
     @property
     def until(self) -> int:
-        """All rows up to this number are in."""
+        """The topics have seen all rows up to this number."""
         return self.glance.until
 
 
 class Feed:
-    """Looks while there are clients."""
+    """Reads the journal while there are clients, and tells their topics."""
 
     def __init__(
         self,
@@ -116,7 +117,7 @@ class Feed:
         self._monotonic, self._sleep = monotonic, sleep
         self._topics: dict[Hashable, _Watched] = {}
         self._joining: list[_Joining] = []
-        self._seen: int | None = None  # what all topics are as of
+        self._seen: int | None = None  # the number up to which all topics have seen the journal
         self._sizes: dict[int, int] = {}  # entries of boards on which counts start from the top
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -125,29 +126,32 @@ class Feed:
 
     @property
     def clients(self) -> int:
-        """How many there are."""
+        """The number of open streams, including those that wait for their first event."""
         return len(self._joining) + sum(len(watched.clients) for watched in self._topics.values())
 
-    async def join(self, key: Hashable, make: Callable[[], Topic], client: Client, *, last_seen: int | None) -> None:
-        """Have a client get a topic's events, the first ones before this returns; `make` makes the topic of `key`.
+    async def join_topic(
+        self, key: Hashable, make: Callable[[], Topic], client: Subscriber, *, last_seen: int | None
+    ) -> None:
+        """Have a client receive a topic's events; return once it has received the first ones.
 
-        `last_seen`: the number that the client comes back with, -1 for one that no journal has.
+        `make` makes the topic of `key`. It is called only where no client follows that topic yet.
+        `last_seen`: the number that the client comes back with, -1 for a number that no journal has.
 
         Raises:
-            StoreBusy: there are as many clients as there may be.
-            StorageError: what the topic's state can't be read for.
+            StoreBusy: `stream_clients_max` streams are open.
+            StorageError: the topic's state can't be read; for example, there is no such owner.
         """
         if self._closed or self.clients >= self._limits.stream_clients_max:
             raise StoreBusy(f"{self.clients} streams are open, as many as stream_clients_max allows")
         done = asyncio.get_running_loop().create_future()
         self._joining.append(_Joining(key, make, last_seen, client, done))
         if self._task is None or self._task.done():
-            # A context of its own: it works for every client, and its log lines are not the first one's.
+            # The task serves every client. In a context of its own its log lines don't carry the first client's ids.
             self._task = asyncio.create_task(self._run(), name="feed", context=Context())
         await done
 
-    def leave(self, key: Hashable, client: Client) -> None:
-        """Let a client go."""
+    def leave_topic(self, key: Hashable, client: Subscriber) -> None:
+        """Stop sending events to a client."""
         watched = self._topics.get(key)
         if watched is not None:
             watched.clients.discard(client)
@@ -156,11 +160,11 @@ class Feed:
         self._observer.streams(self.clients)
 
     def close(self) -> None:
-        """End every stream; a client resumes at another process."""
+        """End every stream. Clients resume at another process."""
         self._closed = True
         for watched in self._topics.values():
             for client in watched.clients:
-                client.end()
+                client.end_stream()
         for joining in self._joining:
             if not joining.done.done():
                 joining.done.set_exception(StoreBusy("the service stops"))
@@ -175,14 +179,16 @@ class Feed:
             try:
                 begun = {one.key: one.make() for one in joining if one.key not in watched}
                 footings = _footings([*(each.topic for each in watched.values()), *begun.values()])
-                glance = Glance(self._store.dialect, {slot: on for slot, on in footings.items() if on is not None})
+                glance = FeedSnapshot(
+                    self._store.dialect, {slot: on for slot, on in footings.items() if on is not None}
+                )
                 heavy = await self._counts_far([slot for slot, on in footings.items() if on is None])
                 look = await self._store.read(
                     lambda: self._look(glance, watched, joining, begun),  # noqa: B023
                     heavy=heavy,
                 )
             except Exception as error:
-                if str(error) != self._failure:  # looks are many a second
+                if str(error) != self._failure:  # there may be many looks a second: log a failure once
                     log.warning("feed_failed", detail=str(error))
                 self._failure = str(error)
                 _refuse(joining, error)
@@ -194,37 +200,43 @@ class Feed:
             await self._sleep(self._limits.stream_poll_s)
         self._seen = None
 
-    async def _counts_far(self, slots: Sequence[Slot]) -> bool:
-        """Whether counts from the top may read many rows."""
+    async def _counts_far(self, slots: Sequence[RankedColumnId]) -> bool:
+        """Return whether counts from the top of these columns may read more than `light_read_rows_max` rows."""
         keys = {key for key, _ in slots}
         if unknown := sorted(keys - self._sizes.keys()):
-            totals = await self._store.read(lambda: count_entries(self._store.dialect, unknown))
+            totals = await self._store.read(lambda: find_totals(self._store.dialect, unknown))
             self._sizes |= {key: totals[key].get(ALL_ENTRIES, 0) for key in unknown}
         self._sizes = {key: self._sizes[key] for key in keys}
         return any(size > self._limits.light_read_rows_max for size in self._sizes.values())
 
     def _look(
-        self, glance: Glance, watched: dict[Hashable, _Watched], joining: list[_Joining], begun: dict[Hashable, Topic]
-    ) -> Program[_Look]:
+        self,
+        glance: FeedSnapshot,
+        watched: dict[Hashable, _Watched],
+        joining: list[_Joining],
+        begun: dict[Hashable, Topic],
+    ) -> Program[_LookResult]:
         for each in watched.values():
-            each.topic.state = each.state  # a look that failed may have been on its way
-        published = yield from self._journal.published()
+            each.topic.state = each.state  # an earlier look may have failed after it replaced the state
+        published = yield from self._journal.find_last_published()
         glance.until = published
-        look = _Look(glance, published)
+        look = _LookResult(glance, published)
         seen = look.until if self._seen is None else self._seen
-        begins_after = yield from self._journal.begins_after()
+        begins_after = yield from self._journal.find_begin()
         rows: list[JournalRow] = []
         boards = {each.topic.board.key for each in watched.values()}
         if seen < begins_after:
             look.lost = True
         elif boards and seen < look.until:
-            rows = yield from self._journal.page(seen, limit=self._limits.stream_rows_max, boards=sorted(boards))
+            rows = yield from self._journal.read_changes(
+                seen, limit=self._limits.stream_rows_max, boards=sorted(boards)
+            )
             if len(rows) == self._limits.stream_rows_max:
                 glance.until = rows[-1].number
         look.rows = len(rows)
         if rows:
             topics = [each.topic for each in watched.values()]
-            glance.found(rows, ((topic.board.key, topic.owner) for topic in topics if topic.owner is not None))
+            glance.add_rows(rows, ((topic.board.key, topic.owner) for topic in topics if topic.owner is not None))
         for each in watched.values():
             yield from _follow(look, each)
         if seen < look.published:
@@ -235,21 +247,24 @@ class Feed:
             yield from self._join(look, one, topic, unread, begins_after)
         return look
 
-    def _reached(self, look: _Look, watched: dict[Hashable, _Watched]) -> Program[None]:
-        """End the streams of a family's boards that posts have reached: now they have a key that rows are found by."""
+    def _reached(self, look: _LookResult, watched: dict[Hashable, _Watched]) -> Program[None]:
+        """Note the topics whose family board has received its first post since: their streams end.
+
+        Only now the board has a key by which the journal's rows are found. Clients come back and follow that key.
+        """
         waiting = [each for each in watched.values() if each.topic.board.is_unreached]
         if waiting:
-            found = yield from boards_by_id(self._store.dialect, sorted({each.topic.board.id for each in waiting}))
+            found = yield from find_boards_by_id(self._store.dialect, sorted({each.topic.board.id for each in waiting}))
             reached = {board.id for board in found}
             look.gone += [each for each in waiting if each.topic.board.id in reached]
 
     def _join(
-        self, look: _Look, one: _Joining, topic: Topic, unread: set[Hashable], begins_after: int
+        self, look: _LookResult, one: _Joining, topic: Topic, unread: set[Hashable], begins_after: int
     ) -> Program[None]:
         try:
-            # The log doesn't tell of who is erased from an archive: a newcomer must not hear of them.
+            # The journal does not record who is erased from an archive. Read its state anew for every newcomer.
             if one.key in unread or topic.board.archived_us is not None:
-                yield from topic.begin(look.glance)
+                yield from topic.read_state(look.glance)
                 unread.discard(one.key)
             first = yield from self._first_events(look, topic, one.last_seen, begins_after)
         except StorageError as error:
@@ -258,7 +273,7 @@ class Feed:
         look.joined.append((one, topic, first))
 
     def _first_events(
-        self, look: _Look, topic: Topic, last_seen: int | None, begins_after: int
+        self, look: _LookResult, topic: Topic, last_seen: int | None, begins_after: int
     ) -> Program[list[Event]]:
         last = topic.state.last
         assert last is not None
@@ -268,13 +283,13 @@ class Feed:
         limit = self._limits.stream_rows_max
         rows: list[JournalRow] | None = None
         if begins_after <= last_seen <= look.published:
-            rows = yield from self._journal.page(last_seen, limit=limit, boards=[topic.board.key])
+            rows = yield from self._journal.read_changes(last_seen, limit=limit, boards=[topic.board.key])
         if rows is None or len(rows) == limit:
             return [Event(look.until, "reset", RESET), state]
-        missed = topic.missed([row for row in rows if row.number <= look.until], look.until)
+        missed = topic.find_missed_event([row for row in rows if row.number <= look.until], look.until)
         return [] if missed is None else [missed]
 
-    def _tell(self, look: _Look) -> int:
+    def _tell(self, look: _LookResult) -> int:
         self._seen = look.until
         sent = 0
         for watched in self._topics.values():
@@ -288,9 +303,9 @@ class Feed:
                 sent += self._send(watched, [Event(look.until, "reset", RESET), last])
         for watched in look.gone:
             for client in watched.clients:
-                client.end()
+                client.end_stream()
         for one, topic, first in look.joined:
-            if one.done.done():  # who asked is gone
+            if one.done.done():  # the client left while it waited
                 continue
             if isinstance(topic, Exception):
                 one.done.set_exception(topic)
@@ -302,13 +317,13 @@ class Feed:
         self._observer.streams(self.clients)
         return sent
 
-    def _send(self, watched: _Watched, events: Sequence[Event], clients: Sequence[Client] | None = None) -> int:
+    def _send(self, watched: _Watched, events: Sequence[Event], clients: Sequence[Subscriber] | None = None) -> int:
         sent = 0
         for client in list(watched.clients) if clients is None else clients:
-            if all(client.send(event) for event in events):
+            if all(client.send_event(event) for event in events):
                 sent += len(events)
             else:
-                client.end()
+                client.end_stream()
         return sent
 
     def _beat(self) -> None:
@@ -318,31 +333,33 @@ class Feed:
         self._beaten_s = now_s
         for watched in self._topics.values():
             for client in watched.clients:
-                if not client.beat():
-                    client.end()
+                if not client.send_heartbeat():
+                    client.end_stream()
 
 
-def _footings(topics: Iterable[Topic]) -> dict[Slot, Footing | None]:
-    """What counts start from, by the columns in which owners are followed. Before a look: a curve and its mark belong
-    together."""
-    found: dict[Slot, Footing | None] = {}
+def _footings(topics: Iterable[Topic]) -> dict[RankedColumnId, CountStart | None]:
+    """Return what counts start from, for each column in which an owner is followed.
+
+    Call it before a look: the curve and its mark must not be newer than the snapshot.
+    """
+    found: dict[RankedColumnId, CountStart | None] = {}
     for topic in topics:
         slot = topic.board.key, topic.index
         if topic.owner is not None and topic.board.archived_us is None and slot not in found:
-            found[slot] = topic.footing()
+            found[slot] = topic.find_count_start()
     return found
 
 
-def _follow(look: _Look, each: _Watched) -> Program[None]:
+def _follow(look: _LookResult, each: _Watched) -> Program[None]:
     try:
         if look.lost:
-            yield from each.topic.begin(look.glance)
-        elif look.glance.rows(each.topic.board):
-            event = yield from each.topic.follow(look.glance)
+            yield from each.topic.read_state(look.glance)
+        elif look.glance.find_rows(each.topic.board):
+            event = yield from each.topic.apply_new_rows(look.glance)
             if event is not None:
                 look.events.append((each, event))
     except (UnknownBoard, BoardChanged, UnknownOwner, NotRanked):
-        look.gone.append(each)  # coming back, its clients are told what became of it
+        look.gone.append(each)  # its clients come back and are told why
 
 
 def _refuse(joining: Sequence[_Joining], error: Exception) -> None:

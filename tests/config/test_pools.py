@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from config.pools import BoardPool, parse_pools
+from config.pools import BoardConnectionPool, parse_connection_pools
 
 
 def test_pools_are_read_in_their_order_and_the_first_pattern_that_matches_counts() -> None:
-    pools = parse_pools("arena=arena-*:2, rest=*:10")
-    assert pools == [BoardPool("arena", "arena-*", 2), BoardPool("rest", "*", 10)]
-    assert [pool.name for pool in pools if pool.takes("arena-7")] == ["arena", "rest"]
-    assert [pool.name for pool in pools if pool.takes("Arena-7")] == ["rest"]
-    assert parse_pools("") == []
+    pools = parse_connection_pools("arena=arena-*:2, rest=*:10")
+    assert pools == [BoardConnectionPool("arena", "arena-*", 2), BoardConnectionPool("rest", "*", 10)]
+    assert [pool.name for pool in pools if pool.matches_board("arena-7")] == ["arena", "rest"]
+    assert [pool.name for pool in pools if pool.matches_board("Arena-7")] == ["rest"]
+    assert parse_connection_pools("") == []
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ def test_pools_are_read_in_their_order_and_the_first_pattern_that_matches_counts
 )
 def test_what_is_no_pool_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
-        parse_pools(text)
+        parse_connection_pools(text)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from jobs.archive import Archiver
-from jobs.close_periods import POOL, RESOURCE, CloseJob
-from jobs.fitting import Fitting
-from jobs.ownership import Held
+from jobs.boards.archive import Archiver
+from jobs.boards.close_periods import RESOURCE, CloseJob
+from jobs.curves.fitting import Fitting
+from jobs.ownership import JOB_POOL, HeldLease
 from tests.jobs.world import LIMITS, World
 
 LEASE_US = 1_000_000_000
@@ -44,10 +44,12 @@ def close_job(world: World) -> CloseJob:
 
 
 @asynccontextmanager
-async def holding(world: World) -> AsyncIterator[Held]:
+async def holding(world: World) -> AsyncIterator[HeldLease]:
     """The lease on closing, given back at the end."""
-    lease = await world.store.write(lambda: world.leases.claim(POOL, RESOURCE, holder=world.holder, lease_us=LEASE_US))
-    held = Held(lease, world.leases, LEASE_US)
+    lease = await world.store.write(
+        lambda: world.leases.claim(JOB_POOL, RESOURCE, holder=world.holder, lease_us=LEASE_US)
+    )
+    held = HeldLease(lease, world.leases, LEASE_US)
     try:
         yield held
     finally:
@@ -57,12 +59,12 @@ async def holding(world: World) -> AsyncIterator[Held]:
 async def step(world: World, job: CloseJob) -> bool:
     """One step; whether there was anything to do."""
     async with holding(world) as held:
-        return await job.step(held)
+        return await job.close_due(held)
 
 
 async def close_all(world: World) -> None:
     """By a job that knows nothing yet, until nothing is left to do."""
     job = close_job(world)
     async with holding(world) as held:
-        while await job.step(held):
+        while await job.close_due(held):
             pass

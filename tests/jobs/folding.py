@@ -9,9 +9,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from jobs.counting import Counting
-from jobs.fold import POOL, RESOURCE, FoldJob
-from jobs.ownership import Held
+from jobs.curves.fold import RESOURCE, FoldJob
+from jobs.curves.live_counts import Counting
+from jobs.ownership import JOB_POOL, HeldLease
 from predictor import LiveCurve
 from storage.records import Board
 from tests.jobs.refreshing import working
@@ -23,13 +23,13 @@ ROWS_MAX = 100_000
 class Folder:
     """A process that folds when it is told to."""
 
-    def __init__(self, job: FoldJob, held: Held) -> None:
+    def __init__(self, job: FoldJob, held: HeldLease) -> None:
         self._job, self._held = job, held
         self.counting: Counting = job.counting()
 
     async def fold(self) -> int:
         """Once; answers how many changes."""
-        return await self._job.fold(self._held, self.counting)
+        return await self._job.fold_changes(self._held, self.counting)
 
 
 @asynccontextmanager
@@ -37,9 +37,9 @@ async def folder(world: World, **limits: int) -> AsyncIterator[Folder]:
     """A folding process with the lease, which it gives back at the end."""
     job = world.fold_job(**limits)
     lease = await world.store.write(
-        lambda: world.leases.claim(POOL, RESOURCE, holder=world.holder, lease_us=10_000_000)
+        lambda: world.leases.claim(JOB_POOL, RESOURCE, holder=world.holder, lease_us=10_000_000)
     )
-    held = Held(lease, world.leases, 10_000_000)
+    held = HeldLease(lease, world.leases, 10_000_000)
     yield Folder(job, held)
     await world.store.write(held.release)
 
@@ -55,13 +55,13 @@ async def refresh(world: World, board: Board, column_index: int = 0) -> None:
 async def keys_of(world: World, board: Board, column_index: int = 0) -> list[int]:
     """The keys of all entries, best first."""
     entries = world.deployment.entries(board)
-    rows = await world.store.read(lambda: entries.rankings[column_index].first_rows(ROWS_MAX))
-    return [entries.rankings[column_index].padding.key(str(row.cells[column_index])) for row in rows]
+    rows = await world.store.read(lambda: entries.rankings[column_index].read_first_rows(ROWS_MAX))
+    return [entries.rankings[column_index].padding.key_of_cell(str(row.cells[column_index])) for row in rows]
 
 
 async def assert_live(world: World, board: Board, column_index: int = 0) -> LiveCurve:
     """The curve that serves is live, and counts what a recount counts, gap by gap and run by run."""
-    served = world.book.served(board, column_index)
+    served = world.book.find_served(board, column_index)
     assert served is not None and served.live_version
     live = served.curve
     assert isinstance(live, LiveCurve)
@@ -74,7 +74,7 @@ async def assert_live(world: World, board: Board, column_index: int = 0) -> Live
             bisect_right(keys, knot.key) - bisect_left(keys, knot.key),
         )
     for key in {*keys, *edges, *(key + 1 for key in keys)}:
-        rung, bracket = live.rung_for(key), live.locate(key)
+        rung, bracket = live.find_anchor_above(key), live.locate(key)
         assert rung.counted == (0 if rung.key is None else bisect_right(keys, rung.key))
         assert bracket.low <= 1 + bisect_left(keys, key) <= bracket.high
     return live

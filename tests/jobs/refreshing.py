@@ -9,21 +9,21 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from jobs.refresh import RefreshJob
+from jobs.curves.refresh import RefreshJob
 from storage.records import Board
 from tests.jobs.world import REFRESH_S, World
 
 
 def total(world: World, board: Board, column_index: int = 0) -> int | None:
     """Entries in the curve that serves, None where there is none."""
-    curve = world.book.find(board, column_index)
+    curve = world.book.find_curve(board, column_index)
     return None if curve is None else curve.total
 
 
 async def due(world: World, job: RefreshJob, seconds: float = REFRESH_S) -> int:
     """Columns found due so much later."""
     world.advance(seconds)
-    await job.tick()
+    await job.find_due()
     return job.waiting
 
 

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
+from jobs.boards.prune import PruneJob
+from jobs.curves.refresh import RefreshJob
 from jobs.errors import NoJobProcess
-from jobs.ownership import Held
-from jobs.prune import REST_RATIO, PruneJob
-from jobs.refresh import RefreshJob
+from jobs.ownership import REST_RATIO, HeldLease
+from storage.boards.boards import REFRESH_POOL, delete_board, refresh_resource
 from storage.errors import LeaseLost, LeaseTaken, StoreAway
-from storage.leaderboards import REFRESH_POOL, delete_board, refresh_resource
-from storage.leases import Lease
-from storage.records import Board, Status
+from storage.leases.work_leases import WorkLease
+from storage.records import Board, PostStatus
 from tests.jobs.refreshing import due, total, work_off, working
 from tests.jobs.world import LEASE_S, LIMITS, MARGIN_S, REFRESH_S, World, within
 from tests.storage.deployment import part
@@ -31,7 +31,7 @@ async def two_that_know(world: World, boards: int = 1) -> tuple[list[Board], Wor
     await other.catalog.load(boards_max=100)
     jobs = world.refresh_job(), other.refresh_job()
     for job in jobs:
-        await job.tick()
+        await job.find_due()
     return made, other, *jobs
 
 
@@ -39,13 +39,13 @@ async def two_that_found_it_due(world: World) -> tuple[Board, World, RefreshJob,
     """`two_that_know` one board, whose curve both have found due."""
     [board], other, mine, theirs = await two_that_know(world)
     await due(world, mine)
-    await theirs.tick()
+    await theirs.find_due()
     return board, other, mine, theirs
 
 
-async def held_by(world: World, board: Board) -> Lease:
+async def held_by(world: World, board: Board) -> WorkLease:
     """The lease on refreshing the board's first column."""
-    found = await world.store.read(lambda: world.leases.find(REFRESH_POOL, refresh_resource(board.key, 0)))
+    found = await world.store.read(lambda: world.leases.find_lease(REFRESH_POOL, refresh_resource(board.key, 0)))
     assert found is not None
     return found
 
@@ -53,7 +53,7 @@ async def held_by(world: World, board: Board) -> Lease:
 async def test_what_two_processes_find_due_is_refreshed_by_one_of_them(world: World) -> None:
     boards, other, mine, theirs = await two_that_know(world, boards=6)
     assert await due(world, mine) == 6
-    await theirs.tick()
+    await theirs.find_due()
     assert theirs.waiting == 6
     other.store.hold()
     async with working(theirs):
@@ -68,7 +68,7 @@ async def test_what_two_processes_find_due_is_refreshed_by_one_of_them(world: Wo
             await within(other.store.refused.get())  # found due, and refreshed meanwhile
     assert (world.store.heavy_reads, other.store.heavy_reads) == (5, 1)
     assert await due(world, mine) == 0
-    await theirs.tick()
+    await theirs.find_due()
     assert theirs.waiting == 0
     await other.book.poll()
     assert [total(other, board) for board in boards] == [1] * 6
@@ -101,15 +101,15 @@ async def test_boards_that_others_made_are_refreshed_and_those_that_they_deleted
     board = await world.create("b")
     await world.post(board, {"a": 1})
     await due(world, job, LIMITS.refresh.schedule.curve_poll_s)
-    assert other.catalog.known("b") == board
+    assert other.catalog.find_known("b") == board
     assert await due(world, job) == 1
     await work_off(other, job)
     assert total(other, board) == 1
     await world.store.write(lambda: delete_board(world.store.dialect, board_id="b"))
     assert await due(world, job) == 0
-    assert other.catalog.known("b") is None
+    assert other.catalog.find_known("b") is None
     resource = refresh_resource(board.key, 0)
-    assert await world.store.read(lambda: world.leases.find(REFRESH_POOL, resource)) is None
+    assert await world.store.read(lambda: world.leases.find_lease(REFRESH_POOL, resource)) is None
 
 
 async def test_an_owner_that_slept_past_its_lease_is_fenced_off(world: World) -> None:
@@ -174,17 +174,17 @@ async def test_a_renewal_that_the_store_refuses_is_tried_again(world: World) -> 
 
     world.store.write = failing  # type: ignore[method-assign, assignment]
 
-    async def work(held: Held) -> int:
+    async def work(held: HeldLease) -> int:
         running.set()
         await done.wait()
         return held.lease.version
 
-    task = asyncio.create_task(world.ownership().run("pool", "r", work))
+    task = asyncio.create_task(world.ownership().run_owned("pool", "r", work))
     for _ in range(3):
         await world.time.asleep(RENEWAL_S)
         world.advance(RENEWAL_S)
     await world.time.asleep(RENEWAL_S)
-    found = await world.store.read(lambda: world.leases.find("pool", "r"))
+    found = await world.store.read(lambda: world.leases.find_lease("pool", "r"))
     assert found is not None and not failures
     assert found.expires_at_us == world.deployment.clock.now_us + round(LEASE_S * 1e6)
     done.set()
@@ -204,7 +204,7 @@ async def test_the_column_of_an_owner_that_died_is_refreshed_as_soon_as_its_leas
     other.observed.refreshes.get_nowait()
     assert other.store.heavy_reads == 1, "of the fence alone"
     assert await due(world, theirs, OVER_S - 1) == 0
-    await theirs.tick()  # which passes the board that the fence left behind
+    await theirs.find_due()  # which passes the board that the fence left behind
     assert await due(world, theirs, 1) == 1
     await work_off(other, theirs)
     assert total(other, board) == 1
@@ -234,7 +234,7 @@ async def test_a_demand_for_what_another_process_refreshes_is_met_by_a_refresh_t
         demands.append(asyncio.create_task(other.desk.refresh_now(board, 0)))
         world.store.release()
         await world.refreshed()
-        await theirs.tick()
+        await theirs.find_due()
         first, second = await within(asyncio.gather(*demands))
     assert first.curve.total == 2 and first is second
 
@@ -256,7 +256,7 @@ async def test_of_several_processes_one_prunes_once_an_interval(world: World) ->
     board = await world.create("b")
     deployment = world.deployment
     post = deployment.post("a", part(board, {"xp0": 1}), post_id="old")
-    assert (await deployment.apply_one(post)).status is Status.APPLIED
+    assert (await deployment.apply_one(post)).status is PostStatus.APPLIED
     interval_s = LIMITS.prune.prune_interval_s
     runs: list[str] = []
     tasks = []
@@ -276,8 +276,8 @@ async def test_of_several_processes_one_prunes_once_an_interval(world: World) ->
             runs.append(name)
             return 0
 
-        job.prune = prune  # type: ignore[method-assign]
-        tasks.append(asyncio.create_task(job.run()))
+        job.prune_post_ids = prune  # type: ignore[method-assign]
+        tasks.append(asyncio.create_task(job.run_forever()))
     for turn in range(1, 4):
         await world.time.asleep_for(interval_s, count=3)
         world.advance(interval_s)
@@ -292,27 +292,27 @@ async def test_of_several_processes_one_prunes_once_an_interval(world: World) ->
 async def test_who_claims_what_rests_is_refused_and_what_fails_gives_its_lease_back(world: World) -> None:
     ownership = world.ownership()
 
-    async def work(held: Held) -> str:
+    async def work(held: HeldLease) -> str:
         return held.lease.holder
 
-    async def broken(_held: Held) -> str:
+    async def broken(_held: HeldLease) -> str:
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        await ownership.run("pool", "r", broken)
-    assert await ownership.run("pool", "r", work, rests_s=100) == world.holder
+        await ownership.run_owned("pool", "r", broken)
+    assert await ownership.run_owned("pool", "r", work, rests_s=100) == world.holder
     world.advance(99)
     with pytest.raises(LeaseTaken):
-        await ownership.run("pool", "r", work)
+        await ownership.run_owned("pool", "r", work)
     world.advance(1)
-    assert await ownership.run("pool", "r", work) == world.holder
+    assert await ownership.run_owned("pool", "r", work) == world.holder
 
 
 async def test_what_the_work_stored_is_undone_where_its_lease_is_lost(world: World) -> None:
-    async def work(held: Held) -> None:
+    async def work(held: HeldLease) -> None:
         world.advance(OVER_S)
         await world.store.write(lambda: world.leases.claim("pool", "r", holder="x", lease_us=1))
         await world.store.write(held.release)
 
     with pytest.raises(LeaseLost):
-        await world.ownership().run("pool", "r", work)
+        await world.ownership().run_owned("pool", "r", work)

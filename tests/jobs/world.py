@@ -11,26 +11,26 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from jobs.close_periods import CloseLimits
-from jobs.demands import DemandLimits
-from jobs.desk import RefreshDesk
-from jobs.drift import DriftLimits
-from jobs.fitting import FittingLimits
-from jobs.fold import FoldJob
+from jobs.boards.close_periods import CloseLimits
+from jobs.boards.prune import PruneLimits
+from jobs.curves.fitting import FittingLimits
+from jobs.curves.fold import FoldJob
+from jobs.curves.refit_rule import DriftLimits
+from jobs.curves.refresh import RefreshJob, RefreshLimits
+from jobs.curves.refresh_desk import RefreshQueue
+from jobs.curves.refresh_requests import RefreshRequestLimits
+from jobs.curves.schedule import ScheduleLimits
 from jobs.ownership import LeaseLimits, Ownership
-from jobs.prune import PruneLimits
-from jobs.refresh import RefreshJob, RefreshLimits
 from jobs.runner import RunnerLimits
-from jobs.schedule import ScheduleLimits
 from jobs.wiring import JobLimits, JobParts, Jobs, start_jobs
-from storage.archiving import ArchiveLimits
-from storage.catalog import Catalog
-from storage.curves import CurveBook
-from storage.folding import FoldLimits
-from storage.leaderboards import change_board, create_board
-from storage.leases import Leases
-from storage.records import Board, Method, PredictorSpec
-from storage.scanning import ScanLimits
+from storage.archive.archive_writer import ArchiveLimits
+from storage.boards.boards import change_board, create_board
+from storage.boards.catalog import Catalog
+from storage.curves.folding import FoldLimits
+from storage.curves.scanning import ScanLimits
+from storage.curves.stored_curves import CurveBook
+from storage.leases.work_leases import WorkLeases
+from storage.records import Board, PredictorSpec, RefreshMethod
 from storage.store import Program, Store
 from tests.jobs.observed import Observed
 from tests.storage.deployment import BOARDS_MAX, Deployment, counter, part, ranked, spec
@@ -43,7 +43,7 @@ REFRESH_S = 60
 TICK_S = 1.0
 LEASE_S = 10.0
 MARGIN_S = 1.0
-PREDICTOR = PredictorSpec(samples=20, exact_top=10, refresh_seconds=REFRESH_S, method=Method.AUTO)
+PREDICTOR = PredictorSpec(samples=20, exact_top=10, refresh_seconds=REFRESH_S, method=RefreshMethod.AUTO)
 LIMITS = JobLimits(
     runner=RunnerLimits(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=5),
     refresh=RefreshLimits(
@@ -77,7 +77,7 @@ LIMITS = JobLimits(
         rejected_posts_max=20,
     ),
     lease=LeaseLimits(lease_s=LEASE_S, lease_renewal_ratio=0.3),
-    demands=DemandLimits(refresh_demands_max=3, refresh_wait_s_max=WAIT_S, curve_poll_s=2),
+    demands=RefreshRequestLimits(refresh_demands_max=3, refresh_wait_s_max=WAIT_S, curve_poll_s=2),
     fold=FoldLimits(
         fold_interval_s=0.5, fold_load_ratio=0.5, fold_rows_max=7, fold_lag_rows_max=20_000, fold_curves_max=50
     ),
@@ -203,8 +203,8 @@ class World:
         self.observed = Observed()
         self.catalog = Catalog(self.store)
         self.book = CurveBook(self.store, None, poll_rows_max=100, on_corrupt=lambda: None)
-        self.desk = RefreshDesk(demands_max=3, wait_s_max=WAIT_S)
-        self.leases = Leases(deployment.dialect, self.store_clock, margin_us=round(MARGIN_S * 1e6))
+        self.desk = RefreshQueue(demands_max=3, wait_s_max=WAIT_S)
+        self.leases = WorkLeases(deployment.dialect, self.store_clock, margin_us=round(MARGIN_S * 1e6))
         self.holder: str = "first" if beside is None else beside.holder + " and another"
 
     def store_clock(self) -> Program[int]:
@@ -268,7 +268,7 @@ class World:
                 open_boards=self.deployment.boards,
                 book=self.book,
                 post_ids=self.deployment.post_ids,
-                desk=self.desk,
+                refresh_queue=self.desk,
                 leases=self.leases,
                 holder=self.holder,
                 limits=limits,
@@ -292,7 +292,7 @@ class World:
                 self.deployment.dialect, board_id=board_id, spec=wanted, now_us=1, boards_max=BOARDS_MAX
             )
         )
-        self.catalog.put(board)
+        self.catalog.keep_board(board)
         return board
 
     async def change(self, board: Board, **predictor: int) -> Board:
@@ -313,7 +313,7 @@ class World:
     async def idle(self, job: RefreshJob) -> None:
         """Wait until a job with one worker has worked off all that was due, by a demand that comes after it."""
         fence = await self.create("fence")
-        self.catalog.drop(fence.id)
+        self.catalog.forget_board(fence.id)
         while job.waiting:
             await self.desk.refresh_now(fence, 0)
             self.observed.refreshes.get_nowait()

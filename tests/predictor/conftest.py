@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from predictor import RATIO_UNIT, Curve, Knot, Landing, Last, Skip, Stride, walk
+from predictor import RATIO_UNIT, Curve, Knot, Landing, Skip, Stride, WorstEntry, walk
 
 Drive = Callable[..., list[Knot]]
 Sample = Callable[..., Curve]
 
 
-def _answer(question: Skip | Last, keys: Sequence[int]) -> Landing | None:
-    if isinstance(question, Last):
+def _answer(question: Skip | WorstEntry, keys: Sequence[int]) -> Landing | None:
+    if isinstance(question, WorstEntry):
         row = len(keys) - 1
     else:
         assert question.rows >= 0

@@ -6,13 +6,13 @@ from array import array
 from collections.abc import Sequence
 
 from predictor import LIMB_BITS, Tally
-from predictor.quality import counted
+from predictor.quality import count_by_key
 
 
 def tally_of(sorted_keys: Sequence[int], *, wide: bool | None = None) -> Tally:
     """`wide`: whether keys take two columns; where it is not said, if they have to."""
     low, high, better_counts, total = array("q"), array("q"), array("q"), 0
-    for key, entries in counted(sorted_keys):
+    for key, entries in count_by_key(sorted_keys):
         offset = key - sorted_keys[0]
         low.append(offset & ((1 << LIMB_BITS) - 1))
         high.append(offset >> LIMB_BITS)

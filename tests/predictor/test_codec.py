@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor import SHAPE_UNIT, Curve, CurveCorrupt, Knot, KnotsInvalid, decode, encode
+from predictor import SHAPE_UNIT, Curve, CurveCorrupt, Knot, KnotsInvalid, decode_curve, encode_curve
 
 Sample = Callable[..., Curve]
 
@@ -50,9 +50,9 @@ def sealed(body: bytes) -> bytes:
 
 @given(curve=curves())
 def test_a_curve_comes_back_as_it_went(curve: Curve) -> None:
-    again = decode(encode(curve))
+    again = decode_curve(encode_curve(curve))
     assert again == curve
-    assert encode(again) == encode(curve)
+    assert encode_curve(again) == encode_curve(curve)
     for knot in curve.knots:
         for key in (knot.key - 1, knot.key, knot.key + 1):
             assert again.locate(key) == curve.locate(key)
@@ -60,60 +60,60 @@ def test_a_curve_comes_back_as_it_went(curve: Curve) -> None:
 
 @given(curve=curves(), data=st.data())
 def test_a_flipped_bit_is_noticed(curve: Curve, data: st.DataObject) -> None:
-    stored = bytearray(encode(curve))
+    stored = bytearray(encode_curve(curve))
     bit_index = data.draw(st.integers(0, len(stored) * 8 - 1))
     stored[bit_index // 8] ^= 1 << bit_index % 8
     with pytest.raises(CurveCorrupt):
-        decode(bytes(stored))
+        decode_curve(bytes(stored))
 
 
 @given(curve=curves(), data=st.data())
 def test_a_cut_or_extended_curve_is_noticed(curve: Curve, data: st.DataObject) -> None:
-    stored = encode(curve)
+    stored = encode_curve(curve)
     with pytest.raises(CurveCorrupt):
-        decode(stored[: data.draw(st.integers(0, len(stored) - 1))])
+        decode_curve(stored[: data.draw(st.integers(0, len(stored) - 1))])
     with pytest.raises(CurveCorrupt):
-        decode(stored + data.draw(st.binary(min_size=1, max_size=9)))
+        decode_curve(stored + data.draw(st.binary(min_size=1, max_size=9)))
 
 
 @given(data=st.binary(max_size=200))
 def test_bytes_that_are_no_curve_are_refused(data: bytes) -> None:
     for candidate in (data, sealed(data), sealed(b"RKCV" + data), sealed(b"RKCV\x01\x00\x00" + data)):
         with pytest.raises(CurveCorrupt):
-            decode(candidate)
+            decode_curve(candidate)
 
 
 @given(curve=curves(), data=st.data())
 def test_a_changed_body_under_a_right_checksum_is_refused_or_a_valid_curve(curve: Curve, data: st.DataObject) -> None:
-    body = bytearray(encode(curve)[:-4])
+    body = bytearray(encode_curve(curve)[:-4])
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     try:
-        again = decode(sealed(bytes(body)))
+        again = decode_curve(sealed(bytes(body)))
     except CurveCorrupt:
         return
-    assert decode(encode(again)) == again
+    assert decode_curve(encode_curve(again)) == again
 
 
 def test_another_version_is_refused_by_name() -> None:
-    body = bytearray(encode(Curve([Knot(1, 0, 1)], total=1, as_of_us=0))[:-4])
+    body = bytearray(encode_curve(Curve([Knot(1, 0, 1)], total=1, as_of_us=0))[:-4])
     body[4] = 3
     with pytest.raises(CurveCorrupt, match="version 3"):
-        decode(sealed(bytes(body)))
+        decode_curve(sealed(bytes(body)))
 
 
 @given(curve=curves())
 def test_a_curve_of_the_first_version_still_serves(curve: Curve) -> None:
     plain = replace(curve, errors=None, shapes=None)
-    body = bytearray(encode(plain)[:-4])
+    body = bytearray(encode_curve(plain)[:-4])
     assert body.pop() == 0  # the first version ends before the options
     body[4] = 1
-    assert decode(sealed(bytes(body))) == plain
+    assert decode_curve(sealed(bytes(body))) == plain
 
 
 def test_a_time_beyond_64_bits_does_not_fit() -> None:
     with pytest.raises(KnotsInvalid):
-        encode(Curve([], total=0, as_of_us=2**63))
+        encode_curve(Curve([], total=0, as_of_us=2**63))
 
 
 @pytest.mark.parametrize(("digits", "size_bytes_max"), [(16, 12_000), (40, 20_000)])
@@ -123,4 +123,4 @@ def test_a_thousand_knots_of_sixteen_digits_stay_far_below_32_kib(
     rng = Random(5)
     curve = sample(sorted(rng.randrange(10**digits) for _ in range(50_000)), 1_000)
     assert len(curve.knots) == 1_000
-    assert len(encode(curve)) <= size_bytes_max
+    assert len(encode_curve(curve)) <= size_bytes_max

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from predictor import Curve, Knot, quality
-from predictor.cubic import shaped, shapes_of
-from predictor.fit import fit
+from predictor.cubic import add_cubics, fit_cubics
+from predictor.fit import fit_curve
 from tests.predictor.tallies import tally_of
 
 
@@ -34,11 +34,11 @@ def smooth(entries: int) -> list[int]:
 def test_cubics_stay_monotone_within_the_brackets(values: list[int], every: int) -> None:
     keys = sorted(values)
     curve = curve_of(keys, every)
-    shapes = shapes_of(curve)
+    shapes = fit_cubics(curve)
     if shapes is None:
         return
     cubics = replace(curve, shapes=shapes)
-    assert quality.measure(cubics, quality.counted(keys)).broken_brackets == 0
+    assert quality.measure_quality(cubics, quality.count_by_key(keys)).broken_brackets == 0
     ranks = [cubics.locate(key).rank for key in range(max(keys[0], -2000), min(keys[-1], 2000), 7)]
     assert ranks == sorted(ranks)
 
@@ -46,25 +46,25 @@ def test_cubics_stay_monotone_within_the_brackets(values: list[int], every: int)
 def test_a_sampled_curve_gets_cubics_where_they_are_clearly_closer() -> None:
     keys = smooth(20_000)
     lines = curve_of(keys, 700)
-    cubics = shaped(lines)
+    cubics = add_cubics(lines)
     assert cubics.shapes is not None
     assert (
-        quality.measure(cubics, quality.counted(keys)).mean_error
-        < 0.5 * quality.measure(lines, quality.counted(keys)).mean_error
+        quality.measure_quality(cubics, quality.count_by_key(keys)).mean_error
+        < 0.5 * quality.measure_quality(lines, quality.count_by_key(keys)).mean_error
     )
 
 
 def test_a_sampled_curve_over_steps_keeps_its_lines() -> None:
     rng = random.Random(2)
     keys = sorted(rng.choice((1, 1000)) * rng.randrange(50) for _ in range(3_000))
-    assert shaped(curve_of(keys, 5)).shapes is None
+    assert add_cubics(curve_of(keys, 5)).shapes is None
 
 
 def test_a_scan_takes_the_cubics_where_they_are_measured_closer() -> None:
     keys = smooth(20_000)
-    curve = fit(tally_of(keys), knots_max=24, gap_rows_max=10**9, as_of_us=0)
+    curve = fit_curve(tally_of(keys), knots_max=24, gap_rows_max=10**9, as_of_us=0)
     lines = replace(curve, shapes=None, errors=None, certificate=None)
-    found, of_lines = (quality.measure(one, quality.counted(keys)) for one in (curve, lines))
+    found, of_lines = (quality.measure_quality(one, quality.count_by_key(keys)) for one in (curve, lines))
     assert curve.shapes is not None
     assert found.worst_error == curve.certificate
     assert found.worst_error <= of_lines.worst_error

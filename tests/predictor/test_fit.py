@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from predictor import Curve, Knot, decode, encode, greedy, quality
-from predictor.fit import fit
+from predictor import Curve, Knot, decode_curve, encode_curve, greedy, quality
+from predictor.fit import fit_curve
 from tests.predictor.tallies import tally_of
 
 SMALL = st.lists(st.integers(-60, 60), max_size=120)
@@ -22,15 +22,15 @@ JITTERED = st.lists(st.integers(0, 2**120), max_size=60)
 
 
 def fitted(keys: Sequence[int], samples: int, *, gap_rows_max: int = 10_000, wide: bool | None = None) -> Curve:
-    return fit(tally_of(keys, wide=wide), knots_max=samples, gap_rows_max=gap_rows_max, as_of_us=7)
+    return fit_curve(tally_of(keys, wide=wide), knots_max=samples, gap_rows_max=gap_rows_max, as_of_us=7)
 
 
 def check(curve: Curve, keys: Sequence[int], samples: int, gap_rows_max: int = 10_000) -> None:
     """All that a certified curve promises, over every value, both neighbours of it and every neighbouring knot."""
     assert (curve.total, curve.as_of_us, curve.method) == (len(keys), 7, "scan")
     assert len(curve.knots) <= samples + len(keys) // gap_rows_max
-    assert decode(encode(curve)) == curve
-    found = quality.measure(curve, quality.counted(keys))
+    assert decode_curve(encode_curve(curve)) == curve
+    found = quality.measure_quality(curve, quality.count_by_key(keys))
     assert found.broken_brackets == 0
     assert found.worst_error == curve.certificate
     knot_keys = [knot.key for knot in curve.knots]
@@ -106,7 +106,7 @@ def test_pages_are_given_back_while_a_large_column_is_gone_over(monkeypatch: pyt
     relaxed = []
     tally = tally_of(sorted({round(1000 * random.Random(i).gauss(0, 1)) for i in range(3_000)}))
     tally = type(tally)(tally.first_key, tally.low, None, tally.better_counts, tally.total, lambda: relaxed.append(1))
-    fit(tally, knots_max=20, gap_rows_max=10_000, as_of_us=0)
+    fit_curve(tally, knots_max=20, gap_rows_max=10_000, as_of_us=0)
     assert len(relaxed) > tally.total / 200
 
 

@@ -13,7 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor import SHAPE_UNIT, AsOf, Bracket, Curve, CurveCorrupt, Knot, KnotsInvalid, LiveCounts, LiveCurve, Rung
+from predictor import (
+    SHAPE_UNIT,
+    AnchorKnot,
+    AsOf,
+    Bracket,
+    Curve,
+    CurveCorrupt,
+    Knot,
+    KnotsInvalid,
+    LiveCounts,
+    LiveCurve,
+)
 
 SEEDS = st.integers(0, 2**32)
 
@@ -52,15 +63,15 @@ def moved(rng: Random, keys: list[int], step: int, counts: LiveCounts, times: in
         after = step * rng.randrange(-80, 80) + (rng.random() < 0.02)
         kind = rng.random()
         if kind < 0.25 or not keys:
-            counts.move(None, after)
+            counts.count_move(None, after)
             keys.append(after)
             continue
         index = rng.randrange(len(keys))
         if kind < 0.4:
-            counts.move(keys[index], None)
+            counts.count_move(keys[index], None)
             keys.pop(index)
         else:
-            counts.move(keys[index], after)
+            counts.count_move(keys[index], after)
             keys[index] = after
 
 
@@ -107,11 +118,11 @@ def test_counts_are_those_of_a_recount(seed: int) -> None:
     assert live.knots == [Knot(knot.key, bisect_left(now, knot.key), now.count(knot.key)) for knot in fit.knots]
     for key in (*now, *(knot.key for knot in fit.knots)):
         assert live.ties_at(key) == (now.count(key) if any(knot.key == key for knot in fit.knots) else 0)
-        rung = live.rung_for(key)
+        rung = live.find_anchor_above(key)
         between = [one for one in now if (rung.key is None or one > rung.key) and one < key]
         assert 1 + rung.counted + len(between) == rank_of(now, key)
         assert len(between) <= rung.gap_rows
-        below = live.rung_below(key)
+        below = live.find_anchor_below(key)
         rest = [one for one in now if one >= key and (below.key is None or one < below.key)]
         assert 1 + below.counted - len(rest) == rank_of(now, key)
         assert len(rest) <= below.gap_rows == rung.gap_rows
@@ -121,7 +132,7 @@ def test_counts_are_those_of_a_recount(seed: int) -> None:
 def test_the_drift_is_no_smaller_than_any_error(seed: int) -> None:
     live, now = live_board(seed)
     for from_rank in (1, 5, 40):
-        drift = live.drift(from_rank)
+        drift = live.estimate_drift(from_rank)
         for key in range(-900, 900):
             rank = rank_of(now, key)
             if rank >= from_rank:
@@ -146,8 +157,8 @@ def test_the_order_of_other_owners_moves_does_not_matter(seed: int) -> None:
     fit = fitted(rng, entries)
     moves = [(key, step * rng.randrange(-90, 90)) for key in entries] + [(None, 5), (None, -700)]
     first, second = LiveCounts(fit), LiveCounts(fit)
-    first.move_all(moves)
-    second.move_all(rng.sample(moves, len(moves)))
+    first.count_moves(moves)
+    second.count_moves(rng.sample(moves, len(moves)))
     assert first == second and first.encode() == second.encode()
 
 
@@ -176,7 +187,7 @@ def test_counts_of_another_curve_are_refused() -> None:
 def test_more_departures_than_entries_are_no_live_curve() -> None:
     fit = Curve([Knot(1, 0, 1)], total=1, as_of_us=0)
     counts = LiveCounts(fit)
-    counts.move_all([(1, None), (1, None)])
+    counts.count_moves([(1, None), (1, None)])
     with pytest.raises(KnotsInvalid):
         LiveCurve(fit, counts, as_of=AsOf(0))
 
@@ -195,7 +206,7 @@ def test_a_curve_is_as_fitted_until_a_count_changes_and_again_when_it_is_back() 
     seen = []
     for move in ((None, 0), (0, None), (3, 5)):
         seen.append(LiveCurve(fit, counts, as_of=AsOf(0)).is_as_fitted)
-        counts.move(*move)
+        counts.count_move(*move)
     seen.append(LiveCurve(fit, counts, as_of=AsOf(0)).is_as_fitted)
     assert seen == [True, False, True, False], "a move within a gap is one"
 
@@ -203,7 +214,7 @@ def test_a_curve_is_as_fitted_until_a_count_changes_and_again_when_it_is_back() 
 def test_everyone_at_one_end_of_a_gap_is_within_the_bound_and_nothing_less() -> None:
     fit = Curve([Knot(0, 0, 1), Knot(1001, 1000, 1)], total=1001, as_of_us=0, errors=[0])
     counts = LiveCounts(fit)
-    counts.move_all((key, 1) for key in range(2, 501))
+    counts.count_moves((key, 1) for key in range(2, 501))
     bracket = LiveCurve(fit, counts, as_of=AsOf(0)).locate(2)
     assert bracket == Bracket(3, 2, 503, "curve")  # the truth is 501: a bound without the moves would be wrong
 
@@ -211,23 +222,23 @@ def test_everyone_at_one_end_of_a_gap_is_within_the_bound_and_nothing_less() -> 
 def test_the_best_and_the_worst_that_ever_came_close_the_open_ends() -> None:
     fit = Curve([Knot(0, 0, 1), Knot(100, 1, 1)], total=2, as_of_us=0)
     counts = LiveCounts(fit)
-    counts.move_all([(None, -50), (None, -20), (None, 140)])
+    counts.count_moves([(None, -50), (None, -20), (None, 140)])
     live = LiveCurve(fit, counts, as_of=AsOf(0))
     exact = {key: live.locate(key).exact for key in (-51, -50, -49, 0, 101, 140, 141)}
     assert exact == {-51: True, -50: True, -49: False, 0: True, 101: False, 140: False, 141: True}
     assert live.locate(141) == Bracket(6, 6, 6, "knot")
-    assert live.rung_for(-50) == Rung(None, 0, 2)
-    assert live.rung_for(150) == Rung(100, 4, 1)
-    assert live.rung_below(-50) == Rung(0, 2, 2)
-    assert live.rung_below(150) == Rung(None, 5, 1)
+    assert live.find_anchor_above(-50) == AnchorKnot(None, 0, 2)
+    assert live.find_anchor_above(150) == AnchorKnot(100, 4, 1)
+    assert live.find_anchor_below(-50) == AnchorKnot(0, 2, 2)
+    assert live.find_anchor_below(150) == AnchorKnot(None, 5, 1)
 
 
 def test_a_key_off_the_lattice_ends_the_snapping() -> None:
     fit = Curve([Knot(0, 0, 1), Knot(10, 1, 1)], total=2, as_of_us=0, method="scan", step=10, errors=[0])
     counts = LiveCounts(fit)
-    counts.move(None, 20)
+    counts.count_move(None, 20)
     assert LiveCurve(fit, counts, as_of=AsOf(0)).step == 10
-    counts.move(None, 7)
+    counts.count_move(None, 7)
     live = LiveCurve(fit, counts, as_of=AsOf(0))
     assert live.step == 1
     bracket = live.locate(8)  # snapped to 10 it would be called the third, and exact
@@ -237,7 +248,7 @@ def test_a_key_off_the_lattice_ends_the_snapping() -> None:
 def test_a_column_that_was_empty_at_the_fit_fills_up() -> None:
     fit = Curve([], total=0, as_of_us=0)
     counts = LiveCounts(fit)
-    counts.move_all([(None, 5), (None, 9), (None, 7)])
+    counts.count_moves([(None, 5), (None, 9), (None, 7)])
     live = LiveCurve(fit, counts, as_of=AsOf(0))
     assert [live.locate(key).rank for key in (4, 5, 10)] == [1, 1, 4]
     assert live.locate(7).low <= 2 <= live.locate(7).high

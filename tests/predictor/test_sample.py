@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from predictor import Curve, Knot, Landing, Last, Skip, WalkInconsistent, walk
-from predictor.quality import counted, measure
+from predictor import Curve, Knot, Landing, Skip, WalkInconsistent, WorstEntry, walk
+from predictor.quality import count_by_key, measure_quality
 
 Drive = Callable[..., list[Knot]]
 Sample = Callable[..., Curve]
@@ -91,7 +91,7 @@ def test_the_first_question_is_for_the_best_entry() -> None:
 def test_the_worst_entry_is_read_from_its_own_end() -> None:
     questions = walk(10**9, knots_max=2)
     next(questions)
-    assert questions.send(Landing(5, 0, 1)) == Last()
+    assert questions.send(Landing(5, 0, 1)) == WorstEntry()
     with pytest.raises(StopIteration) as done:
         questions.send(Landing(99, 0, 3))
     assert done.value.value == [Knot(5, 0, 1), Knot(99, 10**9 - 3, 3)]
@@ -147,7 +147,7 @@ def test_knots_saved_by_ties_bring_brackets_near_what_knowing_every_row_would(
     rng = Random(11)
     keys = sorted(sign * round(rng.lognormvariate(5, 1.5)) for _ in range(60_000))
     curve = sample(keys, knots_max)
-    quality = measure(curve, counted(keys))
+    quality = measure_quality(curve, count_by_key(keys))
     assert len(curve.knots) == knots_max
     assert quality.broken_brackets == 0
     assert quality.worst_error <= quality.widest_bracket <= 1.25 * best_single_ratio(keys, knots_max)
@@ -156,7 +156,7 @@ def test_knots_saved_by_ties_bring_brackets_near_what_knowing_every_row_would(
 def test_a_thousand_samples_keep_343_000_lognormal_scores_within_nine_per_mille(sample: Sample) -> None:
     rng = Random(11)
     keys = sorted(-round(rng.lognormvariate(10, 1.5)) for _ in range(343_000))
-    quality = measure(sample(keys, 1_000), counted(keys))
+    quality = measure_quality(sample(keys, 1_000), count_by_key(keys))
     assert quality.broken_brackets == 0
     assert quality.worst_error <= 0.009
     assert quality.widest_bracket <= 0.009

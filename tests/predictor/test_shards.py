@@ -7,8 +7,8 @@ from bisect import bisect_left
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor import Bounded, Curve, Knot, added_up
-from predictor.quality import counted
+from predictor import BoundedRank, Curve, Knot, add_up_ranks
+from predictor.quality import count_by_key
 
 KEYS = st.lists(st.integers(-30, 30), max_size=60)
 
@@ -16,7 +16,7 @@ KEYS = st.lists(st.integers(-30, 30), max_size=60)
 def curve_of(keys: list[int], every: int) -> Curve:
     """A curve with every so many-th distinct key as a knot, and the last."""
     knots, better_count = [], 0
-    distinct = list(counted(sorted(keys)))
+    distinct = list(count_by_key(sorted(keys)))
     for index, (key, ties) in enumerate(distinct):
         if index % every == 0 or index == len(distinct) - 1:
             knots.append(Knot(key, better_count, ties))
@@ -30,8 +30,8 @@ def test_the_rank_over_shards_lies_within_the_sum_of_their_brackets(
 ) -> None:
     whole = sorted(key for shard in shards for key in shard)
     true_rank = 1 + bisect_left(whole, key)
-    parts = [Bounded(*curve_of(shard, every).locate(key)[:3]) for shard in shards]
-    found = added_up(parts)
+    parts = [BoundedRank(*curve_of(shard, every).locate(key)[:3]) for shard in shards]
+    found = add_up_ranks(parts)
     assert found.low <= true_rank <= found.high
     assert found.low <= found.rank <= found.high
     if every == 1:
@@ -39,4 +39,4 @@ def test_the_rank_over_shards_lies_within_the_sum_of_their_brackets(
 
 
 def test_no_shard_holds_nobody_better() -> None:
-    assert added_up([]) == (1, 1, 1)
+    assert add_up_ranks([]) == (1, 1, 1)

@@ -23,6 +23,7 @@ from querybuilder import (
     coalesce,
     col,
     collated,
+    contains_text,
     count,
     count_if,
     create_index,
@@ -30,10 +31,8 @@ from querybuilder import (
     delete,
     desc,
     drop_table,
-    empty,
     excluded,
     hold_table,
-    holds,
     insert,
     length,
     lit,
@@ -51,6 +50,7 @@ from querybuilder import (
     select,
     sum_,
     times,
+    truncate,
     union_all,
     update,
     whole_part,
@@ -64,7 +64,7 @@ WANTED: list[tuple[Any, str]] = [
     ),
     (
         select(part(col("value", "m"), plus(whole_part(length(col("value", "m")), 2), 1), 2)).from_("b7")
-        .each_piece(col("c1"), "m").where(holds(col("owner"), param("o"))),
+        .each_piece(col("c1"), "m").where(contains_text(col("owner"), param("o"))),
         'SELECT substr("m"."value", ((length("m"."value") / $1::bigint) + $2::bigint)::int, $1::bigint::int) FROM "b7" '
         'CROSS JOIN unnest(string_to_array("c1", \',\')) AS "m"("value") WHERE (strpos("owner", $3) > 0)',
     ),
@@ -153,7 +153,7 @@ WANTED: list[tuple[Any, str]] = [
         select(col("owner")).from_("b7").where(col("owner").in_(param("who"))).locked(Lock.NO_KEY_UPDATE, col("owner")),
         'SELECT "owner" FROM "b7" WHERE "owner" = ANY($1) ORDER BY "owner" ASC FOR NO KEY UPDATE',
     ),
-    (empty("b7"), 'TRUNCATE TABLE "b7"'),
+    (truncate("b7"), 'TRUNCATE TABLE "b7"'),
     (hold_table("b7"), 'LOCK TABLE "b7" IN EXCLUSIVE MODE'),
     (
         union_all(select(null(INTEGER), col("a")).from_("t"), select(col("n"), null(TEXT)).from_("t")),
@@ -199,7 +199,7 @@ WANTED: list[tuple[Any, str]] = [
     ),
     (
         chained("changed", update("b7").set(n=1).everything().returning(col("n")), insert("log").values(n=2))
-        .exactly(param("changes", INTEGER)),
+        .require_changes(param("changes", INTEGER)),
         'WITH "changed" AS (UPDATE "b7" SET "n" = $1::bigint RETURNING "n"), '
         '"n_" AS (INSERT INTO "log" ("n") VALUES ($2::bigint)) '
         'SELECT 1 / CASE count(*) WHEN $3::bigint THEN 1 ELSE 0 END FROM "changed"',

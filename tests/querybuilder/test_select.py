@@ -31,13 +31,12 @@ from querybuilder import (
     close_cursor,
     coalesce,
     col,
+    contains_text,
     count,
     count_if,
     create_row_reader,
     create_table,
     desc,
-    empty,
-    holds,
     insert,
     length,
     lit,
@@ -58,6 +57,7 @@ from querybuilder import (
     smaller_of,
     sum_,
     times,
+    truncate,
     union_all,
     whole_part,
 )
@@ -298,7 +298,10 @@ def test_the_pieces_of_a_text_stand_as_rows(run: Run) -> None:
 
 @pytest.mark.parametrize(("piece", "there"), [("b_", True), ("", True), ("bc", False), ("%", False)])
 def test_a_text_holds_a_piece_character_for_character(run: Run, piece: str, there: bool) -> None:
-    assert run(select(length(lit("ab_c"))).where(holds("ab_c", param("piece", TEXT))), piece=piece) == [(4,)] * there
+    assert (
+        run(select(length(lit("ab_c"))).where(contains_text("ab_c", param("piece", TEXT))), piece=piece)
+        == [(4,)] * there
+    )
 
 
 def test_a_select_that_looks_sideways_is_refused_where_the_database_has_none(board: str) -> None:
@@ -321,7 +324,7 @@ def test_a_place_in_a_result_is_refused_where_the_database_keeps_none(query: Que
 
 
 def test_a_table_is_emptied(run: Run, board: str) -> None:
-    run(empty(board))
+    run(truncate(board))
     assert run(select(count()).from_(board)) == [(0,)]
 
 
@@ -334,7 +337,7 @@ def test_a_part_of_a_text_ends_where_the_text_does(run: Run, start: int, width: 
     ("piece", "expected"), [("cd", 1), ("abcde", 1), ("", 1), ("ac", 0), ("CD", 0), ("%", 0), ("c_e", 0), ("abcdef", 0)]
 )
 def test_a_text_holds_another_one_letter_by_letter(run: Run, piece: str, expected: int) -> None:
-    found = select(count()).from_(select(lit("abcde").as_("t"))).where(holds(col("t"), param("piece", TEXT)))
+    found = select(count()).from_(select(lit("abcde").as_("t"))).where(contains_text(col("t"), param("piece", TEXT)))
     assert run(found, piece=piece) == [(expected,)]
 
 

@@ -10,19 +10,19 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
-from jobs.archive import Archiver
-from jobs.close_periods import POOL, RESOURCE, CloseJob
-from jobs.fitting import Fitting
-from jobs.ownership import Held, Ownership
-from jobs.runner import Sleep
+from jobs.boards.archive import Archiver
+from jobs.boards.close_periods import RESOURCE, CloseJob
+from jobs.controls import Sleep
+from jobs.curves.fitting import Fitting
+from jobs.ownership import JOB_POOL, HeldLease, Ownership
 from service.context import Context
-from service.leases.wiring import leases_of
-from service.metrics.process import Metrics
+from service.lease_wiring import make_leases
+from service.telemetry.metrics.process import Metrics
 from service.wiring import job_limits
-from storage.boards import OpenBoards
-from storage.catalog import Catalog
-from storage.curves import CurveBook
-from storage.leases import Leases
+from storage.boards.catalog import Catalog
+from storage.curves.stored_curves import CurveBook
+from storage.leases.work_leases import WorkLeases
+from storage.reads.open_boards import OpenBoards
 from storage.store import Program, Store
 from tests.service.real_service import Service
 
@@ -40,7 +40,7 @@ def close_job(
     book: CurveBook,
     catalog: Catalog,
     boards: OpenBoards,
-    leases: Leases,
+    leases: WorkLeases,
     metrics: Metrics,
     *,
     now_us: Callable[[], int],
@@ -72,11 +72,11 @@ async def close_as_of(service: Service, at: datetime) -> None:
     """Do what is due by then, and have that be the service's time from now on."""
     context, now_us = service.context, us(at)
     object.__setattr__(context, "now_us", lambda: now_us)
-    store, leases = context.store, leases_of(context.settings, context.store)
+    store, leases = context.store, make_leases(context.settings, context.store)
     job = close_job(
         context,
         store,
-        context.book,
+        context.curves.book,
         context.catalog,
         context.boards,
         leases,
@@ -84,8 +84,8 @@ async def close_as_of(service: Service, at: datetime) -> None:
         now_us=lambda: now_us,
         sleep=asyncio.sleep,
     )
-    lease = await store.write(lambda: leases.claim(POOL, RESOURCE, holder="test", lease_us=LEASE_US))
-    held = Held(lease, leases, LEASE_US)
-    while await job.step(held):
+    lease = await store.write(lambda: leases.claim(JOB_POOL, RESOURCE, holder="test", lease_us=LEASE_US))
+    held = HeldLease(lease, leases, LEASE_US)
+    while await job.close_due(held):
         pass
     await store.write(held.release)

@@ -12,11 +12,11 @@ from typing import Any
 
 from config import Settings
 from service.api import ROUTES
-from service.openapi import document
-from service.operating import with_operating
+from service.health_routes import add_health_routes
+from service.http.openapi import build_document
 
-ROUTE_TABLE = with_operating(ROUTES)
-DOCUMENT: dict[str, Any] = document(ROUTE_TABLE, Settings())
+ROUTE_TABLE = add_health_routes(ROUTES)
+DOCUMENT: dict[str, Any] = build_document(ROUTE_TABLE, Settings())
 _SCHEMAS = DOCUMENT["components"]["schemas"]
 _KINDS: dict[str, tuple[type, ...]] = {
     "string": (str,),

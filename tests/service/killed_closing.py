@@ -11,14 +11,14 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from jobs.close_periods import POOL, RESOURCE, CloseJob
-from jobs.ownership import Held
+from jobs.boards.close_periods import RESOURCE, CloseJob
+from jobs.ownership import JOB_POOL, HeldLease
 from querybuilder import Built
 from service.context import Context
-from storage.boards import OpenBoards
-from storage.catalog import Catalog
-from storage.curves import CurveBook
-from storage.leases import Leases
+from storage.boards.catalog import Catalog
+from storage.curves.stored_curves import CurveBook
+from storage.leases.work_leases import WorkLeases
+from storage.reads.open_boards import OpenBoards
 from storage.store import Program, Rows, Store
 from tests.service.closing import close_job
 from tests.storage.passing import PassingStore
@@ -53,17 +53,17 @@ class MortalStore(PassingStore):
         """See `Store.read`."""
         return await self._called(lambda: self._store.read(program, heavy=heavy))
 
-    async def read_one(self, query: Built) -> Rows:
-        """See `Store.read_one`."""
-        return await self._called(lambda: self._store.read_one(query))
+    async def read_query(self, query: Built) -> Rows:
+        """See `Store.read_query`."""
+        return await self._called(lambda: self._store.read_query(query))
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """See `Store.write`."""
         return await self._called(lambda: self._store.write(program))
 
-    async def write_one(self, query: Built) -> Rows:
-        """See `Store.write_one`."""
-        return await self._called(lambda: self._store.write_one(query))
+    async def write_query(self, query: Built) -> Rows:
+        """See `Store.write_query`."""
+        return await self._called(lambda: self._store.write_query(query))
 
 
 class KilledClosing:
@@ -87,17 +87,17 @@ class KilledClosing:
         raise AssertionError("closing never ends")
 
     async def _live(self, store: MortalStore) -> None:
-        leases = Leases(store.dialect, self._lease_clock, margin_us=0)
+        leases = WorkLeases(store.dialect, self._lease_clock, margin_us=0)
         lease = await self._context.store.write(
-            lambda: leases.claim(POOL, RESOURCE, holder=f"process {self.deaths}", lease_us=LEASE_US)
+            lambda: leases.claim(JOB_POOL, RESOURCE, holder=f"process {self.deaths}", lease_us=LEASE_US)
         )
         book = CurveBook(store, None, poll_rows_max=self._context.settings.curve_poll_rows_max, on_corrupt=lambda: None)
         await book.poll()
         job = self._job(store, book, leases)
-        while await job.step(Held(lease, leases, LEASE_US)):
+        while await job.close_due(HeldLease(lease, leases, LEASE_US)):
             pass
 
-    def _job(self, store: MortalStore, book: CurveBook, leases: Leases) -> CloseJob:
+    def _job(self, store: MortalStore, book: CurveBook, leases: WorkLeases) -> CloseJob:
         context, boards = (
             self._context,
             OpenBoards(store.dialect, open_boards_max=self._context.settings.open_boards_max),

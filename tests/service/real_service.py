@@ -26,11 +26,11 @@ from yarl import URL
 from config import load
 from service.api import ROUTES
 from service.app import make_app
-from service.connections import ProblemRunner
 from service.context import Context
-from service.metrics.process import Metrics
-from service.post_bodies import NDJSON_TYPE
-from service.wiring import context_of, now_us
+from service.contract.post_bodies import NDJSON_TYPE
+from service.http.malformed import ProblemRunner
+from service.telemetry.metrics.process import Metrics
+from service.wiring import now_us, open_context
 from tests.service.described import check_answer
 
 ROOT = Path(__file__).parents[2]
@@ -148,7 +148,7 @@ class Service(Caller):
     async def start(self) -> None:
         """Serve on a free port."""
         settings = load(self.settings, {}, None)
-        self.context = await self._stack.enter_async_context(context_of(settings, Metrics(), clock=self.clock))
+        self.context = await self._stack.enter_async_context(open_context(settings, Metrics(), clock=self.clock))
         # Not aiohttp's own test server: that cancels handlers, `serve` does not.
         runner = ProblemRunner(make_app(ROUTES, self.context), access_log=None)
         await runner.setup()

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.answers import EntryAnswer, LookupAnswer, Page, PostResults
-from service.key_limits import KeyLimitBounds, KeyLimits
-from service.keys import KeyRing, Role
-from service.logs import RequestLog
-from service.metrics.process import Metrics
-from service.position_answers import OwnerPositions
-from service.post_bodies import PostKind, PostLimits, parse_posts
-from service.problems import Problem
-from service.queries import PageQuery, PositionsQuery
-from service.routes import Call, Reply, Route
-from service.tracing import Tracer
-from service.wire import Lookup, PostBody, PostList
+from service.contract.keys import KeyRing, Role
+from service.contract.post_bodies import PostLimits, PostTarget, parse_posts
+from service.contract.problems import Problem
+from service.contract.queries import PageQuery, PositionsQuery
+from service.contract.requests import Lookup, PostBody, PostList
+from service.contract.responses.boards import EntryAnswer, LookupAnswer, Page, PostResults
+from service.contract.responses.positions import OwnerPositions
+from service.contract.routes import Call, Reply, Route
+from service.http.key_limits import KeyLimitBounds, KeyLimits
+from service.telemetry.logs import RequestLog
+from service.telemetry.metrics.process import Metrics
+from service.telemetry.tracing import Tracer
 from storage.errors import Overloaded, QueueFull, StoreBusy, UnknownBoard
 
 
@@ -73,7 +73,7 @@ class ToyContext:
     store_error: Exception | None = None
     tracer: Tracer | None = None
 
-    def stopping(self) -> None:
+    def end_endless_answers(self) -> None:
         """Nothing goes on for ever here."""
 
     async def ready(self) -> None:
@@ -112,7 +112,7 @@ async def posts(context: ToyContext, call: Call) -> bytes:
     """How many posts came."""
     limits = PostLimits(posts_max=10, boards_max=3, parts_max=20)
     may_set = call.identity.role >= Role.OPS
-    parsed, single = parse_posts(call.body, call.media_type, limits, kind=PostKind.ONE_BOARD, may_set=may_set)
+    parsed, single = parse_posts(call.body, call.media_type, limits, kind=PostTarget.ONE_BOARD, may_set=may_set)
     return b'{"posts":%d,"single":%s}' % (len(parsed), b"true" if single else b"false")
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.postgres import PostgresLimits, PostgresStore
-from storage.sqlite import SqliteLimits, SqliteStore
+from storage.engines.postgres import PostgresLimits, PostgresStore
+from storage.engines.sqlite import SqliteLimits, SqliteStore
 from storage.store import Store
 from tests.schemas import fresh_schema
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from storage import postgres_connection
-from storage.records import Table
+from storage.engines import postgres_connection
+from storage.records import TableSharing
 from storage.store import Store
 from tests.schemas import fresh_schema
 from tests.storage.backends import BACKENDS, Backend, OpenStore
@@ -31,10 +31,10 @@ def backend(request: pytest.FixtureRequest) -> Backend:
     return BACKENDS[request.param](request)
 
 
-@pytest.fixture(params=list(Table))
-def table(request: pytest.FixtureRequest) -> Table:
+@pytest.fixture(params=list(TableSharing))
+def table(request: pytest.FixtureRequest) -> TableSharing:
     """Each layout in turn: boards in tables of their own, and in one that they share."""
-    return Table(request.param)
+    return TableSharing(request.param)
 
 
 @pytest.fixture
@@ -51,13 +51,13 @@ async def store(open_store: OpenStore) -> Store:
 
 
 @pytest.fixture
-async def deployment(store: Store, table: Table) -> Deployment:
+async def deployment(store: Store, table: TableSharing) -> Deployment:
     """A migrated store and what is needed to work with it."""
     return await Deployment.on(store, table)
 
 
 @pytest.fixture
-def session(backend: Backend, tmp_path: Path, table: Table) -> Iterator[Session]:
+def session(backend: Backend, tmp_path: Path, table: TableSharing) -> Iterator[Session]:
     """A deployment for tests that hypothesis drives."""
     opened = Session(backend, tmp_path, table)
     yield opened

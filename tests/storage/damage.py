@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from storage.sqlite import SqliteStore
+from storage.engines.sqlite import SqliteStore
 
 
 def spoil_table(path: Path, table: str) -> None:

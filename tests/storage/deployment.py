@@ -13,42 +13,42 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from storage.applying import Group
-from storage.boards import OpenBoards
-from storage.catalog import Catalog
-from storage.entries import Entries
-from storage.leaderboards import STATE, count_entries, create_board
-from storage.merging import Merger
-from storage.migrate import migrate
-from storage.post_ids import PostIds
+from storage.boards.boards import STATE, create_board, find_totals
+from storage.boards.catalog import Catalog
+from storage.entries.entries import Entries
+from storage.log.merging import Merger
+from storage.posting.post_ids import PostIds
+from storage.posting.transaction import PostTransaction
+from storage.posting.writer import Writer, WriterLimits, WriterObserver
+from storage.reads.open_boards import OpenBoards
 from storage.records import (
     INT64_MAX,
     Best,
     Board,
     BoardPost,
     BoardSpec,
-    Change,
+    ColumnChange,
+    ColumnKind,
     ColumnSpec,
     Entry,
-    Kind,
     Merge,
-    Method,
     PartOutcome,
     Post,
     PredictorSpec,
+    RefreshMethod,
     StatValue,
-    Table,
+    TableSharing,
     Ties,
 )
+from storage.schema.steps import migrate
 from storage.store import Store
-from storage.writer import Writer, WriterLimits, WriterObserver
 from tests.storage.backends import Backend
 
 T = TypeVar("T")
 
 NOW_US = 1_700_000_000_000_000
 BOARDS_MAX = 1_000
-PREDICTOR = PredictorSpec(samples=100, exact_top=10, refresh_seconds=60, method=Method.AUTO)
+PREDICTOR = PredictorSpec(samples=100, exact_top=10, refresh_seconds=60, method=RefreshMethod.AUTO)
 LIMITS = WriterLimits(
     queue_posts_max=1_000,
     group_posts_max=100,
@@ -72,17 +72,17 @@ def ranked(
     max_scaled: int = 10**15,
 ) -> ColumnSpec:
     """A sorted column."""
-    return ColumnSpec(name, True, merge, best, Kind.NUMBER, scale, min_scaled, max_scaled)
+    return ColumnSpec(name, True, merge, best, ColumnKind.NUMBER, scale, min_scaled, max_scaled)
 
 
 def counter(name: str, *, merge: Merge = Merge.SUM) -> ColumnSpec:
     """An unsorted column of numbers, as wide as 64 bits are."""
-    return ColumnSpec(name, False, merge, Best.HIGH, Kind.NUMBER, 0, -INT64_MAX - 1, INT64_MAX)
+    return ColumnSpec(name, False, merge, Best.HIGH, ColumnKind.NUMBER, 0, -INT64_MAX - 1, INT64_MAX)
 
 
 def label(name: str) -> ColumnSpec:
     """An unsorted column of text."""
-    return ColumnSpec(name, False, Merge.LAST, Best.HIGH, Kind.TEXT, 0, 0, 0)
+    return ColumnSpec(name, False, Merge.LAST, Best.HIGH, ColumnKind.TEXT, 0, 0, 0)
 
 
 def spec(*columns: ColumnSpec, ties: Ties = Ties.SHARED, predictor: PredictorSpec = PREDICTOR) -> BoardSpec:
@@ -92,8 +92,8 @@ def spec(*columns: ColumnSpec, ties: Ties = Ties.SHARED, predictor: PredictorSpe
 
 def part(board: Board, stats: Mapping[str, StatValue], overwrite: Mapping[str, StatValue] | None = None) -> BoardPost:
     """What a post says to one board."""
-    changes = [Change(board.column_index[name], value, False) for name, value in stats.items()]
-    changes += [Change(board.column_index[name], value, True) for name, value in (overwrite or {}).items()]
+    changes = [ColumnChange(board.column_index[name], value, False) for name, value in stats.items()]
+    changes += [ColumnChange(board.column_index[name], value, True) for name, value in (overwrite or {}).items()]
     return BoardPost(board, changes)
 
 
@@ -144,7 +144,7 @@ class Observed:
 class Deployment:
     """One process's view of one store."""
 
-    def __init__(self, store: Store, salt: str, table: Table = Table.OWN) -> None:
+    def __init__(self, store: Store, salt: str, table: TableSharing = TableSharing.OWN) -> None:
         self.store, self.dialect, self.table = store, store.dialect, table
         self.post_ids = PostIds(store.dialect, salt)
         self.boards = OpenBoards(store.dialect, open_boards_max=BOARDS_MAX)
@@ -152,7 +152,7 @@ class Deployment:
         self.clock = Clock()
 
     @classmethod
-    async def on(cls, store: Store, table: Table = Table.OWN) -> Self:
+    async def on(cls, store: Store, table: TableSharing = TableSharing.OWN) -> Self:
         """Bring the store to the schema first. Boards that are made here have their rows in such tables."""
         return cls(store, await store.write(lambda: migrate(store.dialect)), table)
 
@@ -171,29 +171,29 @@ class Deployment:
 
     def entries(self, board: Board) -> Entries:
         """The statements of a board."""
-        return self.boards.open(board)[0]
+        return self.boards.open_board(board)[0]
 
     def merger(self, board: Board) -> Merger:
         """The merge rules of a board."""
-        return self.boards.open(board)[1]
+        return self.boards.open_board(board)[1]
 
     def post(self, owner: str, *parts: BoardPost, post_id: str | None = None, at_us: int | None = None) -> Post:
         """A post as the edge hands it over."""
         said = [
             (one.board.id, [(change.index, change.value, change.overwrite) for change in one.changes]) for one in parts
         ]
-        post_hash = None if post_id is None else self.post_ids.hash(post_id)
+        post_hash = None if post_id is None else self.post_ids.hash_post_id(post_id)
         return Post(owner, parts, post_hash, at_us, fingerprint=repr((owner, said, at_us)), post_id=post_id)
 
     async def apply(self, *posts: Post) -> list[list[PartOutcome]]:
         """All in one group, in one transaction."""
         boards = {one.board.key: one.board for post in posts for one in post.parts}
 
-        def group() -> Group:
-            opened = [self.boards.open(board) for board in boards.values()]
-            return Group(opened, self.post_ids, self.clock(), check_boards=True)
+        def group() -> PostTransaction:
+            opened = [self.boards.open_board(board) for board in boards.values()]
+            return PostTransaction(opened, self.post_ids, self.clock(), check_boards=True)
 
-        return (await self.store.write(lambda: group().run(posts))).outcomes
+        return (await self.store.write(lambda: group().apply_posts(posts))).outcomes
 
     async def apply_one(self, post: Post) -> PartOutcome:
         """A post to one board, alone."""
@@ -202,23 +202,23 @@ class Deployment:
 
     async def erase(self, board: Board, owner: str) -> bool:
         """Erase an owner from a board; whether there was an entry."""
-        return await self.store.write(lambda: self.entries(board).erase(owner, now_us=self.clock()))
+        return await self.store.write(lambda: self.entries(board).erase_entry(owner, now_us=self.clock()))
 
     async def rows(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
         """Entries as stored, by owner."""
-        return await self.store.read(lambda: self.entries(board).by_owners(owners))
+        return await self.store.read(lambda: self.entries(board).find_entries(owners))
 
     async def stats(self, board: Board, owner: str) -> dict[str, StatValue | None] | None:
         """An owner's values by column name, None without an entry."""
         found = await self.rows(board, [owner])
         if owner not in found:
             return None
-        values = self.merger(board).stats(found[owner].cells)
+        values = self.merger(board).decode_stats(found[owner].cells)
         return dict(zip((column.name for column in board.spec.columns), values, strict=True))
 
     async def totals(self, board: Board) -> dict[int, int]:
         """Counted entries by column index, zeros left out."""
-        counted = await self.store.read(lambda: count_entries(self.dialect, [board.key]))
+        counted = await self.store.read(lambda: find_totals(self.dialect, [board.key]))
         return {index: count for index, count in counted[board.key].items() if count and index != STATE}
 
     def writer(
@@ -246,7 +246,7 @@ class Deployment:
 class Session:
     """A deployment on a loop of its own, for tests whose examples are made by hypothesis, which knows no coroutines."""
 
-    def __init__(self, backend: Backend, directory: Path, table: Table = Table.OWN) -> None:
+    def __init__(self, backend: Backend, directory: Path, table: TableSharing = TableSharing.OWN) -> None:
         self._table = table
         self._runner = asyncio.Runner()
         self._opened = AsyncExitStack()

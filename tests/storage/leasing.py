@@ -8,13 +8,22 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from storage.claims import StoreClock
-from storage.lease_clients import lease_clients
-from storage.lease_counts import lease_counts
-from storage.lease_group import LeaseGroups, Outcome
-from storage.lease_journal import LeaseEvent, lease_journal
-from storage.lease_pools import Removed, lease_pools
-from storage.lease_records import Ask, GiveBack, Given, Pool, PoolSpec, RegionCounts, Request, Resource
+from storage.leases.claims import StoreClock
+from storage.leases.lease_clients import lease_clients
+from storage.leases.lease_journal import PublishedLeaseEvent, lease_journal
+from storage.leases.lease_records import (
+    Grant,
+    LeaseRequest,
+    Pool,
+    PoolRequest,
+    PoolSpec,
+    RegionCounts,
+    Release,
+    Resource,
+)
+from storage.leases.lease_transaction import LeaseTransactions, Outcome
+from storage.leases.pools import Removed, lease_pools
+from storage.leases.region_counts import lease_counts
 from storage.store import Program
 from tests.storage.deployment import Clock, Deployment
 
@@ -31,7 +40,9 @@ class Pools:
         self.store, self.dialect = deployment.store, deployment.dialect
         self.clock = Clock()
         self.rng = random.Random(3)
-        self.groups = LeaseGroups(self.dialect, clock or self.now_us, margin_us=MARGIN_US, attempts_max=5, rng=self.rng)
+        self.groups = LeaseTransactions(
+            self.dialect, clock or self.now_us, margin_us=MARGIN_US, attempts_max=5, rng=self.rng
+        )
         self.pools = lease_pools(self.dialect)
 
     def now_us(self) -> Program[int]:
@@ -42,68 +53,72 @@ class Pools:
         """A new pool, or the one that there is."""
         spec = PoolSpec(partitions)
         pool, _ = await self.store.write(
-            lambda: self.pools.put(CLIENT, pool_id, spec, now_us=self.clock(), pools_max=1_000)
+            lambda: self.pools.save_pool(CLIENT, pool_id, spec, now_us=self.clock(), pools_max=1_000)
         )
         return pool
 
     async def pool(self, pool_id: str = "numbers") -> Pool:
         """The pool as it is now."""
-        return await self.store.read(lambda: self.pools.existing(CLIENT, pool_id))
+        return await self.store.read(lambda: self.pools.read_pool(CLIENT, pool_id))
 
     async def add(self, *names: str, region: str = "eu", pool_id: str = "numbers") -> list[str]:
         """New resources; answers which were new."""
         pool = await self.pool(pool_id)
-        return await self.store.write(lambda: self.pools.add(pool, region, names, now_us=self.clock(), rng=self.rng))
+        return await self.store.write(
+            lambda: self.pools.add_resources(pool, region, names, now_us=self.clock(), rng=self.rng)
+        )
 
     async def remove(self, *names: str, pool_id: str = "numbers") -> Removed:
         """Take resources out."""
         pool = await self.pool(pool_id)
-        return await self.store.write(lambda: self.pools.remove(pool, names, now_us=self.clock(), rng=self.rng))
+        return await self.store.write(
+            lambda: self.pools.remove_resources(pool, names, now_us=self.clock(), rng=self.rng)
+        )
 
     async def drop(self, pool_id: str = "numbers", *, whole_client: bool = False) -> None:
         """Delete a pool, or its client with all pools."""
         if whole_client:
-            await self.store.write(lambda: lease_clients(self.dialect).drop(CLIENT, now_us=self.clock()))
+            await self.store.write(lambda: lease_clients(self.dialect).drop_client(CLIENT, now_us=self.clock()))
         else:
-            await self.store.write(lambda: self.pools.drop(CLIENT, pool_id, now_us=self.clock()))
+            await self.store.write(lambda: self.pools.drop_pool(CLIENT, pool_id, now_us=self.clock()))
 
-    async def run(self, *requests: Request) -> list[Outcome]:
+    async def run(self, *requests: PoolRequest) -> list[Outcome]:
         """All in one transaction."""
-        return await self.store.write(lambda: self.groups.run(requests))
+        return await self.store.write(lambda: self.groups.serve_requests(requests))
 
     async def ask(
         self, key: str, *, region: str = "eu", lease_us: int = LEASE_US, until_us: int | None = None
-    ) -> Given:
+    ) -> Grant:
         """One key's request; raises its refusal."""
-        [outcome] = await self.run(Ask(CLIENT, "numbers", key, region, until_us, lease_us))
+        [outcome] = await self.run(LeaseRequest(CLIENT, "numbers", key, region, until_us, lease_us))
         return given(outcome)
 
-    async def give_back(self, key: str) -> Given:
+    async def give_back(self, key: str) -> Grant:
         """One key gives back; raises its refusal."""
-        [outcome] = await self.run(GiveBack(CLIENT, "numbers", key))
+        [outcome] = await self.run(Release(CLIENT, "numbers", key))
         return given(outcome)
 
     async def counts(self, pool_id: str = "numbers") -> dict[str, RegionCounts]:
         """What is kept count of, by region."""
         pool = await self.pool(pool_id)
-        found = await self.store.read(lambda: lease_counts(self.dialect).of_pools([pool.key]))
+        found = await self.store.read(lambda: lease_counts(self.dialect).read_counts([pool.key]))
         return {region: counts for (_, region), counts in found.items()}
 
     async def rows(self, pool_id: str = "numbers") -> list[Resource]:
         """Every resource."""
         pool = await self.pool(pool_id)
-        return await self.store.read(lambda: self.pools.resources(pool, after="", limit=10_000))
+        return await self.store.read(lambda: self.pools.list_resources(pool, after="", limit=10_000))
 
-    async def events(self, after: int = 0) -> list[LeaseEvent]:
+    async def events(self, after: int = 0) -> list[PublishedLeaseEvent]:
         """The journal."""
-        return await self.store.read(lambda: lease_journal(self.dialect).page(after, limit=10_000))
+        return await self.store.read(lambda: lease_journal(self.dialect).read_page(after, limit=10_000))
 
     async def happened(self) -> Sequence[tuple[str, str, str | None]]:
         """What the journal says but for numbers and times: kind, resource, key."""
         return [(event.kind, event.resource, event.key) for event in await self.events()]
 
 
-def given(outcome: Outcome) -> Given:
+def given(outcome: Outcome) -> Grant:
     """What was given; raises a refusal."""
     if isinstance(outcome, Exception):
         raise outcome

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from querybuilder import Built, col, plus, update
-from storage.layouts import layout_of, scope_of
+from storage.boards.row_tables import layout_of, scope_of
 from storage.records import Board
 from storage.store import Program, Store
 from tests.storage.passing import PassingStore

@@ -19,7 +19,7 @@ class PassingStore:
         self.dialect, self.sole_writer, self.writes_at_once = store.dialect, store.sole_writer, store.writes_at_once
         self.damaged = store.damaged
 
-    def of(self, board_id: str) -> Store:
+    def for_board(self, board_id: str) -> Store:
         """This one: what a test does otherwise it does on every connection."""
         return self
 
@@ -27,17 +27,17 @@ class PassingStore:
         """Passed on."""
         return await self._store.read(program, heavy=heavy)
 
-    async def read_one(self, query: Built) -> Rows:
+    async def read_query(self, query: Built) -> Rows:
         """Passed on."""
-        return await self._store.read_one(query)
+        return await self._store.read_query(query)
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """Passed on."""
         return await self._store.write(program)
 
-    async def write_one(self, query: Built) -> Rows:
+    async def write_query(self, query: Built) -> Rows:
         """Passed on."""
-        return await self._store.write_one(query)
+        return await self._store.write_query(query)
 
     async def size(self) -> StoreSize:
         """Passed on."""

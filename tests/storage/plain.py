@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from storage.records import Best, BoardSpec, Change, ColumnSpec, Kind, Merge, StatValue, Ties
+from storage.records import Best, BoardSpec, ColumnChange, ColumnKind, ColumnSpec, Merge, StatValue, Ties
 
 Reached = tuple[StatValue, int]  # a value and when it was reached
 
@@ -17,9 +17,9 @@ class OutOfRange(Exception):
     """A value would leave its column's range."""
 
 
-def merged(column: ColumnSpec, before: StatValue | None, change: Change) -> StatValue:
+def merged(column: ColumnSpec, before: StatValue | None, change: ColumnChange) -> StatValue:
     """What a change makes of a value."""
-    if column.kind is Kind.TEXT:
+    if column.kind is ColumnKind.TEXT:
         return change.value
     assert isinstance(change.value, int)
     if change.overwrite or not isinstance(before, int):
@@ -38,7 +38,7 @@ def merged(column: ColumnSpec, before: StatValue | None, change: Change) -> Stat
 
 
 def merged_row(
-    columns: Sequence[ColumnSpec], row: Sequence[Reached | None], changes: Sequence[Change], at_us: int
+    columns: Sequence[ColumnSpec], row: Sequence[Reached | None], changes: Sequence[ColumnChange], at_us: int
 ) -> list[Reached | None]:
     """A row after a post: a value that ends as it was keeps the time at which it was reached."""
     values: list[StatValue | None] = [held[0] if held is not None else None for held in row]

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
-from storage.postgres import PostgresStore
+from storage.engines.postgres import PostgresStore
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import Deployment
 

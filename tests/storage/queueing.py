@@ -9,14 +9,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from storage.draining import Drained, Drainer, DrainLimits
-from storage.ingest_queue import Appended, ingest_queue
-from storage.leases import Lease, Leases
-from storage.post_fates import PostFate, post_fate
-from storage.queued_posts import block_text, shard_of
+from storage.leases.work_leases import WorkLease, WorkLeases
+from storage.queue.ingest_queue import NewBlock, ingest_queue
+from storage.queue.outcomes import PostFate, find_post_fate
+from storage.queue.post_blocks import encode_posts, shard_of
+from storage.queue.queue_application import DrainedRound, Drainer, DrainLimits
+from storage.queue.workers import Semaphore, ShardLeases, Share
 from storage.records import Board, Post
-from storage.semaphores import Semaphore
-from storage.shard_leases import ShardLeases, Share
 from storage.store import Program, Store
 from tests.storage.deployment import Deployment
 
@@ -48,7 +47,7 @@ class Worker:
     share: Share = field(default_factory=Share)
 
     @property
-    def held(self) -> list[tuple[int, Lease]]:
+    def held(self) -> list[tuple[int, WorkLease]]:
         """The shards that it believes to have."""
         return sorted(self.share.shards.items())
 
@@ -59,7 +58,7 @@ class QueueDesk:
     def __init__(self, deployment: Deployment) -> None:
         self.deployment, self.store, self.clock = deployment, deployment.store, deployment.clock
         self.queue = ingest_queue(deployment.dialect)
-        self.leases = Leases(deployment.dialect, self._now_us, margin_us=0)
+        self.leases = WorkLeases(deployment.dialect, self._now_us, margin_us=0)
         self.semaphore = Semaphore(deployment.dialect, self.leases, "ingest", size=WORKERS_MAX)
 
     def _now_us(self) -> Program[int]:
@@ -76,15 +75,16 @@ class QueueDesk:
     async def enqueue(self, *posts: Post) -> None:
         """All in one transaction, in this order, a block for each owner in a row."""
         blocks = [
-            Appended(shard_of(post.owner, SHARDS), self.clock(), 1, block_text([post], self.clock())) for post in posts
+            NewBlock(shard_of(post.owner, SHARDS), self.clock(), 1, encode_posts([post], self.clock()))
+            for post in posts
         ]
-        await self.store.write(lambda: self.queue.append(blocks))
+        await self.store.write(lambda: self.queue.append_blocks(blocks))
 
     async def enqueue_block(self, posts: Sequence[Post]) -> None:
         """As one row; they have to be of one shard."""
         [shard] = {shard_of(post.owner, SHARDS) for post in posts}
-        block = Appended(shard, self.clock(), len(posts), block_text(posts, self.clock()))
-        await self.store.write(lambda: self.queue.append([block]))
+        block = NewBlock(shard, self.clock(), len(posts), encode_posts(posts, self.clock()))
+        await self.store.write(lambda: self.queue.append_blocks([block]))
 
     def worker(self, name: str, *, store: Store | None = None, limits: DrainLimits = LIMITS) -> Worker:
         """Another worker."""
@@ -105,22 +105,22 @@ class QueueDesk:
 
     async def tend(self, worker: Worker) -> None:
         """A worker's look at its leases."""
-        worker.share = await self.store.write(lambda: worker.leases.keep(worker.share))
-        worker.share = await self.store.write(lambda: worker.leases.claim(worker.share))
+        worker.share = await self.store.write(lambda: worker.leases.keep_share(worker.share))
+        worker.share = await self.store.write(lambda: worker.leases.claim_shards(worker.share))
 
-    async def round(self, worker: Worker) -> Drained | None:
+    async def round(self, worker: Worker) -> DrainedRound | None:
         """A worker's round on what it believes to have."""
-        return await worker.drainer.round(worker.held)
+        return await worker.drainer.drain_round(worker.held)
 
-    async def drain(self, name: str = "ada") -> list[Drained]:
+    async def drain(self, name: str = "ada") -> list[DrainedRound]:
         """Rounds of one new worker until nothing waits, after all others' leases are over."""
         self.clock.now_us += 10 * LEASE_US
         worker = self.worker(name)
         await self.tend(worker)
-        rounds: list[Drained] = []
+        rounds: list[DrainedRound] = []
         while (drained := await self.round(worker)) is not None:
             rounds.append(drained)
-        await self.store.write(lambda: worker.leases.give_back(worker.share))
+        await self.store.write(lambda: worker.leases.release_share(worker.share))
         return rounds
 
     async def waiting(self) -> int:
@@ -130,4 +130,4 @@ class QueueDesk:
 
     async def fate(self, board: Board, post_id: str) -> PostFate:
         """What became of a post."""
-        return await post_fate(self.store, self.deployment.post_ids, board, post_id)
+        return await find_post_fate(self.store, self.deployment.post_ids, board, post_id)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.periods import ALL_TIME, Calendar, Period, PeriodKind, parse_period, period_of, zone_named
+from storage.periods import ALL_TIME, Calendar, Period, PeriodKind, find_zone, parse_period, period_of
 
 ZONES = (
     "UTC", "Europe/Berlin", "America/New_York", "Australia/Melbourne", "Asia/Kolkata", "Pacific/Apia",
@@ -116,9 +116,9 @@ def test_an_instant_at_the_end_of_the_calendar_has_a_period_all_the_same(year: i
     "name", ["", "Mars/Base", "../etc/passwd", "/etc/localtime", "Europe", "a\0b", "Europe/Berlin "]
 )
 def test_what_is_no_time_zone_is_none(name: str) -> None:
-    assert zone_named(name) is None
+    assert find_zone(name) is None
 
 
 def test_zones_come_with_the_package() -> None:
     assert len(available_timezones()) > 400
-    assert zone_named("Europe/Berlin") is not None
+    assert find_zone("Europe/Berlin") is not None

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from storage.leaderboards import create_board
+from storage.boards.boards import create_board
 from storage.records import INT64_MAX, Best, Board, Ties
 from tests.storage.deployment import NOW_US, PREDICTOR, Deployment, counter, part, ranked, spec
 

@@ -1,0 +1,143 @@
+"""Archives one closed board after the other, a bounded step at a time. `CloseJob` decides when a step is done.
+
+    read rows in one transaction ──> encode blocks on a thread ──> write them in another one, if nothing changed
+
+The rule: no transaction stays open while blocks are encoded. The second transaction checks that nothing changed since
+the first one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from jobs.ownership import HeldLease
+from storage.archive.archive_writer import ArchiveBlock, ArchiveLimits, ArchiveWriter, PartContent
+from storage.boards.catalog import Catalog
+from storage.reads.open_boards import OpenBoards
+from storage.records import Board
+from storage.store import Program, Store
+
+log = structlog.get_logger(__name__)
+
+
+class ArchiveObserver(Protocol):
+    """What archiving reports to operators."""
+
+    def archived(self, *, owners: int, stored_bytes: int) -> None:
+        """Record a board whose rows, of `owners` owners, were replaced by an archive of `stored_bytes`."""
+
+
+@dataclass(slots=True)
+class _Written:
+    """How much of one archive this process has written."""
+
+    owners: int = 0
+    stored_bytes: int = 0
+
+    def add(self, blocks: list[ArchiveBlock]) -> None:
+        self.owners += sum(block.entries for block in blocks if block.section < 0)
+        self.stored_bytes += sum(len(block.document) for block in blocks)
+
+
+class Archiver:
+    """Writes archives, for the one process that closes boards."""
+
+    def __init__(
+        self, store: Store, catalog: Catalog, open_boards: OpenBoards, limits: ArchiveLimits, observer: ArchiveObserver
+    ) -> None:
+        self._store, self._catalog, self._open_boards = store, catalog, open_boards
+        self._limits, self._observer = limits, observer
+        self._under_way: ArchiveWriter | None = None
+        self._written = _Written()
+
+    @property
+    def board(self) -> Board | None:
+        """Return the board whose archive is being written."""
+        return None if self._under_way is None else self._under_way.board
+
+    async def begin(self, held: HeldLease, board: Board) -> None:
+        """Start a board's archive, or go on where this or another process left it."""
+        entries, _ = self._open_boards.open_board(board)
+        archiving = ArchiveWriter(self._store.dialect, entries, self._limits)
+
+        def program() -> Program[None]:
+            yield from held.renew()
+            yield from archiving.begin_or_resume()
+
+        await self._store.write(program)
+        self._under_way, self._written = archiving, _Written()
+
+    async def archive_boards(self, held: HeldLease, boards: Sequence[Board], now_us: int) -> None:
+        """Archive several boards in one transaction; together they must be small enough for one step.
+
+        Raises:
+            LeaseLost, UnknownBoard, StoreBusy: see `write_part`; nothing was done.
+        """
+        opened = [(board, self._open_boards.open_board(board)[0]) for board in boards]
+        archivings = [ArchiveWriter(self._store.dialect, entries, self._limits) for _, entries in opened]
+
+        def read() -> Program[list[tuple[int, list[PartContent]] | None]]:
+            found = []
+            for archiving in archivings:
+                found.append((yield from archiving.read_whole_board()))
+            return found
+
+        read_ones = await self._store.read(read, heavy=True)
+        whole = [(each, *found) for each, found in zip(archivings, read_ones, strict=True) if found is not None]
+        blocks = await asyncio.to_thread(lambda: [archiving.encode_blocks(found) for archiving, _, found in whole])
+
+        def program() -> Program[list[Board | None]]:
+            yield from held.renew()
+            stored = []
+            for (archiving, changes, _), theirs in zip(whole, blocks, strict=True):
+                stored.append((yield from archiving.store_whole_archive(changes, theirs, now_us=now_us)))
+            return stored
+
+        for archived, theirs in zip(await self._store.write(program), blocks, strict=True):
+            if archived is not None:
+                written = _Written()
+                written.add(theirs)
+                self._tell(archived, written)
+
+    def _tell(self, archived: Board, written: _Written) -> None:
+        self._catalog.keep_board(archived)
+        self._observer.archived(owners=written.owners, stored_bytes=written.stored_bytes)
+        log.debug("board_archived", board=archived.id, owners=written.owners, stored_bytes=written.stored_bytes)
+
+    def pause_archive(self) -> None:
+        """Leave the archive as far as it is written; the next `begin` goes on with it."""
+        self._under_way = None
+
+    async def write_part(self, held: HeldLease, now_us: int) -> None:
+        """Write a bounded part of the archive; with the last part the board's rows are deleted.
+
+        Raises:
+            LeaseLost: another process archives.
+            UnknownBoard: the board was deleted.
+            StoreBusy: the store failed; the next `begin` goes on from what was written.
+        """
+        archiving = self._under_way
+        assert archiving is not None, "it was begun"
+        self._under_way = None
+        found, place, tied = await self._store.for_board(archiving.board.id).read(archiving.read_step, heavy=True)
+        blocks = await asyncio.to_thread(archiving.encode_blocks, found)
+        whole = archiving.is_complete(place)
+
+        def program() -> Program[tuple[bool, Board | None]]:
+            yield from held.renew()
+            stored = yield from archiving.store_blocks(blocks)
+            return stored, (yield from archiving.finish(now_us)) if stored and whole else None
+
+        stored, archived = await self._store.write(program)
+        self._written.add(blocks)
+        if archived is not None:
+            self._tell(archived, self._written)
+        elif stored and not whole:
+            archiving.note_progress(place, tied)
+            self._under_way = archiving
+        # Otherwise an owner was erased meanwhile: the board is found due again, and its archive starts again.

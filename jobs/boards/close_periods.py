@@ -1,0 +1,275 @@
+"""Closes boards whose time is over, and archives those that kept their rows for long enough.
+
+    claim ──> read what is due ──┬── boards to shut: many at a time ─────────────────┐
+                  ^              ├── then the final curves of one shut board ────────┤
+                  │              └── if neither was due: a step of one archive ──────┤
+                  └──────────────────────────────────────────────────────────────────┘
+
+The rule: closing comes first. Everything else is done in bounded steps, and after each step the job reads again which
+boards to close. Every step is stored on the condition that the lease is still held. The stages are read from the store,
+so it does not matter when this process, or the one before it, ended.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import structlog
+
+from jobs.controls import Sleep
+from jobs.curves.fitting import Fitting
+from jobs.curves.refresh import store_and_serve
+from jobs.ownership import JOB_POOL, HeldLease, Ownership
+from predictor import CurveCorrupt, decode_curve
+from storage.archive.archive_writer import ArchiveLimits
+from storage.archive.board_closing import (
+    ClosingStage,
+    freeze_boards,
+    list_columns_to_fit,
+    list_due_boards,
+    select_boards_to_archive,
+    set_due_time,
+    shut_boards,
+)
+from storage.boards.boards import ALL_ENTRIES, CHANGES, REFRESH_POOL, find_totals, refresh_resource
+from storage.curves.stored_curves import CurveBook, find_curve_summaries, read_documents
+from storage.errors import LeaseLost, LeaseTaken, StorageError, UnknownBoard
+from storage.leases.claims import StoreClock
+from storage.records import Board
+from storage.store import Program, Store
+
+from .archive import ArchiveObserver, Archiver
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+
+RESOURCE = "close"
+
+
+@dataclass(frozen=True, slots=True)
+class CloseLimits:
+    """The bounds of `CloseJob`; each is a setting of the same name."""
+
+    close_interval_s: float
+    close_load_ratio: float
+    close_boards_max: int
+    close_retry_s: float
+
+
+class CloseObserver(ArchiveObserver, Protocol):
+    """What closing reports to operators."""
+
+    def closed(self, boards: int) -> None:
+        """Record that `boards` boards were closed, and take no more posts."""
+
+    def closing_lag(self, seconds: float) -> None:
+        """Record how long the next board to close has been waiting."""
+
+    def closing_left(self) -> None:
+        """Stop reporting what waits here: another process may close boards from now on and reports it."""
+
+    def close_failed(self) -> None:
+        """Count a step that ended in an error; it is tried again."""
+
+
+class CloseJob:
+    """Closes while it has the lease; `run_forever` it in every job process."""
+
+    def __init__(
+        self,
+        store: Store,
+        book: CurveBook,
+        fitting: Fitting,
+        archiver: Archiver,
+        ownership: Ownership,
+        limits: CloseLimits,
+        archive_limits: ArchiveLimits,
+        observer: CloseObserver,
+        *,
+        clock: StoreClock,
+        monotonic: Callable[[], float],
+        sleep: Sleep,
+    ) -> None:
+        self._store, self._book, self._ownership = store, book, ownership
+        self._fitting, self._archiver = fitting, archiver
+        self._to_archive: deque[Board] = deque()
+        self._limits, self._archive_limits, self._observer = limits, archive_limits, observer
+        self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
+
+    async def run_forever(self) -> None:
+        """Close boards, or wait while another process does, for ever."""
+        while True:
+            pause_s = self._limits.close_interval_s
+            try:
+                await self._ownership.run_owned(JOB_POOL, RESOURCE, self._close_on)
+            except LeaseTaken as taken:
+                pause_s = self._until_free_s(taken)
+            except LeaseLost as error:
+                log.warning("close_fenced", detail=error.detail)
+            finally:
+                self._observer.closing_left()
+            await self._sleep(pause_s)
+
+    def _until_free_s(self, taken: LeaseTaken) -> float:
+        """Return when to ask for a lease again: when a dead holder's lease ends, or earlier at the next interval."""
+        return min(taken.free_in_us / 1e6, self._limits.close_interval_s)
+
+    async def _close_on(self, held: HeldLease) -> None:
+        self._archiver.pause_archive()  # another process may have continued that archive
+        self._to_archive.clear()
+        while True:
+            started, busy = self._monotonic(), False
+            try:
+                busy = await self.close_due(held)
+            except LeaseLost:
+                raise
+            except StorageError as error:
+                self._observer.close_failed()
+                log.error("close_failed", detail=error.detail)
+            took_s = self._monotonic() - started
+            rest_s = took_s * (1 / self._limits.close_load_ratio - 1)
+            await self._sleep(rest_s if busy else max(rest_s, self._limits.close_interval_s - took_s))
+
+    async def close_due(self, held: HeldLease) -> bool:
+        """Do a bounded part of what is due; return whether anything was due.
+
+        Raises:
+            LeaseLost: another process closes boards now.
+            StoreBusy: the store failed.
+        """
+        now_us, due = await self._store.read(self._due)
+        to_shut = due[ClosingStage.OPEN]
+        self._observer.closing_lag(max(0.0, (now_us - to_shut[0][0]) / 1e6) if to_shut else 0.0)
+        if to_shut:
+            await self._shut(held, [board for _, board in to_shut], now_us)
+        for _, board in due[ClosingStage.SHUT]:
+            await self._tried(held, board, now_us, self._freeze)
+        if to_shut or due[ClosingStage.SHUT]:
+            return True
+        return await self._archive(held, [board for _, board in due[ClosingStage.FROZEN]], now_us)
+
+    async def _archive(self, held: HeldLease, frozen: Sequence[Board], now_us: int) -> bool:
+        """Do a step of the current archive, or else of the next ones; return whether there was anything to do."""
+        board = self._archiver.board
+        if board is None:
+            if not self._to_archive and frozen:
+                found = await self._store.write(
+                    lambda: select_boards_to_archive(self._store.dialect, frozen, now_us=now_us)
+                )
+                self._to_archive.extend(found)
+            if not self._to_archive:
+                return bool(frozen)
+            if await self._archive_small(held, now_us):
+                return True
+            board = self._to_archive.popleft()
+        await self._tried(held, board, now_us, self._write_archive)
+        return True
+
+    async def _archive_small(self, held: HeldLease, now_us: int) -> bool:
+        """Archive the next boards together, as many as are small enough; return whether that was done."""
+        limits, boards = self._archive_limits, list(self._to_archive)[: self._archive_limits.archive_boards_max]
+        keys = [board.key for board in boards]
+        totals, small, rows = await self._store.read(lambda: find_totals(self._store.dialect, keys)), 0, 0
+        for board in boards:
+            rows += totals[board.key].get(ALL_ENTRIES, 0)
+            if rows > limits.archive_step_rows or list_columns_to_fit(board, totals[board.key]):
+                break
+            small += 1
+        if small < 2:
+            return False
+        try:
+            await self._archiver.archive_boards(held, boards[:small], now_us)
+        except LeaseLost:
+            raise
+        except StorageError as error:  # one of them may have been deleted: archive each by itself
+            log.warning("archives_one_by_one", boards=small, detail=error.detail)
+            return False
+        for _ in range(small):
+            self._to_archive.popleft()
+        log.info("boards_archived", boards=small, first=boards[0].id)
+        return True
+
+    async def _write_archive(self, held: HeldLease, board: Board) -> None:
+        if self._archiver.board is None:
+            await self._fit_columns(board)  # again, if an owner was erased since the board was closed
+            await self._archiver.begin(held, board)
+        await self._archiver.write_part(held, await self._store.read(self._clock))
+
+    def _due(self) -> Program[tuple[int, dict[ClosingStage, list[tuple[int, Board]]]]]:
+        now_us = yield from self._clock()
+        due = {}
+        many = self._limits.close_boards_max
+        more = 0 if self._to_archive or self._archiver.board is not None else many
+        for stage, limit in ((ClosingStage.OPEN, many), (ClosingStage.SHUT, 1), (ClosingStage.FROZEN, more)):
+            due[stage] = yield from list_due_boards(self._store.dialect, stage, now_us=now_us, limit=limit)
+        return now_us, due
+
+    async def _shut(self, held: HeldLease, boards: Sequence[Board], now_us: int) -> None:
+        def program() -> Program[list[Board]]:
+            yield from held.renew()
+            return (yield from shut_boards(self._store.dialect, boards, now_us=now_us))
+
+        closed = await self._store.write(program)
+        self._observer.closed(len(closed))
+        log.info("boards_closed", boards=len(closed), first=closed[0].id if closed else None)
+
+    async def _tried(
+        self, held: HeldLease, board: Board, now_us: int, work: Callable[[HeldLease, Board], Awaitable[None]]
+    ) -> None:
+        """Do work on one board; after an error postpone the board, so that other boards need not wait for it."""
+        wait_s = self._limits.close_retry_s
+        try:
+            await work(held, board)
+            return
+        except LeaseTaken as taken:  # the lease on a column: another process refreshes its curve
+            wait_s = self._until_free_s(taken)
+        except (LeaseLost, UnknownBoard) as error:
+            if isinstance(error, LeaseLost):
+                raise
+            return  # the board was deleted meanwhile
+        except Exception as error:  # whatever is wrong with one board must not keep the others open
+            self._observer.close_failed()
+            log.error("close_failed", board=board.id, exc_info=error)
+        self._archiver.pause_archive()
+        at_us = now_us + round(wait_s * 1e6)
+        await self._store.write(lambda: set_due_time(self._store.dialect, board, at_us=at_us))
+
+    async def _freeze(self, held: HeldLease, board: Board) -> None:
+        await self._fit_columns(board)
+
+        def program() -> Program[None]:
+            yield from held.renew()
+            yield from freeze_boards(self._store.dialect, [board])
+
+        await self._store.write(program)
+        log.info("board_frozen", board=board.id)
+
+    async def _fit_columns(self, board: Board) -> None:
+        """Fit the final curve of every column that needs one and has none yet."""
+        totals = (await self._store.read(lambda: find_totals(self._store.dialect, [board.key])))[board.key]
+        for index in list_columns_to_fit(board, totals):
+            if not await self._is_final(board, index, totals[CHANGES]):
+                await self._fit(board, index)
+
+    async def _is_final(self, board: Board, index: int, changes: int) -> bool:
+        """Return whether the stored curve is certified and describes all that the board holds."""
+        dialect = self._store.dialect
+        mark = (await self._store.read(lambda: find_curve_summaries(dialect, [board.key]))).get((board.key, index))
+        if mark is None or mark.changes != changes or mark.epoch != board.epoch:
+            return False
+        documents = await self._store.read(lambda: read_documents(dialect, [mark.version]))
+        with suppress(CurveCorrupt):
+            return any(decode_curve(document).method == "scan" for document in documents.values())
+        return False
+
+    async def _fit(self, board: Board, index: int) -> None:
+        async def work(held: HeldLease) -> None:
+            curve, seen = await self._fitting.scan_curve(board, index)
+            served = await store_and_serve(self._store, self._book, held, (board, index), curve, seen)
+            await self._book.share_curve(served)
+
+        await self._ownership.run_owned(REFRESH_POOL, refresh_resource(board.key, index), work)

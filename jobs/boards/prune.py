@@ -1,0 +1,176 @@
+"""Forgets post ids, changes and rejections past their retention, and deletes rows that boards left in shared tables.
+
+The rule: posts come first. A step is one bounded transaction. After each step the job pauses for as long as the step
+took, so that pruning never uses the writer for more than half of the time.
+
+One of the job processes prunes, once an interval: its lease rests until the next run is nearly due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from jobs.controls import Sleep
+from jobs.ownership import JOB_POOL, REST_RATIO, HeldLease, Ownership
+from storage.boards.shared_tables import sweep_rows
+from storage.entries.erasure import erasure_statements
+from storage.errors import LeaseTaken
+from storage.log.change_log import change_log
+from storage.log.owner_index import owner_blocks
+from storage.posting.post_ids import PostIds
+from storage.queue.outcomes import rejected_posts
+from storage.store import Program, Store
+
+log = structlog.get_logger(__name__)
+
+RESOURCE = "prune"
+
+
+@dataclass(frozen=True, slots=True)
+class PruneLimits:
+    """The bounds of `PruneJob`; each is a setting of the same name."""
+
+    post_id_retention_s: float
+    change_log_retention_s: float
+    erased_cells_s: float
+    prune_interval_s: float
+    prune_rows_max: int  # in one step
+    prune_steps_max: int  # in one run, for each kind of rows
+    rejected_post_retention_s: float
+    rejected_posts_max: int
+
+
+class PruneObserver(Protocol):
+    """What pruning reports to operators."""
+
+    def log_age(self, seconds: float) -> None:
+        """Record the age of the oldest change in the log before pruning; 0 if there is none."""
+
+    def pruned_elsewhere(self) -> None:
+        """Stop reporting the age here: another process prunes and reports it."""
+
+
+class PruneJob:
+    """Prunes at every interval, in one of the job processes.
+
+    Each public method but `run_forever` prunes one kind of rows.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        post_ids: PostIds,
+        ownership: Ownership,
+        limits: PruneLimits,
+        observer: PruneObserver,
+        *,
+        now_us: Callable[[], int],
+        monotonic: Callable[[], float],
+        sleep: Sleep,
+        unread_from: Callable[[], Program[int | None]] | None = None,  # the first position that was not yet folded
+    ) -> None:
+        self._store, self._post_ids, self._limits = store, post_ids, limits
+        self._changes = change_log(store.dialect)
+        self._ownership, self._observer = ownership, observer
+        self._now_us, self._monotonic, self._sleep = now_us, monotonic, sleep
+        self._unread_from = unread_from
+
+    async def run_forever(self) -> None:
+        """Prune at every interval, for ever."""
+        while True:
+            await self._sleep(self._limits.prune_interval_s)
+            rests_s = self._limits.prune_interval_s * REST_RATIO
+            try:
+                await self._ownership.run_owned(JOB_POOL, RESOURCE, self._prune, rests_s=rests_s)
+            except LeaseTaken:
+                self._observer.pruned_elsewhere()
+
+    async def _prune(self, _held: HeldLease) -> None:
+        oldest_us = await self._store.read(self._changes.oldest_us)
+        self._observer.log_age(0.0 if oldest_us is None else max(0, self._now_us() - oldest_us) / 1e6)
+        if forgotten := await self.prune_post_ids():
+            log.info("post_ids_forgotten", rows=forgotten)
+        if removed := await self.prune_changes():
+            log.info("changes_removed", rows=removed)
+        if forgotten := await self.prune_rejected():
+            log.info("rejected_posts_forgotten", rows=forgotten)
+        await self.blank_erased()
+        await self.make_blocks()
+        if swept := await self.sweep_tables():
+            log.info("rows_left_behind_deleted", rows=swept)
+
+    async def prune_post_ids(self) -> int:
+        """Forget post ids past their retention now, in up to `prune_steps_max` steps; return how many rows."""
+        before_us = self._now_us() - round(self._limits.post_id_retention_s * 1e6)
+        rows_max = self._limits.prune_rows_max
+        # A step that leaves something behind removes more than `rows_max` rows.
+        return await self._in_steps(
+            lambda: self._post_ids.prune_ids(before_us=before_us, rows_max=rows_max), rows_max + 1
+        )
+
+    async def prune_changes(self) -> int:
+        """Remove changes past their retention now, in up to `prune_steps_max` steps; return how many bundles.
+
+        Changes that were not yet folded stay for twice as long. If folding fails for good, the log is bounded all the
+        same, and the process that folds again finds that changes are missing.
+        """
+        now_us, kept_us = self._now_us(), round(self._limits.change_log_retention_s * 1e6)
+        rows_max = self._limits.prune_rows_max
+
+        def step() -> Program[int]:
+            unread_from = None if self._unread_from is None else (yield from self._unread_from())
+            gone = yield from self._changes.prune(before_us=now_us - kept_us, keep_from=unread_from, rows_max=rows_max)
+            if gone or unread_from is None:
+                return gone
+            return (yield from self._changes.prune(before_us=now_us - 2 * kept_us, keep_from=None, rows_max=rows_max))
+
+        return await self._in_steps(step, 1)
+
+    async def prune_rejected(self) -> int:
+        """Forget rejections of queued posts beyond their retention or their largest number; return how many."""
+        before_us = self._now_us() - round(self._limits.rejected_post_retention_s * 1e6)
+        rejected, rows_max = rejected_posts(self._store.dialect), self._limits.prune_rows_max
+        keep = self._limits.rejected_posts_max
+        return await self._in_steps(lambda: rejected.prune(before_us=before_us, keep=keep, rows_max=rows_max), rows_max)
+
+    async def blank_erased(self) -> int:
+        """Blank the logged cells of erased owners, in changes older than `erased_cells_s` that nobody folds any more.
+
+        Return how many bundles.
+        """
+        before_us = self._now_us() - round(self._limits.erased_cells_s * 1e6)
+        rows_max = self._limits.prune_rows_max
+        erased = erasure_statements(self._store.dialect)
+        return await self._in_steps(lambda: erased.blank_cells(before_us=before_us, rows_max=rows_max), rows_max)
+
+    async def make_blocks(self) -> int:
+        """Index the journal by owner, in blocks, as far as it fills whole ones; return how many blocks."""
+        index, made = owner_blocks(self._store.dialect), 0
+        await self._store.write(index.prune)
+        while (block := await self._store.read(index.build_next_block, heavy=True)) is not None:
+            started = self._monotonic()
+            await self._store.write(lambda block=block: index.store_block(block))  # type: ignore[misc]
+            made += 1
+            await self._sleep(self._monotonic() - started)
+        return made
+
+    async def sweep_tables(self) -> int:
+        """Delete rows that boards left in shared tables, in up to `prune_steps_max` steps; return how many."""
+        rows_max = self._limits.prune_rows_max
+        return await self._in_steps(lambda: sweep_rows(self._store.dialect, rows_max=rows_max), 1)
+
+    async def _in_steps(self, step: Callable[[], Program[int]], rows_more: int) -> int:
+        """Run steps until one removes fewer than `rows_more` rows, so that nothing is left; return how many rows."""
+        gone = 0
+        for _ in range(self._limits.prune_steps_max):
+            started = self._monotonic()
+            rows = await self._store.write(step)
+            gone += rows
+            if rows < rows_more:
+                break
+            await self._sleep(self._monotonic() - started)
+        return gone

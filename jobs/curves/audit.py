@@ -1,0 +1,155 @@
+"""Compares curves with rows at random, so that operators learn of a wrong bracket before a player does.
+
+One of the job processes audits a column once an interval. An operator may ask any front end for an audit at any time.
+
+The rule: an audit is one bounded read, on the connections for counts.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+import structlog
+
+from jobs.controls import Sleep
+from jobs.ownership import JOB_POOL, REST_RATIO, HeldLease, Ownership
+from storage.boards.catalog import Catalog
+from storage.curves.auditing import Audit, AuditedCurve, AuditLimits, audit_curve
+from storage.curves.stored_curves import CurveBook
+from storage.errors import BoardChanged, LeaseTaken, NoCurve, StorageError, UnknownBoard
+from storage.reads.open_boards import OpenBoards
+from storage.records import Board
+from storage.store import Store
+
+log = structlog.get_logger(__name__)
+
+RESOURCE = "audit"
+DRAWS_MAX = 100  # boards drawn to find one that has a curve
+BROKEN_LOGGED_MAX = 10  # for each audit: a wrong curve is wrong in many places
+
+
+class AuditObserver(Protocol):
+    """What audits report to operators."""
+
+    def audited(self, found: Audit) -> None:
+        """Record an audit that ended."""
+
+    def audit_failed(self) -> None:
+        """Count an audit that could not read what it needed."""
+
+
+class Auditor:
+    """Audits columns, for the job and for operators."""
+
+    def __init__(
+        self,
+        store: Store,
+        boards: OpenBoards,
+        book: CurveBook,
+        limits: AuditLimits,
+        observer: AuditObserver,
+        *,
+        monotonic: Callable[[], float],
+        rng: random.Random,
+    ) -> None:
+        self._store, self._boards, self._book = store, boards, book
+        self._limits, self._observer = limits, observer
+        self._monotonic, self._rng = monotonic, rng
+
+    async def audit_column(self, board: Board, column_index: int, *, owners: int | None = None) -> Audit:
+        """Compare random entries, up to `owners` or the limit, with the curve that serves in this process.
+
+        Raises:
+            NoCurve: the column has no curve yet.
+            UnknownBoard, BoardChanged: see `storage.curves.auditing.audit`.
+            StoreBusy: the store did not answer within its bounds.
+        """
+        served = self._book.find_served(board, column_index)
+        if served is None:
+            raise NoCurve(f"{board.spec.columns[column_index].name!r} of {board.id!r} has no curve yet")
+        moment = AuditedCurve(served.curve, served.mark, served.version)
+        entries, _ = self._boards.open_board(board)
+        limits = self._limits
+        if owners is not None:
+            limits = replace(limits, audit_owners_max=min(owners, limits.audit_owners_max))
+        dialect = self._store.dialect
+        found = await self._store.for_board(board.id).read(
+            lambda: audit_curve(
+                dialect, entries, column_index, moment, limits, rng=self._rng, monotonic=self._monotonic
+            ),
+            heavy=True,
+        )
+        self._observer.audited(found)
+        for each in found.broken[:BROKEN_LOGGED_MAX]:
+            log.error(
+                "bracket_broken",
+                board=board.id,
+                column_index=column_index,
+                cell=each.cell,
+                true_rank=each.true_rank,
+                rank=each.rank,
+                low=each.low,
+                high=each.high,
+                as_of_us=found.curve.as_of_us,
+            )
+        return found
+
+    def failed(self, board: Board, column_index: int, error: Exception) -> None:
+        """Count and log an audit that raised."""
+        self._observer.audit_failed()
+        log.error("audit_failed", board=board.id, column_index=column_index, exc_info=error)
+
+
+class AuditJob:
+    """Audits a random column at every interval."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        book: CurveBook,
+        auditor: Auditor,
+        ownership: Ownership,
+        *,
+        audit_interval_s: float,
+        sleep: Sleep,
+        rng: random.Random,
+    ) -> None:
+        self._catalog, self._book, self._auditor, self._ownership = catalog, book, auditor, ownership
+        self._audit_interval_s, self._sleep, self._rng = audit_interval_s, sleep, rng
+
+    async def run_forever(self) -> None:
+        """Audit at every interval, for ever."""
+        while True:
+            await self._sleep(self._audit_interval_s)
+            try:
+                await self._ownership.run_owned(
+                    JOB_POOL, RESOURCE, self._audit, rests_s=self._audit_interval_s * REST_RATIO
+                )
+            except LeaseTaken:
+                continue
+
+    async def _audit(self, _held: HeldLease) -> None:
+        drawn = self.draw_column()
+        if drawn is None:
+            return
+        board, column_index = drawn
+        try:
+            await self._auditor.audit_column(board, column_index)
+        except (NoCurve, UnknownBoard, BoardChanged):
+            return  # the board was emptied or deleted meanwhile
+        except StorageError as error:
+            self._auditor.failed(board, column_index, error)
+
+    def draw_column(self) -> tuple[Board, int] | None:
+        """Return a random column that has a curve; None if `DRAWS_MAX` draws found none."""
+        boards = self._catalog.list_known()
+        for _ in range(DRAWS_MAX if boards else 0):
+            board = self._rng.choice(boards)
+            if board.sorted_indexes:
+                column_index = self._rng.choice(board.sorted_indexes)
+                if self._book.find_served(board, column_index) is not None:
+                    return board, column_index
+        return None

@@ -1,0 +1,217 @@
+"""Makes the curve of a column: sampled in milliseconds, or scanned and certified in seconds.
+
+    skip ──> seeks in one snapshot ─────────────> lines; cubics where knots are few and cubics proved closer
+    scan ──> every value in one snapshot ──> fit on a thread of its own ──> lines or cubics, measured: a certificate
+    auto ──> skip, until a sampled curve's bound passes `scan_bound_ratio` on a board that is quiet enough
+
+The rule: pure computations run neither on the event loop nor on a connection of the store.
+
+A board is quiet enough if it changes by at most `scan_changes_ratio` of its entries while it is scanned. What the scan
+certifies then still nearly holds when the curve is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import structlog
+
+from predictor import Curve, RankCurve, Tally
+from storage.boards.boards import CHANGES, find_totals
+from storage.curves.sampling import sample_curve
+from storage.curves.scanning import ScanLimits, scan_column
+from storage.curves.stored_curves import CurveSummary, find_curve_summaries
+from storage.errors import ChangesUnordered
+from storage.log.change_log import LogMark, change_log
+from storage.reads.open_boards import OpenBoards
+from storage.records import Board, RefreshMethod
+from storage.store import Program, Store
+
+log = structlog.get_logger(__name__)
+
+# Sampled curves are shaped by cubics only if a bracket past the exact top is wider than this ratio of its rank. With
+# narrower ones, from many samples, cubics left the worst error as it was; with few samples they cut the mean error.
+ROUGH_BRACKET = 0.02
+AGE_S_MIN = 0.001  # the least age of a curve, because two clocks may show the same time; avoids a division by zero
+
+
+@dataclass(frozen=True, slots=True)
+class FittingLimits:
+    """The bounds of fits; each is a setting of the same name."""
+
+    scan: ScanLimits
+    gap_rows_max: int
+    scan_bound_ratio: float
+    scan_changes_ratio: float
+    scan_rows_per_s: int
+
+
+class FittingObserver(Protocol):
+    """What fits report to operators."""
+
+    def scan_read(self, entries: int, *, left: int) -> None:
+        """Record `entries` more entries that scans have read; `left`: about how many the running scans still read."""
+
+
+class FitSnapshot(NamedTuple):
+    """What the snapshot of a fit saw."""
+
+    changes: int  # the board's count of changes
+    mark: LogMark | None  # the position in the change log; None: it is unknown, and the curve is not kept live
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnState:
+    """What is known of a column before its fit."""
+
+    entries: int
+    changes: int
+    mark: CurveSummary | None
+
+
+class Fitting:
+    """Makes curves."""
+
+    def __init__(
+        self,
+        store: Store,
+        sampled: Store,
+        open_boards: OpenBoards,
+        limits: FittingLimits,
+        observer: FittingObserver,
+        *,
+        now_us: Callable[[], int],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._store, self._sampled, self._open_boards = store, sampled, open_boards
+        self._limits, self._observer = limits, observer
+        self._now_us, self._monotonic = now_us, monotonic
+        self._rows_per_s = float(limits.scan_rows_per_s)  # the speed of the last scan
+        self._left: dict[tuple[int, int], int] = {}  # entries left to read, by column that is being scanned
+
+    async def fit_curve(self, board: Board, column_index: int, present: RankCurve | None) -> tuple[Curve, FitSnapshot]:
+        """Return the next curve of a column, by its board's method. `present`: the curve that serves."""
+        method = board.spec.predictor.method
+        if method is not RefreshMethod.SKIP:
+            look = await self._store.read(lambda: self._look(board, column_index))
+            if method is RefreshMethod.SCAN or (
+                present is not None and self._quiet(look) and self._worth(board, present)
+            ):
+                return await self._scan(board, column_index, look)
+        return await self._sample(board, column_index)
+
+    async def scan_curve(self, board: Board, column_index: int) -> tuple[Curve, FitSnapshot]:
+        """Return a certified curve of a column, whatever its board's method."""
+        look = await self._store.read(lambda: self._look(board, column_index))
+        return await self._scan(board, column_index, look)
+
+    def should_certify(self, board: Board, present: RankCurve | None, look: ColumnState) -> bool:
+        """Return whether a scan should replace the sampled curve `present`, on a board whose method is `auto`."""
+        if board.spec.predictor.method is not RefreshMethod.AUTO or present is None or present.method == "scan":
+            return False
+        return self._quiet(look) and self._worth(board, present)
+
+    def _look(self, board: Board, column_index: int) -> Program[ColumnState]:
+        totals = (yield from find_totals(self._store.dialect, [board.key]))[board.key]
+        marks = yield from find_curve_summaries(self._store.dialect, [board.key])
+        mark = marks.get((board.key, column_index))
+        return ColumnState(totals.get(column_index, 0), totals.get(CHANGES, 0), mark)
+
+    def _worth(self, board: Board, present: RankCurve) -> bool:
+        # A scanned curve is scanned again: a sampled one would be worse, and would call for a scan at once.
+        bound = present.estimate_drift(1 + board.spec.predictor.exact_top).bound
+        return present.method == "scan" or bound > self._limits.scan_bound_ratio
+
+    def _quiet(self, look: ColumnState) -> bool:
+        """Return whether the board would change little during a scan, at its rate of changes since this curve."""
+        mark = look.mark
+        if mark is None or mark.changes is None or look.entries == 0:
+            return False
+        age_s = max((self._now_us() - mark.as_of_us) / 1e6, AGE_S_MIN)
+        changes = (look.changes - mark.changes) / age_s * (look.entries / self._rows_per_s)
+        return changes <= self._limits.scan_changes_ratio * look.entries
+
+    def _seen(self, board: Board) -> Program[FitSnapshot]:
+        dialect = self._store.dialect
+        totals = yield from find_totals(dialect, [board.key])
+        try:
+            mark = yield from change_log(dialect).take_mark()
+        except ChangesUnordered:  # a transaction has been running for long: the curve is as true, but not kept live
+            mark = None
+        return FitSnapshot(totals[board.key].get(CHANGES, 0), mark)
+
+    async def _sample(self, board: Board, column_index: int) -> tuple[Curve, FitSnapshot]:
+        entries, _ = self._open_boards.open_board(board)
+        dialect, gap_rows_max = self._store.dialect, self._limits.gap_rows_max
+        # Read before the snapshot, so that no write acknowledged before `as_of` is missing from the curve.
+        now_us = self._now_us()
+
+        def sampled() -> Program[tuple[Curve, FitSnapshot]]:
+            seen = yield from self._seen(board)
+            curve = yield from sample_curve(dialect, entries, column_index, gap_rows_max=gap_rows_max, now_us=now_us)
+            return curve, seen
+
+        curve, seen = await self._sampled.for_board(board.id).read(sampled, heavy=True)
+        if curve.estimate_drift(1 + board.spec.predictor.exact_top).bracket > ROUGH_BRACKET:
+            curve = await asyncio.to_thread(_shaped, curve)
+        return curve, seen
+
+    async def _scan(self, board: Board, column_index: int, look: ColumnState) -> tuple[Curve, FitSnapshot]:
+        entries, _ = self._open_boards.open_board(board)
+        now_us = self._now_us()  # before the snapshot, as above
+        slot, loop = (board.key, column_index), asyncio.get_running_loop()
+
+        def progress(read: int) -> None:  # runs on a thread of the store
+            loop.call_soon_threadsafe(self._progress, slot, read)
+
+        def scanned() -> Program[tuple[Tally, FitSnapshot]]:
+            seen = yield from self._seen(board)
+            tally = yield from scan_column(entries, column_index, self._limits.scan, progress=progress)
+            return tally, seen
+
+        log.info("scan_began", board=board.id, column_index=column_index, entries=look.entries)
+        self._left[slot] = look.entries
+        self._progress(slot, 0)
+        started = self._monotonic()
+        try:
+            tally, seen = await self._sampled.for_board(board.id).read(scanned, heavy=True)
+            read_s = self._monotonic() - started
+            samples, gap_rows_max = board.spec.predictor.samples, self._limits.gap_rows_max
+            curve = await asyncio.to_thread(_fitted, tally, samples, gap_rows_max, now_us)
+        finally:
+            del self._left[slot]
+            self._observer.scan_read(0, left=sum(self._left.values()))
+        took_s = self._monotonic() - started
+        if took_s > 0 and tally.total:
+            self._rows_per_s = tally.total / took_s
+        log.info(
+            "scan_ended",
+            board=board.id,
+            column_index=column_index,
+            entries=tally.total,
+            read_s=round(read_s, 3),
+            fit_s=round(took_s - read_s, 3),
+            knots=len(curve.knots),
+            certificate=curve.certificate,
+        )
+        return curve, seen
+
+    def _progress(self, slot: tuple[int, int], read: int) -> None:
+        if slot in self._left:
+            self._left[slot] = max(0, self._left[slot] - read)
+        self._observer.scan_read(read, left=sum(self._left.values()))
+
+
+def _fitted(tally: Tally, samples: int, gap_rows_max: int, as_of_us: int) -> Curve:
+    from predictor.fit import fit_curve  # here, because only processes that scan should load numpy and scipy
+
+    return fit_curve(tally, knots_max=max(2, samples), gap_rows_max=gap_rows_max, as_of_us=as_of_us)
+
+
+def _shaped(curve: Curve) -> Curve:
+    from predictor.fit import add_cubics  # as above
+
+    return add_cubics(curve)

@@ -1,0 +1,126 @@
+"""Folds the change log into the live counts of the curves, so that front ends see a change within 2 s.
+
+    claim ──> read what is new in one snapshot ──> count ──> documents and mark in one transaction ──> pause ──> read …
+
+The rule: one process at a time folds, and what it stores is stored on the condition that its lease is still held. A
+killed process leaves documents and mark of the same moment behind. The next one reads them and goes on from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+
+from jobs.controls import Sleep
+from jobs.ownership import JOB_POOL, HeldLease, Ownership
+from storage.curves.folding import FoldBacklog, FoldLimits, read_fold_backlog
+from storage.curves.live_counts import FoldState, StoredCounts, store_folded
+from storage.curves.stored_curves import CurveBook
+from storage.errors import LeaseLost, LeaseTaken, StorageError
+from storage.store import Program, Store
+
+from .live_counts import Counting
+
+log = structlog.get_logger(__name__)
+
+RESOURCE = "fold"
+IDLE_US = 10_000_000  # without changes, the mark is renewed when it is this old
+
+
+class FoldObserver(Protocol):
+    """What folding reports to operators."""
+
+    def folded(self, *, changes: int, void: int, seconds: float) -> None:
+        """Record one fold: the changes it counted, and the curves that have no live counts from now on."""
+
+
+class FoldJob:
+    """Folds while it has the lease; `run_forever` it in every job process."""
+
+    def __init__(
+        self,
+        store: Store,
+        book: CurveBook,
+        ownership: Ownership,
+        limits: FoldLimits,
+        observer: FoldObserver,
+        *,
+        now_us: Callable[[], int],
+        monotonic: Callable[[], float],
+        sleep: Sleep,
+    ) -> None:
+        self._store, self._book, self._ownership = store, book, ownership
+        self._limits, self._observer = limits, observer
+        self._now_us, self._monotonic, self._sleep = now_us, monotonic, sleep
+
+    async def run_forever(self) -> None:
+        """Fold, or wait while another process folds, for ever."""
+        while True:
+            try:
+                await self._ownership.run_owned(JOB_POOL, RESOURCE, self._fold_on)
+            except LeaseTaken:
+                pass
+            except LeaseLost as error:
+                log.warning("fold_fenced", detail=error.detail)
+            await self._sleep(self._limits.fold_interval_s)
+
+    async def _fold_on(self, held: HeldLease) -> None:
+        counting = self.counting()
+        while True:
+            started = self._monotonic()
+            try:
+                await self.fold_changes(held, counting)
+            except LeaseLost:
+                raise
+            except StorageError as error:
+                log.error("fold_failed", detail=error.detail)
+                counting = self.counting()  # it is not known whether the counts were stored
+            took_s = self._monotonic() - started
+            rest_s = took_s * (1 / self._limits.fold_load_ratio - 1)
+            await self._sleep(max(rest_s, self._limits.fold_interval_s - took_s))
+
+    def counting(self) -> Counting:
+        """Return empty counts, which the first fold fills from the store."""
+        return Counting(curves_max=self._limits.fold_curves_max)
+
+    async def fold_changes(self, held: HeldLease, counting: Counting) -> int:
+        """Count new changes and store the counts; return how many changes. After an error `counting` must be dropped.
+
+        Raises:
+            LeaseLost: another process folds.
+            StoreBusy: the store failed.
+        """
+        started = self._monotonic()
+        now_us = self._now_us()  # read before the snapshot, so that no change acknowledged before it is missing
+        found = await self._read(counting)
+        if found.lost and counting.known.version:
+            # Version 0 lists all curves again: some may still go on from the marks of their fits.
+            log.warning("live_counts_lost", changes=found.rows)
+            counting.known.version = 0
+            found = await self._read(counting)
+        was_busy = counting.busy
+        counts = await asyncio.to_thread(counting.count_backlog, found)
+        if was_busy or self._is_news(found, counts, now_us):
+            version = counts[-1].version if counts else found.before.version if found.before else 0
+            folded = FoldState(found.mark, now_us, version)
+            await self._store.write(lambda: self._stored(held, folded, counts))
+            await self._book.poll_live()
+        self._observer.folded(changes=found.rows, void=counting.void, seconds=self._monotonic() - started)
+        return found.rows
+
+    async def _read(self, counting: Counting) -> FoldBacklog:
+        return await self._store.read(lambda: read_fold_backlog(self._store.dialect, counting.known, self._limits))
+
+    @staticmethod
+    def _is_news(found: FoldBacklog, counts: list[StoredCounts], now_us: int) -> bool:
+        """Return whether the mark has to move. In an idle store it moves once, and then only every `IDLE_US`."""
+        if found.before is None or counts or found.rows or found.others:
+            return True
+        return now_us - found.before.as_of_us >= IDLE_US
+
+    def _stored(self, held: HeldLease, folded: FoldState, counts: list[StoredCounts]) -> Program[None]:
+        yield from held.renew()
+        yield from store_folded(self._store.dialect, folded, counts)

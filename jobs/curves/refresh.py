@@ -1,0 +1,276 @@
+"""Replaces curves: every changed ranked column when the schedule finds it due, or at once if an operator asks.
+
+    schedule ──> due columns, the neediest first ──┐
+    desk ──> demands, served before them ──────────┴──> refresh_concurrency workers: claim, fit in a snapshot,
+                                                        store and release in one transaction, serve
+
+The rule: two refreshes of one column never overlap, in this process or another one. Otherwise the later version could
+hold the earlier snapshot. A refresh begins with a lease on the column, and it is stored on the condition that the lease
+is still held. A refresh that lost its lease is counted and dropped.
+
+The load is capped: after a scheduled refresh a worker rests until it has worked for only `refresh_load_ratio` of the
+time. Demands of operators don't wait for that rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from jobs.controls import Sleep
+from jobs.errors import NoJobProcess
+from jobs.ownership import HeldLease, Ownership
+from predictor import Curve
+from storage.boards.boards import CHANGES, REFRESH_POOL, refresh_resource
+from storage.boards.catalog import Catalog
+from storage.curves.stored_curves import CurveBook, CurveSummary, ServedCurve, curve_version, store_curve
+from storage.errors import LeaseLost, LeaseTaken, StorageError, UnknownBoard
+from storage.reads.open_boards import OpenBoards
+from storage.records import Board
+from storage.store import Program, Store
+
+from .fitting import ColumnState, FitSnapshot, Fitting, FittingLimits, FittingObserver
+from .refit_rule import DriftLimits, DriftRule
+from .refresh_desk import Refreshed, RefreshQueue, RefreshRequest
+from .schedule import DueColumn, Schedule, ScheduleLimits
+
+__all__ = ["RefreshJob", "RefreshLimits", "RefreshObserver", "RefreshQueue", "Refreshed"]
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshLimits:
+    """The bounds of `RefreshJob`; each is a setting of the same name."""
+
+    schedule: ScheduleLimits
+    drift: DriftLimits
+    fitting: FittingLimits
+    refresh_concurrency: int
+    refresh_tick_s: float
+    refresh_load_ratio: float  # the part of a worker's time that scheduled refreshes may take
+
+
+class RefreshObserver(FittingObserver, Protocol):
+    """What the job reports to operators."""
+
+    def refreshed(self, seconds: float) -> None:
+        """Record that a curve was refreshed."""
+
+    def refresh_failed(self) -> None:
+        """Count a refresh that ended in an error."""
+
+    def refresh_fenced(self) -> None:
+        """Count a curve that was not stored, because another process had taken over its column."""
+
+
+class _Superseded(Exception):
+    """another process refreshed the column after it was found due"""
+
+
+class RefreshJob:
+    """Refreshes curves. Start `schedule` once and `work` `refresh_concurrency` times."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalog: Catalog,
+        open_boards: OpenBoards,
+        book: CurveBook,
+        desk: RefreshQueue,
+        ownership: Ownership,
+        limits: RefreshLimits,
+        observer: RefreshObserver,
+        *,
+        now_us: Callable[[], int],
+        monotonic: Callable[[], float],
+        sleep: Sleep,
+        rng: random.Random,
+        sampled: Store | None = None,  # where curves are sampled from; None: the store
+    ) -> None:
+        self._store, self._book = store, book
+        self._fitting = Fitting(
+            store, sampled or store, open_boards, limits.fitting, observer, now_us=now_us, monotonic=monotonic
+        )
+        self._desk, self._ownership = desk, ownership
+        self._limits, self._observer = limits, observer
+        self._monotonic, self._sleep = monotonic, sleep
+        drifts = DriftRule(book, limits.drift, now_us=now_us)
+        self._schedule = Schedule(
+            store,
+            catalog,
+            limits.schedule,
+            now_us=now_us,
+            monotonic=monotonic,
+            rng=rng,
+            drifted=drifts.has_drifted,
+            certifies=self._certifies,
+        )
+        self._busy: set[tuple[int, int]] = set()
+        self._elsewhere: set[tuple[int, int]] = set()  # demanded, but leased to another process: tried at each tick
+        self._wake = asyncio.Event()
+
+    def _certifies(self, board: Board, column_index: int, mark: CurveSummary, totals: Mapping[int, int]) -> bool:
+        look = ColumnState(totals.get(column_index, 0), totals.get(CHANGES, 0), mark)
+        return self._fitting.should_certify(board, self._book.find_curve(board, column_index), look)
+
+    @property
+    def waiting(self) -> int:
+        """Return the number of due columns that wait for a worker."""
+        return self._schedule.waiting
+
+    def open(self) -> None:
+        """Accept demands. One that comes before the workers run waits for them."""
+        self._desk.accept_requests(self._wake.set)
+
+    def close(self) -> None:
+        """Refuse demands from now on, and those that wait."""
+        self._desk.refuse_requests()
+
+    async def schedule(self) -> None:
+        """Find due columns, tick after tick, for ever."""
+        while True:
+            try:
+                await self.find_due()
+            except StorageError as error:
+                log.error("refresh_schedule_failed", detail=error.detail)
+            await self._sleep(self._limits.refresh_tick_s)
+
+    async def find_due(self) -> None:
+        """Find due columns and wake the workers for them, and for demanded columns that may be free again elsewhere."""
+        if self._elsewhere:
+            self._elsewhere.clear()
+            self._wake.set()
+        if await self._schedule.find_due():
+            self._wake.set()
+
+    async def work(self) -> None:
+        """Refresh demanded columns first, then due ones, one at a time, for ever."""
+        rested_s = self._monotonic()
+        while True:
+            demand = self._desk.take_next(self._busy | self._elsewhere)
+            if demand is not None:
+                with demand.origin.restored():
+                    await self._answer(demand)
+                continue
+            rest_s = rested_s - self._monotonic()
+            due = self._schedule.take_next(self._busy) if rest_s <= 0 else None
+            if due is not None:
+                started = self._monotonic()
+                await self._refresh_due(due)
+                took_s = self._monotonic() - started
+                rested_s = self._monotonic() + took_s * (1 / self._limits.refresh_load_ratio - 1)
+                continue
+            self._wake.clear()
+            await self._woken(rest_s if self._schedule.waiting else 0)
+
+    async def _woken(self, rest_s: float) -> None:
+        """Wait until there may be something to do. With `rest_s`, wait at most until that rest is over."""
+        if rest_s <= 0:
+            await self._wake.wait()
+            return
+        tasks = [asyncio.ensure_future(self._wake.wait()), asyncio.ensure_future(self._sleep(rest_s))]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _answer(self, demand: RefreshRequest) -> None:
+        try:
+            refreshed = await self._refresh(demand.board, demand.column_index, due=None)
+            assert refreshed is not None
+            demand.settle(refreshed)
+            log.info("refreshed_on_demand", board=demand.board.id, seconds=round(refreshed.seconds, 6))
+        except (LeaseTaken, LeaseLost) as error:
+            if isinstance(error, LeaseLost):
+                self._report(demand.board, demand.column_index, error)
+            # The other process may have taken its snapshot before this demand was made: this one refreshes after it.
+            self._elsewhere.add((demand.board.key, demand.column_index))
+            self._desk.requeue(demand)
+        except asyncio.CancelledError:
+            demand.settle(NoJobProcess("the job process stopped"))
+            raise
+        except Exception as error:
+            self._report(demand.board, demand.column_index, error)
+            demand.settle(error)
+
+    async def _refresh_due(self, due: DueColumn) -> None:
+        try:
+            await self._refresh(due.board, due.column_index, due=due)
+        except LeaseTaken as taken:
+            self._schedule.reschedule(due, in_s=taken.free_in_us / 1e6)
+        except _Superseded:
+            return
+        except Exception as error:
+            self._report(due.board, due.column_index, error)
+
+    def _report(self, board: Board, column_index: int, error: Exception) -> None:
+        if isinstance(error, UnknownBoard):
+            return  # the board was deleted or emptied meanwhile: nothing is left to refresh
+        if isinstance(error, LeaseLost):
+            self._observer.refresh_fenced()
+            log.warning("refresh_fenced", board=board.id, column_index=column_index, detail=error.detail)
+            return
+        self._observer.refresh_failed()
+        log.error("refresh_failed", board=board.id, column_index=column_index, exc_info=error)
+
+    async def _refresh(self, board: Board, column_index: int, *, due: DueColumn | None) -> Refreshed | None:
+        """Fit, store and serve one column's curve; return None if it is empty, has no curve and was not demanded."""
+        slot = (board.key, column_index)
+
+        def still_wanted() -> Program[None]:
+            if due is not None and (yield from curve_version(self._store.dialect, *slot)) > due.seen_version:
+                raise _Superseded
+
+        self._busy.add(slot)
+        try:
+            return await self._ownership.run_owned(
+                REFRESH_POOL,
+                refresh_resource(*slot),
+                lambda held: self._replace(held, board, column_index, demanded=due is None),
+                still_wanted=still_wanted,
+            )
+        finally:
+            self._busy.discard(slot)
+            self._wake.set()  # a demand may be waiting for this column
+
+    async def _replace(self, held: HeldLease, board: Board, column_index: int, *, demanded: bool) -> Refreshed | None:
+        started = self._monotonic()
+        present = self._book.find_curve(board, column_index)
+        curve, seen = await self._fitting.fit_curve(board, column_index, present)
+        if not demanded and curve.total == 0 and present is None:
+            return None
+        served = await store_and_serve(self._store, self._book, held, (board, column_index), curve, seen)
+        refreshed = Refreshed(curve, self._monotonic() - started, served.version)
+        self._observer.refreshed(refreshed.seconds)
+        await self._book.share_curve(served)
+        return refreshed
+
+
+async def store_and_serve(
+    store: Store, book: CurveBook, held: HeldLease, column: tuple[Board, int], curve: Curve, seen: FitSnapshot
+) -> ServedCurve:
+    """Store a fitted curve, release the lease on its column in the same transaction, and serve it.
+
+    Raises:
+        LeaseLost: nothing was stored.
+        UnknownBoard: the board was deleted or emptied since the fit; nothing was stored.
+    """
+    board, column_index = column
+
+    def stored() -> Program[int]:
+        owned = held.release()
+        return store_curve(store.dialect, board, column_index, curve, changes=seen.changes, mark=seen.mark, owned=owned)
+
+    with book.remember_forgotten():
+        version = await store.for_board(board.id).write(stored)
+        held.is_released = True
+        served = ServedCurve(board.key, column_index, board.epoch, version, curve, seen.mark)
+        book.serve_curve(served)
+    return served

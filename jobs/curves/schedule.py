@@ -1,0 +1,258 @@
+"""Finds the columns that need a new curve, the neediest first. Every job process reads the same state of the store.
+
+    board's turn ──> one read of the store ──┬── no row changed since its curves, same rules: idle until its next turn
+    (each interval,  (bounded, for all       ├── its curve is younger than the interval: next turn when it is old enough
+     with jitter)     boards in turn)        ├── its curve is live and near enough to its fit: stays
+                                             └── else due: waits for a worker, the neediest first
+
+The rule: what the store can tell is not remembered here. A process that starts therefore knows at once which boards are
+idle, and sees what other processes write or refresh. The same reads notice boards that others made, changed or deleted.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from querybuilder import Dialect
+from storage.boards.boards import CHANGES, find_boards_by_key, find_totals, list_boards_after
+from storage.boards.catalog import Catalog
+from storage.curves.stored_curves import CurveSummary, describe_rules, find_curve_summaries
+from storage.records import Board
+from storage.store import Program, Store
+
+# Tells whether this version of the curve of a board's column has drifted too far from its fit; None: the clock decides.
+DriftCheck = Callable[[Board, int, int], bool | None]
+# Tells whether a certified curve should replace the curve of a board's column, given its mark and the board's totals.
+CertifyCheck = Callable[[Board, int, CurveSummary, Mapping[int, int]], bool]
+
+
+PASSED_MIN = 200  # boards passed in one tick, if the catalog has that many
+COUNTED_INTERVALS = 5  # between two reads of a board that needs no curve; until one sees its growth, ranks are counted
+PASS_TICKS = 16  # ticks for one pass over a large catalog: passing all of its boards at each tick would waste CPU time
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleLimits:
+    """The bounds of `Schedule`; each is a setting of the same name."""
+
+    curve_poll_s: float  # how often the store is asked for boards that other processes made
+    refresh_jitter_ratio: float
+    refresh_tick_boards_max: int  # boards passed, and boards read from the store, in one tick; the next tick goes on
+    refresh_queue_max: int  # due columns that wait for a worker; the least needy ones are found due again later
+    refresh_patience_intervals: float  # a column that waited that many intervals goes before those that changed most
+
+
+@dataclass(frozen=True, slots=True)
+class DueColumn:
+    """A column that needs a new curve."""
+
+    board: Board
+    column_index: int
+    need: float
+    seen_version: int  # of the curve that was found old; 0: the column had none
+
+
+@dataclass(slots=True)
+class _Turn:
+    board: Board
+    due_s: float  # on the monotonic clock
+    # Column index -> the version of its curve, and since when this process knows it: clocks differ between processes.
+    known: dict[int, tuple[int, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one read of the store found."""
+
+    boards: dict[int, Board]
+    younger: list[Board]
+    totals: dict[int, dict[int, int]]
+    marks: dict[tuple[int, int], CurveSummary]
+
+
+class Schedule:
+    """The due columns of all boards. Call `find_due` often, and `take_next` for each column that a worker refreshes."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalog: Catalog,
+        limits: ScheduleLimits,
+        *,
+        now_us: Callable[[], int],
+        monotonic: Callable[[], float],
+        rng: random.Random,
+        drifted: DriftCheck = lambda _board, _index, _version: None,
+        certifies: CertifyCheck = lambda _board, _index, _mark, _totals: False,
+    ) -> None:
+        self._store, self._catalog, self._limits = store, catalog, limits
+        self._drifted, self._certifies = drifted, certifies
+        self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
+        self._turns: dict[int, _Turn] = {}
+        self._position = 0  # in the catalog, of the next tick's first board
+        self._due: dict[tuple[int, int], DueColumn] = {}  # by board key and column index
+        self._youngest = max((board.key for board in catalog.list_known()), default=0)
+        self._looked_s = monotonic()
+
+    @property
+    def waiting(self) -> int:
+        """Return the number of due columns that wait for a worker."""
+        return len(self._due)
+
+    async def find_due(self) -> bool:
+        """Find due columns; return whether there are new ones. A board whose turn has not come costs one look-up.
+
+        Raises:
+            StoreBusy: the store did not answer; boards whose turn it was have it again in the next pass.
+        """
+        turns = self._pass_boards()
+        now_s = self._monotonic()
+        if not turns and now_s - self._looked_s < self._limits.curve_poll_s:
+            return False
+        asked = {turn.board.key: turn for turn in turns}
+        after, limit = self._youngest, self._limits.refresh_tick_boards_max
+        look = await self._store.read(lambda: _look(self._store.dialect, list(asked), after, limit))
+        self._looked_s = now_s
+        for board in look.younger:
+            self._youngest = board.key
+            if self._catalog.find_known(board.id) is None:
+                self._plan(self._catalog.keep_board(board), None, now_s)
+        found: list[DueColumn] = []
+        for key, turn in asked.items():
+            found += self._see(turn, look.boards.get(key), look)
+        self._enqueue(found)
+        return bool(found)
+
+    def take_next(self, busy: Container[tuple[int, int]]) -> DueColumn | None:
+        """Remove and return the neediest column that is not busy."""
+        free = (slot for slot in self._due if slot not in busy)
+        slot = max(free, key=lambda one: self._due[one].need, default=None)
+        return None if slot is None else self._due.pop(slot)
+
+    def reschedule(self, due: DueColumn, *, in_s: float) -> None:
+        """Give the column's board its turn within `in_s`, such as when another process refreshes the column."""
+        turn = self._turns.get(due.board.key)
+        if turn is not None:
+            turn.due_s = min(turn.due_s, self._monotonic() + in_s)
+
+    def _pass_boards(self) -> list[_Turn]:
+        """Pass over the next boards of the catalog; return those whose turn it is."""
+        boards = self._catalog.list_known()
+        start = self._position if self._position < len(boards) else 0
+        passed = min(self._limits.refresh_tick_boards_max, max(PASSED_MIN, len(boards) // PASS_TICKS))
+        self._position = end = min(start + passed, len(boards))
+        now_s, turns = self._monotonic(), []
+        for board in islice(boards, start, end):
+            turn = self._turns.get(board.key)
+            if turn is None or turn.board is not board:
+                turn = self._plan(board, turn, now_s)
+            if turn.due_s <= now_s:
+                turns.append(turn)
+        if len(self._turns) > len(boards):
+            known = {board.key for board in boards}
+            self._turns = {key: turn for key, turn in self._turns.items() if key in known}
+        return turns
+
+    def _plan(self, board: Board, turn: _Turn | None, now_s: float) -> _Turn:
+        """Give a new or emptied board its first turn, or update the turn of a board that changed."""
+        refresh_s = board.spec.predictor.refresh_seconds
+        if turn is None or turn.board.epoch != board.epoch:
+            # A random phase, so that boards that were loaded together don't come due together.
+            turn = self._turns[board.key] = _Turn(board, now_s + refresh_s * self._rng.random())
+        else:
+            turn.board = board
+            turn.due_s = min(turn.due_s, now_s + refresh_s)
+        return turn
+
+    def _see(self, turn: _Turn, board: Board | None, look: _Look) -> list[DueColumn]:
+        """Return the due columns of a board, and set its next turn."""
+        if board is None or board != turn.board:
+            self._follow(turn.board, board)
+            if board is None or board.archived_us is not None or board.epoch != turn.board.epoch:
+                return []
+            turn.board = board
+        board = turn.board
+        now_s, refresh_s = self._monotonic(), board.spec.predictor.refresh_seconds
+        # Jitter only shortens the interval, so a change waits at most refresh_seconds for its turn.
+        shortened_s = refresh_s * (1 - self._limits.refresh_jitter_ratio * self._rng.random())
+        turn.due_s = now_s + shortened_s
+        due = []
+        totals = look.totals[board.key]
+        counted = [index for index in board.sorted_indexes if _is_counted(board, index, look)]
+        if len(counted) == len(board.sorted_indexes):
+            turn.due_s = now_s + COUNTED_INTERVALS * shortened_s
+        for index in board.sorted_indexes:
+            mark = look.marks.get((board.key, index))
+            if index in counted:
+                continue
+            if mark is None or mark.epoch != board.epoch:
+                if totals.get(index, 0):  # an empty column without a curve needs none
+                    due.append(DueColumn(board, index, 1 + self._limits.refresh_patience_intervals, 0))
+                continue
+            certified = self._certifies(board, index, mark, totals)
+            if certified or mark.changes != totals.get(CHANGES, 0) or mark.rules != describe_rules(board):
+                age_s = self._age_s(turn, index, mark, now_s)
+                same_rules = mark.rules == describe_rules(board)
+                if same_rules and not certified and self._drifted(board, index, mark.version) is False:
+                    continue  # live, and near enough to its fit
+                if age_s >= refresh_s * (1 - self._limits.refresh_jitter_ratio):
+                    due.append(
+                        DueColumn(board, index, self._need(mark, totals, age_s / refresh_s, index), mark.version)
+                    )
+                else:
+                    turn.due_s = min(turn.due_s, now_s + shortened_s - age_s)
+        return due
+
+    def _follow(self, known: Board, found: Board | None) -> None:
+        """Take over another process's change of a board, unless the catalog changed since this turn was planned."""
+        if self._catalog.find_known(known.id) is known:
+            if found is None:
+                self._catalog.forget_board(known.id)
+            else:
+                self._catalog.keep_board(found)
+
+    def _age_s(self, turn: _Turn, index: int, mark: CurveSummary, now_s: float) -> float:
+        version, since_s = turn.known.get(index, (0, now_s))
+        if version != mark.version:
+            turn.known[index] = (mark.version, now_s)
+            since_s = now_s
+        # The monotonic part: a clock that was set back would otherwise stop refreshes until it has caught up.
+        return max((self._now_us() - mark.as_of_us) / 1e6, now_s - since_s)
+
+    def _need(self, mark: CurveSummary, totals: dict[int, int], age_intervals: float, index: int) -> float:
+        """Return the changed share of a column, at most 1, plus what it has waited past its interval, in patiences."""
+        changed = totals.get(CHANGES, 0) - (mark.changes or 0)
+        share = min(1.0, changed / max(1, totals.get(index, 0)))
+        return share + max(0.0, age_intervals - 1) / self._limits.refresh_patience_intervals
+
+    def _enqueue(self, found: list[DueColumn]) -> None:
+        """Add due columns to those that wait; beyond `refresh_queue_max` the least needy lose their place.
+
+        A board of a column that lost its place has its turn again at once.
+        """
+        self._due.update({(due.board.key, due.column_index): due for due in found})
+        if len(self._due) > self._limits.refresh_queue_max:
+            by_need = sorted(self._due.values(), key=lambda due: due.need, reverse=True)
+            for due in by_need[self._limits.refresh_queue_max :]:
+                del self._due[due.board.key, due.column_index]
+                self.reschedule(due, in_s=0)
+
+
+def _is_counted(board: Board, index: int, look: _Look) -> bool:
+    """Return whether every rank is counted anyway and no curve is needed. Families have thousands of such boards."""
+    if board.family_key is None or (board.key, index) in look.marks:
+        return False
+    return look.totals[board.key].get(index, 0) <= board.spec.predictor.exact_top
+
+
+def _look(dialect: Dialect, board_keys: list[int], after: int, limit: int) -> Program[_Look]:
+    younger = yield from list_boards_after(dialect, after, limit)
+    if not board_keys:
+        return _Look({}, younger, {}, {})
+    boards = yield from find_boards_by_key(dialect, board_keys)
+    totals = yield from find_totals(dialect, board_keys)
+    marks = yield from find_curve_summaries(dialect, board_keys)
+    return _Look(boards, younger, totals, marks)

@@ -1,0 +1,39 @@
+"""Polls for curves that other processes stored, and for the live counts that one of them folded.
+
+The rule: if the store fails, the error is logged and the next interval polls again. Meanwhile the present curves go on
+serving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from jobs.controls import Sleep
+from storage.curves.stored_curves import CurveBook
+
+log = structlog.get_logger(__name__)
+
+
+class WatchJob:
+    """Makes the curve book poll the store."""
+
+    def __init__(self, book: CurveBook, *, curve_poll_s: float, live_poll_s: float, sleep: Sleep) -> None:
+        self._book, self._curve_poll_s, self._live_poll_s, self._sleep = book, curve_poll_s, live_poll_s, sleep
+
+    async def run_forever(self) -> None:
+        """Poll for curves at every interval, for ever."""
+        await self._poll(self._book.poll, self._curve_poll_s)
+
+    async def run_live(self) -> None:
+        """Poll for live counts at every `live_poll_s`, for ever."""
+        await self._poll(self._book.poll_live, self._live_poll_s)
+
+    async def _poll(self, poll: Callable[[], Awaitable[int]], interval_s: float) -> None:
+        while True:
+            await self._sleep(interval_s)
+            try:
+                await poll()
+            except Exception as error:
+                log.error("curve_poll_failed", exc_info=error)

@@ -1,0 +1,119 @@
+"""Reads the lease journals of other stores, so that a key with a lease there does not get a second resource here.
+
+    claim ──> a page past the cursor ──> applied ──> the next page: at once if this one was full, else after a pause
+
+The rule: one process at a time reads a peer's journal, and a page is applied on the condition that this process still
+holds the lease for it. If a peer does not answer, the job asks again after the pause. Until then the last known leases
+of that peer count, and they expire by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from jobs.controls import Sleep
+from jobs.ownership import JOB_POOL, HeldLease, Ownership
+from storage.errors import LeaseLost, LeaseTaken, StorageError
+from storage.leases.lease_journal import PublishedLeaseEvent
+from storage.leases.peers.exchange import AppliedPage, LeaseExchange
+from storage.store import Program, Store
+
+log = structlog.get_logger(__name__)
+
+
+class PeerUnavailable(Exception):
+    """the other store's service did not answer as it should"""
+
+
+# Reads a page of a peer's journal: the peer's name, the number past which the page begins, its rows. Raises PeerAway.
+ReadPeer = Callable[[str, int, int], Awaitable[list[PublishedLeaseEvent]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeLimits:
+    """The bounds of `ExchangeJob`; each is a setting of the same name."""
+
+    lease_exchange_interval_s: float
+    lease_exchange_rows_max: int  # in one page
+
+
+class ExchangeObserver(Protocol):
+    """What the exchange reports to operators."""
+
+    def page_taken_in(self, taken: AppliedPage) -> None:
+        """Record a page of another store's journal that was applied here."""
+
+    def peer_away(self) -> None:
+        """Count a page that was not applied, because the other store's service or this store failed."""
+
+
+class ExchangeJob:
+    """Follows the journals of the peers, in one of the job processes."""
+
+    def __init__(
+        self,
+        store: Store,
+        ownership: Ownership,
+        limits: ExchangeLimits,
+        exchange: LeaseExchange,
+        read_peer: ReadPeer,
+        observer: ExchangeObserver,
+        *,
+        sleep: Sleep,
+    ) -> None:
+        self._store, self._ownership, self._limits = store, ownership, limits
+        self._exchange, self._read_peer, self._observer, self._sleep = exchange, read_peer, observer, sleep
+        self._away: dict[str, bool] = {}
+
+    async def follow_journal(self, peer: str) -> None:
+        """Read a peer's journal as it grows, or wait while another process does, for ever."""
+        while True:
+            try:
+                await self._ownership.run_owned(JOB_POOL, f"exchange {peer}", lambda held: self._read_on(peer, held))
+            except (LeaseTaken, LeaseLost):
+                await self._sleep(self._limits.lease_exchange_interval_s)
+
+    async def _read_on(self, peer: str, held: HeldLease) -> None:
+        while True:
+            full = False
+            try:
+                full = await self.exchange_page(peer, held)
+                self._away[peer] = False
+            except LeaseLost:
+                raise
+            except (PeerUnavailable, StorageError) as error:
+                self._observer.peer_away()
+                if not self._away.get(peer):
+                    log.warning("leases_not_exchanged", peer=peer, detail=str(error))
+                self._away[peer] = True
+            if not full:
+                await self._sleep(self._limits.lease_exchange_interval_s)
+
+    async def exchange_page(self, peer: str, held: HeldLease | None = None) -> bool:
+        """Read and apply one page now; return whether there may be more.
+
+        Raises:
+            PeerAway: the peer did not answer as it should.
+            LeaseLost: another process reads this journal now.
+            StoreBusy: the store failed.
+        """
+        rows_max = self._limits.lease_exchange_rows_max
+        after = await self._store.read(lambda: self._exchange.read_cursor(peer))
+        page = await self._read_peer(peer, after, rows_max)
+        if not page:
+            return False
+
+        def program() -> Program[AppliedPage]:
+            if held is not None:
+                yield from held.renew()
+            return (yield from self._exchange.apply_page(peer, page, rows_max=rows_max))
+
+        taken = await self._store.write(program)
+        self._observer.page_taken_in(taken)
+        if taken.duplicates:
+            log.warning("duplicate_leases", peer=peer, found=taken.duplicates, released=taken.released)
+        return len(page) == rows_max

@@ -1,0 +1,175 @@
+"""Plans how many free resources each region of a pool will need, and which regions give them.
+
+    level    requests for resources per second, refused ones included: an exponentially weighted average
+    lately   requests per second between the last two measurements; demand is never estimated below this
+    trend    change of the level per second, averaged in the same way (Holt's double smoothing)
+    need     (requests expected - leases expected to end) within the horizon, never below 0
+    target   need + a share of the slack; with too little for all needs, each region gets the same part of its need
+
+The rule: a running lease never moves, and no region gives what it needs itself. Small shortages are left alone, so that
+resources don't move back and forth. This module is pure, so that its properties can be tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import NamedTuple
+
+import msgspec
+
+FLOOR_RATIO = 0.05  # of the mean demand: the least weight of a region, so that the first request there finds a resource
+MOVED_BELOW_RATIO = 0.7  # of its target: a region that has less than this gets resources
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceLimits:
+    """The bounds of balancing; each is a setting of the same name."""
+
+    balance_interval_s: float
+    balance_horizon_s: float
+    balance_half_life_s: float
+    balance_moves_max: int  # resources moved in one run, for each pool
+    balance_step_rows_max: int  # resources moved in one transaction
+
+
+class RegionMeasurement(NamedTuple):
+    """One measurement of a region."""
+
+    at_us: int
+    total: int
+    leased: int  # running leases
+    acquired: int  # ever, like the next one
+    refused: int
+
+    @property
+    def available(self) -> int:
+        """Return the number of resources that are free, or whose lease expired."""
+        return self.total - self.leased
+
+
+class Load(msgspec.Struct, frozen=True, array_like=True):
+    """The load of a region, as it is stored from one measurement to the next."""
+
+    at_us: int
+    leased: int
+    acquired: int
+    refused: int
+    level: float = 0.0  # requests per second
+    trend: float = 0.0  # change of the level per second
+    freed: float = 0.0  # leases that expired or were released, per second
+    # Between the last two measurements:
+    asked_lately: float = 0.0  # requests per second
+    refused_lately: bool = False
+
+    @property
+    def has_averages(self) -> bool:
+        """Return whether averages exist, which takes two measurements and some activity between them."""
+        return self.level > 0 or self.freed > 0
+
+
+class RegionState(NamedTuple):
+    """A region as a plan sees it."""
+
+    available: int  # free, or expired and not liberated yet
+    load: Load
+
+
+class Move(NamedTuple):
+    """A number of available resources that should change their region."""
+
+    source: str
+    target: str
+    resources: int
+
+
+def start_load(found: RegionMeasurement) -> Load:
+    """Return the load of a region after its first measurement."""
+    return Load(found.at_us, found.leased, found.acquired, found.refused)
+
+
+def update_load(load: Load, found: RegionMeasurement, half_life_s: float) -> Load:
+    """Return the load after another measurement; the same load if no time has passed."""
+    passed_s = (found.at_us - load.at_us) / 1e6
+    if passed_s <= 0:
+        return load
+    acquired = max(0, found.acquired - load.acquired)
+    refused = max(0, found.refused - load.refused)
+    asked_per_s = (acquired + refused) / passed_s
+    # Leased before, plus acquired since, minus leased now: these leases have ended.
+    freed_per_s = max(0, load.leased + acquired - found.leased) / passed_s
+    new = 1 - 0.5 ** (passed_s / half_life_s)
+    counted, lately = (found.at_us, found.leased, found.acquired, found.refused), (asked_per_s, refused > 0)
+    if not load.has_averages:
+        return Load(*counted, asked_per_s, 0.0, freed_per_s, *lately)
+    expected = max(0.0, load.level + load.trend * passed_s)
+    level = expected + new * (asked_per_s - expected)
+    trend = load.trend + new * ((level - load.level) / passed_s - load.trend)
+    freed = load.freed + new * (freed_per_s - load.freed)
+    return Load(*counted, level, trend, freed, *lately)
+
+
+def forecast_demand(load: Load, horizon_s: float) -> float:
+    """Return how many resources will be asked for within the horizon: by the averages, but no fewer than lately."""
+    return max(load.asked_lately, load.level + load.trend * horizon_s / 2) * horizon_s
+
+
+def forecast_need(load: Load, horizon_s: float) -> float:
+    """Return how many of its available resources a region will use up within the horizon.
+
+    A region that lately refused a request does not get by with the leases that end there. It needs at least all that
+    was asked for lately.
+    """
+    used = forecast_demand(load, horizon_s) - load.freed * horizon_s
+    return max(0.0, used, load.asked_lately * horizon_s if load.refused_lately else 0.0)
+
+
+def forecast_headroom(load: Load, available: int, horizon_s: float) -> int:
+    """Return how many resources a region will have left at the horizon if nothing moves."""
+    return max(0, int(available - (forecast_demand(load, horizon_s) - load.freed * horizon_s)))
+
+
+def compute_targets(regions: Mapping[str, RegionState], horizon_s: float) -> dict[str, float]:
+    """Return how many resources each region should have available; the sum is what all regions have."""
+    everything = sum(state.available for state in regions.values())
+    needs = {region: forecast_need(state.load, horizon_s) for region, state in regions.items()}
+    needed = sum(needs.values())
+    if needed >= everything:
+        return {region: everything * each / needed if needed else 0.0 for region, each in needs.items()}
+    weights = {region: forecast_demand(state.load, horizon_s) for region, state in regions.items()}
+    floor = FLOOR_RATIO * sum(weights.values()) / len(weights)
+    weighed = sum(max(floor, weight) for weight in weights.values())
+    if not weighed:
+        return {region: float(state.available) for region, state in regions.items()}
+    slack = everything - needed
+    return {region: needs[region] + slack * max(floor, weights[region]) / weighed for region in regions}
+
+
+def plan_moves(regions: Mapping[str, RegionState], limits: BalanceLimits) -> list[Move]:
+    """Return the moves that bring regions which will be short to their targets, from regions above their targets."""
+    wanted = compute_targets(
+        regions, limits.balance_horizon_s
+    )  # what the regions have already, if nobody asks anywhere
+    # With too little for all needs, even a small shortage that is left alone ends in a refusal.
+    needed = sum(forecast_need(state.load, limits.balance_horizon_s) for state in regions.values())
+    is_scarce = needed >= sum(state.available for state in regions.values())
+    below_ratio = 1.0 if is_scarce else MOVED_BELOW_RATIO
+    short = {
+        region: int(wanted[region]) - state.available
+        for region, state in regions.items()
+        if state.available < below_ratio * wanted[region]
+    }
+    spare = {region: state.available - ceil(wanted[region]) for region, state in regions.items()}
+    givers = sorted((region for region in spare if spare[region] > 0), key=lambda region: -spare[region])
+    left = limits.balance_moves_max
+    moves: list[Move] = []
+    for target in sorted(short, key=lambda region: -short[region]):
+        for source in givers:
+            resources = min(short[target], spare[source], left)
+            if resources > 0:
+                moves.append(Move(source, target, resources))
+                short[target] -= resources
+                spare[source] -= resources
+                left -= resources
+    return moves

@@ -1,0 +1,204 @@
+"""Applies the posts that wait in the ingest queue. Each worker has some shards, and each shard has one worker.
+
+    posts wait ──> tend: keep or claim a permit and shards ──> rounds on its shards ──> tend before the leases end …
+
+A transaction costs nearly the same for few posts as for many. After a round that left no posts, a worker therefore
+waits a moment for more of them.
+
+The rule: if nothing waits, nothing is written, and new posts find a worker within a poll. If a worker dies, the others
+take its shards when its leases end. If it was paused for longer than that, the store rejects its writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from jobs.controls import Sleep
+from storage.errors import LeaseLost, RacesLost, StorageError, StoreDamaged
+from storage.queue.ingest_queue import ShardBacklog, ingest_queue
+from storage.queue.queue_application import DrainedRound, Drainer
+from storage.queue.workers import ShardLeases, Share
+from storage.store import Store
+
+log = structlog.get_logger(__name__)
+_DOUBLINGS_MAX = 20
+# After `QUIET_AFTER_S` without posts a worker polls `QUIET_POLLS` times less often, so that an idle queue costs little.
+QUIET_AFTER_S = 10.0
+QUIET_POLLS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DrainJobLimits:
+    """The bounds of `DrainWorker`; each is a setting of the same name."""
+
+    ingest_lease_s: float
+    lease_renewal_ratio: float
+    ingest_poll_s: float
+    ingest_gather_s: float
+    ingest_look_s: float
+    job_backoff_base_s: float
+    ingest_backoff_s_max: float
+
+
+class DrainObserver(Protocol):
+    """What draining reports to operators."""
+
+    def posts_drained(self, drained: DrainedRound, *, seconds: float, age_s: float) -> None:
+        """Record a committed round; `age_s`: how long its oldest post had waited."""
+
+    def backlog_seen(self, backlog: Mapping[int, ShardBacklog], now_us: int) -> None:
+        """Record what waits, by shard."""
+
+    def backlog_left(self) -> None:
+        """Stop reporting what waits here: other workers look after the queue and report it."""
+
+    def drain_fenced(self) -> None:
+        """Count a round whose worker had lost a shard to another one."""
+
+
+class DrainWorker:
+    """One worker, which does one round after the other."""
+
+    def __init__(
+        self,
+        store: Store,
+        drainer: Drainer,
+        leases: ShardLeases,
+        limits: DrainJobLimits,
+        observer: DrainObserver,
+        *,
+        wake: asyncio.Event,
+        now_us: Callable[[], int],
+        monotonic: Callable[[], float],
+        sleep: Sleep,
+    ) -> None:
+        """`wake`: set when posts are queued in this process."""
+        self._store, self._drainer, self._leases, self._limits = store, drainer, leases, limits
+        self._observer, self._wake, self._now_us = observer, wake, now_us
+        self._queue = ingest_queue(store.dialect)
+        self._monotonic, self._sleep = monotonic, sleep
+        self._share = Share()
+        self._tended_s: float | None = None
+        self._measured_s: float | None = None
+        self._told_empty = False
+        self._reports_backlog = False  # whether this worker last reported a backlog, and has to say when it stops
+        self._failures = 0
+        self._worked_s = monotonic()  # when posts were last applied here
+        self._next_round_s = self._worked_s
+
+    async def run_forever(self) -> None:
+        """Work for ever; when cancelled, give permit and shards back so that others can have them at once."""
+        try:
+            while True:
+                if await self.turn():
+                    await self._gather()
+                else:
+                    await self._idle()
+        finally:
+            await self._give_back()
+
+    async def turn(self) -> bool:
+        """Tend the leases if that is due, and do a round; return whether to go on without idling.
+
+        That is the case after a round that applied posts, and after an error.
+        """
+        try:
+            worked = await self._turn()
+        except (LeaseLost, RacesLost) as error:
+            if isinstance(error, LeaseLost):
+                self._observer.drain_fenced()
+                self._share = Share(self._share.permit)
+            self._tended_s = None
+            return True
+        except Exception as error:
+            self._failures = min(self._failures + 1, _DOUBLINGS_MAX)
+            longest = min(self._limits.ingest_backoff_s_max, self._limits.job_backoff_base_s * 2**self._failures)
+            detail = error.detail if isinstance(error, StorageError) else None
+            log.warning("drain_failed", detail=detail, pause_s=longest, exc_info=None if detail else error)
+            self._tended_s = None
+            await self._sleep(longest)
+            return True
+        self._failures = 0
+        return worked
+
+    async def _turn(self) -> bool:
+        if self._is_tending_due():
+            if await self._queue.is_empty(self._store):
+                await self._measure(empty=True)
+                return False
+            self._share = await self._store.write(lambda: self._leases.keep_share(self._share))
+            if self._leases.lacks(self._share):
+                self._share = await self._store.write(lambda: self._leases.claim_shards(self._share))
+            self._tended_s = self._monotonic()
+        if self._share.permit is not None:
+            await self._measure(empty=False)
+        elif self._reports_backlog:
+            self._reports_backlog = False
+            self._observer.backlog_left()
+        if not self._share.shards:
+            return False
+        began_s = self._monotonic()
+        drained = await self._drainer.drain_round(sorted(self._share.shards.items()))
+        if drained is None:
+            return False
+        age_s = max(0.0, (self._now_us() - drained.oldest_us) / 1e6)
+        self._worked_s = self._monotonic()
+        self._observer.posts_drained(drained, seconds=self._worked_s - began_s, age_s=age_s)
+        if not drained.more:
+            self._next_round_s = began_s + min(self._limits.ingest_gather_s, self._tending_s)
+        return True
+
+    @property
+    def _tending_s(self) -> float:
+        return self._limits.ingest_lease_s * self._limits.lease_renewal_ratio
+
+    def _is_tending_due(self) -> bool:
+        return self._tended_s is None or self._monotonic() - self._tended_s >= self._tending_s
+
+    async def _measure(self, *, empty: bool) -> None:
+        """Report what waits: an empty queue at once, a backlog every `ingest_look_s`, since that counts every block."""
+        now_s = self._monotonic()
+        fresh = self._measured_s is not None and now_s - self._measured_s < self._limits.ingest_look_s
+        if fresh and (self._told_empty or not empty):
+            return
+        self._measured_s, self._told_empty = now_s, empty
+        self._reports_backlog |= not empty
+        backlog = {} if empty else await self._queue.fetch_backlog(self._store)
+        self._observer.backlog_seen(backlog, self._now_us())
+
+    async def _gather(self) -> None:
+        """Wait until the next round is worth its transaction."""
+        pause_s = self._next_round_s - self._monotonic()
+        if pause_s > 0:
+            await self._sleep(pause_s)
+
+    async def _idle(self) -> None:
+        """Wait until posts are queued in this process, at most for a poll interval."""
+        quiet = self._monotonic() - self._worked_s > QUIET_AFTER_S
+        pause_s = self._limits.ingest_poll_s * (QUIET_POLLS if quiet else 1)
+        self._wake.clear()
+        waking = asyncio.ensure_future(self._wake.wait())
+        sleeping = asyncio.ensure_future(self._sleep(pause_s))
+        try:
+            await asyncio.wait((waking, sleeping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (waking, sleeping):
+                task.cancel()
+            await asyncio.gather(waking, sleeping, return_exceptions=True)
+        if waking.done() and not waking.cancelled() and not self._share.shards:
+            self._tended_s = None
+
+    async def _give_back(self) -> None:
+        if self._share == Share():
+            return
+        try:
+            await self._store.write(lambda: self._leases.release_share(self._share))
+        except StoreDamaged:  # nobody claims leases of a damaged store
+            return
+        except StorageError as error:  # the leases expire by themselves
+            log.warning("shards_not_given_back", detail=error.detail)

@@ -1,0 +1,109 @@
+"""Decides how many workers of the ingest queue may work at once, from what the workers of the store did.
+
+The rule: every job process may decide, and nobody needs a lease. The number is one versioned document, so of two
+processes that write it, the later one finds it changed and does nothing. If no posts were applied, nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from jobs.controls import Sleep
+from storage.errors import StorageError
+from storage.queue.ingest_queue import ShardCount, ingest_queue
+from storage.queue.workers import Semaphore, Sizing
+from storage.store import Program, Store
+
+from .worker_estimate import Window, WorkerCount
+
+WAITING_US = 1_000_000  # no post waits this long while workers keep up, unless a worker died
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SizingLimits:
+    """The bounds of `SizeWorkersJob`; each is a setting of the same name."""
+
+    ingest_workers_max: int
+    ingest_sizing_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    counts: dict[int, ShardCount]
+    holders: int
+    sizing: Sizing
+    oldest_for_us: int | None  # how long the oldest post has waited; None: none waits
+
+    @property
+    def waits(self) -> bool:
+        return self.oldest_for_us is not None and self.oldest_for_us >= WAITING_US
+
+    @property
+    def posts(self) -> int:
+        return sum(count.applied for count in self.counts.values())
+
+    @property
+    def busy_s(self) -> float:
+        return sum(count.busy_us for count in self.counts.values()) / 1e6
+
+
+class SizeWorkersJob:
+    """Measures what the workers do, and resizes the semaphore that limits them."""
+
+    def __init__(
+        self,
+        store: Store,
+        semaphore: Semaphore,
+        limits: SizingLimits,
+        *,
+        now_us: Callable[[], int],
+        monotonic: Callable[[], float],
+        sleep: Sleep,
+    ) -> None:
+        self._store, self._semaphore, self._limits = store, semaphore, limits
+        self._now_us, self._monotonic, self._sleep = now_us, monotonic, sleep
+        self._count = WorkerCount(most=limits.ingest_workers_max)
+        self._before: tuple[float, _Seen] | None = None
+
+    async def run_forever(self) -> None:
+        """Measure at every interval, for ever."""
+        while True:
+            await self._sleep(self._limits.ingest_sizing_s)
+            try:
+                await self.measure()
+            except StorageError as error:
+                log.warning("workers_not_counted", detail=error.detail)
+
+    async def measure(self) -> None:
+        """Measure what was done since the last measurement, and resize if that is due."""
+        seen, now_s = await self._store.read(self._look), self._monotonic()
+        before, self._before = self._before, (now_s, seen)
+        if before is None or seen.posts == before[1].posts:
+            return
+        window = Window(
+            seconds=now_s - before[0],
+            posts=seen.posts - before[1].posts,
+            busy_s=seen.busy_s - before[1].busy_s,
+            workers=max(1, seen.holders),
+            waiting=before[1].waits and seen.waits,
+        )
+        size = self._count.record_window(window, size=seen.sizing.size)
+        if size == seen.sizing.size:
+            return
+        capacity, speed = round(self._count.capacity), round(self._count.speed)
+        sizing = Sizing(size, capacity, speed, max(self._now_us(), seen.sizing.sized_at_us + 1))
+        if await self._store.write(lambda: self._semaphore.resize(sizing, found=seen.sizing)):
+            log.info("workers_resized", workers=size, before=seen.sizing.size, capacity=capacity, speed=speed)
+
+    def _look(self) -> Program[_Seen]:
+        queue = ingest_queue(self._store.dialect)
+        counts = yield from queue.counts()
+        backlog = yield from queue.backlog()
+        holders = yield from self._semaphore.holders()
+        sizing = yield from self._semaphore.sizing()
+        oldest_us = min((shard.oldest_us for shard in backlog.values()), default=None)
+        return _Seen(counts, holders, sizing, None if oldest_us is None else self._now_us() - oldest_us)

@@ -1,0 +1,99 @@
+"""Estimates how many workers to run: the capacity of the store divided by the speed of one worker.
+
+    capacity 2,100 posts a second, speed 700 posts a second: 3 workers
+
+A worker's speed is what it does while it is busy. The capacity shows only while all workers are busy and posts wait:
+
+- As long as the workers together do what their speeds add up to, the capacity is not reached, and one more is tried.
+- If they do less, what they do together is the capacity. Fewer workers would do the same and disturb each other less.
+
+The number changes when `WINDOWS_AGREED` windows in a row agree. Each attempt that did not pay makes the next one wait
+longer.
+
+The rule: this module is pure. Measurements go in, and a number from 1 to its bound comes out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+BUSY_RATIO = 0.8  # of the time: workers that are busy this long are not waiting for posts
+ADDS_UP_RATIO = 0.85  # of the workers' speeds added up: from here on they don't disturb each other
+GAIN_RATIO = 0.5  # of a worker's speed: what one more worker has to add
+CEILING_SLACK = 0.1  # of a worker: a fraction this small is noise and no reason for one more
+WINDOWS_AGREED = 2
+REST_WINDOWS_MAX = 16
+SPEED_UP_SHARE = 0.3  # the weight of a faster window in the average speed
+SPEED_DOWN_SHARE = 0.01  # the weight of a slower one: a worker that others slow down is not slower by itself
+
+
+def workers_for(capacity: float, speed: float, *, most: int) -> int:
+    """Return how many workers of a speed use a store's capacity (both in posts a second), from 1 to `most`."""
+    if speed <= 0:
+        return 1
+    return max(1, min(most, math.ceil(capacity / speed - CEILING_SLACK)))
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What all workers did in a span of time."""
+
+    seconds: float
+    posts: int
+    busy_s: float  # of all workers, added up
+    workers: int  # how many there were
+    waiting: bool  # whether posts waited all the time, so that workers and not callers set the pace
+
+
+class WorkerCount:
+    """The number of workers to run, and the estimates behind it."""
+
+    def __init__(self, *, most: int) -> None:
+        self._most = most
+        self.speed = 0.0  # posts a second of one worker
+        self.capacity = 0.0  # posts a second that the store takes at most, as last judged; 0: never judged
+        self._wanted, self._agreed = 0, 0
+        self._rest_windows, self._misses = 0, 0
+        self._before_try: float | None = None  # posts a second before the added worker that is on trial
+
+    def record_window(self, window: Window, *, size: int) -> int:
+        """Return how many workers to allow after this window, in which `size` were allowed."""
+        if window.posts and window.busy_s > 0:
+            self._learn_speed(window.posts / window.busy_s)
+        busy = window.busy_s >= BUSY_RATIO * window.workers * window.seconds
+        if not self.speed or not busy or not window.waiting:
+            self._wanted, self._agreed = 0, 0
+            return size
+        wanted = self._judge(window, size)
+        self._agreed = self._agreed + 1 if wanted == self._wanted else 1
+        self._wanted = wanted
+        if wanted == size or self._agreed < WINDOWS_AGREED:
+            return size
+        self._wanted, self._agreed = 0, 0
+        if wanted > size:
+            self._before_try = window.posts / window.seconds
+        elif self._before_try is not None:
+            self._before_try = None
+            self._misses += 1
+            self._rest_windows = min(REST_WINDOWS_MAX, 2**self._misses)
+        return wanted
+
+    def _learn_speed(self, speed: float) -> None:
+        share = SPEED_UP_SHARE if speed > self.speed else SPEED_DOWN_SHARE
+        self.speed = speed if not self.speed else self.speed + (speed - self.speed) * share
+
+    def _judge(self, window: Window, size: int) -> int:
+        done = window.posts / window.seconds
+        adds_up = done >= ADDS_UP_RATIO * window.workers * self.speed
+        if window.workers < size and (adds_up or window.workers == 1):  # more were allowed already, but no more exist
+            return size
+        self.capacity = done
+        if not adds_up or (self._before_try is not None and done < self._before_try + GAIN_RATIO * self.speed):
+            return min(size, workers_for(done, self.speed, most=self._most))
+        if self._before_try is not None:
+            self._before_try, self._misses = None, 0
+        if self._rest_windows:
+            self._rest_windows -= 1
+            return size
+        return min(self._most, size + 1)

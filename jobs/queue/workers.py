@@ -1,0 +1,118 @@
+"""Starts the workers of the ingest queue in one process, and the job that decides how many may work in all.
+
+The rule: the holder name of a worker differs from that of every other worker, in this process and in all others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+from jobs.job_context import JobTools
+from jobs.runner import Runner
+from storage.leases.work_leases import WorkLeases
+from storage.queue.queue_application import Drainer, DrainLimits
+from storage.queue.workers import Semaphore, ShardLeases
+
+from .drain import DrainJobLimits, DrainObserver, DrainWorker
+from .size_workers import SizeWorkersJob, SizingLimits
+
+SEMAPHORE = "ingest"
+
+L = TypeVar("L")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """The bounds of the queue's jobs in a process; each is a setting of the same name."""
+
+    ingest_workers: int
+    ingest_workers_max: int
+    ingest_sizing_s: float
+    ingest_round_posts_max: int
+    ingest_round_parts_max: int
+    ingest_alone_attempts_max: int
+    ingest_lease_s: float
+    ingest_poll_s: float
+    ingest_gather_s: float
+    ingest_look_s: float
+    ingest_backoff_s_max: float
+    lease_renewal_ratio: float
+    job_backoff_base_s: float
+    write_attempts_max: int
+    write_backoff_base_s: float
+    write_backoff_s_max: float
+    change_log: bool
+
+    def limits_for(self, kind: type[L]) -> L:
+        """Return the bounds of one part, as its own class of limits."""
+        return kind(**{field.name: getattr(self, field.name) for field in fields(kind)})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueParts:
+    """What the workers of the queue need beyond `JobTools`."""
+
+    shards: int
+    leases: WorkLeases
+    limits: QueueLimits
+    observer: DrainObserver
+    wake: asyncio.Event  # set when posts are queued in this process
+    semaphore: Semaphore  # limits how many workers of the store work at once
+
+
+def start_queue(runner: Runner, parts: QueueParts, tools: JobTools) -> None:
+    """Start the workers of this process, and the job that resizes their number."""
+    for number in range(1, parts.limits.ingest_workers + 1):
+        worker = drain_worker(parts, tools, holder=f"{tools.holder}/{number}")
+        runner.start(f"drain worker {number}", worker.run_forever)
+    if parts.limits.ingest_workers and not tools.store.sole_writer:  # with a sole writer, only this process has workers
+        runner.start("size workers", _sizing_job(parts, tools).run_forever)
+
+
+def _sizing_job(parts: QueueParts, tools: JobTools) -> SizeWorkersJob:
+    limits = parts.limits
+    return SizeWorkersJob(
+        tools.store,
+        parts.semaphore,
+        limits.limits_for(SizingLimits),
+        now_us=tools.now_us,
+        monotonic=tools.monotonic,
+        sleep=tools.sleep,
+    )
+
+
+def drain_worker(parts: QueueParts, tools: JobTools, *, holder: str) -> DrainWorker:
+    """Return one worker, not started."""
+    store, limits = tools.store, parts.limits
+    drainer = Drainer(
+        store,
+        tools.open_boards,
+        tools.post_ids,
+        parts.leases,
+        limits.limits_for(DrainLimits),
+        now_us=tools.now_us,
+        monotonic=tools.monotonic,
+        sleep=tools.sleep,
+        rng=tools.rng,
+    )
+    leases = ShardLeases(
+        parts.leases,
+        parts.semaphore,
+        shards=parts.shards,
+        holder=holder,
+        lease_us=round(limits.ingest_lease_s * 1e6),
+        rng=tools.rng,
+    )
+    return DrainWorker(
+        store,
+        drainer,
+        leases,
+        limits.limits_for(DrainJobLimits),
+        parts.observer,
+        wake=parts.wake,
+        now_us=tools.now_us,
+        monotonic=tools.monotonic,
+        sleep=tools.sleep,
+    )

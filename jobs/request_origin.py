@@ -1,0 +1,65 @@
+"""The request that work is done for: its id and trace travel with it to jobs, also to those of other processes.
+
+    request ──> REQUEST_ID, TRACEPARENT ──> Demand ──row in the store──> a job's process ──> its log lines, its spans
+
+The rule: a job that works for a request does so within `RequestOrigin.restored`. Functions therefore need no parameter
+for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+# The id of the request that the current task works for, and its `traceparent` header (W3C). Empty: no request.
+REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
+TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
+
+_TRACEPARENT = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+
+
+def trace_id_of(traceparent: str) -> str:
+    """Return the trace id of a `traceparent` header, "" if it is none; source: https://www.w3.org/TR/trace-context/."""
+    found = _TRACEPARENT.fullmatch(traceparent)
+    return found[1] if found else ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOrigin:
+    """The id and the trace of the request that work is done for."""
+
+    request_id: str = ""
+    traceparent: str = ""
+
+    @classmethod
+    def current(cls) -> RequestOrigin:
+        """Return the origin of the current task."""
+        traceparent = TRACEPARENT.get()
+        return cls(REQUEST_ID.get(), traceparent if trace_id_of(traceparent) else "")
+
+    @classmethod
+    def parse(cls, text: str | None) -> RequestOrigin:
+        """Parse the text of an origin; parts that are not valid come out empty."""
+        request_id, _, traceparent = (text or "").partition(" ")
+        return cls(
+            request_id if _REQUEST_ID.fullmatch(request_id) else "", traceparent if trace_id_of(traceparent) else ""
+        )
+
+    @property
+    def text(self) -> str:
+        """Return the text that is stored."""
+        return f"{self.request_id} {self.traceparent}".rstrip()
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Make this the origin of the current task within a `with` block."""
+        before = REQUEST_ID.set(self.request_id), TRACEPARENT.set(self.traceparent)
+        try:
+            yield
+        finally:
+            REQUEST_ID.reset(before[0])
+            TRACEPARENT.reset(before[1])

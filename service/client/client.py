@@ -1,0 +1,389 @@
+"""The HTTP client of the wire contract, for the commands and the demo.
+
+    async with ServiceClient("http://127.0.0.1:8080", key) as client:
+        board = await client.board("game")
+
+The rule: whatever goes wrong leaves as one ClientError whose text is a single line fit for a terminal. Every attempt,
+wait and walk over pages has a bound.
+
+    ClientError
+    ├── Unreachable      no answer at all
+    ├── NotTheContract   an answer, but not one of this service
+    └── Refused          a problem document: status, code, detail, pointers
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from types import TracebackType
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from service.client.client_answers import (
+    AuditDone,
+    Board,
+    BoardList,
+    CurveDocument,
+    Page,
+    Position,
+    Positions,
+    PostResult,
+    PostResults,
+    PostsAccepted,
+    Problem,
+    QueueState,
+    RefreshDone,
+    ValueFor,
+    ValuesFor,
+    one_line,
+)
+
+CONNECT_TIMEOUT_S = 10.0
+PAGE_ENTRIES_MAX = 1000
+# Retried only with Retry-After: a 503 `no_job_process` carries none, and waiting would not help.
+RETRIED_STATUSES = frozenset({429, 503})
+PROXY_STATUSES = frozenset({502, 504})
+
+ENCODER = msgspec.json.Encoder(decimal_format="number")
+
+T = TypeVar("T")
+
+
+class ClientError(Exception):
+    """the request failed"""
+
+
+class Unreachable(ClientError):
+    """no answer from the service"""
+
+
+class NotTheContract(ClientError):
+    """the answer is not one of this service"""
+
+
+class Refused(ClientError):
+    """the service refused"""
+
+    def __init__(self, status: int, problem: Problem) -> None:
+        super().__init__(problem.line())
+        self.status = status
+        self.problem = problem
+
+    @property
+    def code(self) -> str:
+        return self.problem.code
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a client keeps trying.
+
+    `reconnects`: try again after a lost connection too; set it where repeating a request is safe.
+    `awaits`: try again even if the service has never answered. Without it such a service counts as absent.
+    """
+
+    attempts_max: int = 3
+    wait_base_s: float = 0.2
+    wait_s_max: float = 30.0
+    reconnects: bool = False
+    awaits: bool = False
+    timeout_s: float = 120.0
+
+
+def segment(text: str) -> str:
+    """Return one path segment, percent-encoded. `.` and `..` are encoded too, because URL code would drop them."""
+    return "%2E" * len(text) if text in (".", "..") else quote(text, safe="")
+
+
+def is_web_address(url: str) -> bool:
+    """Return whether `url` names a web server, and a path can be added to it."""
+    try:
+        parts = urlsplit(url)
+        whole = parts.port is None or parts.port > 0
+    except ValueError:  # an unclosed bracket, or a port that is no number
+        return False
+    return whole and parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
+
+
+class ServiceClient:
+    """One service at `url`. Use as an async context manager; every method raises ClientError."""
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        patience: Patience | None = None,
+        rng: random.Random | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        on_away: Callable[[ClientError], None] = lambda _: None,
+    ) -> None:
+        """`on_away` is called once for each outage, before the client waits for the service to come back."""
+        if not is_web_address(url):
+            raise ClientError(f"{one_line(url)} is not an http:// or https:// address")
+        self.url = url.rstrip("/")
+        self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._patience = patience or Patience()
+        self._rng = rng or random.Random()
+        self._sleep = sleep
+        self._on_away = on_away
+        self._answered = False  # whether the service has ever answered
+        self._away = False
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> ServiceClient:
+        timeout = aiohttp.ClientTimeout(total=self._patience.timeout_s, sock_connect=CONNECT_TIMEOUT_S)
+        self._session = aiohttp.ClientSession(headers=self._headers, timeout=timeout)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """The HTTP session, for responses that are read as a stream."""
+        assert self._session is not None, "use ServiceClient as an async context manager"
+        return self._session
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        answer: type[T],
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object = None,
+    ) -> T:
+        """Send one request as `send` does; return the response as `answer`. May also raise NotTheContract."""
+        return decode(await self.send(method, path, query=query, body=body), answer)
+
+    async def send(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: object = None
+    ) -> bytes:
+        """Send one request, and again while the service asks for patience; return the body of the 2xx response.
+
+        `path` must be percent-encoded. Raises Refused for a problem, Unreachable if nothing answers.
+        """
+        for attempt in range(1, self._patience.attempts_max + 1):
+            outcome, wait_s = await self._attempt(method, path, query, body, attempt=attempt)
+            if isinstance(outcome, bytes):
+                return outcome
+            if wait_s is None or attempt == self._patience.attempts_max:
+                raise outcome
+            if isinstance(outcome, Unreachable) and not self._away:
+                self._away = True
+                self._on_away(outcome)
+            await self._sleep(wait_s)
+        raise Unreachable(f"no attempt was made to reach {self.url}")
+
+    async def _attempt(
+        self, method: str, path: str, query: Mapping[str, str] | None, body: object, *, attempt: int
+    ) -> tuple[bytes | ClientError, float | None]:
+        """Return the body of a 2xx response, or the failure and the seconds to wait before the next attempt.
+
+        No seconds (None): another attempt is of no use.
+        """
+        assert self._session is not None, "use ServiceClient as an async context manager"
+        address = self.url + path
+        if query:
+            address += "?" + "&".join(f"{quote(name)}={quote(value, safe='')}" for name, value in query.items())
+        payload = None if body is None else ENCODER.encode(body)
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        reconnect_s = self._backoff_s(attempt) if self._patience.reconnects else None
+        try:
+            # A redirect would send the key to another host. The contract has no redirects.
+            async with self._session.request(
+                method, URL(address, encoded=True), data=payload, headers=headers, allow_redirects=False
+            ) as response:
+                content = await response.read()
+                status, retry_after = response.status, response.headers.get("Retry-After")
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as cause:
+            reported = cause.os_error.strerror if isinstance(cause, aiohttp.ClientConnectorError) else str(cause)
+            reason = one_line(reported or "") or type(cause).__name__
+            failure = Unreachable(f"no answer from {self.url}: {reason}")
+            failure.__cause__ = cause
+            return failure, reconnect_s if self._answered or self._patience.awaits else None
+        self._answered, self._away = True, False
+        if 200 <= status < 300:
+            return content, None
+        refusal = refused(status, content)
+        if status in RETRIED_STATUSES and retry_after is not None:
+            return refusal, self._asked_wait_s(retry_after, attempt)
+        return refusal, reconnect_s if status in PROXY_STATUSES else None
+
+    def _backoff_s(self, attempt: int) -> float:
+        """Return a wait that doubles each time. Its upper half is random, so clients of one outage spread out."""
+        ceiling_s = min(self._patience.wait_s_max, self._patience.wait_base_s * 2.0 ** min(attempt, 30))
+        return ceiling_s * (0.5 + self._rng.random() / 2)
+
+    def _asked_wait_s(self, retry_after: str, attempt: int) -> float:
+        """Return the seconds that the service asks for, plus up to half as many. A date falls back to `_backoff_s`."""
+        if not retry_after.strip().isdecimal() or len(retry_after) > 9:
+            return self._backoff_s(attempt)
+        return min(self._patience.wait_s_max, float(retry_after) * (1 + self._rng.random() / 2))
+
+    async def ready(self) -> None:
+        """Return if `/readyz` answers 200. Raises ClientError otherwise."""
+        await self.send("GET", "/readyz")
+
+    async def board_document(self, board: str) -> dict[str, Any]:
+        """Return the whole board document, with exact decimals."""
+        return await self.call("GET", board_path(board), dict[str, Any])
+
+    async def board(self, board: str) -> Board:
+        """Return the board's spec. Raises Refused `unknown_board`."""
+        return await self.call("GET", board_path(board), Board)
+
+    async def boards(self, prefix: str = "", *, limit: int) -> list[dict[str, Any]]:
+        """Return at most `limit` documents of boards whose id starts with `prefix`."""
+        found: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while len(found) < limit:
+            query = {"limit": str(min(limit - len(found), PAGE_ENTRIES_MAX))}
+            query |= ({"prefix": prefix} if prefix else {}) | ({"cursor": cursor} if cursor else {})
+            answer = await self.call("GET", "/v1/leaderboards", BoardList, query=query)
+            found += answer.leaderboards
+            if not answer.next or answer.next == cursor or not answer.leaderboards:
+                break
+            cursor = answer.next
+        return found[:limit]
+
+    async def put_board(self, board: str, spec: Mapping[str, object]) -> dict[str, Any]:
+        """Create or confirm a board; return its full spec. Raises Refused `spec_conflict`."""
+        return await self.call("PUT", board_path(board), dict[str, Any], body=spec)
+
+    async def post(self, board: str, posts: Sequence[object]) -> list[PostResult]:
+        """Post a batch; return one result for each post, in order. Give each a `post_id`, and a repeat is harmless."""
+        answer = await self.call("POST", f"{board_path(board)}/posts", PostResults, body={"posts": posts})
+        if len(answer.results) != len(posts):
+            raise NotTheContract(f"{len(posts)} posts were answered with {len(answer.results)} results")
+        return answer.results
+
+    async def queue(self, board: str, posts: Sequence[object]) -> list[PostResult]:
+        """Queue a batch of posts; return one result `accepted` for each. One wrong post refuses the whole batch."""
+        path = f"{board_path(board)}/posts"
+        answer = await self.call("POST", path, PostsAccepted, query={"mode": "queued"}, body={"posts": posts})
+        if answer.accepted != len(posts):
+            raise NotTheContract(f"of {len(posts)} posts {answer.accepted} were accepted")
+        return [PostResult("accepted")] * len(posts)
+
+    async def queue_state(self) -> QueueState:
+        """Return what waits in the ingest queue, and who applies it."""
+        return await self.call("GET", "/v1/queue", QueueState)
+
+    async def page(
+        self, board: str, column: str, *, limit: int, from_rank: int | None = None, cursor: str | None = None
+    ) -> Page:
+        """Return one page of a ranking, best first: from row `from_rank`, from `cursor`, or from the top."""
+        query = {"limit": str(limit)}
+        query |= ({"from_rank": str(from_rank)} if from_rank else {}) | ({"cursor": cursor} if cursor else {})
+        return await self.call("GET", f"{board_path(board)}/rankings/{segment(column)}", Page, query=query)
+
+    async def pages(self, board: str, column: str, *, limit: int = PAGE_ENTRIES_MAX) -> AsyncIterator[Page]:
+        """Yield every page of a ranking. Raises NotTheContract if a cursor does not move on."""
+        cursor: str | None = None
+        while True:
+            page = await self.page(board, column, limit=limit, cursor=cursor)
+            yield page
+            if page.next is None:
+                return
+            if page.next == cursor or not page.entries:
+                raise NotTheContract("the cursor of the ranking does not move on")
+            cursor = page.next
+
+    async def owner_positions(
+        self,
+        board: str,
+        owner: str,
+        columns: Sequence[str],
+        *,
+        mode: str,
+        with_next: bool = False,
+        with_previous: bool = False,
+    ) -> list[Position]:
+        """Return an owner's positions in `columns` (none: every ranked column).
+
+        `with_next` adds the next better place to each, and `with_previous` the position of the period before.
+
+        Raises Refused `unknown_owner`, `not_ranked`.
+        """
+        path = f"{board_path(board)}/entries/{segment(owner)}/positions"
+        query = {"rank": mode} | ({"columns": ",".join(columns)} if columns else {})
+        query |= ({"next": "true"} if with_next else {}) | ({"compare": "previous"} if with_previous else {})
+        return (await self.call("GET", path, Positions, query=query)).positions
+
+    async def value_positions(self, board: str, column: str, values: Sequence[str], *, mode: str) -> list[Position]:
+        """Return the positions that newcomers with `values` would get."""
+        path = f"{board_path(board)}/rankings/{segment(column)}/positions"
+        query = {"values": ",".join(values), "rank": mode}
+        return (await self.call("GET", path, Positions, query=query)).positions
+
+    async def curve_document(self, board: str, column: str) -> dict[str, Any]:
+        """Return the whole document of a curve, with exact decimals. Raises Refused `no_curve`."""
+        return await self.call("GET", f"{board_path(board)}/rankings/{segment(column)}/curve", dict[str, Any])
+
+    async def curve(self, board: str, column: str) -> CurveDocument:
+        """Return a curve with its knots. Raises Refused `no_curve`."""
+        return await self.call("GET", f"{board_path(board)}/rankings/{segment(column)}/curve", CurveDocument)
+
+    async def values_for(
+        self, board: str, column: str, *, ranks: Sequence[int], percentiles: Sequence[float]
+    ) -> list[ValueFor]:
+        """Return the worst values that still have these ranks, then those that still have these percentiles."""
+        lists = {"ranks": ranks, "percentiles": percentiles}
+        query = {name: ",".join(map(str, wanted)) for name, wanted in lists.items() if wanted}
+        path = f"{board_path(board)}/rankings/{segment(column)}/values"
+        return (await self.call("GET", path, ValuesFor, query=query)).values
+
+    async def audit(self, board: str, column: str, *, owners: int | None = None) -> AuditDone:
+        """Compare the stored curve with random owners, counted exactly. Raises Refused `no_curve`."""
+        path = f"{board_path(board)}/rankings/{segment(column)}/audit"
+        return await self.call("POST", path, AuditDone, query={} if owners is None else {"owners": str(owners)})
+
+    async def journal(self, *, after: int, limit: int) -> bytes:
+        """Return lines of the journal past a number."""
+        return await self.send("GET", "/v1/journal", query={"after": str(after), "limit": str(limit)})
+
+    @staticmethod
+    def seq_of(line: bytes) -> int:
+        """Return the number of a line of the journal."""
+        return int(decode(line, dict[str, Any])["seq"])
+
+    async def refresh(self, board: str, column: str) -> RefreshDone:
+        """Have a job process fit a new curve; return once it serves. Raises Refused `no_job_process`."""
+        return await self.call("POST", f"{board_path(board)}/rankings/{segment(column)}/refresh", RefreshDone)
+
+
+def board_path(board: str) -> str:
+    """Return the path of one leaderboard."""
+    return f"/v1/leaderboards/{segment(board)}"
+
+
+def decode(content: bytes, answer: type[T]) -> T:
+    """Decode `content` as `answer`, with exact decimals. Raises NotTheContract."""
+    try:
+        return msgspec.json.Decoder(answer, float_hook=Decimal).decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
+        raise NotTheContract(f"the answer is not one of rankcurve's: {one_line(str(cause))}") from cause
+
+
+def refused(status: int, content: bytes) -> Refused:
+    """Return the refusal in a response other than 2xx. Without a problem document it has at least the status."""
+    try:
+        problem = msgspec.json.decode(content, type=Problem)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        problem = Problem()
+    if not problem.code:
+        problem = Problem(code=f"http_{status}", detail=problem.detail or problem.title or "no problem document")
+    return Refused(status, problem)

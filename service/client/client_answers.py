@@ -1,0 +1,269 @@
+"""The responses of a service as the command line reads them: looser than `service.contract.responses`, on purpose.
+
+The rule: a type names only what a command uses, and decoding ignores the rest. So an older command line keeps working
+against a newer service. Untyped decimals are decoded as `decimal.Decimal`, with every digit.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+
+def one_line(text: str) -> str:
+    """Return `text` with `?` for everything a terminal would act upon: owners and details come from strangers."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+class FieldProblem(msgspec.Struct, frozen=True):
+    """One place in the request that the service points at."""
+
+    pointer: str = ""
+    detail: str = ""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """An RFC 9457 body, as far as a person needs it."""
+
+    title: str = ""
+    detail: str = ""
+    code: str = ""
+    errors: list[FieldProblem] = []
+
+    def line(self) -> str:
+        """Return code, detail and the first pointers on one line without control characters."""
+        text = f"{self.code or 'error'}: {self.detail or self.title or 'no detail given'}"
+        shown = [f"{error.pointer or '/'} {self._news(error.detail)}".strip() for error in self.errors[:3]]
+        more = len(self.errors) - len(shown)
+        if shown:
+            text += f" ({'; '.join(shown)}{f'; and {more} more' if more > 0 else ''})"
+        return one_line(text)
+
+    def _news(self, detail: str) -> str:
+        """Return the detail of a pointer, empty where the problem's own detail says the same."""
+        return "" if self.detail.endswith(detail) else detail
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a board's spec; `ranked` is what the wire calls `sorted`."""
+
+    name: str
+    ranked: bool = msgspec.field(name="sorted", default=False)
+    merge: str = ""
+    best: str = "high"
+    scale: int = 0
+    type: str = "decimal"
+
+
+class CurveState(msgspec.Struct, frozen=True):
+    """A curve of a board. `bound`: the largest error of an estimated rank, relative to the rank; None: unknown."""
+
+    total: int = 0
+    bound: float | None = None
+
+
+class Predictor(msgspec.Struct, frozen=True):
+    """Ranks up to `exact_top` are counted."""
+
+    exact_top: int = 0
+
+
+class Board(msgspec.Struct, frozen=True):
+    """What the commands need of a board document; the rest of it is shown as it came."""
+
+    columns: list[Column]
+    ties: str = "shared"
+    entries: int | None = None
+    predictor: Predictor = Predictor()
+    curves: dict[str, CurveState | None] = {}
+
+    def ranked_columns(self) -> list[str]:
+        """Return the names of the ranked columns, in the order of the spec."""
+        return [column.name for column in self.columns if column.ranked]
+
+
+class BoardList(msgspec.Struct, frozen=True):
+    leaderboards: list[dict[str, Any]]
+    next: str | None = None
+
+
+class PostsAccepted(msgspec.Struct, frozen=True):
+    """How many posts are durable in the ingest queue."""
+
+    accepted: int
+
+
+class QueueShard(msgspec.Struct, frozen=True):
+    """One part of the ingest queue."""
+
+    shard: int
+    posts: int
+    age_seconds: Decimal | int
+    applied: int
+    worker: str | None = None
+
+
+class QueueState(msgspec.Struct, frozen=True):
+    """The ingest queue."""
+
+    posts: int
+    age_seconds: Decimal | int
+    workers: int
+    workers_max: int
+    capacity: int | None
+    speed: int | None
+    shards: list[QueueShard]
+
+
+class PostResult(msgspec.Struct, frozen=True):
+    """What became of one post; `error` is set if it was rejected."""
+
+    status: str
+    owner: str = ""
+    error: Problem | None = None
+
+
+class PostResults(msgspec.Struct, frozen=True):
+    results: list[PostResult]
+
+
+class RankedEntry(msgspec.Struct, frozen=True):
+    """One row of a page. Decimals in `value` and `stats` are exact (`decimal.Decimal`)."""
+
+    owner: str
+    rank: int
+    value: Any = None
+    exact: bool = True
+    updated_at: str = ""
+    stats: dict[str, Any] = {}
+
+
+class Page(msgspec.Struct, frozen=True):
+    entries: list[RankedEntry]
+    total: int | None = None
+    next: str | None = None
+
+
+class NextPlace(msgspec.Struct, frozen=True):
+    """The next better place; `points` is None where the column's range ends before it."""
+
+    rank: int
+    value: Any = None
+    points: Any = None
+
+
+class Previous(msgspec.Struct, frozen=True):
+    """The owner in the period before; positions and moves are None where there was no value."""
+
+    board: str
+    position: Position | None = None
+    value_position: Position | None = None
+    moved: int | None = None
+    field_moved: int | None = None
+
+
+class Position(msgspec.Struct, frozen=True):
+    """A rank with its bracket; `rank` is None where the owner has no value in the column."""
+
+    column: str
+    value: Any = None
+    rank: int | None = None
+    low: int | None = None
+    high: int | None = None
+    exact: bool = False
+    method: str = ""
+    total: int | None = None
+    percentile: Any = None
+    as_of: str | None = None
+    next: NextPlace | None = None
+    previous: Previous | None = None
+
+
+class Positions(msgspec.Struct, frozen=True):
+    positions: list[Position]
+
+
+class PastPosition(msgspec.Struct, frozen=True):
+    """Where an owner ended in a period; `position` is None where it had no value."""
+
+    board: str
+    position: Position | None = None
+
+
+class History(msgspec.Struct, frozen=True):
+    history: list[PastPosition]
+    next: str | None = None
+
+
+class RefreshDone(msgspec.Struct, frozen=True):
+    """A curve that was just fitted; `seconds` is how long the fit took."""
+
+    column: str = ""
+    method: str = ""
+    total: int = 0
+    as_of: str = ""
+    seconds: float = 0.0
+    certificate: float | None = None
+
+
+class Knot(msgspec.Struct, frozen=True):
+    """A value with its rank; `value` is exact (`decimal.Decimal` where it has a point)."""
+
+    value: Any
+    rank: int
+    ties: int = 1
+
+
+class CurveDocument(msgspec.Struct, frozen=True):
+    """The part of a curve's document that the commands show."""
+
+    column: str
+    method: str
+    total: int
+    as_of: str
+    knots: list[Knot]
+    certificate: Any = None
+    best: str = "high"
+
+
+class ValueFor(msgspec.Struct, frozen=True):
+    """The worst value that still has a rank, or a percentile."""
+
+    rank: int | None = None
+    percentile: Any = None
+    value: Any = None
+    low: Any = None
+    high: Any = None
+    exact: bool = False
+
+
+class ValuesFor(msgspec.Struct, frozen=True):
+    values: list[ValueFor]
+
+
+class BrokenBracket(msgspec.Struct, frozen=True):
+    """A value whose true rank its bracket missed."""
+
+    value: Any
+    true_rank: int
+    rank: int
+    low: int
+    high: int
+
+
+class AuditDone(msgspec.Struct, frozen=True):
+    """What an audit found; errors are relative to the true rank, None where nothing was compared."""
+
+    column: str
+    outcome: str
+    owners: int = 0
+    certificate: float | None = None
+    mean_error: float | None = None
+    p99_error: float | None = None
+    worst_error: float | None = None
+    brackets_broken: int = 0
+    certificates_broken: int = 0
+    broken: list[BrokenBracket] = []
+    as_of: str = ""

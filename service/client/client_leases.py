@@ -1,0 +1,72 @@
+"""Requests for pools and leases with a `ServiceClient`, for the commands.
+
+As there, whatever goes wrong leaves as one ClientError, and every walk over pages has a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from .client import PAGE_ENTRIES_MAX, ServiceClient, decode, segment
+
+Record = dict[str, Any]
+
+
+def client_path(client_id: str) -> str:
+    """Return the path of one client."""
+    return f"/v1/clients/{segment(client_id)}"
+
+
+def pool_path(client_id: str, pool_id: str) -> str:
+    """Return the path of one pool."""
+    return f"/v1/pools/{segment(client_id)}/{segment(pool_id)}"
+
+
+def lease_path(client_id: str, pool_id: str, lease_key: str) -> str:
+    """Return the path of one lease."""
+    return f"/v1/leases/{segment(client_id)}/{segment(pool_id)}/{segment(lease_key)}"
+
+
+async def list_records(
+    client: ServiceClient, path: str, member: str, *, limit: int, query: Mapping[str, str] | None = None
+) -> list[Record]:
+    """Return at most `limit` records of a list that comes in pages; `member` holds them in each page."""
+    found: list[Record] = []
+    cursor: str | None = None
+    while len(found) < limit:
+        asked = {"limit": str(min(limit - len(found), PAGE_ENTRIES_MAX)), **(query or {})}
+        answer = await client.call("GET", path, Record, query=asked | ({"cursor": cursor} if cursor else {}))
+        found += answer.get(member) or []
+        if not answer.get("next") or answer["next"] == cursor:
+            break
+        cursor = answer["next"]
+    return found[:limit]
+
+
+async def read_lease_journal(client: ServiceClient, after: int, limit: int) -> list[Record]:
+    """Return the events of resources past a number."""
+    query = {"after": str(after), "limit": str(min(limit, PAGE_ENTRIES_MAX))}
+    lines = (await client.send("GET", "/v1/leases/journal", query=query)).splitlines()
+    return [decode(line, Record) for line in lines]
+
+
+def split_names(names: Sequence[str], size: int) -> list[list[str]]:
+    """Split names into lists of at most `size`."""
+    return [list(names[start : start + size]) for start in range(0, len(names), size)]
+
+
+def add_up_figures(answers: Sequence[Record]) -> Record:
+    """Add up the figures of several responses."""
+    total: Record = {}
+    for answer in answers:
+        for name, count in answer.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+def line(record: Record) -> str:
+    """Return a record as JSON on one line, for programs."""
+    return msgspec.json.encode(record).decode()

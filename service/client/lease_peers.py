@@ -1,0 +1,68 @@
+"""Read the lease journals of other stores over HTTP.
+
+The rule: whatever a peer answers that is no page of its journal leaves as one `PeerUnavailable`, whose text shows no
+key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+
+import aiohttp
+import msgspec
+from aiohttp import ClientSession, ClientTimeout
+from yarl import URL
+
+from jobs.leases.peers import PeerUnavailable, ReadPeer
+from service.contract.lease_messages import LeaseEventLine
+from service.contract.problems import Problem
+from service.contract.values import to_micros
+from storage.leases.lease_journal import PublishedLeaseEvent
+
+PATH = "/v1/leases/journal"
+TIMEOUT_S = 10.0
+_decode = msgspec.json.Decoder(LeaseEventLine).decode
+
+
+@asynccontextmanager
+async def peer_reader(peers: Mapping[str, str]) -> AsyncIterator[ReadPeer]:
+    """Provide a function that reads a page of a peer's journal.
+
+    `peers`: the URL of each peer by its name; the password of a URL is the API key.
+    """
+    async with ClientSession(timeout=ClientTimeout(TIMEOUT_S)) as session:
+
+        async def read(peer: str, after: int, limit: int) -> list[PublishedLeaseEvent]:
+            address = URL(peers[peer])
+            headers = {} if address.password is None else {"Authorization": f"Bearer {address.password}"}
+            url = address.with_user(None).with_password(None) / PATH.lstrip("/") % {"after": after, "limit": limit}
+            try:
+                async with session.get(url, headers=headers, allow_redirects=False) as response:
+                    body = await response.read()
+                    if response.status != 200:
+                        raise PeerUnavailable(f"{peer} answered {response.status}")
+                return [_event(line) for line in body.splitlines()]
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise PeerUnavailable(f"{peer} can't be reached: {type(error).__name__}") from error
+            except (msgspec.MsgspecError, ValueError, Problem) as error:
+                raise PeerUnavailable(f"{peer} answered what is no journal: {type(error).__name__}") from error
+
+        yield read
+
+
+def _event(line: bytes) -> PublishedLeaseEvent:
+    told = _decode(line)
+    return PublishedLeaseEvent(
+        number=told.seq,
+        client_id=told.client_id,
+        pool_id=told.pool_id,
+        kind=told.kind,
+        resource=told.resource,
+        key=told.key,
+        region=told.region,
+        version=told.version,
+        at_us=to_micros(datetime.fromisoformat(told.at)),
+        expires_at_us=0 if told.lease_expires is None else to_micros(datetime.fromisoformat(told.lease_expires)),
+    )

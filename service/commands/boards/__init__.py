@@ -1,0 +1,5 @@
+"""The commands for boards, families and owners: create, change, show and delete them, and refresh curves.
+
+The room uses `service.client` and the shared modules of `service.commands`. The service judges a specification; a
+command only turns words into one and refuses words that cannot mean anything. Begin with `boards`.
+"""

@@ -1,0 +1,223 @@
+"""`rankcurve family …`: families, the board of a time, the values of a facet, and an owner's past.
+
+The service judges a specification; this module only turns words into requests.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from service.client.client import ServiceClient, segment
+from service.client.client_answers import History, PastPosition, Position
+from service.commands.boards.boards import ColumnsOption, SpecOption, TiesOption, columns_from, parse_number, read_spec
+from service.commands.numbers import NumbersAreArguments
+from service.commands.reading.ranks import bracket_text
+from service.commands.tables import show_json, show_table
+from service.commands.target import DEFAULT_URL, JsonOption, KeyOption, Target, UrlOption, YesOption, delete_asked, talk
+
+HISTORY_PAGE = 30  # periods of one request; a service may allow few
+READ_ONLY_MEMBERS = ("id", "boards", "created_at")
+FamilyArgument = Annotated[str, typer.Argument(metavar="FAMILY", help="Id of the family.", show_default=False)]
+PeriodOption = Annotated[str, typer.Option(help="all, year, month, week or day.")]
+AtOption = Annotated[str | None, typer.Option(help="A time in the period, like 2026-12-05T00:00:00Z; default now.")]
+WithinArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="[FACET=VALUE]…", help="Values of facets.", show_default=False)
+]
+
+family_app = typer.Typer(
+    rich_markup_mode="markdown", no_args_is_help=True, help="Boards by period and by facet, fed by one post."
+)
+
+
+def pairs(texts: list[str] | None, what: str) -> dict[str, str]:
+    """Return `name=value` words as a dict. Raises typer.BadParameter."""
+    found: dict[str, str] = {}
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        if not name or not equals or name in found:
+            raise typer.BadParameter(f"{text!r} is not {what}, each name once")
+        found[name] = value
+    return found
+
+
+@family_app.command("create")
+def create(
+    family: FamilyArgument,
+    column: ColumnsOption = None,
+    period: Annotated[
+        list[str] | None, typer.Option("--period", help="all, year, month, week or day; repeatable.")
+    ] = None,
+    facets: Annotated[
+        list[str] | None,
+        typer.Option(help="Facets by which boards are split, like org or location,org; repeatable, beside everybody."),
+    ] = None,
+    time_zone: Annotated[str, typer.Option(help="In which periods begin and end.")] = "UTC",
+    grace_seconds: Annotated[int | None, typer.Option(min=0, help="How long late posts still count.")] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="Closed periods that keep their rows, like day=30; repeatable.")
+    ] = None,
+    ties: TiesOption = None,
+    spec: SpecOption = None,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Create a family, confirm that it is as asked for, add columns to it, or shorten its grace.
+
+    Columns are written as for `rankcurve board create`.
+
+    Examples:
+
+        rankcurve family create game -c xp:sum:high --period all --period week --facets org --time-zone Europe/Berlin
+        rankcurve family create game --spec game.json
+    """
+    if (spec is None) == (not column):
+        raise typer.BadParameter("give either --column (repeatable) or --spec")
+    wanted: dict[str, Any]
+    if spec is not None:
+        wanted = {name: value for name, value in read_spec(spec).items() if name not in READ_ONLY_MEMBERS}
+    else:
+        wanted = {
+            "columns": columns_from(column),
+            "periods": period or ["all"],
+            "facets": [[], *([name for name in text.split(",") if name] for text in facets or [])],
+            "time_zone": time_zone,
+            "keep": {name: parse_number(name, count) for name, count in pairs(keep, "like day=30").items()},
+        }
+        wanted |= {"ties": ties} if ties else {}
+        wanted |= {} if grace_seconds is None else {"grace_seconds": grace_seconds}
+
+    async def action(client: ServiceClient) -> None:
+        show_json(await client.call("PUT", family_path(family), dict[str, Any], body=wanted))
+
+    talk(Target(url, key), action)
+
+
+@family_app.command("show")
+def show(family: FamilyArgument, url: UrlOption = DEFAULT_URL, key: KeyOption = None) -> None:
+    """Show a family's spec and how many boards posts have reached, as JSON."""
+
+    async def action(client: ServiceClient) -> None:
+        show_json(await client.call("GET", family_path(family), dict[str, Any]))
+
+    talk(Target(url, key), action)
+
+
+@family_app.command("delete")
+def delete(
+    family: FamilyArgument,
+    yes: YesOption = False,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Delete a family with all its boards. There is no way back; asks first unless --yes."""
+    delete_asked(Target(url, key), family_path(family), family, f"Delete {family} with all its boards?", yes=yes)
+
+
+@family_app.command("board")
+def board(
+    family: FamilyArgument,
+    within: WithinArgument = None,
+    period: PeriodOption = "all",
+    at: AtOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Print the id of the board of a time and of facet values, for `rankcurve top` and the like.
+
+    Example:
+
+        rankcurve top "$(rankcurve family board game --period week org=7)" -c xp
+    """
+    query = pairs(within, "FACET=VALUE") | {"period": period} | ({"at": at} if at else {})
+
+    async def action(client: ServiceClient) -> None:
+        found = await client.call("GET", f"{family_path(family)}/boards", dict[str, Any], query=query)
+        if as_json:
+            show_json(found)
+        else:
+            typer.echo(found["board"])
+
+    talk(Target(url, key), action)
+
+
+@family_app.command("facets")
+def list_values(
+    family: FamilyArgument,
+    facet: Annotated[str, typer.Argument(help="The facet whose values are wanted.", show_default=False)],
+    within: WithinArgument = None,
+    period: PeriodOption = "all",
+    at: AtOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """List the values of a facet in a period, with the owners that have entries there."""
+    query = pairs(within, "FACET=VALUE") | {"period": period, "facet": facet} | ({"at": at} if at else {})
+
+    async def action(client: ServiceClient) -> None:
+        found: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            asked = query | ({"cursor": cursor} if cursor else {})
+            page = await client.call("GET", f"{family_path(family)}/facets", dict[str, Any], query=asked)
+            found += page["values"]
+            if page["next"] is None or page["next"] == cursor:
+                break
+            cursor = page["next"]
+        if as_json:
+            show_json(found)
+            return
+        rows = [(each["value"], each["entries"], each["board"]) for each in found]
+        show_table((facet, "entries", "board"), rows, numeric=("entries",))
+
+    talk(Target(url, key), action)
+
+
+@family_app.command("history", cls=NumbersAreArguments)
+def history(
+    family: FamilyArgument,
+    owner: Annotated[str, typer.Argument(metavar="OWNER", help="Whose positions.", show_default=False)],
+    column: Annotated[str, typer.Argument(metavar="COLUMN", help="Ranked column.", show_default=False)],
+    within: WithinArgument = None,
+    period: Annotated[str, typer.Option(help="year, month, week or day.")] = "day",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many periods.")] = 30,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Show where an owner ended in the closed periods, newest first."""
+    query = pairs(within, "FACET=VALUE") | {"period": period, "column": column}
+
+    async def action(client: ServiceClient) -> None:
+        path = f"{family_path(family)}/owners/{segment(owner)}/history"
+        found: list[PastPosition] = []
+        cursor: str | None = None
+        while len(found) < limit:
+            asked = query | {"limit": str(min(limit - len(found), HISTORY_PAGE))}
+            page = await client.call("GET", path, History, query=asked | ({"cursor": cursor} if cursor else {}))
+            found += page.history
+            if page.next is None or page.next == cursor:
+                break
+            cursor = page.next
+        if as_json:
+            show_json(found)
+            return
+        rows = [(each.board, *position_cells(each.position)) for each in found]
+        show_table(("board", "value", "rank", "between", "of"), rows, numeric=("value", "rank", "of"))
+
+    talk(Target(url, key), action)
+
+
+def position_cells(position: Position | None) -> tuple[object, ...]:
+    """Return value, rank, bracket and total of a position; blanks without a position."""
+    if position is None:
+        return None, None, "no value", None
+    return position.value, position.rank, bracket_text(position), position.total
+
+
+def family_path(family: str) -> str:
+    """Return the path of one family."""
+    return f"/v1/families/{segment(family)}"

@@ -1,0 +1,52 @@
+"""`rankcurve refresh`: have a job process fit curves now.
+
+The command only asks. A job does the work, and the service answers when the new curve serves.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from service.client.client import Patience, ServiceClient
+from service.client.client_answers import RefreshDone
+from service.commands.reading.ranks import ColumnsOption
+from service.commands.tables import show_json, show_table
+from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, fail, talk
+
+REFRESH_TIMEOUT_S = 600.0
+
+# Scripts may still write `refresh BOARD COLUMN…`, the form before --column.
+ColumnsArgument = Annotated[list[str] | None, typer.Argument(metavar="COLUMN…", hidden=True)]
+
+
+def refresh(
+    board: BoardArgument,
+    columns: ColumnsArgument = None,
+    column: ColumnsOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Refresh the curves of a leaderboard now instead of on schedule (role `ops`)."""
+    if columns and column:
+        raise typer.BadParameter("name the columns once, with --column")
+
+    async def action(client: ServiceClient) -> None:
+        names = column or columns or (await client.board(board)).ranked_columns()
+        if not names:
+            fail(f"{board} has no ranked column")
+        done = [(name, await client.refresh(board, name)) for name in names]
+        if as_json:
+            show_json([curve for _, curve in done])
+        else:
+            show_refreshed(done)
+
+    talk(Target(url, key), action, Patience(timeout_s=REFRESH_TIMEOUT_S))
+
+
+def show_refreshed(done: list[tuple[str, RefreshDone]]) -> None:
+    """Print one line for each curve."""
+    rows = [(name, curve.method, curve.total, f"{curve.seconds * 1000:.0f}", curve.as_of) for name, curve in done]
+    show_table(("column", "method", "entries", "ms", "as of"), rows, numeric=("entries", "ms"))

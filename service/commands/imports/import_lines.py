@@ -1,0 +1,267 @@
+"""Turn the lines of a CSV file into posts: the part of `rankcurve import` that knows no network.
+
+A record that cannot be a post becomes a rejected line with its number and reason. It never stops the file, and nothing
+is guessed. Reading can start at the byte offset of any record, which makes an import resumable.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import ROUND_HALF_UP, Context, Decimal
+from pathlib import Path
+from typing import BinaryIO
+
+LINE_BYTES_MAX = 1024 * 1024
+OWNER_LETTERS_MAX = 128
+VALUE_LETTERS_MAX = 64
+HASH_CHUNK_BYTES = 1024 * 1024
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+EXACTLY = Context(prec=VALUE_LETTERS_MAX, rounding=ROUND_HALF_UP)
+VALUE = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+
+Post = dict[str, object]
+
+
+class UnusableFile(Exception):
+    """the file cannot be imported"""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column of the board and the heading in the file that feeds it.
+
+    Values are rounded to `scale` digits if it is given.
+    """
+
+    column: str
+    heading: str
+    text: bool = False
+    scale: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a file is read. `identity` names file and mapping, so that a second run makes the same post ids."""
+
+    owner_heading: str
+    fields: tuple[Field, ...]
+    delimiter: str
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The place in the file where a record begins: byte `offset`, after `line` physical lines."""
+
+    offset: int = 0
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The bytes of a record: from `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A line that did not become an entry.
+
+    `line` is 1-based, as in editors; `span` is None if no file held the line.
+    """
+
+    line: int
+    reason: str
+    span: Span | None = None
+
+
+@dataclass(slots=True)
+class Batch:
+    """Posts of neighbouring lines, the lines rejected among them, and the mark after the last line.
+
+    `spans` are the records behind the posts; it is empty if no file held the posts.
+    """
+
+    end: Mark
+    lines: list[int] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    posts: list[Post] = field(default_factory=list)
+    rejected: list[Rejection] = field(default_factory=list)
+    rounded: int = 0  # values
+
+
+class Lines:
+    """The physical lines of a file as text, with the mark after the line that was read last.
+
+    Bytes that are no UTF-8 become surrogates.
+    """
+
+    def __init__(self, stream: BinaryIO, mark: Mark) -> None:
+        self._stream = stream
+        self.mark = mark
+        stream.seek(mark.offset)
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        raw = self._stream.readline(LINE_BYTES_MAX + 1)
+        if not raw:
+            raise StopIteration
+        if len(raw) > LINE_BYTES_MAX:
+            raise UnusableFile(f"line {self.mark.line + 1} is longer than {LINE_BYTES_MAX:,} bytes")
+        first = self.mark.offset == 0
+        self.mark = Mark(self.mark.offset + len(raw), self.mark.line + 1)
+        return (raw.removeprefix(BYTE_ORDER_MARK) if first else raw).decode("utf-8", "surrogateescape")
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of the content, in hexadecimal. Raises UnusableFile."""
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            while chunk := stream.read(HASH_CHUNK_BYTES):
+                digest.update(chunk)
+    except OSError as cause:
+        raise UnusableFile(f"{path}: {cause.strerror}") from cause
+    return digest.hexdigest()
+
+
+def import_identity(digest: str, owner_heading: str, fields: Sequence[Field], label: str) -> str:
+    """Return 32 hexadecimal digits that stand for content, mapping and label.
+
+    Other stats under the same post ids would be a conflict, so another mapping makes other post ids.
+    """
+    parts = [digest, label, owner_heading, *sorted(f"{each.column}={each.heading}" for each in fields)]
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def read_headings(path: Path, delimiter: str) -> tuple[list[str], Span]:
+    """Return the headings in the first record, and the bytes of the record. Raises UnusableFile."""
+    try:
+        with path.open("rb") as stream:
+            lines = Lines(stream, Mark())
+            headings = next(csv.reader(lines, delimiter=delimiter), [])
+    except OSError as cause:
+        raise UnusableFile(f"{path}: {cause.strerror}") from cause
+    except csv.Error as cause:
+        raise UnusableFile(f"{path}: the first line is not CSV: {cause}") from cause
+    if not headings:
+        raise UnusableFile(f"{path} is empty: the first line must hold the headings")
+    return [heading.strip() for heading in headings], Span(0, lines.mark.offset)
+
+
+def read_batches(path: Path, plan: Plan, start: Mark, *, batch_posts_max: int) -> Iterator[Batch]:
+    """Yield the records from `start` on, in batches of at most `batch_posts_max`.
+
+    A default Mark starts after the headings.
+    """
+    headings, _ = read_headings(path, plan.delimiter)
+    with path.open("rb") as stream:
+        lines = Lines(stream, start)
+        rows = csv.reader(lines, delimiter=plan.delimiter)
+        if start.offset == 0:
+            next(rows, None)
+        reader = RecordReader(plan, headings)
+        batch = Batch(lines.mark)
+        while True:
+            before = lines.mark
+            line = before.line + 1
+            try:
+                row = next(rows)
+            except StopIteration:
+                break
+            except csv.Error as cause:
+                batch.rejected.append(Rejection(line, f"not CSV: {cause}", Span(before.offset, lines.mark.offset)))
+            else:
+                reader.add(batch, line, row, Span(before.offset, lines.mark.offset))
+            batch.end = lines.mark
+            if len(batch.posts) + len(batch.rejected) >= batch_posts_max:
+                yield batch
+                batch = Batch(lines.mark)
+        batch.end = lines.mark
+        yield batch
+
+
+class RecordReader:
+    """Turns one record into a post or a rejection."""
+
+    def __init__(self, plan: Plan, headings: list[str]) -> None:
+        self._cells_count = len(headings)
+        self._owner_index = headings.index(plan.owner_heading)
+        self._fields = [(each, headings.index(each.heading)) for each in plan.fields]
+        self._prefix = f"import:{plan.identity}:"
+
+    def add(self, batch: Batch, line: int, row: list[str], span: Span) -> None:
+        """Append the post or the rejection of `row` to `batch`. A blank line appends nothing."""
+        if not row:
+            return
+        outcome = self._post(line, row)
+        if isinstance(outcome, str):
+            batch.rejected.append(Rejection(line, outcome, span))
+        else:
+            batch.lines.append(line)
+            batch.spans.append(span)
+            post, rounded = outcome
+            batch.posts.append(post)
+            batch.rounded += rounded
+
+    def _post(self, line: int, row: list[str]) -> tuple[Post, int] | str:
+        """Return the post of a record and how many of its values were rounded, or the reason why it is no post."""
+        if len(row) != self._cells_count:
+            return f"{len(row)} cells where the headings have {self._cells_count}"
+        owner = row[self._owner_index]
+        if reason := owner_fault(owner):
+            return reason
+        stats: dict[str, str] = {}
+        rounded = 0
+        for each, index in self._fields:
+            cell = row[index] if each.text else row[index].strip()
+            if not cell:
+                continue  # an empty cell says nothing about this column
+            if each.text and (reason := text_fault(cell)):
+                return f"{each.heading}: {reason}"
+            if not each.text and (len(cell) > VALUE_LETTERS_MAX or not VALUE.fullmatch(cell)):
+                return f"{each.heading}: {cell[:40]!r} is not a decimal like 600 or -1.25"
+            if each.scale is not None and (nearest := rounded_text(cell, each.scale)) is not None:
+                cell = nearest
+                rounded += 1
+            stats[each.column] = cell
+        if not stats:
+            return "no value in any of the mapped columns"
+        return {"owner": owner, "stats": stats, "post_id": f"{self._prefix}{line}"}, rounded
+
+
+def rounded_text(cell: str, scale: int) -> str | None:
+    """Return the decimal rounded to `scale` digits after the point, halves away from zero.
+
+    Return None if it has no more digits than that.
+    """
+    _, _, fraction = cell.partition(".")
+    if len(fraction.rstrip("0")) <= scale:
+        return None
+    nearest = Decimal(cell).quantize(Decimal(1).scaleb(-scale), context=EXACTLY)
+    return f"{nearest if nearest else abs(nearest):f}"
+
+
+def owner_fault(owner: str) -> str | None:
+    """Return why `owner` cannot be an owner, or None."""
+    if not owner or len(owner) > OWNER_LETTERS_MAX:
+        return f"an owner has 1 to {OWNER_LETTERS_MAX} characters, this one {len(owner)}"
+    if not owner.isprintable() and any(unicodedata.category(letter) == "Cc" for letter in owner):
+        return "the owner has control characters"
+    return text_fault(owner)
+
+
+def text_fault(text: str) -> str | None:
+    """Return why `text` cannot travel as JSON, or None. Bytes that are no UTF-8 were read as surrogates."""
+    if text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text):
+        return None
+    return "not UTF-8"

@@ -1,0 +1,154 @@
+"""Write the rejected records of an import to a file that can be corrected and imported, and the reasons beside it.
+
+A record is copied byte for byte under the heading line of its file, so that it reads as it did there. A file that the
+import reads or notes is never opened for writing.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import os
+import zlib
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from service.commands.imports.import_lines import Rejection, Span, UnusableFile
+
+REASONS_HEADINGS = ("line", "rejects_line", "reason")
+
+
+class RejectsMark(msgspec.Struct, frozen=True):
+    """How much of which rejects file belongs to the accounted part of an import.
+
+    What the file holds beyond that is written again.
+    """
+
+    path: str
+    bytes: int
+    crc: int  # of those bytes
+    lines: int
+    reasons_bytes: int
+
+
+def reasons_path(rejects: Path) -> Path:
+    """Return the path of the file with the reasons for a rejects file."""
+    return rejects.with_name(f"{rejects.name}.reasons")
+
+
+def refuse_shared_files(files: Mapping[str, Path]) -> None:
+    """Raise UnusableFile if two files of an import are the same file, under whatever names.
+
+    `files` are keyed by their purpose.
+    """
+    for (one, path), (other, other_path) in itertools.combinations(files.items(), 2):
+        if path.resolve() == other_path.resolve() or same_file(path, other_path):
+            raise UnusableFile(f"{other_path} is both {one} and {other}: give another file")
+
+
+def same_file(path: Path, other: Path) -> bool:
+    """Return whether two names lead to one file; False if one of them leads to no file."""
+    try:
+        return path.samefile(other)
+    except OSError:
+        return False
+
+
+class RejectsFile:
+    """Write rejected records of `source` to `path`; with `mark`, after the records that an earlier run left there.
+
+    Use it as a context manager. Raises UnusableFile if a file cannot be opened, or no longer holds what `mark` says.
+    """
+
+    def __init__(self, path: Path, source: Path, heading: Span, mark: RejectsMark | None) -> None:
+        if mark is not None and mark.path != str(path.resolve()):
+            mark = None  # this run's rejected lines go to a file of their own
+        reasons = reasons_path(path)
+        self._path, self._lines, self._crc = path, 0, 0
+        with ExitStack() as stack:
+            try:
+                self._source = stack.enter_context(source.open("rb"))
+                self._records = stack.enter_context(path.open("r+b" if mark else "wb"))
+                self._reasons = stack.enter_context(reasons.open("r+b" if mark else "wb"))
+            except OSError as cause:
+                raise UnusableFile(f"{cause.filename}: {cause.strerror}") from cause
+            if mark is None:
+                self._copy(heading)
+                self._note(REASONS_HEADINGS)
+            else:
+                self._go_on(mark)
+            self._files = stack.pop_all()
+
+    def __enter__(self) -> RejectsFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
+
+    def write(self, rejection: Rejection) -> None:
+        """Add a rejected record and its reason."""
+        self._note((rejection.line, self._lines + 1, rejection.reason))
+        if rejection.span is not None:
+            self._copy(rejection.span)
+
+    def mark(self) -> RejectsMark:
+        """Return the place after the last record, once the files hold it."""
+        self._records.flush()
+        self._reasons.flush()
+        return RejectsMark(
+            str(self._path.resolve()), self._records.tell(), self._crc, self._lines, self._reasons.tell()
+        )
+
+    def _go_on(self, mark: RejectsMark) -> None:
+        self._lines, self._crc = mark.lines, mark.crc
+        kept = self._records.read(mark.bytes)
+        if (len(kept), zlib.crc32(kept)) != (mark.bytes, mark.crc) or size(self._reasons) < mark.reasons_bytes:
+            raise UnusableFile(f"{self._path} was changed since the import stopped: give --rejects another file")
+        self._records.truncate(mark.bytes)
+        self._reasons.truncate(mark.reasons_bytes)
+        self._reasons.seek(mark.reasons_bytes)
+
+    def _copy(self, span: Span) -> None:
+        self._source.seek(span.start)
+        record = self._source.read(span.end - span.start)
+        if not record.endswith(b"\n"):
+            record += b"\n"  # the last line of a file may lack its line end
+        self._records.write(record)
+        self._crc = zlib.crc32(record, self._crc)
+        self._lines += record.count(b"\n")
+
+    def _note(self, row: tuple[object, ...]) -> None:
+        cells = _Row()
+        csv.writer(cells, lineterminator="\n").writerow(row)
+        self._reasons.write(cells.text.encode("utf-8", "backslashreplace"))
+
+
+class _Row:
+    """Receives the one line that a `csv.writer` writes."""
+
+    text = ""
+
+    def write(self, text: str) -> None:
+        self.text = text
+
+
+def size(stream: BinaryIO) -> int:
+    """Return the number of bytes in an open file."""
+    return os.fstat(stream.fileno()).st_size
+
+
+def advice(path: Path, rejects: Path | None) -> str:
+    """Return what to do after rejected lines.
+
+    Post ids are made of the content of the file, so an edited file is a new one.
+    """
+    todo = (
+        f"correct {rejects} (reasons: {reasons_path(rejects)}) and import that file by itself"
+        if rejects
+        else "put only the corrected lines, under the same headings, in a new file (--rejects FILE writes it)"
+    )
+    return f"to add the rejected lines, {todo}; {path} imported again after an edit would count its other lines again"

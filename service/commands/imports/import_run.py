@@ -1,0 +1,193 @@
+"""Send the batches of an import: several in flight, accounted for in the order of the file.
+
+The rule: the mark on disk never passes a line whose outcome is unknown. The next run sends again what was sent beyond
+the mark, under the same post ids. The service answers `duplicate` to those, and nothing counts twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from service.client.client import Refused
+from service.client.client_answers import PostResult, Problem
+from service.commands.imports.import_lines import Batch, Mark, Post, Rejection
+from service.commands.imports.import_rejects import RejectsMark
+
+# A request error refuses the whole request: halving finds the line that it is about.
+WHOLE_REQUEST_STATUSES = frozenset({400, 413, 422})
+RESUME_FORMAT = 1
+
+
+class Tally(msgspec.Struct):
+    """Counts of lines by outcome."""
+
+    applied: int = 0
+    unchanged: int = 0
+    duplicate: int = 0
+    rejected: int = 0
+    accepted: int = 0  # into the queue
+    rounded: int = 0  # values, not lines
+
+    def total(self) -> int:
+        return self.applied + self.unchanged + self.duplicate + self.rejected + self.accepted
+
+    def count(self, status: str) -> None:
+        """Count one line. A status that this command does not know counts as applied, since it was not rejected."""
+        known = status if status in ("unchanged", "duplicate", "rejected", "accepted") else "applied"
+        setattr(self, known, getattr(self, known) + 1)
+
+
+class ResumeState(msgspec.Struct):
+    """What the resume file holds."""
+
+    format: int
+    identity: str
+    board: str
+    url: str
+    offset: int
+    line: int
+    tally: Tally
+    rejects: RejectsMark | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The import that a resume file belongs to. Another file, mapping, board or service starts from the top."""
+
+    identity: str
+    board: str
+    url: str
+
+
+class ResumeFile:
+    """The mark of an unfinished import, beside the CSV file. Losing it costs time, never correctness."""
+
+    def __init__(self, path: Path, source: Source) -> None:
+        self.path = path
+        self.partial_path = path.with_name(f"{path.name}.partial")  # written as a whole, then renamed over the old one
+        self._source = source
+        self.writable = True
+
+    def load(self) -> ResumeState | None:
+        """Return the state of an unfinished run of this very import, or None."""
+        try:
+            state = msgspec.json.decode(self.path.read_bytes(), type=ResumeState)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+        same = (state.format, Source(state.identity, state.board, state.url)) == (RESUME_FORMAT, self._source)
+        return state if same and state.offset >= 0 and state.line >= 0 else None
+
+    def save(self, mark: Mark, tally: Tally, rejects: RejectsMark | None) -> None:
+        """Replace the file as a whole. If it cannot be written, note that in `writable` and go on without it."""
+        if not self.writable:
+            return
+        source = self._source
+        state = ResumeState(
+            RESUME_FORMAT, source.identity, source.board, source.url, mark.offset, mark.line, tally, rejects
+        )
+        try:
+            self.partial_path.write_bytes(msgspec.json.encode(state))
+            os.replace(self.partial_path, self.path)
+        except OSError:
+            self.writable = False
+
+    def remove(self) -> None:
+        """Delete the file: the import is complete."""
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+
+class TooManyRejected(Exception):
+    """more lines were rejected than the import puts up with"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """Whom to tell.
+
+    `rejected` gets each rejected line once. `accounted` gets each accounted batch with the mark after it.
+    """
+
+    rejected: Callable[[Rejection], None]
+    accounted: Callable[[Mark, Tally], None]
+
+
+Sender = Callable[[str, Sequence[Post]], Awaitable[list[PostResult]]]  # to a board: one result a post
+
+
+async def send_batches(
+    post: Sender,
+    board: str,
+    batches: Iterator[Batch],
+    *,
+    tally: Tally,
+    reports: Reports,
+    concurrency: int,
+    rejected_max: int,
+) -> None:
+    """Send every batch, at most `concurrency` at a time, and account for them in order.
+
+    Raises ClientError if the service fails for good, TooManyRejected past `rejected_max`, and UnusableFile as the
+    reader does.
+    """
+    flying: deque[tuple[Batch, asyncio.Task[list[PostResult]]]] = deque()
+    try:
+        more = True
+        while more or flying:
+            while more and len(flying) < concurrency:
+                batch = next(batches, None)
+                more = batch is not None
+                if batch is not None:
+                    flying.append((batch, asyncio.create_task(deliver(post, board, batch.posts))))
+            if flying:
+                batch, task = flying[0]
+                account(batch, await task, tally, reports)
+                flying.popleft()
+                if tally.rejected > rejected_max:
+                    raise TooManyRejected
+    finally:
+        for _, task in flying:
+            task.cancel()
+        await asyncio.gather(*(task for _, task in flying), return_exceptions=True)
+
+
+async def deliver(post: Sender, board: str, posts: Sequence[Post]) -> list[PostResult]:
+    """Return results in the order of `posts`.
+
+    If the service refuses a request as a whole, only the posts at fault are rejected.
+    """
+    if not posts:
+        return []
+    try:
+        return await post(board, posts)
+    except Refused as refusal:
+        if refusal.status not in WHOLE_REQUEST_STATUSES:
+            raise
+        if len(posts) == 1:
+            return [PostResult("rejected", error=refusal.problem)]
+    middle = len(posts) // 2
+    return await deliver(post, board, posts[:middle]) + await deliver(post, board, posts[middle:])
+
+
+def account(batch: Batch, results: list[PostResult], tally: Tally, reports: Reports) -> None:
+    """Count a batch, report its rejected lines in the order of the file, then report its mark."""
+    rejected = list(batch.rejected)
+    for index, (line, result) in enumerate(zip(batch.lines, results, strict=True)):
+        if result.status == "rejected":
+            span = batch.spans[index] if batch.spans else None
+            rejected.append(Rejection(line, (result.error or Problem(code="rejected")).line(), span))
+        else:
+            tally.count(result.status)
+    for rejection in sorted(rejected, key=lambda each: each.line):
+        tally.count("rejected")
+        reports.rejected(rejection)
+    tally.rounded += batch.rounded
+    reports.accounted(batch.end, tally)

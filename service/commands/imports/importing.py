@@ -1,0 +1,350 @@
+"""`rankcurve import`: a CSV file into a leaderboard, streaming and resumable.
+
+An import can be stopped, killed and run again at any time, and counts every line once. The board must exist, because
+its specification decides what the numbers mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from service.client.client import ClientError, NotTheContract, Patience, Refused, ServiceClient
+from service.client.client_answers import Board
+from service.commands.imports.import_lines import (
+    Field,
+    Mark,
+    Plan,
+    Rejection,
+    Span,
+    UnusableFile,
+    file_digest,
+    import_identity,
+    read_batches,
+    read_headings,
+)
+from service.commands.imports.import_notes import Imported, ImportNote
+from service.commands.imports.import_options import (
+    BatchOption,
+    ConcurrencyOption,
+    DelimiterOption,
+    FileArgument,
+    LabelOption,
+    MapOption,
+    OwnerOption,
+    QueuedOption,
+    RejectedMaxOption,
+    RejectsOption,
+    RestartOption,
+    ResumeOption,
+    RetriesOption,
+    RoundOption,
+    WaitOption,
+)
+from service.commands.imports.import_rejects import RejectsFile, RejectsMark, advice, reasons_path, refuse_shared_files
+from service.commands.imports.import_run import Reports, ResumeFile, Source, Tally, TooManyRejected, send_batches
+from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Target, UrlOption, fail, talk
+
+SHOWN_REJECTIONS_MAX = 20
+TOO_FINE = "more digits after the point"  # the service's words for a value that does not fit its column's scale
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The import that the command line asks for."""
+
+    board: str
+    path: Path
+    owner_heading: str
+    columns: tuple[str, ...]
+    delimiter: str
+    label: str
+    batch: int
+    concurrency: int
+    rejected_max: int
+    rejects: Path | None
+    resume_path: Path
+    restart: bool
+    queued: bool
+    rounds: bool
+
+
+def import_csv(
+    board: BoardArgument,
+    file: FileArgument,
+    owner_column: OwnerOption,
+    column: MapOption = None,
+    delimiter: DelimiterOption = ",",
+    batch: BatchOption = 1000,
+    concurrency: ConcurrencyOption = 4,
+    retries: RetriesOption = 20,
+    wait: WaitOption = False,
+    rejected_max: RejectedMaxOption = 1000,
+    rejects: RejectsOption = None,
+    label: LabelOption = "",
+    resume_file: ResumeOption = None,
+    restart: RestartOption = False,
+    queued: QueuedOption = False,
+    rounds: RoundOption = False,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Post every line of a CSV file to a leaderboard.
+
+    Each line is one post with an id made of the content of the file and the line, so an import that was stopped is run
+    again as it was: it goes on where it ended, and no line counts twice. An edited file is another file, all of whose
+    lines count again.
+
+    Rejected lines are listed with their numbers and the exit code is 1; the others stand. To add them, correct the
+    file that --rejects wrote and import that one.
+
+    Batches go one at a time where their order matters: a mapped column merges by `last`, or the board breaks ties by
+    `earliest`.
+
+    The leaderboard must exist. Example:
+
+        rankcurve board create season --column xp:sum:high
+        rankcurve import season players.csv --owner-column id --column xp=score
+    """
+    job = Job(
+        board=board,
+        path=file,
+        owner_heading=owner_column,
+        columns=tuple(column or ()),
+        delimiter=parse_delimiter(delimiter),
+        label=label,
+        batch=batch,
+        concurrency=concurrency,
+        rejected_max=rejected_max,
+        rejects=rejects,
+        resume_path=resume_file or file.with_name(f"{file.name}.{board}.resume"),
+        restart=restart,
+        queued=queued,
+        rounds=rounds,
+    )
+    start_import(Target(url, key), job, Patience(attempts_max=retries + 1, reconnects=True, awaits=wait))
+
+
+def start_import(target: Target, job: Job, patience: Patience) -> None:
+    """Run an import against a service. A file that cannot be imported ends the command."""
+
+    async def action(client: ServiceClient) -> None:
+        try:
+            await run_import(client, job)
+        except UnusableFile as cause:
+            fail(str(cause))
+
+    talk(target, action, patience)
+
+
+def parse_delimiter(text: str) -> str:
+    """Return one character that can separate cells. Raises typer.BadParameter."""
+    delimiter = "\t" if text in ("tab", "\\t") else text
+    if len(delimiter) != 1 or delimiter in '"\r\n\0':
+        raise typer.BadParameter("--delimiter is one character, or `tab`")
+    return delimiter
+
+
+async def run_import(client: ServiceClient, job: Job) -> None:
+    """Run the whole import. End the command with exit code 1 if lines were rejected."""
+    board = await client.board(job.board)
+    headings, heading = read_headings(job.path, job.delimiter)
+    fields = map_fields(board, job, headings)
+    digest = file_digest(job.path)
+    identity = import_identity(digest, job.owner_heading, fields, job.label)
+    plan = Plan(job.owner_heading, fields, job.delimiter, identity)
+    # With --round, lines once rejected for their digits count. So it starts from the top, with the same post ids.
+    resume = ResumeFile(job.resume_path, Source(f"{identity}{job.rounds * '+round'}", job.board, client.url))
+    imported = Imported(digest, client.url, job.board, job.label, identity, summed(board, fields))
+    note = ImportNote(job.resume_path.with_name(f"{job.path.name}.{job.board}.imported"), imported)
+    refuse_shared_files(files_of(job, resume, note))
+    if board.entries != 0:
+        warn_of_sums(note, job)
+    state = None if job.restart else resume.load()
+    start, tally = (Mark(state.offset, state.line), state.tally) if state else (Mark(), Tally())
+    done_before = tally.total()
+    if tally.rejected > job.rejected_max:
+        fail(f"line {start.line:,} was reached with {too_many(tally, job)}")
+    if state:
+        typer.echo(f"going on after line {start.line:,} ({done_before:,} lines done before)", err=True)
+    concurrency = 1 if order_matters(board, fields) else job.concurrency
+    began_s = time.monotonic()
+    with (
+        rejects_file(job, heading, state.rejects if state else None) as rejects,
+        reporting(job, resume, note, start, rejects) as reports,
+    ):
+        try:
+            batches = read_batches(job.path, plan, start, batch_posts_max=job.batch)
+            await send_batches(
+                client.queue if job.queued else client.post,
+                job.board,
+                batches,
+                tally=tally,
+                reports=reports,
+                concurrency=concurrency,
+                rejected_max=job.rejected_max,
+            )
+        except TooManyRejected:
+            fail(f"stopped: {too_many(tally, job)}")
+        except ClientError as error:
+            if passes(error):
+                typer.echo("stopped; run the same command again to go on where it ended", err=True)
+            raise
+    resume.remove()
+    rounded = f"; values rounded: {tally.rounded:,}" if job.rounds else ""
+    typer.echo(summary(tally, lines=tally.total() - done_before, seconds=time.monotonic() - began_s) + rounded)
+    if tally.rejected:
+        typer.echo(advice(job.path, job.rejects), err=True)
+        raise typer.Exit(1)
+
+
+def summed(board: Board, fields: tuple[Field, ...]) -> tuple[str, ...]:
+    """Return COLUMN=HEADING of each mapped column that adds up."""
+    sums = {each.name for each in board.columns if each.merge == "sum"}
+    return tuple(f"{each.column}={each.heading}" for each in fields if each.column in sums)
+
+
+def warn_of_sums(note: ImportNote, job: Job) -> None:
+    """Warn if this import would add values that another one added. End the command if the person answers no."""
+    fed = note.fed_before()
+    if not fed:
+        return
+    typer.echo(
+        f"warning: {job.path.name} was imported into {job.board} before, with {', '.join(fed)}; by another mapping its "
+        "lines are new posts, so what they add to these columns adds up again (--label says that it is meant so)",
+        err=True,
+    )
+    if asks():
+        typer.confirm("Import it once more?", abort=True, err=True)
+
+
+def asks() -> bool:
+    """Return whether there is a person to ask."""
+    return sys.stdin.isatty()
+
+
+def passes(error: ClientError) -> bool:
+    """Return whether the same command may succeed later. A refusal that is the caller's own fault stays one."""
+    own_fault = isinstance(error, Refused) and error.status < 500 and error.status not in (408, 429)
+    return not own_fault and not isinstance(error, NotTheContract)
+
+
+def too_many(tally: Tally, job: Job) -> str:
+    """Return what can be done about that many rejected lines. Running the same command again does not help."""
+    return (
+        f"{tally.rejected:,} lines rejected (--rejected-max {job.rejected_max}); is the mapping right? "
+        f"With another mapping it starts from the top, with a larger --rejected-max it goes on"
+    )
+
+
+def files_of(job: Job, resume: ResumeFile, note: ImportNote) -> dict[str, Path]:
+    """Return every file of an import, by its purpose."""
+    files = {"the file to import": job.path, "the note for resuming": resume.path}
+    files["the note for resuming while it is written"] = resume.partial_path
+    files |= {"the note of the import": note.path, "the note of the import while it is written": note.partial_path}
+    if job.rejects:
+        files |= {"the file for rejected lines": job.rejects, "the file for their reasons": reasons_path(job.rejects)}
+    return files
+
+
+def rejects_file(
+    job: Job, heading: Span, mark: RejectsMark | None
+) -> contextlib.AbstractContextManager[RejectsFile | None]:
+    """Return the file for rejected lines if one was asked for."""
+    return RejectsFile(job.rejects, job.path, heading, mark) if job.rejects else contextlib.nullcontext()
+
+
+def map_fields(board: Board, job: Job, headings: list[str]) -> tuple[Field, ...]:
+    """Return the columns to feed, with their headings. Raises UnusableFile if file, board and mapping disagree."""
+    columns = {each.name: each for each in board.columns}
+    shared = [name for name in columns if name in headings and name != job.owner_heading]
+    pairs = [(name, heading or name) for name, _, heading in (text.partition("=") for text in job.columns or shared)]
+    if not pairs:
+        known = ", ".join(columns)
+        raise UnusableFile(f"no heading is a column of {job.board} ({known}): map them with --column COLUMN=HEADING")
+    for name, _ in pairs:
+        if name not in columns:
+            raise UnusableFile(f"{job.board} has no column {name!r}; it has {', '.join(columns)}")
+        if [each for each, _ in pairs].count(name) > 1:
+            raise UnusableFile(f"column {name} is mapped twice")
+    for heading in (job.owner_heading, *(heading for _, heading in pairs)):
+        if headings.count(heading) != 1:
+            what = "no" if heading not in headings else "more than one"
+            raise UnusableFile(f"{job.path} has {what} heading {heading!r}; it has {', '.join(headings)}")
+    scales = {name: column.scale for name, column in columns.items() if job.rounds and column.type != "text"}
+    texts = {name for name, column in columns.items() if column.type == "text"}
+    return tuple(Field(name, heading, text=name in texts, scale=scales.get(name)) for name, heading in pairs)
+
+
+def order_matters(board: Board, fields: tuple[Field, ...]) -> bool:
+    """Return whether the outcome depends on which of two batches arrives first."""
+    mapped = {each.column for each in fields}
+    return board.ties == "earliest" or any(each.merge == "last" for each in board.columns if each.name in mapped)
+
+
+@contextlib.contextmanager
+def reporting(
+    job: Job, resume: ResumeFile, note: ImportNote, start: Mark, rejects: RejectsFile | None
+) -> Iterator[Reports]:
+    """Show progress on a terminal, tell of rejected lines on stderr and in the file asked for, and save the mark.
+
+    The mark is saved after each batch.
+    """
+    screen = Console(stderr=True, highlight=False)
+    shown = 0
+    with progress_bar(screen) as bar:
+        size = job.path.stat().st_size
+        task = bar.add_task(f"import {job.board}", total=size, completed=start.offset, lines=start.line)
+
+        def rejected(rejection: Rejection) -> None:
+            nonlocal shown
+            shown += 1
+            if rejects:
+                rejects.write(rejection)
+            if shown <= SHOWN_REJECTIONS_MAX:
+                hint = " (--round rounds it)" if TOO_FINE in rejection.reason else ""
+                screen.print(f"line {rejection.line}: {rejection.reason}{hint}", markup=False, soft_wrap=True)
+            elif shown == SHOWN_REJECTIONS_MAX + 1:
+                screen.print("more lines were rejected; --rejects FILE lists them all", markup=False)
+
+        def accounted(mark: Mark, tally: Tally) -> None:
+            if tally.applied or tally.accepted or tally.duplicate:
+                note.record()
+            could_write = resume.writable
+            # The mark may pass these lines only once the rejects are in their files.
+            resume.save(mark, tally, rejects.mark() if rejects else None)
+            if could_write and not resume.writable:
+                screen.print(f"note: cannot write {resume.path}: a second run would start at the top", markup=False)
+            bar.update(task, completed=mark.offset, lines=mark.line)
+
+        yield Reports(rejected, accounted)
+
+
+def progress_bar(screen: Console) -> Progress:
+    """Return a bar of bytes done and lines read; it is silent if stderr is no terminal."""
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[lines]:,} lines"),
+        TimeRemainingColumn(),
+        console=screen,
+        disable=not screen.is_terminal,
+    )
+
+
+def summary(tally: Tally, *, lines: int, seconds: float) -> str:
+    """Return one line with all outcomes so far, and the pace of this run."""
+    stood = f"{tally.applied:,} applied, {tally.unchanged:,} unchanged, {tally.duplicate:,} duplicate"
+    if tally.accepted:
+        stood = f"{tally.accepted:,} accepted, {stood}"
+    pace = f"{lines:,} in {seconds:.1f} s, {lines / max(seconds, 0.001):,.0f}/s"
+    return f"{tally.total():,} lines: {stood}, {tally.rejected:,} rejected ({pace})"

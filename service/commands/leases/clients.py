@@ -1,0 +1,79 @@
+"""`rankcurve client …`: create, list, show, rename and delete clients, who own pools.
+
+The service judges; this module only turns words into requests.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from service.client.client import ServiceClient
+from service.client.client_leases import Record, client_path, list_records
+from service.commands.tables import show_json, show_records
+from service.commands.target import (
+    DEFAULT_URL,
+    JsonOption,
+    KeyOption,
+    LimitOption,
+    Target,
+    UrlOption,
+    YesOption,
+    delete_asked,
+    talk,
+)
+
+ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT", help="Id of the client.", show_default=False)]
+
+client_app = typer.Typer(no_args_is_help=True, help="Create, list, rename and delete clients of leased pools.")
+
+
+@client_app.command("create")
+def create(
+    client_id: ClientArgument,
+    name: Annotated[str | None, typer.Option(help="What people call it.")] = None,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Create a client, or give it another name. A pool creates its client by itself."""
+    body = {} if name is None else {"name": name}
+
+    async def action(client: ServiceClient) -> None:
+        show_json(await client.call("PUT", client_path(client_id), Record, body=body))
+
+    talk(Target(url, key), action)
+
+
+@client_app.command("list")
+def list_clients(
+    limit: LimitOption = 1000, as_json: JsonOption = False, url: UrlOption = DEFAULT_URL, key: KeyOption = None
+) -> None:
+    """List clients by id."""
+
+    async def action(client: ServiceClient) -> None:
+        found = await list_records(client, "/v1/clients", "clients", limit=limit)
+        columns = {"client_id": "client", "name": "name", "pools": "pools", "created_at": "created"}
+        show_records(found, columns, as_json=as_json, numeric=("pools",))
+
+    talk(Target(url, key), action)
+
+
+@client_app.command("show")
+def show(client_id: ClientArgument, url: UrlOption = DEFAULT_URL, key: KeyOption = None) -> None:
+    """Show a client, as JSON."""
+
+    async def action(client: ServiceClient) -> None:
+        show_json(await client.call("GET", client_path(client_id), Record))
+
+    talk(Target(url, key), action)
+
+
+@client_app.command("delete")
+def delete(
+    client_id: ClientArgument, yes: YesOption = False, url: UrlOption = DEFAULT_URL, key: KeyOption = None
+) -> None:
+    """Delete a client with all its pools and every lease in them; asks first unless --yes."""
+    delete_asked(
+        Target(url, key), client_path(client_id), client_id, f"Delete {client_id} with all its pools?", yes=yes
+    )

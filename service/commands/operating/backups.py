@@ -1,0 +1,78 @@
+"""`rankcurve backup` and `rankcurve restore`: a SQLite store as one file, and back.
+
+PostgreSQL has better tools of its own, so these commands refuse a PostgreSQL store.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.commands.settings import ConfigOption, SetOption, StoreOption, settings_from
+from service.commands.target import fail
+from storage.errors import StorageError, StoreLocked
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, show_default=False)]
+ReplaceOption = Annotated[bool, typer.Option("--replace", help="Move a store that is there aside, to *.replaced.")]
+
+
+def backup(
+    file: FileArgument,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+) -> None:
+    """Copy the SQLite store into a new FILE, also while the service takes posts; it has to be on this machine.
+
+    The copy is of one moment, and everything acknowledged before is in it. It is checked before it gets its name.
+
+    Example:
+
+        rankcurve backup /backup/rankcurve-$(date +%F).db
+    """
+    from storage.engines.sqlite_backup import back_up_store  # here, because the other commands need no driver
+
+    database = _file_of(store, assignments, config)
+    begun_s = time.perf_counter()
+    try:
+        size_bytes = back_up_store(database, file)
+    except StorageError as error:
+        fail(error.detail)
+    typer.echo(f"{file}: {size_bytes:,} bytes in {time.perf_counter() - begun_s:.1f} s, sound")
+
+
+def restore(
+    file: FileArgument,
+    replace: ReplaceOption = False,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+) -> None:
+    """Put a backup in the place of the SQLite store. Stop the service first, and start it again afterwards.
+
+    FILE is checked first and stays as it is. A store that is there is kept beside it with --replace, log included.
+    """
+    from storage.engines.sqlite_backup import restore_store as restore_file
+
+    database = _file_of(store, assignments, config)
+    try:
+        aside = restore_file(file, database, replace=replace)
+    except StoreLocked as error:
+        fail(f"stop the service first: {error.detail}")
+    except StorageError as error:
+        fail(error.detail)
+    typer.echo(f"{database} is {file} now" + (f"; before: {', '.join(map(str, aside))}" if aside else ""))
+
+
+def _file_of(store: str | None, assignments: list[str] | None, config: Path | None) -> Path:
+    """Return the file of the settings' store. End the command with exit code 2 if the store is no file."""
+    from service.stores import SQLITE_PREFIX, is_shared
+
+    settings = settings_from({"store": store}, assignments, config)
+    if is_shared(settings.store):
+        typer.echo("error: a PostgreSQL store is saved by pg_dump or pg_basebackup: see docs/operating.md", err=True)
+        raise typer.Exit(2)
+    return Path(settings.store.removeprefix(SQLITE_PREFIX))

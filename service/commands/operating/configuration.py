@@ -1,0 +1,34 @@
+"""`rankcurve config`: the effective settings, and where each comes from.
+
+`config` masks secrets itself; this module never sees one.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from config import describe, settings_table_markdown
+from service.commands.settings import ConfigOption, SetOption, settings_from
+from service.commands.tables import show_table
+
+MarkdownOption = Annotated[
+    bool, typer.Option("--markdown", help="Print all settings as the table of docs/settings.md.")
+]
+
+
+def show_config(
+    markdown: MarkdownOption = False,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+) -> None:
+    """Print the effective settings with units, bounds and sources, secrets masked.
+
+    Order of precedence: command line, environment (RANKCURVE_PORT=…), TOML file, default.
+    """
+    if markdown:
+        typer.echo(settings_table_markdown(), nl=False)
+        return
+    rows = describe(settings_from({}, assignments, config))
+    show_table(("setting", "value", "unit", "bounds", "description", "source"), rows)

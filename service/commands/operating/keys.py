@@ -1,0 +1,276 @@
+"""`rankcurve keys …`: API keys, over HTTP like every other command, or on the store itself, for the first key.
+
+The text of a key is shown once, when it is made, and is then the only thing on standard output. The store refuses to
+open while a `serve` holds its lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+
+import typer
+
+from config import Settings
+from service.client.client import ServiceClient, segment
+from service.client.client_leases import Record, list_records
+from service.commands.settings import ConfigOption, StoreOption, settings_from
+from service.commands.tables import show_table
+from service.commands.target import DEFAULT_URL, URL_VARIABLE, KeyOption, Target, UrlOption, fail, talk
+from storage.errors import StorageError, StoreLocked
+
+KEYS_PATH = "/v1/keys"
+LISTED_MAX = 1_000_000  # as many as keys_max may allow
+AWAY_HINT = f"name the service with --url or {URL_VARIABLE}, or, where none runs, the store with --store"
+STORE_VARIABLES = ("RANKCURVE_STORE", "RANKCURVE_CONFIG")
+
+keys_app = typer.Typer(
+    rich_markup_mode="markdown",
+    no_args_is_help=True,
+    help="""Create, list and revoke API keys: of the service at --url, or with --store on the store itself.
+
+    A service takes over within 5 s what changes. A SQLite file belongs to one process: --store is refused while a
+    service runs on it.
+
+    A store is also what RANKCURVE_STORE or RANKCURVE_CONFIG names, unless --url, --key or RANKCURVE_URL is given.""",
+)
+
+
+class Role(StrEnum):
+    """What a key may do. Each role may do what the roles before it may."""
+
+    reader = "reader"
+    writer = "writer"
+    ops = "ops"
+
+
+class StoredRecord(Protocol):
+    """A key as the store knows it, never its text.
+
+    Times are microseconds since 1970; `revoked_at_us` is None while the key is in use.
+    """
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def role(self) -> str: ...
+    @property
+    def created_at_us(self) -> int: ...
+    @property
+    def revoked_at_us(self) -> int | None: ...
+
+
+class KeyStore(Protocol):
+    """The methods of a store that these commands need."""
+
+    async def list_keys(self) -> Sequence[StoredRecord]:
+        """Return all keys, revoked ones included."""
+
+    async def create(self, name: str, role: str) -> tuple[StoredRecord, str]:
+        """Make a key and return it with its text, which is stored nowhere."""
+
+    async def revoke(self, id: str) -> None:
+        """Make a key useless. Raises UnknownKey."""
+
+
+Row = tuple[str, str, str, str, str]  # id, name, role, created, revoked
+
+
+class Keys(Protocol):
+    """The keys of a service, or of a store."""
+
+    async def rows(self) -> list[Row]:
+        """Return all keys, revoked ones included, for people."""
+
+    async def create(self, name: str, role: str) -> str:
+        """Make a key and return its text."""
+
+    async def revoke(self, key_id: str) -> None:
+        """Make a key useless."""
+
+
+class ServiceKeys:
+    """The keys of a service, over HTTP."""
+
+    def __init__(self, client: ServiceClient) -> None:
+        self._client = client
+
+    async def rows(self) -> list[Row]:
+        """See `Keys`."""
+        found = await list_records(self._client, KEYS_PATH, "keys", limit=LISTED_MAX)
+        return [
+            (
+                each["id"],
+                each["name"],
+                each["role"],
+                wire_day_text(each["created_at"]),
+                wire_day_text(each["revoked_at"]),
+            )
+            for each in found
+        ]
+
+    async def create(self, name: str, role: str) -> str:
+        """See `Keys`."""
+        made = await self._client.call("POST", KEYS_PATH, Record, body={"name": name, "role": role})
+        return str(made["key"])
+
+    async def revoke(self, key_id: str) -> None:
+        """See `Keys`."""
+        await self._client.send("DELETE", f"{KEYS_PATH}/{segment(key_id)}")
+
+
+class KeysOfStore:
+    """The keys of a store, without a service."""
+
+    def __init__(self, store: KeyStore) -> None:
+        self._store = store
+
+    async def rows(self) -> list[Row]:
+        """See `Keys`."""
+        return [
+            (each.id, each.name, each.role, day_text(each.created_at_us), day_text(each.revoked_at_us))
+            for each in await self._store.list_keys()
+        ]
+
+    async def create(self, name: str, role: str) -> str:
+        """See `Keys`."""
+        _, text = await self._store.create(name, role)
+        return text
+
+    async def revoke(self, key_id: str) -> None:
+        """See `Keys`."""
+        await self._store.revoke(key_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of the keys: a service, or the store of the settings if `target` is None."""
+
+    target: Target | None
+    store: str | None
+    config: Path | None
+
+
+def place_of(context: typer.Context, url: str, key: str | None, store: str | None, config: Path | None) -> Place:
+    """Return the place that the options name. End the command with exit code 2 if they name two."""
+
+    def given(name: str) -> bool:
+        source = context.get_parameter_source(name)
+        return source is not None and source.name == "COMMANDLINE"
+
+    on_store = given("store") or given("config")
+    on_service = given("url") or (given("key") and not on_store)
+    if on_store and on_service:
+        raise typer.BadParameter("--url is a service and --store or --config a store: give one of them")
+    named_by_environment = any(os.environ.get(name) for name in STORE_VARIABLES) and not os.environ.get(URL_VARIABLE)
+    if on_store or (named_by_environment and not on_service):
+        return Place(None, store, config)
+    return Place(Target(url, key), None, None)
+
+
+def open_store(settings: Settings) -> AbstractAsyncContextManager[KeyStore]:
+    """Return the keys of the settings' store. Entering raises StoreLocked while a service owns the store."""
+    from service.key_store import open_keys  # here, because the other commands need no driver
+
+    return open_keys(settings)
+
+
+def with_keys(place: Place, action: Callable[[Keys], Awaitable[None]]) -> None:
+    """Run `action` on the keys of a place. A refusal becomes one line and exit code 1."""
+    if place.target is not None:
+        talk(place.target, lambda client: action(ServiceKeys(client)), away_hint=AWAY_HINT)
+        return
+    settings = settings_from({"store": place.store}, None, place.config)
+
+    async def session() -> None:
+        async with open_store(settings) as keys:
+            await action(KeysOfStore(keys))
+
+    try:
+        asyncio.run(session())
+    except StoreLocked as error:
+        fail(f"a service runs on this store, ask it with --url and --key: {error.detail}")
+    except StorageError as error:
+        fail(error.detail)
+
+
+@keys_app.command("create")
+def create(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whom it is for, for the list.", show_default=False)],
+    role: Annotated[Role, typer.Option(help="reader: read; writer: post too; ops: everything.", show_default=False)],
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Make a key and print it, once.
+
+    The first key of a service that runs without keys has the role ops; from then on every caller needs a key. Without
+    a service, make it on the store itself.
+
+    Examples:
+
+        export RANKCURVE_KEY=$(rankcurve keys create me --role ops)
+
+        rankcurve keys create me --role ops --store sqlite:///data/rankcurve.db
+    """
+
+    async def action(keys: Keys) -> None:
+        typer.echo(await keys.create(name, role.value))
+        typer.echo("keep it now: it is stored hashed and not shown again", err=True)
+
+    with_keys(place_of(context, url, key, store, config), action)
+
+
+@keys_app.command("list")
+def list_keys(
+    context: typer.Context,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """List keys: id, name, role, when made, when revoked."""
+
+    async def action(keys: Keys) -> None:
+        show_table(("id", "name", "role", "created", "revoked"), await keys.rows())
+
+    with_keys(place_of(context, url, key, store, config), action)
+
+
+@keys_app.command("revoke")
+def revoke(
+    context: typer.Context,
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="The id in `rankcurve keys list`.", show_default=False)],
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Revoke a key: every process refuses it within 5 s. A service keeps the last one with the role ops."""
+
+    async def action(keys: Keys) -> None:
+        await keys.revoke(key_id)
+        typer.echo(f"revoked {key_id}", err=True)
+
+    with_keys(place_of(context, url, key, store, config), action)
+
+
+def day_text(time_us: int | None) -> str:
+    """Return microseconds since 1970 as `2026-11-20 10:00:00Z`, or an empty text for None."""
+    return "" if time_us is None else f"{datetime.fromtimestamp(time_us // 1_000_000, UTC):%Y-%m-%d %H:%M:%SZ}"
+
+
+def wire_day_text(time: Any) -> str:
+    """Return a time of the wire as `day_text` shows it, or an empty text for None."""
+    return "" if time is None else f"{str(time)[:19].replace('T', ' ')}Z"

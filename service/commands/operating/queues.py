@@ -1,0 +1,42 @@
+"""`rankcurve queue`: the posts that wait to be applied, and the workers that apply them.
+
+It shows what the store says, whichever process is asked.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from service.client.client import ServiceClient
+from service.client.client_answers import QueueState
+from service.commands.tables import show_json, show_table
+from service.commands.target import DEFAULT_URL, JsonOption, KeyOption, Target, UrlOption, talk
+
+queue_app = typer.Typer(no_args_is_help=True, help="The ingest queue of posts that are applied soon.")
+
+
+@queue_app.command("show")
+def show(as_json: JsonOption = False, url: UrlOption = DEFAULT_URL, key: KeyOption = None) -> None:
+    """What waits in each part of the queue, and the workers (role `ops`)."""
+
+    async def action(client: ServiceClient) -> None:
+        state = await client.queue_state()
+        if as_json:
+            show_json(state)
+        else:
+            show_queue(state)
+
+    talk(Target(url, key), action)
+
+
+def show_queue(state: QueueState) -> None:
+    """Print a line for each shard, and one for all shards."""
+    rows: list[tuple[object, ...]] = [
+        (each.shard, each.posts, each.age_seconds, each.applied, each.worker) for each in state.shards
+    ]
+    rows.append(("all", state.posts, state.age_seconds, sum(each.applied for each in state.shards), None))
+    show_table(("shard", "posts", "age s", "applied", "worker"), rows, numeric=("posts", "age s", "applied"))
+    measured = ""
+    if state.capacity is not None and state.speed is not None:
+        measured = f": the store took {state.capacity:,} posts/s, a worker does {state.speed:,}"
+    typer.echo(f"{state.workers} of at most {state.workers_max} workers{measured}")

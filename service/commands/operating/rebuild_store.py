@@ -1,0 +1,42 @@
+"""Rebuild a board on the store itself, without a service.
+
+Opening takes the store's lock, as `serve` does. On a shared store, posts to the board wait.
+"""
+
+from __future__ import annotations
+
+from config import Settings
+from service.stores import open_store
+from service.telemetry.logs import logging_to_stderr
+from service.views.posts.posts import hash_post
+from service.wiring import now_us
+from storage.engines.store_start import prepare_store
+from storage.entries.rebuild import RebuildCounts, rebuild_board
+from storage.posting.post_ids import PostIds
+from storage.posting.replay import replay_board
+from storage.store import Program
+
+
+async def rebuild(settings: Settings, board_id: str, since: int | None) -> RebuildCounts:
+    """Make a board anew from the journal: since it was created or reset, or from the number `since` on.
+
+    Raises:
+        StoreLocked: a service owns the store.
+        UnknownBoard, JournalIncomplete, NothingReplayed, SpecConflict: nothing was changed.
+    """
+    with logging_to_stderr():
+        store = await open_store(settings)
+        try:
+            post_ids = PostIds(store.dialect, await prepare_store(store))
+
+            def program() -> Program[RebuildCounts]:
+                if since is None:
+                    return (yield from rebuild_board(store.dialect, board_id=board_id))
+                replay = replay_board(
+                    store.dialect, post_ids, hash_post, board_id=board_id, since=since, now_us=now_us()
+                )
+                return (yield from replay)
+
+            return await store.write(program)
+        finally:
+            await store.close()

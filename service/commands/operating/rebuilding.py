@@ -1,0 +1,59 @@
+"""`rankcurve rebuild`: make a leaderboard's rows anew from the journal, on the store itself.
+
+The command prints how many rows there were and how many there are, so that a surprise shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Annotated
+
+import typer
+
+from service.commands.settings import ConfigOption, StoreOption, settings_from
+from service.commands.target import BoardArgument, fail
+from storage.errors import StorageError, StoreLocked
+
+SinceOption = Annotated[
+    int | None,
+    typer.Option(
+        "--since",
+        metavar="SEQ",
+        min=1,
+        help="Replay the posts from this number of the journal on, those to earlier boards of that name included. "
+        "Default: since the board was created or reset.",
+        show_default=False,
+    ),
+]
+
+
+def rebuild(
+    board: BoardArgument, since: SinceOption = None, store: StoreOption = None, config: ConfigOption = None
+) -> None:
+    """Make a leaderboard anew from the journal: every row as the last post to it left it.
+
+    On SQLite stop the service first; on PostgreSQL posts to the board wait meanwhile. A retry of a post that counts
+    stays a duplicate. Refused, with nothing changed, where the journal does not reach back to the board's beginning or
+    to --since, or where it has no post to the board.
+
+    A leaderboard that was deleted: create it again with the same columns, find the number of its first post with
+    `rankcurve journal`, and rebuild it with --since.
+    """
+    from service.commands.operating.rebuild_store import (
+        rebuild as rebuild_on,  # here, because the other commands need no driver
+    )
+
+    settings = settings_from({"store": store}, None, config)
+    begun_s = time.perf_counter()
+    try:
+        done = asyncio.run(rebuild_on(settings, board, since))
+    except StoreLocked as error:
+        fail(f"stop the service first, a board is rebuilt on the store itself: {error.detail}")
+    except StorageError as error:
+        fail(error.detail)
+    seconds = time.perf_counter() - begun_s
+    typer.echo(f"{board}: {done.entries_before:,} entries before, {done.entries:,} now, {done.hidden_entries:,} hidden")
+    typer.echo(f"{done.rows:,} posts read in {seconds:.1f} s, {done.rows / seconds:,.0f} a second")
+    if done.duplicates or done.rejected:
+        typer.echo(f"{done.duplicates:,} left out as duplicates, {done.rejected:,} would leave the range of a column")

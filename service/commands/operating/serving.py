@@ -1,0 +1,105 @@
+"""`rankcurve serve` and `rankcurve jobs`: the API, the jobs beside it, and how many processes of each.
+
+This module reads options and refuses impossible ones. It starts `service.serve`, `service.processes.node` or
+`service.processes.jobs_only`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from config import Settings
+from service.commands.settings import ConfigOption, SetOption, StoreOption, settings_from
+from service.commands.target import fail
+from service.contract.problems import ServiceError
+from storage.errors import StorageError, StoreLocked
+
+JobsOption = Annotated[
+    str | None, typer.Option(help="embedded: jobs run beside the service; none: they do not.", show_default=False)
+]
+HostOption = Annotated[str | None, typer.Option(help="Address to listen on.", show_default=False)]
+WorkersOption = Annotated[
+    int | None, typer.Option(min=1, max=64, help="Processes that serve (PostgreSQL).", show_default=False)
+]
+MemcachedOption = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT,…", help="memcached servers that share curves.", show_default=False),
+]
+MonitorPortOption = Annotated[
+    int | None,
+    typer.Option("--port", min=0, max=65535, help="Port for /healthz, /readyz and /metrics.", show_default=False),
+]
+
+
+def serve(
+    host: HostOption = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on.", show_default=False)] = None,
+    store: StoreOption = None,
+    memcached: MemcachedOption = None,
+    jobs: JobsOption = None,
+    workers: WorkersOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+) -> None:
+    """Serve leaderboards over HTTP. Ready when /readyz answers 200; Ctrl-C or SIGTERM finishes what was accepted.
+
+    Without options: http://127.0.0.1:8080, data in data/rankcurve.db, jobs included. Every option is also a setting:
+    see `rankcurve config`.
+
+    Without any API key the service listens on loopback only and treats every caller as ops. The first key, with --store
+    while the service does not run:
+
+        rankcurve keys create NAME --role ops
+    """
+    named = {"host": host, "port": port, "store": store, "jobs": jobs, "workers": workers}
+    settings = settings_from({**named, "memcached_servers": memcached}, assignments, config)
+    # Here, because it pulls in the whole server: `--help` and the other commands stay quick.
+    if settings.workers > 1:
+        _refuse_one_file(settings, f"{settings.workers} workers would be as many writers: serve it with one")
+        from service.processes.node import run
+    else:
+        from service.serve import serve_until_stopped as run
+    _run(run, settings, settings.port)
+
+
+def run_jobs(
+    host: HostOption = None,
+    port: MonitorPortOption = None,
+    store: StoreOption = None,
+    memcached: MemcachedOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+) -> None:
+    """Run the background jobs alone, for `rankcurve serve --jobs none` on the same PostgreSQL store.
+
+    Any number may run. With --port (or the setting jobs_port) monitors are answered there.
+    """
+    named = {"host": host, "jobs_port": port, "store": store, "memcached_servers": memcached}
+    settings = settings_from(named, assignments, config)
+    _refuse_one_file(settings, "its jobs run in the process that serves it: rankcurve serve --jobs embedded")
+    from service.processes.jobs_only import run
+
+    _run(run, settings, settings.jobs_port)
+
+
+def _refuse_one_file(settings: Settings, instead: str) -> None:
+    """End the command with exit code 2 if the store belongs to one process."""
+    from service.stores import is_shared
+
+    if not is_shared(settings.store):
+        typer.echo(f"error: {settings.store}: one process owns a SQLite file, and {instead}", err=True)
+        raise typer.Exit(2)
+
+
+def _run(run: Callable[[Settings], None], settings: Settings, port: int) -> None:
+    try:
+        run(settings)
+    except StoreLocked as error:
+        fail(f"{error.detail}: talk to it over HTTP, stop it first, or serve another --store")
+    except (StorageError, ServiceError) as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"cannot serve on {settings.host}:{port}: {error.strerror or error}")

@@ -1,0 +1,103 @@
+"""`rankcurve export`: a whole ranking as CSV or NDJSON, best to worst.
+
+Rows are written as they arrive, so memory holds one page, however long the board is. Values keep every digit.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, TextIO
+
+import typer
+
+from service.client.client import ENCODER, PAGE_ENTRIES_MAX, Patience, ServiceClient
+from service.client.client_answers import RankedEntry
+from service.commands.reading.ranks import ColumnOption, ranked_column
+from service.commands.tables import cell_text
+from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Target, UrlOption, fail, talk
+
+
+class Format(StrEnum):
+    """The format of an export."""
+
+    csv = "csv"
+    ndjson = "ndjson"
+
+
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", dir_okay=False, help="File; default: standard output.")
+]
+FormatOption = Annotated[
+    Format, typer.Option("--format", help="csv: rank, owner, all columns, updated_at; ndjson: entries as they come.")
+]
+PageOption = Annotated[int, typer.Option(min=1, max=PAGE_ENTRIES_MAX, help="Entries a request.")]
+
+
+def export(
+    board: BoardArgument,
+    column: ColumnOption = None,
+    output: OutputOption = None,
+    file_format: FormatOption = Format.csv,
+    page: PageOption = PAGE_ENTRIES_MAX,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Write every entry that is ranked in one column, best to worst.
+
+    Entries without a value in that column are not in its ranking and not in the export.
+    """
+
+    async def action(client: ServiceClient) -> None:
+        name = await ranked_column(client, board, column)
+        stats = [each.name for each in (await client.board(board)).columns]
+        written = 0
+        try:
+            with open_output(output) as stream:
+                write = csv_writer(stream, stats) if file_format is Format.csv else ndjson_writer(stream)
+                async for answer in client.pages(board, name, limit=page):
+                    for entry in answer.entries:
+                        write(entry)
+                    written += len(answer.entries)
+        except BrokenPipeError:
+            raise
+        except OSError as cause:
+            fail(f"cannot write {output}: {cause.strerror}")
+        typer.echo(f"{written:,} entries of {board}, ranked by {name}", err=True)
+
+    talk(Target(url, key), action, Patience(attempts_max=8, reconnects=True))
+
+
+def open_output(path: Path | None) -> TextIO | nullcontext[TextIO]:
+    """Open the file to write; standard output stays open at the end."""
+    return nullcontext(sys.stdout) if path is None else path.open("w", encoding="utf-8", newline="")
+
+
+def csv_writer(stream: TextIO, stats: list[str]) -> Callable[[RankedEntry], None]:
+    """Write the heading, and return a function that writes one row."""
+    rows = csv.writer(stream, lineterminator="\n")
+    rows.writerow(("rank", "owner", *stats, "updated_at"))
+
+    def write(entry: RankedEntry) -> None:
+        values = (raw_text(entry.stats.get(name)) for name in stats)
+        rows.writerow((entry.rank, entry.owner, *values, entry.updated_at))
+
+    return write
+
+
+def raw_text(value: object) -> str:
+    """Return text as it is stored, and numbers with every digit. Unlike a terminal, a file takes any character."""
+    return value if isinstance(value, str) else cell_text(value)
+
+
+def ndjson_writer(stream: TextIO) -> Callable[[RankedEntry], None]:
+    """Return a function that writes one entry as a line of JSON."""
+
+    def write(entry: RankedEntry) -> None:
+        stream.write(ENCODER.encode(entry).decode() + "\n")
+
+    return write

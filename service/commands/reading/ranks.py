@@ -1,0 +1,181 @@
+"""`rankcurve top` and `rankcurve rank`: read a ranking from a terminal.
+
+An estimate is never shown without its bracket.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from service.client.client import PAGE_ENTRIES_MAX, ServiceClient
+from service.client.client_answers import Board, Position
+from service.commands.tables import show_json, show_table
+from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, fail, talk
+
+
+class Mode(StrEnum):
+    """How a rank may be found."""
+
+    auto = "auto"
+    exact = "exact"
+    estimate = "estimate"
+
+
+ColumnOption = Annotated[
+    str | None, typer.Option("--column", "-c", help="Ranked column; default: the board's first.", show_default=False)
+]
+# Scripts may still write `top BOARD COLUMN`, the form before --column.
+ColumnArgument = Annotated[str | None, typer.Argument(metavar="COLUMN", hidden=True)]
+OwnerArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="OWNER", help="Whose positions, `-5` too; leave out with --value.", show_default=False),
+]
+ColumnsOption = Annotated[
+    list[str] | None, typer.Option("--column", "-c", help="Ranked column, repeatable; default: all.")
+]
+ValuesOption = Annotated[
+    list[str] | None, typer.Option("--value", help="Rank of this value instead of an owner's, repeatable.")
+]
+
+
+def named_column(argument: str | None, option: str | None) -> str | None:
+    """Return the column that was named in one of the two ways. Raises typer.BadParameter if it was named in both."""
+    if argument and option:
+        raise typer.BadParameter("name the column once, with --column")
+    return option or argument
+
+
+async def ranked_column(client: ServiceClient, board: str, column: str | None) -> str:
+    """Return `column`, or the board's first ranked one. End the command if there is none."""
+    return column or first_ranked(board, await client.board(board))
+
+
+def first_ranked(name: str, board: Board) -> str:
+    """Return the first ranked column of a board. End the command if there is none."""
+    ranked = board.ranked_columns()
+    if not ranked:
+        fail(f"{name} has no ranked column")
+    return ranked[0]
+
+
+def top(
+    board: BoardArgument,
+    column_argument: ColumnArgument = None,
+    column: ColumnOption = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=PAGE_ENTRIES_MAX, help="So many rows.")] = 10,
+    from_rank: Annotated[int, typer.Option(min=1, help="Start at this row instead of the first.")] = 1,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Show the best of a ranking, or any stretch of it. A rank like ~12345 is an estimate."""
+    column = named_column(column_argument, column)
+
+    async def action(client: ServiceClient) -> None:
+        name = await ranked_column(client, board, column)
+        page = await client.page(board, name, limit=limit, from_rank=from_rank if from_rank > 1 else None)
+        if as_json:
+            show_json(page)
+            return
+        show_table(
+            ("rank", "owner", name, "updated"),
+            [(f"{'' if e.exact else '~'}{e.rank}", e.owner, e.value, e.updated_at) for e in page.entries],
+            numeric=("rank", name),
+        )
+        if not all(entry.exact for entry in page.entries):
+            typer.echo(f"~ is an estimate from the curve; its bounds: rankcurve rank {board} OWNER -c {name}", err=True)
+
+    talk(Target(url, key), action)
+
+
+def rank(
+    board: BoardArgument,
+    owner: OwnerArgument = None,
+    column: ColumnsOption = None,
+    value: ValuesOption = None,
+    with_next: Annotated[bool, typer.Option("--next", help="And what is missing to the next better place.")] = False,
+    with_previous: Annotated[
+        bool, typer.Option("--previous", help="And the period before: who moved, on a family's board.")
+    ] = False,
+    mode: Annotated[Mode, typer.Option(help="auto: counted near the top, from the curve elsewhere.")] = Mode.auto,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Show where an owner stands, or where a value would: the rank and the bracket that the true rank lies in."""
+    if (owner is None) == (not value):
+        raise typer.BadParameter("give either an OWNER or --value")
+    if value and column and len(column) > 1:
+        raise typer.BadParameter("--value goes with one --column")
+    if (with_next or with_previous) and owner is None:
+        raise typer.BadParameter("--next and --previous go with an OWNER")
+    if any("," in text for text in [*(value or []), *(column or [])]):
+        raise typer.BadParameter("repeat the option instead of separating by commas")
+
+    async def action(client: ServiceClient) -> None:
+        if owner is not None:
+            positions = await client.owner_positions(
+                board, owner, column or [], mode=mode.value, with_next=with_next, with_previous=with_previous
+            )
+        else:
+            name = await ranked_column(client, board, column[0] if column else None)
+            positions = await client.value_positions(board, name, value or [], mode=mode.value)
+        if as_json:
+            show_json(positions)
+        else:
+            show_positions(positions)
+            if with_next:
+                show_next(positions)
+            if with_previous:
+                show_previous(positions)
+
+    talk(Target(url, key), action)
+
+
+def show_positions(positions: list[Position]) -> None:
+    """Print one line for each position. A rank between two bounds shows both bounds."""
+    headings = ("column", "value", "rank", "between", "of", "better than %", "method", "as of")
+    rows = [
+        (each.column, each.value, each.rank, bracket_text(each), each.total, each.percentile, each.method, each.as_of)
+        for each in positions
+    ]
+    show_table(headings, rows, numeric=("value", "rank", "of", "better than %"))
+
+
+def show_next(positions: list[Position]) -> None:
+    """Print one line for each position that somebody is better than."""
+    rows = [(each.column, each.next.rank, each.next.value, each.next.points) for each in positions if each.next]
+    typer.echo()
+    show_table(("column", "next rank", "held with", "points missing"), rows, numeric=("next rank", "points missing"))
+
+
+def show_previous(positions: list[Position]) -> None:
+    """Print one line for each position that has an earlier period.
+
+    The line tells how many ranks the owner's own value gained, and how many the values of others.
+    """
+    rows = [
+        (
+            each.column,
+            each.previous.board,
+            each.previous.position and each.previous.position.rank,
+            each.previous.value_position and each.previous.value_position.rank,
+            each.previous.moved,
+            each.previous.field_moved,
+        )
+        for each in positions
+        if each.previous
+    ]
+    headings = ("column", "before", "rank then", "today's value then", "moved", "field moved")
+    typer.echo()
+    show_table(headings, rows, numeric=headings[2:])
+
+
+def bracket_text(position: Position) -> str:
+    """Return `exact`, or `12301..12390`, or an empty text for a column without a value."""
+    if position.rank is None:
+        return "no value"
+    return "exact" if position.exact else f"{position.low}..{position.high}"

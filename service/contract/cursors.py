@@ -1,0 +1,102 @@
+"""Opaque cursors: each is a position in a list or a ranking, signed with the store's salt.
+
+The signature keeps callers from making up cursors. The salt is stored, so a cursor outlives a restart.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from typing import Literal, TypeVar
+
+import msgspec
+
+from storage.errors import BadCursor
+
+P = TypeVar("P", "RowCursor", "BoardCursor", "PoolCursor", "ResourceCursor", "ClientCursor", "KeyCursor")
+TAG_BYTES = 8
+CURSOR_CHARS_MAX = 2048
+
+
+class RowCursor(msgspec.Struct, array_like=True, frozen=True):
+    """A row of a ranking, and the direction in which the page goes on from it."""
+
+    board_key: int
+    epoch: int
+    column_index: int
+    forward: bool
+    cell: str
+    owner: str
+    row_number: int  # 1-based position of the row in the order
+    changes: int  # the board's count of changes when `row_number` was known
+
+
+class BoardCursor(msgspec.Struct, array_like=True, frozen=True):
+    """The last leaderboard of a page of the catalog."""
+
+    after: str
+    prefix: str
+
+
+class PoolCursor(msgspec.Struct, array_like=True, frozen=True):
+    """The last pool of a page of pools."""
+
+    after: tuple[str, str]
+    client_id: str | None
+
+
+class ResourceCursor(msgspec.Struct, array_like=True, frozen=True):
+    """The last resource of a page of a pool."""
+
+    pool_key: int
+    after: str
+
+
+class ClientCursor(msgspec.Struct, array_like=True, frozen=True):
+    """The last client of a page of clients; `what` tells it apart from the other places."""
+
+    what: Literal["clients"]
+    after: str
+
+
+class KeyCursor(msgspec.Struct, array_like=True, frozen=True):
+    """The last API key of a page of keys: its time of creation and its id."""
+
+    what: Literal["keys"]
+    after: tuple[int, str]
+
+
+class CursorCodec:
+    """Makes cursors of places and reads them back. Cursors of a store with another salt are refused."""
+
+    def __init__(self, salt: str) -> None:
+        self._key = hashlib.blake2b(bytes.fromhex(salt), person=b"rankcurve-cursor").digest()
+
+    def encode_cursor(
+        self, place: RowCursor | BoardCursor | PoolCursor | ResourceCursor | ClientCursor | KeyCursor
+    ) -> str:
+        """Return the cursor of a place."""
+        payload = msgspec.msgpack.encode(place)
+        return base64.urlsafe_b64encode(self._tag(payload) + payload).rstrip(b"=").decode()
+
+    def decode_cursor(self, cursor: str, kind: type[P]) -> P:
+        """Return the place of this type that a cursor stands for.
+
+        Raises:
+            BadCursor: this store did not give out the cursor, or it stands for a place of another type.
+        """
+        try:
+            if len(cursor) > CURSOR_CHARS_MAX:
+                raise ValueError
+            signed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+            payload = signed[TAG_BYTES:]
+            if not hmac.compare_digest(signed[:TAG_BYTES], self._tag(payload)):
+                raise ValueError
+            return msgspec.msgpack.decode(payload, type=kind)
+        except (ValueError, binascii.Error, msgspec.DecodeError):
+            raise BadCursor from None
+
+    def _tag(self, payload: bytes) -> bytes:
+        return hashlib.blake2b(payload, key=self._key, digest_size=TAG_BYTES).digest()

@@ -1,0 +1,211 @@
+"""API keys and roles: who is calling, and what they may do.
+
+The text of a key is shown once, when the key is made. The service stores and compares only its SHA-256. A plain hash is
+enough, because a key holds 256 random bits and is no word that a person chose.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import ipaddress
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from .problems import Problem, ServiceError
+
+KEY_PREFIX = "rk"
+KEY_ID_BYTES = 5
+SECRET_BYTES = 32
+HEADER_CHARS_MAX = 1024
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="rankcurve", Basic realm="rankcurve"'}
+
+
+class OpenToOthers(ServiceError):
+    """Without any API key the service binds to loopback only: make one first: `rankcurve keys create --store`."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(f"{self.__class__.__doc__} The host asked for is {host!r}.")
+
+
+class Role(IntEnum):
+    """What a key allows; each role includes the ones below it."""
+
+    READER = 1
+    WRITER = 2
+    OPS = 3
+
+    @classmethod
+    def from_name(cls, name: str) -> Role:
+        """Return the role of a lower-case name. Raises KeyError."""
+        return cls[name.upper()]
+
+
+class ApiKeyRow(Protocol):
+    """A key as the store keeps it."""
+
+    @property
+    def id(self) -> str:
+        """The public part, safe to log."""
+
+    @property
+    def role(self) -> str:
+        """reader, writer or ops."""
+
+    @property
+    def hash(self) -> str:
+        """`hash_key` the key's text."""
+
+    @property
+    def revoked_at_us(self) -> int | None:
+        """When the key was revoked; None: it is valid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The caller of one request."""
+
+    key_id: str  # "-" for a caller without a key
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class NewApiKey:
+    """A key that was just made: only its holder receives `text`."""
+
+    id: str
+    text: str
+    hash: str
+
+
+ANYONE = Identity("-", Role.OPS)
+
+
+def make_api_key(random_hex: Callable[[int], str] = secrets.token_hex) -> NewApiKey:
+    """Make a key `rk_<id>_<secret>` with a 256-bit secret. `random_hex(n)` returns 2n hexadecimal digits."""
+    key_id = random_hex(KEY_ID_BYTES)
+    text = f"{KEY_PREFIX}_{key_id}_{random_hex(SECRET_BYTES)}"
+    return NewApiKey(key_id, text, hash_key(text))
+
+
+def hash_key(text: str) -> str:
+    """Return the SHA-256 of a key's text in hexadecimal, which is what the store keeps."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class KeyRing:
+    """The valid keys, in memory.
+
+        open (no key was ever made: every caller is `ops`) ──first key──> closed (every caller needs a valid key)
+
+    The first key closes the ring for good: neither revoking the last key nor a store without keys opens it again.
+    """
+
+    def __init__(self, rows: Iterable[ApiKeyRow] = ()) -> None:
+        self._identities: dict[str, Identity] = {}
+        self._valid_ids: set[str] = set()
+        self._sessions: dict[Callable[[], None], Identity] = {}  # the function that ends a session -> its caller
+        self.open = True
+        self.replace_keys(rows)
+
+    def replace_keys(self, rows: Iterable[ApiKeyRow]) -> None:
+        """Take over the store's keys and end the sessions of keys that are no longer valid.
+
+        `rows` holds the revoked keys too.
+        """
+        listed = list(rows)
+        self._identities = {
+            row.hash: Identity(row.id, Role.from_name(row.role)) for row in listed if row.revoked_at_us is None
+        }
+        self._valid_ids = {identity.key_id for identity in self._identities.values()}
+        self.open = self.open and not listed
+        for end in [end for end, identity in self._sessions.items() if not self._is_valid(identity)]:
+            end()
+
+    @property
+    def valid_count(self) -> int:
+        """Return how many keys are valid."""
+        return len(self._valid_ids)
+
+    @contextmanager
+    def end_when_revoked(self, identity: Identity, end: Callable[[], None]) -> Iterator[None]:
+        """Call `end` if the caller's key is revoked while the context lasts; for answers that go on, such as streams.
+
+        Raises Problem `unauthorized` if the key was revoked already.
+        """
+        self.check_valid(identity)
+        self._sessions[end] = identity
+        try:
+            yield
+        finally:
+            del self._sessions[end]
+
+    def check_valid(self, identity: Identity) -> None:
+        """Raise Problem `unauthorized` if the caller's key was revoked since `identify_caller`."""
+        if not self._is_valid(identity):
+            raise _unauthorized("the API key was revoked while the request arrived")
+
+    def _is_valid(self, identity: Identity) -> bool:
+        return identity.key_id in self._valid_ids or (self.open and identity is ANYONE)
+
+    def identify_caller(self, authorization: str | None) -> Identity:
+        """Return the caller that the Authorization header names. Raises Problem `unauthorized`."""
+        if self.open:
+            return ANYONE
+        if authorization is None:
+            raise _unauthorized("the request has no API key: send Authorization: Bearer <key>")
+        identity = self._identities.get(hash_key(_key_text(authorization)))
+        if identity is None:
+            raise _unauthorized("the API key is not known here, or was revoked")
+        return identity
+
+    def check_binding(self, host: str) -> None:
+        """Raise OpenToOthers if no key was ever made and callers from other machines could reach `host`."""
+        if self.open and not is_loopback(host):
+            raise OpenToOthers(host)
+
+
+def require_role(identity: Identity, role: Role) -> None:
+    """Raise Problem `forbidden` if the caller's role is below `role`."""
+    if identity.role < role:
+        have = identity.role.name.lower()
+        raise Problem("forbidden", f"this needs the role {role.name.lower()}; the API key has {have}")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches the host.
+
+    The answer is False for any name other than `localhost`, because a name may resolve to any address.
+    """
+    bare = host.strip("[]").lower()
+    if bare == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(bare).is_loopback
+    except ValueError:
+        return False
+
+
+def _key_text(authorization: str) -> str:
+    if len(authorization) > HEADER_CHARS_MAX:
+        raise _unauthorized("the Authorization header is too long for a key")
+    scheme, _, credentials = authorization.partition(" ")
+    credentials = credentials.strip()
+    kind = scheme.lower()
+    if kind == "bearer":
+        return credentials
+    if kind == "basic":
+        try:
+            return base64.b64decode(credentials, validate=True).decode("utf-8").partition(":")[2]
+        except (binascii.Error, ValueError) as error:
+            raise _unauthorized("the Basic credentials are not base64 of name:key") from error
+    raise _unauthorized("the Authorization header is neither Bearer nor Basic")
+
+
+def _unauthorized(detail: str) -> Problem:
+    return Problem("unauthorized", detail, headers=_CHALLENGE)

@@ -1,0 +1,250 @@
+"""The requests and answers about pools and leases, as types. Parsing and the OpenAPI document both use them.
+
+A resource is opaque: nothing here knows what it may look like, only how long it may be.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from service.contract.responses.curves import Time
+
+from .problems import Problem, clip_text
+from .queries import ListQuery
+from .requests import Instant, at_most
+from .values import NO_CONTROL_PATTERN, NO_NUL_PATTERN, normalise_text
+
+CLIENT_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"  # the id of a client or of a pool
+REGION_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$"
+LEASE_KEY_CHARS_MAX = 200
+RESOURCE_CHARS_MAX = 500
+PARTITIONS_MAX = 1_000
+NAME_CHARS_MAX = 200
+
+_NAME = re.compile(CLIENT_PATTERN[1:-1])
+
+ClientId = Annotated[str, Meta(pattern=CLIENT_PATTERN)]
+PoolId = Annotated[str, Meta(pattern=CLIENT_PATTERN)]
+RegionName = Annotated[str, Meta(pattern=REGION_PATTERN)]
+LeaseKey = Annotated[
+    str,
+    Meta(
+        description=f"1 to {LEASE_KEY_CHARS_MAX} Unicode characters after normalisation to NFC, which the service "
+        "does; no control characters, no surrogates.",
+        extra_json_schema={"minLength": 1, "maxLength": LEASE_KEY_CHARS_MAX, "pattern": NO_CONTROL_PATTERN},
+    ),
+]
+ResourceText = Annotated[
+    str,
+    Meta(
+        description=f"Opaque: 1 to {RESOURCE_CHARS_MAX} characters, given out as it was put in; no NUL.",
+        extra_json_schema={"minLength": 1, "maxLength": RESOURCE_CHARS_MAX, "pattern": NO_NUL_PATTERN},
+    ),
+]
+
+
+class PutClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a client is called by people."""
+
+    name: Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern="^[^\\x00]*$")] | UnsetType = UNSET
+
+
+class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a pool is; without a body everything is as the service has it by default."""
+
+    partitions: (
+        Annotated[
+            int, Meta(ge=1, le=PARTITIONS_MAX, description="Parts of each region, which share the rush for free ones.")
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class AddResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Resources for a region. What the pool has already stays as it is, or with `move` comes to this region if free."""
+
+    region: RegionName
+    resources: Annotated[list[ResourceText], Meta(min_length=1), at_most("lease_resources_per_request_max")]
+    move: bool = False
+
+
+class RemoveResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Resources that are to go; with a region, those of them that are there."""
+
+    resources: Annotated[list[ResourceText], Meta(min_length=1), at_most("lease_resources_per_request_max")]
+    region: RegionName | UnsetType = UNSET
+
+
+class AskLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A key asks for a resource, or to keep the one that it has: `lease_expires` or `lease_seconds` says how long."""
+
+    client_id: ClientId
+    pool_id: PoolId
+    key: LeaseKey
+    region: RegionName
+    lease_expires: Instant | UnsetType = UNSET
+    lease_seconds: Annotated[float, Meta(gt=0, extra_json_schema={"maximum": "lease_s_max"})] | UnsetType = UNSET
+
+
+class PoolsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
+    """A page of pools, of one client where it is named."""
+
+    client_id: ClientId | None = None
+
+
+class LeaseJournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of the journal: what follows a number."""
+
+    after: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    limit: Annotated[int, Meta(ge=1)] | None = None
+
+
+class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a key has. `version` fences: a later holder of the resource has a greater one."""
+
+    resource: str
+    key: str
+    lease_expires: Time
+    expires_in: Annotated[float, Meta(description="Seconds that were left when the store answered.")]
+    version: int
+    acquired: Annotated[bool, Meta(description="Whether this request took it; false: the key had it already.")]
+    region: str
+
+
+class RegionAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A region of a pool."""
+
+    total: int
+    leased: Annotated[int, Meta(description="Leases that run. Those that are over count as available.")]
+    available: int
+    headroom: Annotated[
+        int | None,
+        Meta(description="What is available `headroom_seconds` from now, forecast; null before it was measured."),
+    ]
+
+
+class ClientAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A client."""
+
+    client_id: str
+    name: str
+    pools: int
+    created_at: Time
+
+
+class ClientList(msgspec.Struct, frozen=True):
+    """A page of clients by id; `next` is the cursor of the page after it, null at the end."""
+
+    clients: list[ClientAnswer]
+    next: str | None
+
+
+class PoolAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A pool, and where one is asked for, its regions."""
+
+    client_id: str
+    pool_id: str
+    partitions: int
+    created_at: Time
+    headroom_seconds: float | UnsetType = UNSET
+    regions: dict[str, RegionAnswer] | UnsetType = UNSET
+
+
+class PoolList(msgspec.Struct, frozen=True):
+    """A page of pools by client and id; `next` is the cursor of the page after it, null at the end."""
+
+    pools: list[PoolAnswer]
+    next: str | None
+
+
+class AddedResources(msgspec.Struct, frozen=True):
+    """How many resources are new, how many the pool had already, and how many of those came to this region."""
+
+    added: int
+    known: int
+    moved: int
+
+
+class RemovedResources(msgspec.Struct, frozen=True):
+    """How many resources went. Leased ones stay until their lease is over and given back."""
+
+    removed: int
+    leased: int
+    unknown: int
+
+
+class ResourceAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource; `key` and `lease_expires` are null where it is free."""
+
+    resource: str
+    region: str
+    version: int
+    key: str | None
+    lease_expires: Time | None
+
+
+class ResourceList(msgspec.Struct, frozen=True):
+    """A page of resources by their text; `next` is the cursor of the page after it, null at the end."""
+
+    resources: list[ResourceAnswer]
+    next: str | None
+
+
+class LeaseEventLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the journal of leases."""
+
+    seq: int
+    at: Time
+    kind: str
+    client_id: str
+    pool_id: str
+    resource: str
+    key: str | None
+    region: str
+    version: int
+    lease_expires: Time | None
+
+
+def parse_client_or_pool_id(text: str, *, pointer: str) -> str:
+    """Return the text if it is an id of a client or a pool. Raises Problem `bad_request`."""
+    if _NAME.fullmatch(text):
+        return text
+    raise Problem("bad_request", f"{clip_text(text)!r} is not an id: {CLIENT_PATTERN}", pointer=pointer)
+
+
+def parse_client_id(text: str) -> str:
+    """Return the client's id in a path. Raises Problem `bad_request`."""
+    return parse_client_or_pool_id(text, pointer="client_id")
+
+
+def parse_pool_id(text: str) -> str:
+    """Return the pool's id in a path. Raises Problem `bad_request`."""
+    return parse_client_or_pool_id(text, pointer="pool_id")
+
+
+def parse_lease_key(text: str, *, pointer: str = "key") -> str:
+    """Return the key of a lease in NFC.
+
+    Raises Problem `bad_request` if it has control characters or surrogates, or not 1 to KEY_CHARS_MAX characters.
+    """
+    key = normalise_text(text, chars_max=LEASE_KEY_CHARS_MAX)
+    if key is not None:
+        return key
+    detail = (
+        f"a key is 1 to {LEASE_KEY_CHARS_MAX} characters, none of them a control character, not {clip_text(text)!r}"
+    )
+    raise Problem("bad_request", detail, pointer=pointer)
+
+
+def parse_resource(text: str, *, pointer: str) -> str:
+    """Return the resource unchanged. Raises Problem `bad_request` if it has NUL, a surrogate or a wrong length."""
+    surrogates = not text.isascii() and any(unicodedata.category(char) == "Cs" for char in text)
+    if 0 < len(text) <= RESOURCE_CHARS_MAX and "\0" not in text and not surrogates:
+        return text
+    detail = f"a resource is 1 to {RESOURCE_CHARS_MAX} characters without NUL, not {clip_text(text)!r}"
+    raise Problem("bad_request", detail, pointer=pointer)

@@ -1,0 +1,245 @@
+"""The errors that a caller can see: each code with its HTTP status and its title, in one table.
+
+    ServiceError
+    └── Problem              answered as application/problem+json (RFC 9457)
+        ├── BadValue         one stat value that its column can't take; a post error, never a request error
+        └── Busy             the service can't take more at the moment; carries Retry-After
+
+`CODES` is part of the wire contract. A code and its status never change; a new case gets a new code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from jobs import errors as job_errors
+from storage import errors as storage_errors
+
+JSON_TYPE = "application/json"
+PROBLEM_TYPE = "application/problem+json"
+
+# code -> (HTTP status, title). The error of one post in a list is sent under HTTP 200; its own status is in its body.
+CODES: dict[str, tuple[int, str]] = {
+    "bad_json": (400, "The body is not JSON in UTF-8"),
+    "bad_request": (400, "The request is not shaped as the contract says"),
+    "unknown_field": (400, "A field that the contract does not know"),
+    "duplicate_field": (400, "The same field is given twice"),
+    "bad_cursor": (400, "The cursor is not one of this ranking"),
+    "too_many_posts": (400, "More posts than one request may carry"),
+    "too_many_boards": (400, "More leaderboards than one request may name"),
+    "too_many_entries": (400, "More entries than one page may carry"),
+    "too_many_owners": (400, "More owners than one request may name"),
+    "too_many_values": (400, "More values than one query may ask for"),
+    "too_many_buckets": (400, "More buckets than one query may ask for"),
+    "too_many_resources": (400, "More resources than one request may carry"),
+    "unauthorized": (401, "An API key is needed"),
+    "forbidden": (403, "The API key's role does not allow this"),
+    "host_not_allowed": (403, "Without API keys only loopback names are accepted in Host"),
+    "not_found": (404, "No such path"),
+    "unknown_board": (404, "No such leaderboard"),
+    "unknown_column": (404, "The leaderboard has no such ranked column"),
+    "unknown_owner": (404, "The owner has no entry here"),
+    "unknown_post": (404, "Nothing is known of such a post"),
+    "unknown_key": (404, "No such API key"),
+    "unknown_family": (404, "No such family"),
+    "unknown_client": (404, "No such client"),
+    "unknown_pool": (404, "No such pool of resources"),
+    "unknown_region": (404, "The pool never had a resource in this region"),
+    "unknown_lease": (404, "The key has no lease in this pool"),
+    "not_ranked": (404, "The owner has no value in the columns asked for"),
+    "no_profile": (404, "The owner has no profile"),
+    "no_curve": (404, "The column has no curve yet"),
+    "method_not_allowed": (405, "The path does not take this method"),
+    "body_timeout": (408, "The body took too long to arrive"),
+    "head_timeout": (408, "The headers of the request took too long to arrive"),
+    "spec_conflict": (409, "The change would reinterpret stored values"),
+    "post_id_conflict": (409, "The post id was used for another post"),
+    "family_board": (409, "The leaderboard is a family's, and changes with the family only"),
+    "period_closed": (409, "The leaderboard, or its period, is closed"),
+    "not_open_yet": (409, "The leaderboard has not opened yet"),
+    "no_resource_available": (409, "The region has no resource left"),
+    "ops_key_needed": (409, "No API key with the role ops would be left"),
+    "archived": (410, "The leaderboard was archived, and its archive does not hold this"),
+    "catalog_full": (409, "The service holds as many leaderboards as it may"),
+    "own_tables_full": (409, "The store holds as many leaderboards with tables of their own as it may"),
+    "journal_pruned": (410, "The journal no longer reaches back so far"),
+    "body_too_large": (413, "The body is larger than the service takes"),
+    "unsupported_media_type": (415, "The service takes application/json"),
+    "bad_value": (422, "Not a value that the column takes"),
+    "value_out_of_range": (422, "The value or the result lies outside the column's range"),
+    "bad_rank": (422, "Ranks start at 1"),
+    "bad_spec": (422, "The leaderboard's specification does not hold together"),
+    "unknown_facet": (422, "The family has no such facet"),
+    "post_rejected": (422, "A post is all or nothing, and another part of it was refused"),
+    "at_in_future": (422, "The post's time lies too far ahead"),
+    "unsupported": (422, "This version does not support it"),
+    "queue_full": (429, "Too many posts are waiting"),
+    "rate_limited": (429, "The API key asks for more than its rate"),
+    "internal": (500, "The service failed; the log has the request id"),
+    "store_damaged": (500, "The store's file is damaged"),
+    "store_busy": (503, "The store can't keep up"),
+    "too_many_bodies": (503, "Too many bodies are arriving at once"),
+    "no_job_process": (503, "No job process is alive"),
+    "timeout": (503, "The answer took too long"),
+    "store_full": (507, "The store's disk is full"),
+}
+
+# Error of storage or jobs -> its code on the wire. The nearest base class in this table decides.
+STORAGE_CODES: dict[type[BaseException], str] = {
+    storage_errors.UnknownBoard: "unknown_board",
+    storage_errors.UnknownColumn: "unknown_column",
+    storage_errors.NotASortedColumn: "unknown_column",
+    storage_errors.ValueOutOfRange: "value_out_of_range",
+    storage_errors.PostIdConflict: "post_id_conflict",
+    storage_errors.AtInFuture: "at_in_future",
+    storage_errors.PeriodClosed: "period_closed",
+    storage_errors.NotOpenYet: "not_open_yet",
+    storage_errors.Archived: "archived",
+    storage_errors.FamilyBoard: "family_board",
+    storage_errors.UnknownFacet: "unknown_facet",
+    storage_errors.UnknownFamily: "unknown_family",
+    storage_errors.TooManyFamilies: "catalog_full",
+    storage_errors.PostError: "post_rejected",
+    storage_errors.SpecConflict: "spec_conflict",
+    storage_errors.SpecInvalid: "bad_spec",
+    storage_errors.TooManyBoards: "catalog_full",
+    storage_errors.TooManyOwnTables: "own_tables_full",
+    storage_errors.UnknownOwner: "unknown_owner",
+    storage_errors.UnknownPost: "unknown_post",
+    storage_errors.NotRanked: "not_ranked",
+    storage_errors.NoCurve: "no_curve",
+    storage_errors.BadCursor: "bad_cursor",
+    storage_errors.UnknownKey: "unknown_key",
+    storage_errors.QueueFull: "queue_full",
+    storage_errors.StoreBusy: "store_busy",
+    storage_errors.StoreDamaged: "store_damaged",
+    storage_errors.StoreFull: "store_full",
+    storage_errors.UnknownClient: "unknown_client",
+    storage_errors.UnknownPool: "unknown_pool",
+    storage_errors.UnknownLease: "unknown_lease",
+    storage_errors.UnknownRegion: "unknown_region",
+    storage_errors.NoResource: "no_resource_available",
+    storage_errors.LeaseInPast: "bad_value",
+    storage_errors.TooManyPools: "catalog_full",
+    storage_errors.WaitTooLong: "timeout",
+    storage_errors.LostRace: "store_busy",
+    job_errors.NoJobProcess: "no_job_process",
+    job_errors.TooManyDemands: "store_busy",
+    job_errors.MethodUnsupported: "unsupported",
+    storage_errors.TooManyKeys: "catalog_full",
+    storage_errors.OpsKeyNeeded: "ops_key_needed",
+    TimeoutError: "timeout",
+}
+
+# The statuses of a refused post that differ from `CODES`: its path was right, and its body is wrong.
+POST_STATUSES = {"unknown_column": 422}
+
+TYPE_PREFIX = "urn:rankcurve:problem:"
+SHOWN_CHARS_MAX = 80
+
+
+class FieldError(msgspec.Struct, frozen=True):
+    """One fault and where it stands: `pointer` is a JSON pointer into the body, or the name of a parameter."""
+
+    pointer: str
+    detail: str
+
+
+class ProblemDocument(msgspec.Struct, frozen=True):
+    """The body of every 4xx and 5xx answer, and the `error` of a rejected post (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[FieldError] = []
+
+
+class ServiceError(Exception):
+    """Root of every error that the service package raises."""
+
+
+class Problem(ServiceError):
+    """A fault with a stable `code`. Raised anywhere below a handler, it becomes the answer.
+
+    `status` overrides the status of `CODES` where the contract demands another one: an unknown column is 404 when
+    reading and 422 when posting. `headers` are added to the answer.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        pointer: str | None = None,
+        errors: Sequence[FieldError] = (),
+        status: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(code, detail)
+        self.code = code
+        self.detail = detail
+        self.errors = list(errors) if pointer is None else [FieldError(pointer, detail), *errors]
+        self.status = CODES[code][0] if status is None else status
+        self.headers = dict(headers or {})
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.detail}"
+
+    def to_document(self) -> ProblemDocument:
+        """Return the RFC 9457 object, for the body of an answer or the `error` of a rejected post."""
+        title = CODES[self.code][1]
+        return ProblemDocument(TYPE_PREFIX + self.code, title, self.status, self.detail, self.code, self.errors)
+
+    def to_json(self) -> bytes:
+        """Return the JSON of `to_document()`."""
+        return msgspec.json.encode(self.to_document())
+
+
+class BadValue(Problem):
+    """A stat value that its column can't take: `bad_value`, or `value_out_of_range` when only its size is wrong."""
+
+    def __init__(self, detail: str, *, code: str = "bad_value", pointer: str | None = None) -> None:
+        super().__init__(code, detail, pointer=pointer)
+
+
+class Busy(Problem):
+    """The service can't take more at the moment (`queue_full`, `rate_limited`, `store_busy`, …); retry later."""
+
+    def __init__(self, code: str, detail: str, *, retry_after_s: int) -> None:
+        super().__init__(code, detail, headers={"Retry-After": str(retry_after_s)})
+
+
+def problem_of(error: BaseException) -> Problem:
+    """Return the problem that an error of a lower layer becomes, by its nearest class in `STORAGE_CODES`.
+
+    An error that is not in the table is a bug. It becomes `internal_problem`, whose text says nothing of the cause.
+    """
+    if isinstance(error, Problem):
+        return error
+    for kind in type(error).__mro__:
+        code = STORAGE_CODES.get(kind)
+        if code is not None:
+            return Problem(code, str(error) or CODES[code][1], pointer=getattr(error, "pointer", None))
+    return internal_problem()
+
+
+def internal_problem() -> Problem:
+    """Return the problem of a bug: it tells the caller only how to find the cause in the log."""
+    return Problem("internal", "the request failed; its id is in the X-Request-Id header and in the service's log")
+
+
+def post_problem_of(error: BaseException) -> Problem:
+    """Return the problem of a refused post: `problem_of`, with the status of `POST_STATUSES` where there is one."""
+    problem = problem_of(error)
+    problem.status = POST_STATUSES.get(problem.code, problem.status)
+    return problem
+
+
+def clip_text(text: str) -> str:
+    """Return a caller's text fit to be quoted in a detail or a log line: cut, and encodable as UTF-8."""
+    cut = text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"
+    return cut.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,390 @@
+"""The query strings that callers send, as types, with their bounds.
+
+An unknown, repeated or malformed parameter fails the request. A list is one parameter with commas. Only a list of
+leaderboards may also repeat its parameter, because their ids may contain commas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from math import isfinite
+from typing import Annotated, Any, Literal, Protocol, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import Meta
+
+from storage.boards.family_ids import FACET_PATTERN, FACET_VALUE_PATTERN, FACETS_TOGETHER_MAX, is_facet
+from storage.boards.family_ids import parse_board_id as parse_family_board
+
+from .cursors import CURSOR_CHARS_MAX
+from .parameter_text import check_forms, text_forms
+from .problems import FieldError, Problem, clip_text
+from .requests import FacetName, Instant, OwnerName, PeriodName
+from .values import ANY_BOARD_PATTERN, COLUMN_PATTERN, DECIMAL_PATTERN, INT64_MAX, parse_board_id, parse_column
+
+Q = TypeVar("Q", bound=msgspec.Struct)
+
+RankMode = Literal["auto", "exact", "estimate"]
+_Count = Annotated[int, Meta(ge=0)]
+_Limit = Annotated[int, Meta(ge=1)]
+# Functions check these types, so that their errors have codes of their own. The schemas are for the OpenAPI document.
+_Rank = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": INT64_MAX})]
+_Percentile = Annotated[float, Meta(extra_json_schema={"minimum": 0, "maximum": 100})]
+_Column = Annotated[str, Meta(extra_json_schema={"pattern": COLUMN_PATTERN})]
+_Board = Annotated[str, Meta(extra_json_schema={"pattern": ANY_BOARD_PATTERN})]
+_Decimal = Annotated[str, Meta(extra_json_schema={"pattern": DECIMAL_PATTERN})]
+_Cursor = Annotated[
+    str,
+    Meta(
+        description="Opaque: `next` or `prev` of an earlier answer.",
+        extra_json_schema={"minLength": 1, "maxLength": CURSOR_CHARS_MAX},
+    ),
+]
+_Facets = Annotated[
+    dict[str, str],
+    Meta(
+        extra_json_schema={
+            "propertyNames": {"pattern": FACET_PATTERN},
+            "additionalProperties": {"type": "string", "pattern": FACET_VALUE_PATTERN},
+            "maxProperties": FACETS_TOGETHER_MAX,
+        }
+    ),
+]
+_REST = "facets"  # this field collects the parameters with other names: each family names its own facets
+_BOARDS = "with"  # the list whose parameter may be repeated
+PARAMETERS_MAX = 32
+CACHED_CHARS_MAX = 256  # longer queries seldom repeat; the bound keeps the cache of a route below 512 KiB
+CACHED_QUERIES_MAX = 1024
+
+
+class QueryBounds(Protocol):
+    """The settings that bound a query."""
+
+    @property
+    def page_entries_max(self) -> int:
+        """The most rows of a page."""
+
+    @property
+    def around_rows_max(self) -> int:
+        """The most rows on one side of an owner or a value."""
+
+    @property
+    def buckets_max(self) -> int:
+        """The most parts of a distribution."""
+
+    @property
+    def query_values_max(self) -> int:
+        """The most members of a list in a query."""
+
+    @property
+    def audit_owners_max(self) -> int:
+        """The most owners that one audit counts."""
+
+    @property
+    def history_periods_max(self) -> int:
+        """The most closed periods in an owner's history."""
+
+    @property
+    def stream_top_max(self) -> int:
+        """The most rows of a streamed top."""
+
+
+class PostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether posts are applied before the answer, or queued and applied soon after it."""
+
+    mode: Literal["direct", "queued"] = "direct"
+
+
+class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A page of a list, from its beginning or after a cursor."""
+
+    limit: _Limit | None = None
+    cursor: _Cursor | None = None
+
+
+class BoardsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
+    """A page of leaderboards by id."""
+
+    prefix: str = ""
+
+
+class ProfilesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Rows, with their owners' profiles where those are asked for."""
+
+    profiles: bool = False
+
+
+class JournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The journal past a sequence number; 0: from its beginning."""
+
+    after: Annotated[int, Meta(ge=0, le=INT64_MAX)] = 0
+    limit: _Limit | None = None
+
+
+class OwnerPostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An owner's newest posts; `before` a sequence number, those before them."""
+
+    limit: _Limit | None = None
+    before: Annotated[int, Meta(ge=1, le=INT64_MAX)] | None = None
+
+
+class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is streamed of a column: its top rows, or one owner's position."""
+
+    column: _Column
+    top: _Limit | None = None
+    owner: OwnerName | None = None
+
+    def __post_init__(self) -> None:
+        parse_column(self.column)
+        if self.top is not None and self.owner is not None:
+            raise Problem("bad_request", "a stream is of the top or of an owner, not of both", pointer="owner")
+
+
+class PositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An owner's positions; without `columns`, in every ranked column.
+
+    With `next`, the next better place of each; with `compare`, where the owner was in the period before.
+    """
+
+    columns: tuple[_Column, ...] = ()
+    rank: RankMode = "auto"
+    next: bool = False
+    compare: Literal["previous"] | None = None
+
+    def __post_init__(self) -> None:
+        for column in self.columns:
+            parse_column(column, pointer="columns")
+
+
+class AroundOwnerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Rows on both sides of an owner."""
+
+    column: _Column
+    better: _Count = 5
+    worse: _Count = 5
+    profiles: bool = False
+
+    def __post_init__(self) -> None:
+        parse_column(self.column)
+
+
+class PageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A page of a ranking: from the top, after a cursor, or from a row; a cursor excludes `from_rank`."""
+
+    limit: _Limit | None = None
+    cursor: _Cursor | None = None
+    from_rank: _Rank | None = None
+    profiles: bool = False
+
+    def __post_init__(self) -> None:
+        if self.from_rank is not None:
+            check_rank(self.from_rank, "from_rank")
+            if self.cursor is not None:
+                detail = "a page starts at a cursor or at a rank, not at both"
+                raise Problem("bad_request", detail, pointer="from_rank")
+
+
+class ValuePositionsQuery(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename={"with_": "with"}
+):
+    """Positions of values; the values are text until the column is known. `with`: leaderboards counted together."""
+
+    values: Annotated[tuple[_Decimal, ...], Meta(min_length=1)]
+    rank: RankMode = "auto"
+    with_: tuple[_Board, ...] = ()
+
+    def __post_init__(self) -> None:
+        for index, board in enumerate(self.with_):
+            parse_board_id(board, pointer=f"with/{index}")
+
+
+class AroundValueQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Rows on both sides of a value."""
+
+    value: _Decimal
+    better: _Count = 5
+    worse: _Count = 5
+    profiles: bool = False
+
+
+class ValuesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Values for ranks, for percentiles or for both."""
+
+    ranks: tuple[_Rank, ...] = ()
+    percentiles: tuple[_Percentile, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.ranks and not self.percentiles:
+            raise Problem("bad_request", "ask for ranks or for percentiles", pointer="ranks")
+        for rank in self.ranks:
+            check_rank(rank, "ranks")
+        for percentile in self.percentiles:
+            if not (isfinite(percentile) and 0 <= percentile <= 100):
+                raise Problem("bad_request", "a percentile lies between 0 and 100", pointer="percentiles")
+
+
+class BucketsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Into how many parts of equal width the values are counted, or read off the curve where there is one."""
+
+    buckets: Annotated[int, Meta(ge=1)] = 20
+    rank: Literal["exact", "estimate"] = "exact"
+
+
+class AuditQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many random owners an audit counts; without it as many as the service allows."""
+
+    owners: Annotated[int, Meta(ge=1)] | None = None
+
+
+class FamilyBoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which of a family's leaderboards: a period at a time (now), and facets as parameters of their names."""
+
+    period: PeriodName
+    at: Instant | None = None
+    facets: _Facets = {}
+
+
+class FacetsQuery(FamilyBoardsQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The values of one facet, within values of others."""
+
+    facet: FacetName
+    limit: _Limit | None = None
+    cursor: _Cursor | None = None
+
+
+class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An owner's final positions in the last closed periods of a kind, within facets as parameters of their names."""
+
+    period: PeriodName
+    column: _Column
+    limit: _Limit = 30
+    cursor: _Cursor | None = None
+    rank: RankMode = "exact"
+    facets: _Facets = {}
+
+    def __post_init__(self) -> None:
+        parse_column(self.column)
+
+
+# parameter -> (the setting that bounds it, the code when it is exceeded)
+_BOUNDS: dict[str, tuple[str, str]] = {
+    "limit": ("page_entries_max", "too_many_entries"),
+    "better": ("around_rows_max", "too_many_entries"),
+    "worse": ("around_rows_max", "too_many_entries"),
+    "buckets": ("buckets_max", "too_many_buckets"),
+    "columns": ("query_values_max", "too_many_values"),
+    "values": ("query_values_max", "too_many_values"),
+    "with": ("query_values_max", "too_many_boards"),
+    "ranks": ("query_values_max", "too_many_values"),
+    "percentiles": ("query_values_max", "too_many_values"),
+    "owners": ("audit_owners_max", "too_many_owners"),
+    "top": ("stream_top_max", "too_many_entries"),
+}
+_OWN_BOUNDS: dict[tuple[type[msgspec.Struct], str], tuple[str, str]] = {
+    (HistoryQuery, "limit"): ("history_periods_max", "too_many_entries"),
+}
+
+
+def check_rank(rank: int, pointer: str) -> None:
+    """Raise Problem `bad_rank` for a rank below 1 or beyond 64 bits."""
+    if not 1 <= rank <= INT64_MAX:
+        raise Problem("bad_rank", "a rank is a whole number from 1 up", pointer=pointer)
+
+
+def query_parser(kind: type[Q], bounds: QueryBounds) -> Callable[[str], Q]:
+    """Return a function that parses a raw query string into the type `kind`.
+
+    The function remembers the results of short queries, which is safe because the structs are frozen. It raises
+    Problem: `bad_request`, `unknown_field`, `duplicate_field`, `bad_rank`, or the code of the bound that was exceeded.
+    """
+    fields = msgspec.structs.fields(kind)
+    forms = text_forms(kind)
+    lists = frozenset(field.encode_name for field in fields if "tuple" in str(field.type))
+    names = frozenset(field.encode_name for field in fields)
+
+    def parse(raw: str) -> Q:
+        found = _split(raw, lists)
+        if _REST in names:
+            found = _with_rest(found, names)
+        check_forms(found, forms)
+        query = _converted(found, kind)
+        for field in fields:
+            _check_bound(kind, field.encode_name, getattr(query, field.name), bounds)
+        return query
+
+    remembered = lru_cache(maxsize=CACHED_QUERIES_MAX)(parse)
+    return lambda raw: remembered(raw) if len(raw) <= CACHED_CHARS_MAX else parse(raw)
+
+
+def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
+    try:
+        raw.encode("utf-8")  # bytes that are not UTF-8 arrive as lone surrogates, which this refuses
+        pairs = parse_qsl(
+            raw, keep_blank_values=True, strict_parsing=bool(raw), errors="strict", max_num_fields=PARAMETERS_MAX
+        )
+    except ValueError as error:  # UnicodeError is a ValueError too
+        raise Problem("bad_request", "the query string is not name=value pairs in UTF-8") from error
+    found: dict[str, Any] = {}
+    boards: list[str] = []
+    for name, value in pairs:
+        if name == _BOARDS and name in lists:
+            boards.append(value)
+            found[name] = _boards(boards)
+            continue
+        if name in found:
+            raise Problem("duplicate_field", "a parameter is given twice; a list takes commas", pointer=clip_text(name))
+        found[name] = tuple(value.split(",")) if name in lists else value
+    return found
+
+
+def _boards(texts: list[str]) -> tuple[str, ...]:
+    """Return the leaderboards of a parameter that was given once or several times.
+
+    Given several times, each text is one id. Given once, the text is a list with commas, unless it is the id of one
+    board of a family: such an id may contain commas.
+    """
+    if len(texts) > 1 or parse_family_board(texts[0]) is not None:
+        return tuple(texts)
+    return tuple(texts[0].split(","))
+
+
+def _with_rest(found: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    rest = {name: value for name, value in found.items() if name == _REST or name not in names}
+    for name in rest:
+        if not is_facet(name):
+            raise Problem(
+                "unknown_field", f"{clip_text(name)!r} is not a parameter of this path", pointer=clip_text(name)
+            )
+    return {**{name: value for name, value in found.items() if name not in rest}, _REST: rest}
+
+
+def _converted(found: dict[str, Any], kind: type[Q]) -> Q:
+    try:
+        return msgspec.convert(found, kind, strict=False)
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).partition(" - at `$")
+        if what.startswith("Object contains unknown field"):
+            name = what.partition("`")[2].rstrip("`")
+            detail = f"{clip_text(name)!r} is not a parameter of this path"
+            raise Problem("unknown_field", detail, pointer=clip_text(name)) from error
+        name = path.strip("`.").partition("[")[0]
+        what = what.replace("Object missing required field", "The path needs the parameter")
+        raise Problem("bad_request", f"{what} in {name or 'the query'}", errors=[FieldError(name, what)]) from error
+
+
+def bound_of(kind: type[msgspec.Struct], name: str) -> tuple[str, str] | None:
+    """Return the setting that bounds a parameter of a query, and the code of a request that exceeds it."""
+    return _OWN_BOUNDS.get((kind, name)) or _BOUNDS.get(name)
+
+
+def _check_bound(kind: type[msgspec.Struct], name: str, value: object, bounds: QueryBounds) -> None:
+    bound = bound_of(kind, name)
+    if bound is None or value is None:
+        return
+    most: int = getattr(bounds, bound[0])
+    count = len(value) if isinstance(value, tuple) else value
+    if isinstance(count, int) and count > most:
+        raise Problem(bound[1], f"{name}: {count} is more than {most}", pointer=name)

@@ -1,0 +1,264 @@
+"""The bodies that callers send, as types. Parsing and the OpenAPI document both use them, so they can't differ.
+
+A field stands here exactly if the contract has it. An unknown field fails the whole request.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal, get_args
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from storage.boards.family_ids import FACET_PATTERN, FACET_VALUE_PATTERN, FACETS_TOGETHER_MAX
+
+from .values import (
+    ANY_BOARD_PATTERN,
+    COLUMN_PATTERN,
+    DECIMAL_PATTERN,
+    NO_CONTROL_PATTERN,
+    NO_NUL_PATTERN,
+    OWNER_CHARS_MAX,
+    POST_ID_CHARS_MAX,
+    SCALE_MAX,
+)
+
+COLUMNS_MAX = 64
+SAMPLES_MAX = 100_000
+EXACT_TOP_MAX = 1_000_000
+REFRESH_SECONDS_MAX = 86_400
+GRACE_SECONDS_MAX = 10**12  # longer than the calendar has years; in microseconds it fits 64 bits
+KEEP_SECONDS_MAX = 100 * 366 * 86_400
+
+MergeName = Literal["sum", "max", "min", "last"]
+BestName = Literal["high", "low"]
+TiesName = Literal["shared", "earliest"]
+KindName = Literal["number", "text"]
+MethodName = Literal["auto", "skip", "scan"]
+PeriodName = Literal["all", "year", "month", "week", "day"]
+KeptName = Literal["year", "month", "week", "day"]
+_UNIQUE = {"uniqueItems": True}
+
+
+def at_most(setting: str) -> Meta:
+    """Return the bound of a list as the name of a setting; the OpenAPI document holds the setting's number."""
+    return Meta(extra_json_schema={"maxItems": setting})
+
+
+Scalar = Annotated[
+    Raw,
+    Meta(
+        description="A fixed-point decimal with the column's scale, as a JSON number or a string of ASCII digits "
+        "`-?\\d+(\\.\\d+)?`; for a column of type `text`, a string. Never rounded: too many digits is 422.",
+        extra_json_schema={"type": ["number", "string"]},
+    ),
+]
+Decimal = Annotated[
+    Raw,
+    Meta(
+        description="A fixed-point decimal with the column's scale, as a JSON number or a string.",
+        extra_json_schema={"type": ["number", "string"], "pattern": DECIMAL_PATTERN},
+    ),
+]
+OwnerName = Annotated[
+    str,
+    Meta(
+        description=f"1 to {OWNER_CHARS_MAX} Unicode characters after normalisation to NFC, which the service does; "
+        "no control characters, no surrogates.",
+        extra_json_schema={"minLength": 1, "maxLength": OWNER_CHARS_MAX, "pattern": NO_CONTROL_PATTERN},
+    ),
+]
+PostId = Annotated[
+    str,
+    Meta(
+        description="A retry with the same id is never applied twice. NUL is refused.",
+        extra_json_schema={"minLength": 1, "maxLength": POST_ID_CHARS_MAX, "pattern": NO_NUL_PATTERN},
+    ),
+]
+Instant = Annotated[
+    datetime,
+    Meta(
+        tz=True,
+        description="With a zone; kept to the microsecond; not before 1970.",
+        extra_json_schema={"pattern": "^(19[7-9][0-9]|[2-9][0-9]{3})-"},
+    ),
+]
+BoardId = Annotated[str, Meta(pattern=ANY_BOARD_PATTERN)]
+ColumnName = Annotated[str, Meta(pattern=COLUMN_PATTERN)]
+FacetName = Annotated[str, Meta(pattern=FACET_PATTERN)]
+StatsSent = Annotated[dict[str, Scalar], Meta(extra_json_schema={"propertyNames": {"pattern": COLUMN_PATTERN}})]
+
+
+class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A column of a leaderboard. `min` and `max` default to -1e15 and 1e15, shrunk to what fits 64 bits."""
+
+    name: ColumnName
+    sorted: bool
+    merge: MergeName
+    best: BestName = "high"
+    scale: Annotated[int, Meta(ge=0, le=SCALE_MAX)] = 0
+    min: Decimal | UnsetType = UNSET
+    max: Decimal | UnsetType = UNSET
+    type: KindName = "number"
+
+
+class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How ranks are estimated; what is left out takes the service's default."""
+
+    samples: Annotated[int, Meta(ge=2, le=SAMPLES_MAX)] | UnsetType = UNSET
+    exact_top: Annotated[int, Meta(ge=0, le=EXACT_TOP_MAX)] | UnsetType = UNSET
+    refresh_seconds: Annotated[int, Meta(ge=1, le=REFRESH_SECONDS_MAX)] | UnsetType = UNSET
+    method: MethodName | UnsetType = UNSET
+
+
+class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What leaderboards that stand alone and those of a family have in common."""
+
+    columns: Annotated[list[ColumnBody], Meta(min_length=1, max_length=COLUMNS_MAX)]
+    ties: TiesName = "shared"
+    table: Literal["own", "shared"] = "own"
+    predictor: PredictorBody = PredictorBody()
+
+
+class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The specification of a leaderboard. One that opens or closes says so from its beginning."""
+
+    opens_at: (
+        Annotated[Instant, Meta(description="Posts of before are rejected. Can be moved until it is over.")] | None
+    ) = None
+    closes_at: (
+        Annotated[
+            Instant,
+            Meta(description="Posts of then and later are rejected. Can be moved as long as posts still count."),
+        ]
+        | None
+    ) = None
+    grace_seconds: Annotated[
+        int, Meta(ge=0, le=GRACE_SECONDS_MAX, description="How long after `closes_at` earlier posts still count.")
+    ] = 3600
+    keep_seconds: (
+        Annotated[
+            int,
+            Meta(ge=0, le=KEEP_SECONDS_MAX, description="For how long it keeps its rows once closed; null: for good."),
+        ]
+        | None
+    ) = None
+
+
+class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The specification of a family: that of its boards, and which boards there are."""
+
+    table: Literal["own", "shared"] = "shared"
+    periods: Annotated[list[PeriodName], Meta(min_length=1, extra_json_schema=_UNIQUE)]
+    time_zone: Annotated[str, Meta(description="An IANA name: `Europe/Berlin`.")] = "UTC"
+    facets: Annotated[
+        list[Annotated[list[FacetName], Meta(extra_json_schema={"maxItems": FACETS_TOGETHER_MAX, **_UNIQUE})]],
+        Meta(
+            min_length=1,
+            description="Lists of facets by which boards are split; the empty one: for everybody.",
+            extra_json_schema=_UNIQUE,
+        ),
+    ] = msgspec.field(default_factory=lambda: [[]])
+    grace_seconds: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=GRACE_SECONDS_MAX,
+            description="How long after its end late posts still reach a period. Can be shortened: periods that are "
+            "past their new end close.",
+        ),
+    ] = 3600
+    keep: Annotated[
+        dict[KeptName, Annotated[int, Meta(ge=1)]],
+        Meta(
+            description="How many closed periods of a kind keep their rows; all, where a kind is not there.",
+            extra_json_schema={"propertyNames": {"enum": list(get_args(KeptName))}},
+        ),
+    ] = {}
+
+
+class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """One contribution of stats. At least one of `stats` and `set` names a column, and none is in both."""
+
+    owner: OwnerName
+    stats: StatsSent | UnsetType = UNSET
+    set: Annotated[StatsSent, Meta(description="Overwrites; role `ops`.")] | UnsetType = UNSET
+    post_id: PostId | UnsetType | None = UNSET
+    at: (
+        Annotated[
+            Instant,
+            Meta(
+                description="When it happened, with a zone; kept to the microsecond. Default: arrival. A retry repeats "
+                "it, or has none again: another time under one post_id is `post_id_conflict`.",
+            ),
+        ]
+        | UnsetType
+        | None
+    ) = UNSET
+
+
+class FanPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """A post that names the leaderboards it goes to; it is applied to all of them or to none."""
+
+    boards: Annotated[
+        list[Annotated[str, Meta(extra_json_schema={"pattern": ANY_BOARD_PATTERN})]],
+        Meta(min_length=1, extra_json_schema={"maxItems": "boards_per_post_max", **_UNIQUE}),
+    ]
+
+
+class FacetedPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """A post to a family: it goes to the family's boards of its time, for everybody and of its facets' values."""
+
+    facets: (
+        Annotated[
+            dict[str, str],
+            Meta(
+                description="Facet to value. A list of facets of which one has no value here is skipped.",
+                extra_json_schema={
+                    "propertyNames": {"pattern": FACET_PATTERN},
+                    "additionalProperties": {"type": "string", "pattern": FACET_VALUE_PATTERN},
+                },
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+_POSTS = Meta(extra_json_schema={"minItems": 1, "maxItems": "posts_per_request_max"})
+
+
+class FacetedPostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """Many posts to a family, answered in their order."""
+
+    posts: Annotated[list[FacetedPostBody], _POSTS]
+
+
+class PostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """Many posts, answered in their order."""
+
+    posts: Annotated[list[PostBody], _POSTS]
+
+
+class FanPostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """Many posts that name their leaderboards, answered in their order."""
+
+    posts: Annotated[list[FanPostBody], _POSTS]
+
+
+class Lookup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Owners whose entries are wanted; with `column`, their positions in it too."""
+
+    owners: Annotated[list[OwnerName], Meta(min_length=1), at_most("lookup_owners_max")]
+    column: ColumnName | None = None
+
+
+class ManyBoards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The leaderboards on which one owner's position in `column` is wanted."""
+
+    boards: Annotated[list[BoardId], Meta(min_length=1), at_most("query_values_max")]
+    column: ColumnName
+
+
+class ProfileBody(msgspec.Struct, frozen=True):
+    """A small JSON object of any members: a name, an avatar …"""

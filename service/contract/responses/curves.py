@@ -1,0 +1,46 @@
+"""The state of a board's curves: how accurate each curve is currently.
+
+A figure that is not known is null, never a guess. The bound is that of the current moment, not that of the fit.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from predictor import FitMethod, LiveCurve, RankCurve
+from service.contract.values import format_us
+from storage.records import Board
+
+Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, description="ISO 8601 in UTC, microseconds")]
+
+
+class CurveState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a ranked column's curve: how it was made, how many knots, of when, and what has moved since."""
+
+    method: FitMethod
+    total: int
+    knots: int
+    as_of: Time
+    age_seconds: float
+    certificate: float | None = None
+    live: bool  # whether the curve counts what is posted after its fit
+    moves: int  # changes into, out of and within the gaps between its knots since the fit
+    bound: float  # how far an estimated rank may currently be off, relative to the rank, below the exactly counted top
+
+
+def curve_state(board: Board, curve: RankCurve, now_us: int) -> CurveState:
+    """Return the state of the curve that currently serves."""
+    return CurveState(
+        method=curve.method,
+        total=curve.total,
+        knots=len(curve.knots),
+        as_of=format_us(curve.as_of_us),
+        age_seconds=max(0.0, (now_us - curve.as_of_us) / 1e6),
+        certificate=curve.certificate,
+        live=isinstance(curve, LiveCurve),
+        moves=curve.moved if isinstance(curve, LiveCurve) else 0,
+        bound=curve.estimate_drift(board.spec.predictor.exact_top + 1).bound,
+    )

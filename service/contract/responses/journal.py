@@ -1,0 +1,92 @@
+"""The answers about the journal, an owner's posts, the events of streams, and profiles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from service.contract.problems import ProblemDocument
+from service.contract.values import Number, json_text_of
+
+from .boards import ProfileObject, RankedEntry, Stats, StatusName
+from .curves import Time
+
+JournalKind = Literal["post", "erase", "hide", "show", "reset", "delete", "erased"]
+
+
+class JournalLine(msgspec.Struct):
+    """A line of the journal: what was posted and, of an applied post, what was stored afterwards; of a queued one that
+    was rejected when its turn came, the error. `owner` and what follows `accepted_at` are gone once the owner was
+    erased; `board` is null where it was deleted long ago."""
+
+    seq: int
+    kind: JournalKind
+    board: str | None
+    owner: str | None
+    accepted_at: Time
+    status: StatusName | UnsetType = UNSET
+    stats: Stats | UnsetType = UNSET
+    set: Stats | UnsetType = UNSET
+    post_id: str | UnsetType = UNSET
+    at: Time | UnsetType = UNSET
+    stored: Stats | UnsetType = UNSET
+    error: ProblemDocument | UnsetType = UNSET
+
+
+class OwnerPosts(msgspec.Struct):
+    """An owner's posts, the newest first; `next`, given as `before`, continues, null where no more are kept."""
+
+    owner: str
+    posts: list[JournalLine]
+    next: int | None
+
+
+class TopEvent(msgspec.Struct):
+    """The data of an event `top`: the best rows as they are now."""
+
+    column: str
+    total: int
+    entries: list[RankedEntry]
+
+
+class OwnerEvent(msgspec.Struct):
+    """The data of an event `position`: where the owner stands now, all null where it is not ranked any more.
+
+    `overtaken_by`: up to ten of those who went past since the event before; `previous_rank` is that event's.
+    """
+
+    owner: str
+    column: str
+    value: Number | None
+    rank: int | None
+    total: int
+    percentile: float | None
+    previous_rank: int | None
+    overtaken_by: list[str]
+
+
+class ResetEvent(msgspec.Struct, forbid_unknown_fields=True):
+    """The data of an event `reset`: what the client has seen last is too old to go on from."""
+
+
+if TYPE_CHECKING:
+    EventData: TypeAlias = str
+else:
+    EventData = json_text_of(TopEvent, OwnerEvent, ResetEvent)
+
+
+class StreamEvent(msgspec.Struct):
+    """An event of a stream."""
+
+    event: Literal["top", "position", "reset"]
+    id: str
+    data: EventData
+
+
+class ProfileAnswer(msgspec.Struct):
+    """What an owner is called and looks like."""
+
+    owner: str
+    profile: ProfileObject

@@ -1,0 +1,111 @@
+"""The record of a route. The application serves requests from it, and the OpenAPI document is written from it.
+
+Method, path, role, types and statuses of a request stand in its `Route` and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from .keys import Identity, Role
+from .problems import JSON_TYPE
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An answer that is more than a 200 with JSON. `body` is JSON bytes, a struct to encode, or None for no body."""
+
+    body: bytes | msgspec.Struct | None = None
+    status: int = 200
+    headers: dict[str, str] | None = None
+    media_type: str = JSON_TYPE
+
+
+# Bytes are JSON already. A struct still has to be encoded. A response is one that the handler sent itself.
+Answer = bytes | msgspec.Struct | Reply | web.StreamResponse
+
+
+class Call:
+    """One parsed request, as a handler receives it."""
+
+    __slots__ = ("answered_s", "body", "identity", "media_type", "path", "query", "request", "request_id")
+
+    def __init__(
+        self,
+        path: Mapping[str, str],
+        query: Any,
+        body: Any,
+        media_type: str,
+        identity: Identity,
+        request: web.Request,
+        request_id: str,
+    ) -> None:
+        self.path = path  # checked and in NFC: "board", "owner", "column"
+        self.query = query  # an instance of the route's `query`, or None
+        self.body = body  # an instance of the route's `body`, the bytes where `raw_body`, or None
+        self.media_type = media_type  # of the body, without parameters
+        self.identity = identity
+        self.request = request
+        self.request_id = request_id
+        self.answered_s: float | None = None  # perf_counter() when an answer that goes on began; None: when it ended
+
+
+Handler = Callable[[Any, Call], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """One method of one path.
+
+    `path` holds parameters in braces, such as `{board}`, `{owner}` and `{column}`. They are checked before the handler
+    receives them.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    role: Role | None  # None: open to anyone
+    view: str  # the name in logs, and the operationId
+    summary: str
+    description: str = ""
+    tag: str = ""
+    query: type[msgspec.Struct] | None = None
+    request_headers: tuple[str, ...] = ()  # headers that the handler reads, all optional
+    body: type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None = None  # several: one of them
+    body_optional: bool = False  # a request without a body counts as one with an empty object
+    raw_body: bool = False  # the handler parses the bytes itself
+    ndjson: bool = False  # the route takes NDJSON too
+    response: type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None = None  # None: no JSON body
+    statuses: tuple[int, ...] = (200,)  # successes
+    problems: tuple[str, ...] = ()  # codes besides those that follow from the other fields (see `openapi.list_codes`)
+    media_type: str = JSON_TYPE  # of the answer
+    response_headers: tuple[str, ...] = ()  # besides X-Request-Id
+    has_own_metrics: bool = False  # has its own name in the metrics, because it is requested very often
+    foreign_protocol: bool = (
+        False  # another protocol: its handler reads the rest of the path, the query and any media type
+    )
+
+    @property
+    def metrics_name(self) -> str:
+        """The name of the route in the metrics: its own, or one that it shares, because each name costs many series."""
+        if self.has_own_metrics or not self.tag:
+            return self.view
+        return "operating" if self.role is Role.OPS else self.tag.lower()
+
+    @property
+    def takes_body(self) -> bool:
+        """Whether the service reads a body from a request."""
+        return self.body is not None or (self.foreign_protocol and self.method == "POST")
+
+
+def match_entity_tag(if_none_match: str, etag: str) -> bool:
+    """Return whether an `If-None-Match` header holds an entity tag, or is `*`.
+
+    Weak tags count as equal (RFC 9110, 13.1.2).
+    """
+    tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
+    return etag.removeprefix("W/") in tags or tags == ["*"]

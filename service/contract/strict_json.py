@@ -1,0 +1,136 @@
+"""Decodes JSON bodies strictly: a duplicate key or a byte that is not UTF-8 is refused, not dropped.
+
+Whatever a body holds, only a `Problem` is raised. msgspec decodes fast, but keeps the last of two equal keys. So a
+cheap count of colons proves that no key was dropped. Only where the count proves nothing does a slower, exact decoder
+run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from .problems import FieldError, Problem, clip_text
+
+T = TypeVar("T")
+
+_AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>(?:key in )?\$[^`]*)`)?$", re.DOTALL)
+_UNKNOWN_FIELD = re.compile(r"unknown field `(.*)`", re.DOTALL)
+_TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def count_key_colons(body: bytes) -> int:
+    """Return an upper bound of the number of keys in a body, which is usually the exact number.
+
+    The colon of a key follows its quote mark or white space. Colons inside strings can only add to the count. So if the
+    number of decoded keys equals the count, no key was dropped, whatever the body holds.
+    """
+    count = body.count(b'":') + body.count(b" :")
+    for space in (b"\t", b"\n", b"\r"):
+        if space in body:  # much faster than the count, and usually false
+            count += body.count(space + b":")
+    return count
+
+
+def decode_strictly(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """Return the decoded body.
+
+    Raises:
+        Problem: `bad_json`, `bad_request`, `unknown_field` or `duplicate_field`.
+    """
+    value = decode_or_refuse(decoder.decode, body)
+    if count_key_colons(body) != len(decode_or_refuse(_TOP.decode, body)):
+        refuse_duplicates(body)
+    return value
+
+
+def decode_or_refuse(read: Callable[[bytes], T], body: bytes, *, prefix: str = "", where: str = "") -> T:
+    """Return `read(body)`, and turn everything that msgspec can raise into a Problem.
+
+    `prefix` is put before the JSON pointer, and `where` before the detail, for a line of NDJSON.
+
+    Raises:
+        Problem: `bad_json`, `bad_request` or `unknown_field`.
+    """
+    try:
+        if not body.isascii():
+            body.decode("utf-8")  # msgspec does not check strings that it skips
+        return read(body)
+    except msgspec.ValidationError as error:
+        raise _misshapen(str(error), prefix, where) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Problem("bad_json", where + clip_text(str(error))) from error
+    except RecursionError as error:
+        raise Problem("bad_json", where + "the body is nested too deeply") from error
+
+
+def to_json_pointer(path: str) -> str:
+    """Return the JSON pointer of a path of msgspec: `$.posts[3].owner` -> `/posts/3/owner`; `[...]` is any member."""
+    path = path.removeprefix("key in ").removeprefix("$")
+    return re.sub(r"\.|\[(\d+|\.\.\.)\]", lambda found: "/" + (found[1] or ""), path).replace("/...", "/*")
+
+
+def pointer_token(key: str) -> str:
+    """Return a caller's key as a token of a JSON pointer (RFC 6901), cut where it is long."""
+    return clip_text(key).replace("~", "~0").replace("/", "~1")
+
+
+def _misshapen(message: str, prefix: str, where: str) -> Problem:
+    found = _AT.match(message)
+    what, path = (found["what"], found["path"] or "$") if found else (message, "$")
+    unknown = _UNKNOWN_FIELD.search(what)
+    pointer = prefix + to_json_pointer(path)
+    code = "bad_request"
+    if unknown:
+        code, pointer = "unknown_field", f"{pointer}/{pointer_token(unknown[1])}"
+    what = clip_text(what)
+    return Problem(code, f"{where}{what} at {pointer or 'the top'}", errors=[FieldError(pointer, what)])
+
+
+class _Twice(dict[str, Any]):
+    """An object of the body; `key` is the first key that stood in it twice, or empty."""
+
+    key = ""
+
+
+def refuse_duplicates(body: bytes, *, prefix: str = "", where: str = "") -> None:
+    """Raise Problem `duplicate_field` for a key that stands twice in one object of the body, if there is one.
+
+    `body` must be one that decoded before.
+    """
+    twice_seen = False
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal twice_seen
+        made = _Twice(pairs)
+        if len(made) != len(pairs):
+            twice_seen = True
+            keys = [key for key, _ in pairs]
+            made.key = next(key for index, key in enumerate(keys) if key in keys[:index])
+        return made
+
+    try:
+        # Numbers stay text: int() refuses more than 4,300 digits, and nothing here needs their value.
+        tree = json.loads(body.decode("utf-8"), object_pairs_hook=members, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError) as error:
+        raise Problem("bad_json", where + clip_text(str(error))) from error
+    if twice_seen:
+        pointer, key = next(_found_twice(tree))
+        detail = f"the field {clip_text(key)!r} is given twice"
+        raise Problem("duplicate_field", where + detail, errors=[FieldError(prefix + pointer, detail)])
+
+
+def _found_twice(tree: Any) -> Iterator[tuple[str, str]]:
+    waiting: list[tuple[str, Any]] = [("", tree)]
+    while waiting:
+        pointer, value = waiting.pop()
+        if isinstance(value, _Twice):
+            if value.key:
+                yield f"{pointer}/{pointer_token(value.key)}", value.key
+            waiting.extend((f"{pointer}/{pointer_token(key)}", member) for key, member in value.items())
+        elif isinstance(value, list):
+            waiting.extend((f"{pointer}/{index}", member) for index, member in enumerate(value))

@@ -1,0 +1,277 @@
+"""Converts text of the wire to values of storage and back: decimals, times and names.
+
+Every conversion is exact or refused. A value is never rounded, a name never shortened, and a digit of another script
+never accepted.
+
+`one_of` and `json_text_of` describe a member of an answer that is one of several types. msgspec can't describe a union
+of untagged structs, because it could not decode one; answers are only encoded. `UNION_MEMBERS` collects these types for
+the OpenAPI document.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from storage.boards.family_ids import FAMILY_PATTERN, ID_CHARS_MAX, is_family_id
+from storage.boards.family_ids import parse_board_id as parse_family_board
+
+from .problems import BadValue, Problem, clip_text
+
+SCALE_MAX = 9
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+OWNER_CHARS_MAX = 128
+POST_ID_CHARS_MAX = 200
+TEXT_CHARS_MAX = 1000
+
+BOARD_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"
+ANY_BOARD_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{{0,{ID_CHARS_MAX - 1}}}$"  # one of a family may be longer
+COLUMN_PATTERN = "^[a-z][a-z0-9_]{0,47}$"
+DECIMAL_PATTERN = "^-?[0-9]+(\\.[0-9]+)?$"
+NO_CONTROL_PATTERN = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
+NO_NUL_PATTERN = "^[^\\u0000]+$"
+
+if TYPE_CHECKING:
+    Number: TypeAlias = int | msgspec.Raw
+else:
+    # An answer's decimals are Raw, so that no digit passes through a float. msgspec can't describe Raw.
+    Number = Annotated[float, msgspec.Meta(description="fixed point, with the column's scale")]
+
+_INT64_DIGITS = 19
+_POWERS: tuple[int, ...] = tuple(10**digits for digits in range(_INT64_DIGITS + 1))
+_FAST_DIGITS = 18  # this many digits always fit an int64
+_DECIMAL = re.compile(rb"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
+_EXPONENT_DIGITS_MAX = 9
+BOARD_ID_CHARS_MAX = 128  # the id of a family's board may be longer, because it holds the values of facets
+_BOARD = re.compile(BOARD_PATTERN[1:-1])
+_COLUMN = re.compile(COLUMN_PATTERN[1:-1])
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_US_PER_S = 1_000_000
+
+
+def parse_decimal(raw: msgspec.Raw | bytes | str, scale: int) -> int:
+    """Return the value times 10**scale, exactly.
+
+    `raw` is a JSON scalar as it stands in the body (`600`, `6e2`, `"600.00"`), or the bare text of a query (`600`). A
+    string holds `-?\\d+(\\.\\d+)?` in ASCII and nothing else; a JSON number may have an exponent. Values of up to 18
+    digits take a fast path without the regular expression.
+
+    Raises:
+        BadValue: `bad_value` for a text that is no decimal or has more digits than the scale, `value_out_of_range` for
+            a value that does not fit a signed 64-bit integer.
+    """
+    if isinstance(raw, str):
+        text, quoted = raw.encode("utf-8", "surrogatepass"), True
+    else:
+        text = bytes(raw)
+        if text.isdigit() and len(text) + scale <= _FAST_DIGITS:
+            return int(text) * _POWERS[scale]
+        quoted = text[:1] == b'"'
+        if quoted:
+            text = text[1:-1] if b"\\" not in text else scalar_text(text).encode("utf-8", "surrogatepass")
+    negative = text[:1] == b"-"
+    whole, dot, fraction = (text[1:] if negative else text).partition(b".")
+    if (
+        whole.isdigit()
+        and (not dot or fraction.isdigit())
+        and len(fraction) <= scale
+        and len(whole) + scale <= _FAST_DIGITS
+    ):
+        value = int(whole + fraction) * _POWERS[scale - len(fraction)]
+        return -value if negative else value
+    if quoted and (b"e" in text or b"E" in text):
+        raise _no_decimal(text)
+    return _exact(text, scale)
+
+
+def _exact(text: bytes, scale: int) -> int:
+    found = _DECIMAL.fullmatch(text)
+    if found is None:
+        raise _no_decimal(text)
+    sign, whole, fraction, exponent = found.groups(b"")
+    digits = (whole + fraction).lstrip(b"0")
+    significant = digits.rstrip(b"0")
+    if not significant:
+        return 0
+    shift = _small_int(exponent) - len(fraction) + scale + len(digits) - len(significant)
+    if shift < 0:
+        raise BadValue(f"{_quoted(text)} has more digits after the point than the column's {scale}")
+    if len(significant) + shift > _INT64_DIGITS:
+        raise _too_large(text, scale)
+    value = int(sign + significant) * _POWERS[shift]
+    if not INT64_MIN <= value <= INT64_MAX:
+        raise _too_large(text, scale)
+    return value
+
+
+def _small_int(exponent: bytes) -> int:
+    """Return the exponent, capped at 10**9 in size.
+
+    A capped exponent has the same effect as the true one: no body is large enough to hold digits that make up for it.
+    """
+    if not exponent:
+        return 0
+    negative = exponent[:1] == b"-"
+    digits = exponent.lstrip(b"+-").lstrip(b"0") or b"0"
+    size = int(digits) if len(digits) <= _EXPONENT_DIGITS_MAX else int(10**_EXPONENT_DIGITS_MAX)
+    return -size if negative else size
+
+
+def _quoted(text: bytes) -> str:
+    return clip_text(text.decode("utf-8", "replace"))
+
+
+def _no_decimal(text: bytes) -> BadValue:
+    return BadValue(f"{_quoted(text)} is not a decimal number")
+
+
+def _too_large(text: bytes, scale: int) -> BadValue:
+    detail = f"{_quoted(text)} with {scale} digits after the point does not fit 64 bits"
+    return BadValue(detail, code="value_out_of_range")
+
+
+def scalar_text(raw: msgspec.Raw | bytes) -> str:
+    """Return the text of a JSON string that stands in the body as `raw`. Raises BadValue if it is no string."""
+    text = bytes(raw)
+    if text[:1] != b'"':
+        raise BadValue(f"{_quoted(text)} is not a string")
+    try:
+        if b"\\" not in text:
+            return text[1:-1].decode("utf-8")
+        return msgspec.json.decode(text, type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadValue(f"{_quoted(text)} is not a string of Unicode characters") from error
+
+
+def parse_text(raw: msgspec.Raw | bytes, *, chars_max: int = TEXT_CHARS_MAX) -> str:
+    """Return the value of a text column as it was sent; it is not normalised.
+
+    NUL is refused for every store, because PostgreSQL can't store it and the store must not decide what a value may be.
+
+    Raises:
+        BadValue: the value is no string, has more than `chars_max` characters, or has NUL.
+    """
+    text = scalar_text(raw)
+    if len(text) > chars_max:
+        raise BadValue(f"a text value has at most {chars_max} characters", code="value_out_of_range")
+    if "\0" in text:
+        raise BadValue("a text value has no NUL character")
+    return text
+
+
+def format_decimal(value: int, scale: int) -> str:
+    """Return the number as the wire writes it: `60250` with scale 3 becomes `60.250`."""
+    if scale == 0:
+        return str(value)
+    whole, fraction = divmod(abs(value), _POWERS[scale])
+    return f"{'-' if value < 0 else ''}{whole}.{fraction:0{scale}d}"
+
+
+def to_wire_number(value: int, scale: int) -> Number:
+    """Return the number for an answer: an int where the scale is 0, else its exact digits as the wire writes them."""
+    return value if scale == 0 else msgspec.Raw(format_decimal(value, scale).encode())
+
+
+@lru_cache(maxsize=4096)
+def _second_text(second: int) -> str:
+    return (_EPOCH + timedelta(seconds=second)).isoformat()[:19]
+
+
+def format_us(at_us: int) -> str:
+    """Return microseconds since 1970 as `2026-11-20T10:00:00.123456Z`."""
+    return f"{_second_text(at_us // _US_PER_S)}.{at_us % _US_PER_S:06d}Z"
+
+
+def to_micros(at: datetime) -> int:
+    """Return a time with a zone as microseconds since 1970. Raises Problem `bad_request` for a time before 1970."""
+    since = at - _EPOCH
+    if since.days < 0:
+        raise Problem("bad_request", "a time before 1970-01-01T00:00:00Z", pointer="/at")
+    return (since.days * 86_400 + since.seconds) * _US_PER_S + since.microseconds
+
+
+def normalise_text(text: str, *, chars_max: int) -> str | None:
+    """Return the text in NFC; None unless that has 1 to `chars_max` characters, no control character and no surrogate.
+
+    The length of the text is checked before the work: NFC shortens a text to a third at most.
+    """
+    if text.isascii():
+        return text if text.isprintable() and 0 < len(text) <= chars_max else None
+    if len(text) > chars_max * 4:
+        return None
+    found = unicodedata.normalize("NFC", text)
+    if len(found) > chars_max or any(unicodedata.category(char) in ("Cc", "Cs") for char in found):
+        return None
+    return found
+
+
+def parse_owner(text: str, *, pointer: str = "owner") -> str:
+    """Return the owner in NFC.
+
+    Raises Problem `bad_request` if it has control characters or surrogates, or not 1 to 128 characters.
+    """
+    owner = normalise_text(text, chars_max=OWNER_CHARS_MAX)
+    if owner is not None:
+        return owner
+    detail = f"an owner is 1 to {OWNER_CHARS_MAX} characters, none of them a control character, not {_repr(text)}"
+    raise Problem("bad_request", detail, pointer=pointer)
+
+
+def parse_board_id(text: str, *, pointer: str = "board") -> str:
+    """Return the text if it is the id of a leaderboard. Raises Problem `bad_request`."""
+    if _BOARD.fullmatch(text) or (
+        BOARD_ID_CHARS_MAX < len(text) <= ID_CHARS_MAX and parse_family_board(text) is not None
+    ):
+        return text
+    raise Problem("bad_request", f"{_repr(text)} is not a leaderboard id: {BOARD_PATTERN}", pointer=pointer)
+
+
+def parse_family_id(text: str) -> str:
+    """Return the text if it is the id of a family. Raises Problem `bad_request`."""
+    if is_family_id(text):
+        return text
+    raise Problem("bad_request", f"{_repr(text)} is not a family: {FAMILY_PATTERN}", pointer="family")
+
+
+def parse_column(text: str, *, pointer: str = "column") -> str:
+    """Return the text if it is the name of a column. Raises Problem `bad_request`."""
+    if _COLUMN.fullmatch(text):
+        return text
+    raise Problem("bad_request", f"{_repr(text)} is not a column name: {COLUMN_PATTERN}", pointer=pointer)
+
+
+def parse_post_id(text: str, *, pointer: str = "/post_id") -> str:
+    """Return the text if it is a post id: 1 to 200 characters without NUL. Raises Problem `bad_request`."""
+    if 0 < len(text) <= POST_ID_CHARS_MAX and "\0" not in text:
+        return text
+    raise Problem("bad_request", f"a post id is 1 to {POST_ID_CHARS_MAX} characters without NUL", pointer=pointer)
+
+
+def _repr(text: str) -> str:
+    return repr(clip_text(text))
+
+
+REF_TEMPLATE = "#/components/schemas/{name}"
+UNION_MEMBERS: list[type[msgspec.Struct]] = []  # the types that `one_of` and `json_text_of` refer to
+
+
+def one_of(*kinds: type[msgspec.Struct]) -> Any:
+    """Return the type of a member that is one of these types."""
+    UNION_MEMBERS.extend(kinds)
+    refs = [{"$ref": REF_TEMPLATE.format(name=kind.__name__)} for kind in kinds]
+    return Annotated[Any, Meta(extra_json_schema={"anyOf": refs})]
+
+
+def json_text_of(*kinds: type[msgspec.Struct]) -> Any:
+    """Return the type of a member that is a text holding the JSON of one of these types."""
+    UNION_MEMBERS.extend(kinds)
+    refs = [{"$ref": REF_TEMPLATE.format(name=kind.__name__)} for kind in kinds]
+    described = {"contentMediaType": "application/json", "contentSchema": {"anyOf": refs}}
+    return Annotated[str, Meta(extra_json_schema=described)]

@@ -1,1 +1,0 @@
-"""Families over HTTP: their boards, posts, and owners' past."""

@@ -1,0 +1,91 @@
+"""The routes of operators and monitors: health, readiness, metrics, and the OpenAPI document.
+
+Their handlers hold no state of their own and never touch a board.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from service.contract.keys import Role
+from service.contract.problems import Problem, problem_of
+from service.contract.routes import Call, Handler, Reply, Route
+from service.http.openapi import encode_document
+from service.monitoring.dashboard.views import DASHBOARD
+from service.monitoring.jolokia.views import JOLOKIA
+from service.telemetry.metrics.process import METRICS_TYPE
+
+_TAG = "Operating"
+
+
+class Health(msgspec.Struct):
+    """`ok`, or what is missing."""
+
+    status: str
+
+
+async def healthz(context: Any, call: Call) -> Health:
+    """Answer `ok`: the process is up."""
+    return Health("ok")
+
+
+async def readyz(context: Any, call: Call) -> Health:
+    """Answer `ok` when the store answers too."""
+    try:
+        await context.ready()
+    except Exception as error:
+        problem = problem_of(error)
+        if problem.code == "store_damaged":
+            raise problem from error
+        raise Problem("store_busy", f"the store does not answer: {problem.detail}") from error
+    return Health("ok")
+
+
+async def metrics(context: Any, call: Call) -> Reply:
+    """Return the metrics in Prometheus' text format."""
+    return Reply(context.metrics.text(), media_type=METRICS_TYPE)
+
+
+def _document(routes: Sequence[Route]) -> Handler:
+    made: list[bytes] = []  # filled at the first request, so that a start does not pay for it
+
+    async def openapi(context: Any, call: Call) -> bytes:
+        if not made:
+            made.append(encode_document(routes, context.settings))
+        return made[0]
+
+    return openapi
+
+
+def add_health_routes(routes: Sequence[Route], *, dashboard: bool = True) -> list[Route]:
+    """Return the routes, and after them the routes of this module.
+
+    The OpenAPI document describes all of them. Without `dashboard`, the paths of the dashboard are unknown paths.
+    """
+    everything = list(routes)
+    everything += [
+        Route(
+            method="GET", path="/healthz", handler=healthz, role=None, view="healthz",
+            summary="Whether the process is up", tag=_TAG, response=Health,
+        ),
+        Route(
+            method="GET", path="/readyz", handler=readyz, role=None, view="readyz",
+            summary="Whether the store is reachable", tag=_TAG, response=Health,
+            problems=("store_busy", "store_damaged"),
+        ),
+        Route(
+            method="GET", path="/metrics", handler=metrics, role=Role.OPS, view="metrics",
+            summary="Figures in Prometheus' text format", tag=_TAG, media_type=METRICS_TYPE,
+        ),
+        Route(
+            method="GET", path="/openapi.json", handler=_document(everything), role=Role.READER, view="openapi",
+            summary="This document", tag=_TAG,
+        ),
+    ]  # fmt: skip
+    everything += JOLOKIA
+    if dashboard:
+        everything += DASHBOARD
+    return everything

@@ -1,0 +1,16 @@
+"""What happens around every handler: from the bytes of a request to a parsed `Call`, and from an answer to bytes.
+
+    bytes ──malformed──> aiohttp routes ──> endpoint ──> handler of a view
+                                             │  foreign_pages  may a web page send this request?
+                                             │  keys           who calls, and is the role enough?
+                                             │  key_limits     is the key within its rate?
+                                             │  bodies         read the body, within its bounds
+                                             └─ fast_json      write the answer
+
+The room may import `contract` and `telemetry`, and storage and jobs where a module needs them. It knows no handler and
+no board. The most important rule: when something goes wrong, the caller gets a problem document, and the log never
+holds a key, a body or an owner.
+
+A reader begins with `endpoint`. `openapi` writes the OpenAPI document from the routes. `key_watch` keeps the known keys
+in step with the store.
+"""

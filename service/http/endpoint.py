@@ -1,0 +1,332 @@
+"""Serves one route: identifies the caller, parses the request, calls the handler, writes, counts and logs the answer.
+
+    request ──> foreign page? ──> key and role ──> rate ──> body ──> path and query ──> handler ──> response
+                  └───────────────┴──────────── any error ─────────────┴──────────────────┴──────> problem document
+
+When something goes wrong, the caller gets a problem document. One with the code `internal` says nothing about its
+cause; the log has the cause. Every request passes here, so `Endpoint.__init__` prepares what is the same for all
+requests of a route.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+import secrets
+from collections.abc import Callable
+from functools import lru_cache, partial
+from math import ceil
+from time import perf_counter
+from typing import Any, Protocol
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+from aiohttp import hdrs, web
+from multidict import istr
+
+from service.contract.keys import ANYONE, Identity, KeyRing, Role, require_role
+from service.contract.lease_messages import parse_client_id, parse_lease_key, parse_pool_id
+from service.contract.post_bodies import NDJSON_TYPE
+from service.contract.problems import JSON_TYPE, PROBLEM_TYPE, Problem, clip_text, problem_of
+from service.contract.queries import QueryBounds, query_parser
+from service.contract.routes import Answer, Call, Reply, Route
+from service.contract.strict_json import decode_strictly
+from service.contract.values import parse_board_id, parse_column, parse_family_id, parse_owner, parse_post_id
+from service.telemetry.logs import REQUEST_ID, TRACEPARENT, RequestLog
+from service.telemetry.metrics.process import Metrics
+from service.telemetry.tracing import Span, Tracer
+
+from .bodies import BodyLimits, BodyReader
+from .fast_json import FastJsonResponse, PlainResponse
+from .foreign_pages import refuse_foreign_page
+from .key_limits import KeyLimits
+
+_encode = msgspec.json.Encoder().encode
+X_REQUEST_ID = istr("X-Request-Id")
+X_TRACEPARENT = istr("traceparent")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_PARAMETER = re.compile(r"\{(\w+)\}")
+# The path parameters that the log shows. It hides the others: owners are people, lease keys and post ids may name
+# people, and the rest of a path below /jolokia is a request of another protocol.
+_LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id")
+_CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection, as in nginx; never sent, only counted and logged
+_CUT_OFF = 503  # the service stopped before the answer was ready; never sent either
+_SAFE_METHODS = ("GET", "HEAD")
+_RETRIED_CODES = ("queue_full", "store_busy", "too_many_bodies", "timeout")
+PATH_PARSERS: dict[str, Callable[[str], str]] = {
+    "board": lru_cache(maxsize=1024)(parse_board_id),
+    "column": lru_cache(maxsize=1024)(parse_column),
+    "owner": parse_owner,
+    "family": lru_cache(maxsize=1024)(parse_family_id),
+    "operation": str,
+    "file": str,
+    "client_id": lru_cache(maxsize=1024)(parse_client_id),
+    "pool_id": lru_cache(maxsize=1024)(parse_pool_id),
+    "key": parse_lease_key,
+    "post_id": partial(parse_post_id, pointer="post_id"),
+    "id": str,
+}
+
+
+class EndpointSettings(QueryBounds, BodyLimits, Protocol):
+    """The settings that endpoints and the application need."""
+
+    @property
+    def dashboard(self) -> bool:
+        """Whether the dashboard is served."""
+
+    @property
+    def head_wait_s_max(self) -> float:
+        """A connection that has sent no request, or only a part of one's headers, is closed after this time."""
+
+    @property
+    def keepalive_s_max(self) -> float:
+        """A connection that sends no further request after an answer is closed after this time."""
+
+    @property
+    def retry_after_s(self) -> int:
+        """The shortest wait, in seconds, that 429 and 503 ask of the caller."""
+
+    @property
+    def retry_after_s_max(self) -> int:
+        """The longest wait, in seconds, that 429 and 503 ask of the caller."""
+
+
+class EndpointContext(Protocol):
+    """The part of the application's context that endpoints need; handlers get the whole context."""
+
+    @property
+    def settings(self) -> EndpointSettings:
+        """The limits."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """Counts requests."""
+
+    @property
+    def keyring(self) -> KeyRing:
+        """The keys that may call."""
+
+    @property
+    def key_limits(self) -> KeyLimits:
+        """The rates of each key."""
+
+    @property
+    def tracer(self) -> Tracer | None:
+        """Makes spans of requests; None: tracing is off."""
+
+    @property
+    def request_log(self) -> RequestLog:
+        """Logs requests."""
+
+    def end_endless_answers(self) -> None:
+        """End the answers that don't end by themselves."""
+
+    async def ready(self) -> None:
+        """Return when the store answers; raise a storage error or Problem where it does not."""
+
+
+class RequestIds:
+    """Gives each request an id: the caller's where it is well-formed, else one that no other process makes."""
+
+    def __init__(self, prefix: str | None = None) -> None:
+        self._prefix = prefix or secrets.token_hex(4)
+        self._numbers = itertools.count(1)
+
+    def make_request_id(self, given: str | None) -> str:
+        """Return the id for a request that came with `given` in X-Request-Id."""
+        if given is not None and _REQUEST_ID.fullmatch(given):
+            return given
+        return f"{self._prefix}-{next(self._numbers):x}"
+
+
+class Endpoint:
+    """Serves one route; aiohttp calls `serve`."""
+
+    def __init__(self, route: Route, context: EndpointContext, ids: RequestIds, bodies: BodyReader) -> None:
+        self.route = route
+        self._bodies = bodies
+        self._has_body = route.takes_body
+        self._context = context
+        self._handler = route.handler
+        self._ids = ids
+        self._keyring = context.keyring
+        self._identify, self._check_valid = context.keyring.identify_caller, context.keyring.check_valid
+        self._tracer = context.tracer
+        self._admit_read = None
+        if route.role is Role.READER and context.key_limits.limits_reads:
+            self._admit_read = context.key_limits.admit_read
+        self._logged = context.request_log.should_log
+        self._answered = context.metrics.make_request_timer(route.metrics_name)
+        self._path = tuple((name, PATH_PARSERS[name]) for name in _PARAMETER.findall(route.path))
+        self._changes = route.method not in _SAFE_METHODS
+        self._query = None if route.query is None else query_parser(route.query, context.settings)
+        self._decoder: msgspec.json.Decoder[Any] | None = None
+        if isinstance(route.body, type) and not route.raw_body:
+            self._decoder = msgspec.json.Decoder(route.body)
+        self._takes = _media_types(route)
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """Return the response to a request: the handler's answer, or a problem."""
+        started_s = perf_counter()
+        headers = request.headers
+        request_id = self._ids.make_request_id(headers.get(X_REQUEST_ID))
+        REQUEST_ID.set(request_id)
+        TRACEPARENT.set(headers.get(X_TRACEPARENT, ""))
+        identity = ANYONE
+        code = ""
+        span = (
+            None
+            if self._tracer is None
+            else self._tracer.start_request_span(request.method, self.route.path, request_id)
+        )
+        try:
+            if self._keyring.open:
+                refuse_foreign_page(headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN), changes=self._changes)
+            if self.route.role is not None:
+                identity = self._identify(headers.get(hdrs.AUTHORIZATION))
+                require_role(identity, self.route.role)
+                if self._admit_read is not None:
+                    self._admit_read(identity)
+            body, media_type = None, ""
+            if self._has_body:
+                body, media_type = await self._body(request)
+                if self.route.role is not None:
+                    self._check_valid(identity)  # a body may take minutes to arrive
+            call = self._call(request, body, media_type, identity, request_id)
+            response = _response(await self._handler(self._context, call), request_id)
+            ended_s = call.answered_s or perf_counter()
+        except asyncio.CancelledError:
+            self._end(request, span, _CUT_OFF, "cut_off", perf_counter() - started_s, identity)
+            raise
+        except Exception as error:
+            if request.transport is None:
+                response, code = PlainResponse(status=_CLIENT_CLOSED_REQUEST), "caller_gone"
+            else:
+                response, code = self._failed(error, request_id)
+            ended_s = perf_counter()
+        finally:
+            if self._has_body:
+                self._bodies.release_body(request)
+        self._end(request, span, response.status, code, ended_s - started_s, identity)
+        return response
+
+    def _end(
+        self, request: web.Request, span: Span | None, status: int, code: str, seconds: float, identity: Identity
+    ) -> None:
+        """Count the request, end its span, and log it where the log wants it."""
+        self._answered(status, seconds)
+        if span is not None:
+            span.end(status, identity.key_id)
+        if self._logged(status, seconds):
+            self._context.request_log.log_request(
+                view=self.route.view,
+                method=request.method,
+                path=self._told_path(request),
+                status=status,
+                code=code,
+                seconds=seconds,
+                key_id=identity.key_id,
+            )
+
+    def _told_path(self, request: web.Request) -> str:
+        """Return the path for the log: a parameter that may name a person stands there as its name in braces."""
+        found = request.match_info
+        return _PARAMETER.sub(
+            lambda part: clip_text(found[part[1]]) if part[1] in _LOGGED_PARAMETERS else part[0], self.route.path
+        )
+
+    async def _body(self, request: web.Request) -> tuple[Any, str]:
+        if self.route.body_optional and not request.can_read_body:
+            return msgspec.json.decode(b"{}", type=self.route.body), JSON_TYPE
+        media_type = "" if self.route.foreign_protocol else self._media_type(request)
+        body = await self._bodies.read_body(request)
+        return (body if self._decoder is None else decode_strictly(body, self._decoder)), media_type
+
+    def _call(self, request: web.Request, body: Any, media_type: str, identity: Identity, request_id: str) -> Call:
+        raw = request.raw_path
+        if "%" in raw:
+            _check_utf8(raw.partition("?")[0])
+        found = request.match_info
+        path = {name: parse(found[name]) for name, parse in self._path}
+        query_text = request.rel_url.raw_query_string if "?" in raw else ""
+        query = None
+        if self._query is not None:
+            query = self._query(query_text)
+        elif query_text and not self.route.foreign_protocol:
+            raise Problem("unknown_field", "this path takes no query parameters")
+        return Call(path, query, body, media_type, identity, request, request_id)
+
+    def _media_type(self, request: web.Request) -> str:
+        media_type = parse_media_type(request.headers.get(hdrs.CONTENT_TYPE, JSON_TYPE))
+        if media_type not in self._takes:
+            detail = f"the body is {clip_text(media_type)!r}; the path takes {' or '.join(self._takes)} in UTF-8"
+            raise Problem("unsupported_media_type", detail, headers={"Accept": ", ".join(self._takes)})
+        encoding = request.headers.get(hdrs.CONTENT_ENCODING)
+        if encoding is not None and encoding.lower() != "identity":
+            detail = f"the body is encoded as {clip_text(encoding)!r}; the service takes it as it is"
+            raise Problem("unsupported_media_type", detail, headers={hdrs.ACCEPT_ENCODING: "identity"})
+        return media_type
+
+    def _failed(self, error: Exception, request_id: str) -> tuple[web.Response, str]:
+        problem = problem_of(error)
+        if problem.code == "internal":
+            self._context.request_log.log_failure(view=self.route.view, error=error)
+        if problem.code in _RETRIED_CODES:
+            settings = self._context.settings
+            wait_s = min(settings.retry_after_s_max, getattr(error, "retry_after_s", None) or 0)
+            problem.headers.setdefault(hdrs.RETRY_AFTER, str(max(settings.retry_after_s, ceil(wait_s))))
+        return make_problem_response(problem, request_id), problem.code
+
+
+def make_problem_response(problem: Problem, request_id: str) -> web.Response:
+    """Return the response of a problem."""
+    headers = {hdrs.CONTENT_TYPE: PROBLEM_TYPE, X_REQUEST_ID: request_id, **problem.headers}
+    response = PlainResponse(body=problem.to_json(), status=problem.status, headers=headers)
+    if problem.code == "body_timeout":
+        response.force_close()  # otherwise the rest of the body would be read as the next request
+    return response
+
+
+def _response(answer: Answer, request_id: str) -> web.StreamResponse:
+    if isinstance(answer, web.StreamResponse):
+        return answer
+    if not isinstance(answer, Reply):
+        return FastJsonResponse(answer if isinstance(answer, bytes) else _encode(answer), request_id)
+    headers = {X_REQUEST_ID: request_id, **(answer.headers or {})}
+    body = answer.body
+    if body is not None:
+        headers[hdrs.CONTENT_TYPE] = answer.media_type
+        if not isinstance(body, bytes):
+            body = _encode(body)
+    return PlainResponse(body=body, status=answer.status, headers=headers)
+
+
+@lru_cache(maxsize=64)
+def parse_media_type(header: str) -> str:
+    """Return the media type in lower case, without parameters.
+
+    If the header names a charset other than UTF-8, return the header unchanged, so that no route takes it.
+    """
+    media_type, _, parameters = header.partition(";")
+    for parameter in parameters.lower().split(";"):
+        name, _, value = parameter.strip().partition("=")
+        if name == "charset" and value.strip('"') not in ("utf-8", "utf8", "us-ascii"):
+            return header
+    return media_type.strip().lower()
+
+
+def _media_types(route: Route) -> tuple[str, ...]:
+    return (JSON_TYPE, NDJSON_TYPE) if route.ndjson else (JSON_TYPE,)
+
+
+def _check_utf8(raw_path: str) -> None:
+    """Refuse a path whose percent escapes are not UTF-8.
+
+    aiohttp would leave `%FF` as these three characters, and they are another owner's name (`%25FF` in a path).
+    """
+    try:
+        unquote_to_bytes(raw_path).decode("utf-8")
+    except UnicodeError as error:
+        raise Problem("bad_request", "the path is not UTF-8 once its percent escapes are read") from error

@@ -1,0 +1,96 @@
+"""Responses without aiohttp's `Server` header, and a fast one for the common case.
+
+`FastJsonResponse` writes the common answer in one piece: a 200 with JSON on a connection that stays open. It saves the
+header dictionary of aiohttp's response, which costs a noticeable part of a small request and is always the same. Any
+other case (HEAD, HTTP/1.0, a connection that closes, a large body) is left to aiohttp through `PlainResponse`.
+
+`PlainResponse` and `PlainStream` drop the `Server` header: it would tell callers the versions of aiohttp and Python.
+"""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+from time import time
+
+from aiohttp import ClientConnectionResetError, HttpVersion11, hdrs, web
+from aiohttp.abc import AbstractStreamWriter
+
+BODY_BYTES_MAX = 64 * 1024  # a larger body needs aiohttp's flow control
+
+
+class _WithoutServerHeader(web.StreamResponse):
+    async def _prepare_headers(self) -> None:
+        await super()._prepare_headers()  # the only place where aiohttp adds the header
+        self.headers.pop(hdrs.SERVER, None)
+
+
+class PlainResponse(_WithoutServerHeader, web.Response):
+    """An answer in one piece, without a `Server` header."""
+
+
+class PlainStream(_WithoutServerHeader):
+    """An answer that is written piece by piece, without a `Server` header."""
+
+
+class _Date:
+    """The text of the Date header, made once a second."""
+
+    second = 0
+    text = b""
+
+    @classmethod
+    def now(cls) -> bytes:
+        second = int(time())
+        if second != cls.second:
+            cls.second, cls.text = second, formatdate(second, usegmt=True).encode()
+        return cls.text
+
+
+class FastJsonResponse(web.Response):
+    """A 200 with a JSON body; `request_id` is sent as X-Request-Id."""
+
+    def __init__(self, body: bytes, request_id: str) -> None:
+        # The base's constructor is not called: it would make the header dictionary. `prepare` makes one where needed.
+        self._json = body
+        self._request_id = request_id
+        self._full: web.Response | None = None
+
+    @property
+    def status(self) -> int:
+        """Always 200."""
+        return 200
+
+    @property
+    def keep_alive(self) -> bool | None:
+        """Whether the connection stays open."""
+        return True if self._full is None else self._full.keep_alive
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Write the answer."""
+        body = self._json
+        if (
+            not request.keep_alive
+            or request.version != HttpVersion11
+            or request.method == hdrs.METH_HEAD
+            or len(body) > BODY_BYTES_MAX
+        ):
+            headers = {hdrs.CONTENT_TYPE: "application/json", "X-Request-Id": self._request_id}
+            self._full = PlainResponse(body=body, headers=headers)
+            return await self._full.prepare(request)
+        transport = request.transport
+        if transport is None or transport.is_closing():
+            raise ClientConnectionResetError("Cannot write to closing transport")
+        transport.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+            b"X-Request-Id: %b\r\nDate: %b\r\nContent-Length: %d\r\n\r\n%b"
+            % (self._request_id.encode(), _Date.now(), len(body), body)
+        )
+        # A caller that sends requests and reads no answers waits here: `write` alone would buffer without a bound.
+        if transport.get_write_buffer_size() > BODY_BYTES_MAX:
+            await request.writer.drain()
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """End the answer; `prepare` has written all of it already, unless aiohttp writes it."""
+        if self._full is not None:
+            await self._full.write_eof(data)

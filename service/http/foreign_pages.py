@@ -1,0 +1,54 @@
+"""Keeps foreign web pages away from a service without API keys.
+
+Without keys, every caller on this machine has the role ops, and a browser on this machine is such a caller. So a page
+of any site could send requests. Two headers reveal such a page:
+
+* `Host`: the page's own name was made to resolve to this machine (DNS rebinding).
+* `Origin`: the page belongs to another site or to another port.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from service.contract.keys import is_loopback
+from service.contract.problems import Problem, clip_text
+
+_HOSTS_REMEMBERED = 64
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:@]+?)\.?(:[0-9]{0,5})?")
+
+
+def refuse_foreign_page(host: str | None, origin: str | None, *, changes: bool) -> None:
+    """Refuse a request that a web page other than the service's own may have made.
+
+    `host` and `origin` are the headers; None: the request has none. A page of another port of this machine may send
+    reads, because its browser hides the answer from it. It may not send changes.
+
+    Raises:
+        Problem: `host_not_allowed`, `forbidden`.
+    """
+    # Only HTTP/1.0 requests have no Host, and no browser speaks HTTP/1.0.
+    if host is not None and not _is_loopback_host(host):
+        detail = f"without API keys the service is reached by a loopback name only, not by {clip_text(host)!r}"
+        raise Problem("host_not_allowed", detail)
+    if origin is None:
+        return
+    if not is_loopback(_name_of(origin)):
+        raise Problem("forbidden", "without API keys the service takes no requests from pages of other sites")
+    if changes and origin.partition("://")[2].lower() != (host or "").lower():
+        raise Problem("forbidden", "without API keys the service takes changes from its own page only")
+
+
+@lru_cache(maxsize=_HOSTS_REMEMBERED)
+def _is_loopback_host(host: str) -> bool:
+    found = _HOST.fullmatch(host)
+    return found is not None and is_loopback(found[1])
+
+
+def _name_of(origin: str) -> str:
+    try:
+        return urlsplit(origin).hostname or ""
+    except ValueError:
+        return ""

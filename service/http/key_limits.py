@@ -1,0 +1,102 @@
+"""Limits how much one API key may ask for: each key has a token bucket for reads and another for posts.
+
+A request for more tokens than a bucket can hold passes when the bucket is full, and leaves it in debt. So a batch of
+any size passes eventually. However a caller cuts posts into batches, no more of them pass than the rate allows.
+
+Without keys, all callers share one bucket. They are all on this machine, so an address would not tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+from typing import Protocol
+
+from service.contract.keys import Identity
+from service.contract.problems import Busy
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLimitBounds:
+    """The bounds of one process; each is a setting of the same name."""
+
+    key_reads_per_s: float  # 0: no limit
+    key_reads_burst: int
+    key_posts_per_s: float
+    key_posts_burst: int
+    keys_max: int
+    retry_after_s: int
+    retry_after_s_max: int
+
+
+class KeyLimitObserver(Protocol):
+    """Receives the outcome of each check, for the metrics."""
+
+    def rate_checked(self, kind: str, count: int, *, passed: bool) -> None:
+        """Record that `count` "reads" or "posts" were within their key's rate (`passed`), or beyond it."""
+
+
+class TokenBuckets:
+    """One bucket a caller, refilled with `rate_per_s` tokens a second up to `burst`.
+
+    A new caller has a full bucket. At most `callers_max` callers are remembered; the longest unused is dropped first.
+    """
+
+    def __init__(self, *, rate_per_s: float, burst: int, callers_max: int, monotonic: Callable[[], float]) -> None:
+        self._rate_per_s, self._burst, self._callers_max = rate_per_s, float(burst), callers_max
+        self._monotonic = monotonic
+        self._levels: dict[str, tuple[float, float]] = {}  # caller -> (tokens, time of it); the longest unused first
+
+    def __len__(self) -> int:
+        return len(self._levels)
+
+    def take_tokens(self, caller: str, tokens: int) -> float:
+        """Take the tokens and return 0, or take none and return the seconds until they can be taken."""
+        now_s = self._monotonic()
+        level, at_s = self._levels.pop(caller, (self._burst, now_s))
+        level = min(self._burst, level + (now_s - at_s) * self._rate_per_s)
+        missing = min(tokens, self._burst) - level
+        self._levels[caller] = (level if missing > 0 else level - tokens, now_s)
+        if len(self._levels) > self._callers_max:
+            del self._levels[next(iter(self._levels))]
+        return max(0.0, missing / self._rate_per_s)
+
+
+class KeyLimits:
+    """Counts the reads and posts of each key, and refuses those beyond its rate with Problem `rate_limited`."""
+
+    def __init__(self, bounds: KeyLimitBounds, observer: KeyLimitObserver, *, monotonic: Callable[[], float]) -> None:
+        self._bounds, self._observer = bounds, observer
+
+        def buckets(rate_per_s: float, burst: int) -> TokenBuckets | None:
+            if rate_per_s == 0:
+                return None
+            return TokenBuckets(
+                rate_per_s=rate_per_s, burst=burst, callers_max=bounds.keys_max + 1, monotonic=monotonic
+            )
+
+        self._reads = buckets(bounds.key_reads_per_s, bounds.key_reads_burst)
+        self._posts = buckets(bounds.key_posts_per_s, bounds.key_posts_burst)
+
+    @property
+    def limits_reads(self) -> bool:
+        """Whether reads have a limit; where they have none, `admit_read` need not be called."""
+        return self._reads is not None
+
+    def admit_read(self, identity: Identity) -> None:
+        """Count one read. Raises Problem `rate_limited` beyond the key's rate."""
+        self._admit("reads", self._reads, identity, 1)
+
+    def admit_posts(self, identity: Identity, count: int) -> None:
+        """Count the posts of one request. Raises Problem `rate_limited` beyond the key's rate."""
+        self._admit("posts", self._posts, identity, count)
+
+    def _admit(self, kind: str, buckets: TokenBuckets | None, identity: Identity, count: int) -> None:
+        if buckets is None:
+            return
+        wait_s = buckets.take_tokens(identity.key_id, count)
+        self._observer.rate_checked(kind, count, passed=wait_s == 0)
+        if wait_s > 0:
+            retry_after_s = max(self._bounds.retry_after_s, min(self._bounds.retry_after_s_max, ceil(wait_s)))
+            raise Busy("rate_limited", f"the API key is past its rate of {kind}", retry_after_s=retry_after_s)

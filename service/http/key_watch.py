@@ -1,0 +1,88 @@
+"""Keeps the key ring of this process in step with the store, so that a change of keys needs no restart.
+
+    this or another process ──creates or revokes a key──> store ──polled every second──> key ring ──> sessions end
+
+One poll is one statement that counts keys. Only if the counts have changed does the watch read all keys, in the same
+snapshot. While the store does not answer, the known keys stay in force: nobody can revoke a key then either.
+
+The watch is not one of the jobs that operators can pause. A revoked key stops working whatever is paused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import structlog
+
+from config import Settings, limits_of
+from jobs.runner import Runner, RunnerLimits
+from service.contract.keys import KeyRing
+from storage.boards.api_keys import KeyCounts, StoredKey, count_keys, list_keys
+from storage.store import Program, Store
+
+log = structlog.get_logger(__name__)
+KEY_POLL_INTERVAL_S = 1.0  # the wire contract promises that a change takes effect within 5 s on every process
+
+
+class KeyWatch:
+    """Polls the store's keys and updates one key ring."""
+
+    def __init__(
+        self, store: Store, keyring: KeyRing, *, keys_max: int, sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
+        self._store, self.keyring, self._keys_max, self._sleep = store, keyring, keys_max, sleep
+        self._known: KeyCounts | None = None
+        self._looking = asyncio.Lock()  # so that an older poll never overwrites the result of a newer one
+
+    async def poll_keys(self) -> None:
+        """Update the key ring to the keys that the store holds now.
+
+        Raises:
+            StoreBusy: the store did not answer within its bounds.
+        """
+        async with self._looking:
+            counts, rows = await self._store.read(self._changed)
+            if rows is None:
+                return
+            was_open, is_first = self.keyring.open, self._known is None
+            self._known = counts
+            self.keyring.replace_keys(rows)
+            if was_open and not self.keyring.open and not is_first:
+                log.warning("closed_by_first_key", detail="an API key exists: every caller needs one from now on")
+            if not is_first:
+                log.info("keys_changed", valid=self.keyring.valid_count)
+
+    async def poll_forever(self) -> None:
+        """Poll the store once an interval, for ever."""
+        away = False
+        while True:
+            await self._sleep(KEY_POLL_INTERVAL_S)
+            try:
+                await self.poll_keys()
+                away = False
+            except Exception as error:
+                if not away:
+                    log.warning("key_look_failed", detail=str(error))
+                away = True
+
+    def _changed(self) -> Program[tuple[KeyCounts, list[StoredKey] | None]]:
+        counts = yield from count_keys(self._store.dialect)
+        if counts == self._known:
+            return counts, None
+        return counts, (yield from list_keys(self._store.dialect, keys_max=self._keys_max))
+
+
+async def watch_keys(settings: Settings, store: Store, stack: AsyncExitStack) -> KeyWatch:
+    """Return a watch that has polled the store once and goes on polling until the stack ends."""
+    watch = KeyWatch(store, KeyRing(), keys_max=settings.keys_max, sleep=asyncio.sleep)
+    await watch.poll_keys()
+    runner = Runner(
+        limits_of(RunnerLimits, settings), monotonic=time.monotonic, sleep=asyncio.sleep, rng=random.Random()
+    )
+    stack.push_async_callback(runner.stop)
+    runner.start("key watch", watch.poll_forever)
+    return watch

@@ -1,0 +1,133 @@
+"""Answers connections whose bytes are no request: unreadable ones, and those whose headers do not end in time.
+
+aiohttp refuses such bytes before it asks any route. Here the refusal becomes a problem document like any other: it has
+a request id and is counted. Neither the answer nor the log repeats what was sent, because an unreadable header may hold
+a key. A connection that sends nothing is closed without an answer: browsers open some in advance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError, InvalidURLError, LineTooLong
+from aiohttp.streams import EMPTY_PAYLOAD
+from aiohttp.web_protocol import _ErrInfo
+
+# Makes the answer to a request that aiohttp could not read, or failed to answer (None). The connection closes then.
+Refuse = Callable[[HttpProcessingError | None], web.Response]
+REFUSE: web.AppKey[Refuse] = web.AppKey("refuse")
+HEAD_WAIT_S_MAX: web.AppKey[float] = web.AppKey("head_wait_s_max")
+
+
+class HeadTimeout(HttpProcessingError):
+    """The headers of a request began to arrive and did not end in time."""
+
+    code = 408
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__(message=f"the headers of the request took more than {wait_s:g} s")
+
+
+class ProblemRunner(web.AppRunner):
+    """Runs an application that has `REFUSE` and `HEAD_WAIT_S_MAX`.
+
+    It overrides the private `_make_server`, because aiohttp offers no other place to change its own refusals.
+    """
+
+    async def _make_server(self) -> web.Server:
+        made = await super()._make_server()
+        return _ProblemServer(made, self.app[REFUSE], self.app[HEAD_WAIT_S_MAX])
+
+
+class _ProblemServer(web.Server):
+    def __init__(self, made: web.Server, refuse: Refuse, head_wait_s_max: float) -> None:
+        super().__init__(
+            made.request_handler,
+            request_factory=made.request_factory,
+            handler_cancellation=made.handler_cancellation,
+            **made._kwargs,
+        )
+        self.refuse, self.head_wait_s_max = refuse, head_wait_s_max
+
+    def __call__(self) -> web.RequestHandler:
+        return _ProblemHandler(self, loop=asyncio.get_running_loop(), **self._kwargs)
+
+
+class _ProblemHandler(web.RequestHandler):
+    __slots__ = ("_head_begun", "_head_timer", "_head_wait_s_max", "_refuse")
+
+    def __init__(self, manager: _ProblemServer, *, loop: asyncio.AbstractEventLoop, **options: object):
+        super().__init__(manager, loop=loop, **options)  # type: ignore[arg-type]  # the application's handler_args
+        self._refuse, self._head_wait_s_max = manager.refuse, manager.head_wait_s_max
+        self._head_begun = False
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start to wait for the first request, with a bound."""
+        super().connection_made(transport)
+        self._head_timer = self._loop.call_later(self._head_wait_s_max, self._head_late)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Stop waiting for a request."""
+        self._stop_head_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes. If they begin a request and do not complete its headers, wait for the rest with a bound."""
+        requests = self._request_count
+        super().data_received(data)
+        if self._request_count != requests:
+            if self._head_timer is not None:
+                self._stop_head_timer()
+            return
+        waiter = self._waiter
+        # Without a waiter, a request is being answered and the bytes are its body. Empty lines, which old clients send,
+        # begin no request.
+        if waiter is not None and not waiter.done() and not self._head_begun and data.strip():
+            self._head_begun = True
+            if self._head_timer is None:
+                self._head_timer = self._loop.call_later(self._head_wait_s_max, self._head_late)
+
+    def _stop_head_timer(self) -> None:
+        self._head_begun = False
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_late(self) -> None:
+        self._head_timer = None
+        waiter = self._waiter
+        if not self._head_begun or waiter is None or waiter.done():
+            self.force_close()
+            return
+        error = HeadTimeout(self._head_wait_s_max)
+        self._request_count += 1
+        self._messages.append((_ErrInfo(status=error.code, exc=error, message=error.message), EMPTY_PAYLOAD))
+        waiter.set_result(None)
+
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        """Answer a request that could not be read, or whose answer failed outside of every handler."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("a part of the answer is sent already")
+        unreadable = exc if isinstance(exc, HttpProcessingError) else None
+        response = self._refuse(unreadable)
+        if unreadable is None:  # logged under the request id that `_refuse` just made
+            self.log_exception("an answer failed", exc_info=exc)
+        response.force_close()
+        return response
+
+
+def describe_fault(error: HttpProcessingError) -> str:
+    """Return what about a request could not be read, without a byte of the request.
+
+    Only the first line of the parser's message is used: the lines below it quote the request.
+    """
+    if isinstance(error, LineTooLong):
+        return "a line of it is too long"
+    if isinstance(error, InvalidURLError):
+        return "what it asks for is no path"
+    return error.message.strip().partition("\n")[0].rstrip(":").lower()

@@ -1,0 +1,249 @@
+"""Writes the OpenAPI 3.1 document from the routes and from the types that parse requests and make answers.
+
+Nothing about a single route stands here, so the document says what the service does. Where a bound is a setting, the
+type holds the setting's name, and the document holds this service's number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import msgspec
+
+from service.contract.keys import Role
+from service.contract.lease_messages import CLIENT_PATTERN, LeaseKey
+from service.contract.post_bodies import NDJSON_TYPE
+from service.contract.problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_TYPE, ProblemDocument
+from service.contract.queries import bound_of
+from service.contract.requests import OwnerName, PostId
+from service.contract.routes import Route
+from service.contract.values import ANY_BOARD_PATTERN, BOARD_PATTERN, COLUMN_PATTERN, REF_TEMPLATE, UNION_MEMBERS
+from storage.boards.family_ids import FAMILY_PATTERN
+
+Schema = dict[str, Any]
+
+_PARAMETER = re.compile(r"\{(\w+)\}")
+_PATH_SCHEMAS: dict[str, Schema] = {
+    "board": {
+        "type": "string",
+        "pattern": ANY_BOARD_PATTERN,
+        "description": f"`{BOARD_PATTERN}`; longer where it is a family's, by the values of its facets.",
+    },
+    "column": {"type": "string", "pattern": COLUMN_PATTERN},
+    "family": {"type": "string", "pattern": FAMILY_PATTERN},
+    "operation": {
+        "type": "string",
+        "description": "The rest of the path, with slashes, by the protocol's own escapes.",
+    },
+    "id": {"type": "string", "description": "As the list shows it."},
+    "file": {"type": "string", "description": "As the page names it."},
+    "client_id": {"type": "string", "pattern": CLIENT_PATTERN},
+    "pool_id": {"type": "string", "pattern": CLIENT_PATTERN},
+    "key": msgspec.json.schema(LeaseKey),
+    "post_id": msgspec.json.schema(PostId),
+    "owner": msgspec.json.schema(OwnerName),
+}
+_BOUNDS = ("maximum", "maxItems")  # JSON Schema keywords whose value may be the name of a setting
+_PATH_CODES = {"board": "unknown_board", "column": "unknown_column", "family": "unknown_family"}
+_DESCRIPTION = """Leaderboards over SQL: durable posts, and ranks from a fitted curve with their brackets.
+
+* Ranks start at 1. Times are ISO 8601 in UTC; a time sent with another offset is converted, digits past microseconds \
+are rounded, times before 1970 are refused.
+* Decimals are exact: numbers with the column's scale, or strings `-?\\d+(\\.\\d+)?` where a value is sent.
+* Owners are normalised to NFC, in bodies and paths alike.
+* Errors are RFC 9457 problems with a stable `code`. A request error applies nothing; a post error concerns one post \
+and is its `rejected` result.
+* Whole numbers are written without a point and an exponent.
+* `application/x-ndjson` has a JSON value a line; its schema is that of a line.
+* A body without Content-Type is taken as JSON in UTF-8.
+* Roles nest: reader, writer, ops. Without any key configured everyone is ops and only loopback is served; \
+`Host` then has to be a loopback name, and requests of web pages of other sites are refused.
+* `X-Request-Id` is taken from the request where it is 1 to 64 of `A-Za-z0-9._:-`, made otherwise, and always returned.
+"""
+
+
+def encode_document(routes: Sequence[Route], settings: object) -> bytes:
+    """Return the document as JSON."""
+    return msgspec.json.encode(build_document(routes, settings))
+
+
+def build_document(routes: Sequence[Route], settings: object) -> Schema:
+    """Return the document of exactly these routes, with the bounds of these settings."""
+    used = {kind for route in routes for kind in _types(route)}
+    types: list[type[msgspec.Struct]] = sorted({*used, *UNION_MEMBERS, ProblemDocument}, key=_name)
+    schemas, components = msgspec.json.schema_components(types, ref_template=REF_TEMPLATE)
+    refs = dict(zip(types, schemas, strict=True))
+    paths: dict[str, Schema] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, refs)
+    described: Schema = _with_bounds(_described(paths, components, routes), settings)
+    return described
+
+
+def _described(paths: Schema, components: Schema, routes: Sequence[Route]) -> Schema:
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "rankcurve", "version": service_version(), "description": _DESCRIPTION},
+        "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer", "description": "The API key."},
+                "basic": {"type": "http", "scheme": "basic", "description": "The API key as the password."},
+            },
+        },
+        "tags": [{"name": tag} for tag in dict.fromkeys(route.tag for route in routes if route.tag)],
+    }
+
+
+def service_version() -> str:
+    """Return the version of the installed package, or "0" where it is not installed."""
+    try:
+        return version("rankcurve")
+    except PackageNotFoundError:  # run from a source tree
+        return "0"
+
+
+def _with_bounds(part: Any, settings: object) -> Any:
+    """Return a part of the document with the number of the setting wherever a bound names a setting."""
+    if isinstance(part, list):
+        return [_with_bounds(each, settings) for each in part]
+    if not isinstance(part, dict):
+        return part
+    return {
+        keyword: getattr(settings, value)
+        if keyword in _BOUNDS and isinstance(value, str)
+        else _with_bounds(value, settings)
+        for keyword, value in part.items()
+    }
+
+
+def _name(kind: type) -> str:
+    return kind.__name__
+
+
+def _types(route: Route) -> Iterable[type[msgspec.Struct]]:
+    for declared in (route.body, route.response):
+        if isinstance(declared, tuple):
+            yield from declared
+        elif declared is not None:
+            yield declared
+
+
+def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
+    role = "anyone" if route.role is None else route.role.name.lower()
+    operation: Schema = {
+        "operationId": route.view,
+        "summary": route.summary,
+        "description": f"{route.description}\n\nRole: {role}.".strip(),
+        "security": [] if route.role is None else [{"bearer": []}, {"basic": []}],
+        "x-role": role,
+        "responses": _responses(route, refs),
+    }
+    parameters = [_path_parameter(name) for name in _PARAMETER.findall(route.path)]
+    if route.query is not None:
+        parameters += [_query_parameter(route.query, field) for field in msgspec.structs.fields(route.query)]
+    for name in route.request_headers:
+        parameters.append({"name": name, "in": "header", "required": False, "schema": {"type": "string"}})
+    if parameters:
+        operation["parameters"] = parameters
+    if route.tag:
+        operation["tags"] = [route.tag]
+    if route.body is not None:
+        operation["requestBody"] = {"required": not route.body_optional, "content": _body_content(route, refs)}
+        if route.ndjson:
+            operation["requestBody"]["description"] = f"As `{NDJSON_TYPE}` one post a line; blank lines are skipped."
+    elif route.takes_body:
+        operation["requestBody"] = {"required": True, "content": {JSON_TYPE: {"schema": {}}}}
+    return operation
+
+
+def _path_parameter(name: str) -> Schema:
+    return {"name": name, "in": "path", "required": True, "schema": _PATH_SCHEMAS[name]}
+
+
+def _query_parameter(query: type[msgspec.Struct], field: msgspec.structs.FieldInfo) -> Schema:
+    schema = _without_null(msgspec.json.schema(field.type))
+    if bound := bound_of(query, field.encode_name):
+        schema["maxItems" if schema.get("type") == "array" else "maximum"] = bound[0]
+    parameter: Schema = {"name": field.encode_name, "in": "query", "required": field.required, "schema": schema}
+    if schema.get("type") == "object":
+        parameter |= {"style": "form", "explode": True}  # each member is a parameter
+    if schema.get("type") == "array":
+        parameter |= {"style": "form", "explode": False}
+        schema.setdefault("minItems", 1)  # an empty list would be sent as one empty text
+    if field.default not in (msgspec.NODEFAULT, None, (), ""):
+        schema["default"] = field.default
+    return parameter
+
+
+def _without_null(schema: Schema) -> Schema:
+    """Return the schema without null: a parameter that is left out is absent on the wire, and None only in Python."""
+    choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
+    return dict(choices[0]) if len(choices) == 1 else schema
+
+
+def _one_of(declared: object, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
+    if isinstance(declared, tuple):
+        return {"oneOf": [refs[kind] for kind in declared]}
+    return refs[declared] if isinstance(declared, type) else {}
+
+
+def _body_content(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
+    content: Schema = {JSON_TYPE: {"schema": _one_of(route.body, refs)}}
+    if route.ndjson and isinstance(route.body, tuple):
+        content[NDJSON_TYPE] = {"schema": refs[route.body[0]]}  # the schema of one line, as in answers
+    return content
+
+
+def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
+    request_id = {"X-Request-Id": {"schema": {"type": "string"}}}
+    headers = {**request_id, **{name: {"schema": {"type": "string"}} for name in route.response_headers}}
+    responses: Schema = {}
+    for status in route.statuses:
+        answer: Schema = {"description": route.summary, "headers": headers}
+        if status not in (204, 304):
+            schema = _one_of(route.response, refs) if route.response is not None else {}
+            if route.foreign_protocol and route.takes_body:  # one answer, or a list with one answer a request
+                schema = {"anyOf": [schema, {"type": "array", "items": schema}]}
+            answer["content"] = {route.media_type: {"schema": schema}}
+        responses[str(status)] = answer
+    by_status: dict[int, list[str]] = {}
+    for code in list_codes(route):
+        by_status.setdefault(find_status(route, code), []).append(code)
+    for status, codes in sorted(by_status.items()):
+        lines = "\n".join(f"* `{code}`: {CODES[code][1]}." for code in codes)
+        content = {PROBLEM_TYPE: {"schema": refs[ProblemDocument]}}
+        responses[str(status)] = {"description": lines, "headers": request_id, "content": content}
+    return responses
+
+
+def find_status(route: Route, code: str) -> int:
+    """Return the HTTP status with which a route answers a code."""
+    return POST_STATUSES.get(code, CODES[code][0]) if route.ndjson else CODES[code][0]
+
+
+def list_codes(route: Route) -> list[str]:
+    """Return the codes that a route can answer: its own, and those of its role, path, query and body."""
+    codes = list(route.problems)
+    parameters = _PARAMETER.findall(route.path)
+    if parameters or route.query is not None or route.body is not None:
+        codes.append("bad_request")
+    if route.query is not None or route.body is not None:
+        codes += ["unknown_field", "duplicate_field"]
+    if route.foreign_protocol and route.takes_body:
+        codes += ["bad_request", "bad_json", "body_too_large", "body_timeout", "too_many_bodies"]
+    if route.body is not None:
+        codes += ["bad_json", "body_too_large", "body_timeout", "too_many_bodies", "unsupported_media_type"]
+    codes += [_PATH_CODES[name] for name in parameters if name in _PATH_CODES and route.method != "PUT"]
+    if route.role is not None:
+        codes += ["unauthorized", "store_busy", "store_damaged"]
+    if route.role in (Role.WRITER, Role.OPS) and route.method != "GET":
+        codes.append("store_full")
+    if route.role is Role.READER:
+        codes.append("rate_limited")
+    return [*dict.fromkeys([*codes, "forbidden", "host_not_allowed", "internal"])]

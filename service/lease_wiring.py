@@ -1,0 +1,68 @@
+"""Builds the parts that lease: named leases of jobs, leases on resources, and what the jobs of pools work with.
+
+Only `wiring` calls these functions. Chance enters here; the clock of every lease is the store's own.
+"""
+
+from __future__ import annotations
+
+import random
+
+from config import Settings, limits_of
+from config.peers import parse_peers
+from jobs.leases.liberate import LiberateLimits
+from jobs.leases.peers import ExchangeLimits, ReadPeer
+from jobs.leases.rebalance_plan import BalanceLimits
+from jobs.wiring import PeerParts, PoolParts
+from service.telemetry.metrics.leases import LeaseMetrics
+from storage.leases.claims import store_clock
+from storage.leases.lease_transaction import LeaseTransactions
+from storage.leases.peers.exchange import LeaseExchange
+from storage.leases.work_leases import WorkLeases
+from storage.store import Store
+
+
+def lease_margin_us(settings: Settings) -> int:
+    """Return the margin in microseconds: for this long after its end, a lease is not given to anybody else."""
+    return round(settings.lease_margin_s * 1e6)
+
+
+def make_leases(settings: Settings, store: Store) -> WorkLeases:
+    """Return the named leases of a store, timed by the store's own clock."""
+    return WorkLeases(store.dialect, store_clock(store.dialect), margin_us=lease_margin_us(settings))
+
+
+def make_lease_groups(settings: Settings, store: Store) -> LeaseTransactions:
+    """Return the leases on resources of a store, timed by the store's own clock."""
+    return LeaseTransactions(
+        store.dialect,
+        None,
+        margin_us=lease_margin_us(settings),
+        attempts_max=settings.write_attempts_max,
+        rng=random.Random(),
+        peers=bool(settings.lease_peers),
+    )
+
+
+def make_pool_parts(settings: Settings, store: Store, metrics: LeaseMetrics, read_peer: ReadPeer | None) -> PoolParts:
+    """Return what the jobs of pools work with. Without `read_peer`, keys lease in this store only."""
+    peers = None
+    if read_peer is not None:
+        exchange = LeaseExchange(
+            store.dialect,
+            store_clock(store.dialect),
+            store_name=settings.lease_store_name,
+            release_duplicates=settings.lease_duplicates == "release",
+            attempts_max=settings.write_attempts_max,
+            rng=random.Random(),
+        )
+        names = tuple(parse_peers(settings.lease_peers))
+        peers = PeerParts(names, exchange, read_peer, limits_of(ExchangeLimits, settings), metrics)
+    return PoolParts(
+        liberate=limits_of(LiberateLimits, settings),
+        balance=limits_of(BalanceLimits, settings),
+        clock=store_clock(store.dialect),
+        observer=metrics,
+        margin_us=lease_margin_us(settings),
+        expired_counted_max=settings.lease_expired_counted_max,
+        peers=peers,
+    )

@@ -1,1 +1,0 @@
-"""Pools and leases over HTTP."""

@@ -1,1 +1,0 @@
-"""What Prometheus is told: one module for each part of the service."""

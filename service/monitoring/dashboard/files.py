@@ -1,0 +1,48 @@
+"""The files of the page, read and compressed once in each process.
+
+The rule: a name from a request is looked up among the files that were in `page/` at the first request. It is never
+joined to a path.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+PAGE = Path(__file__).parent / "page"
+INDEX = "index.html"
+MEDIA_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """One file, plain and compressed."""
+
+    content: bytes
+    compressed: bytes
+    etag: str  # weak, because both forms of the file share it
+    media_type: str
+
+
+@cache
+def page_files() -> dict[str, PageFile]:
+    """Return every file of the page by its name."""
+    return {path.name: _read(path) for path in sorted(PAGE.iterdir()) if path.suffix in MEDIA_TYPES}
+
+
+def _read(path: Path) -> PageFile:
+    content = path.read_bytes()
+    return PageFile(
+        content=content,
+        compressed=gzip.compress(content, compresslevel=9, mtime=0),  # the same bytes in every process
+        etag=f'W/"{hashlib.sha256(content).hexdigest()[:20]}"',
+        media_type=MEDIA_TYPES[path.suffix],
+    )

@@ -1,0 +1,76 @@
+"""Handlers of `GET /` and of the files that the page needs.
+
+The rule: every answer forbids the browser whatever the page does not need. That is scripts, styles and requests of
+other hosts, inline scripts, and frames around the page. The page shows names that owners choose, so they may be
+hostile.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from service.contract.problems import Problem, clip_text
+from service.contract.routes import Call, Reply, Route, match_entity_tag
+
+from .files import INDEX, PageFile, page_files
+
+_HEADERS = {
+    "Cache-Control": "no-cache",  # browsers ask each time and mostly get a 304, so a new version is seen at once
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "Vary": "Accept-Encoding",
+    "X-Content-Type-Options": "nosniff",
+}
+_TAG = "Operating"
+
+
+async def get_index(context: Any, call: Call) -> Reply:
+    """Handle `GET /`."""
+    return _reply(call, page_files()[INDEX])
+
+
+async def get_page_file(context: Any, call: Call) -> Reply:
+    """Handle `GET /dashboard/{file}`."""
+    name = call.path["file"]
+    found = page_files().get(name)
+    if found is None or name == INDEX:
+        raise Problem("not_found", f"the page has no file {clip_text(name)!r}")
+    return _reply(call, found)
+
+
+def _reply(call: Call, file: PageFile) -> Reply:
+    headers = {**_HEADERS, "ETag": file.etag}
+    asked = call.request.headers
+    if match_entity_tag(asked.get("If-None-Match", ""), file.etag):
+        return Reply(None, status=304, headers=headers)
+    if not _takes_gzip(asked.get("Accept-Encoding", "")):
+        return Reply(file.content, headers=headers, media_type=file.media_type)
+    return Reply(file.compressed, headers={**headers, "Content-Encoding": "gzip"}, media_type=file.media_type)
+
+
+def _takes_gzip(accept_encoding: str) -> bool:
+    """Return whether a list like `br;q=1.0, gzip` names gzip, and not with `q=0`."""
+    for each in accept_encoding.lower().split(","):
+        coding, _, weight = each.replace(" ", "").partition(";q=")
+        if coding == "gzip":
+            return weight.strip("0.") != "" or weight == ""
+    return False
+
+
+DASHBOARD = [
+    Route(
+        method="GET", path="/", handler=get_index, role=None, view="dashboard", tag=_TAG,
+        summary="The dashboard: a page for people", statuses=(200, 304), media_type="text/html",
+        response_headers=("ETag",),
+        description="Boards, ranks, curves and the health of the node, over the requests of this document. It asks for "
+        "a key where one is needed. Off with the setting `dashboard`.",
+    ),
+    Route(
+        method="GET", path="/dashboard/{file}", handler=get_page_file, role=None, view="dashboard_file", tag=_TAG,
+        summary="A file that the dashboard consists of", statuses=(200, 304), media_type="text/javascript",
+        response_headers=("ETag",), problems=("not_found",),
+    ),
+]  # fmt: skip

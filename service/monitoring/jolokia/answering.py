@@ -1,0 +1,174 @@
+"""Answer each type of Jolokia request.
+
+An answer covers the whole node, whichever of its processes gives it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from service.monitoring.managed.object_names import ObjectName, parse_name
+from service.monitoring.managed.objects import ManagedObject, UnknownAttribute, UnknownObject
+from service.monitoring.managed.tree import ObjectTree, TreeSnapshot
+
+from .errors import BadRequest, NotModified, describe_error
+from .requests import JolokiaRequest
+from .values import cut_to_limits, follow_path
+
+PROTOCOL = "7.2"
+
+
+class JolokiaAgent:
+    """Answers requests over a tree. `failed` is called with every unforeseen error."""
+
+    def __init__(
+        self,
+        tree: ObjectTree,
+        version: str,
+        *,
+        failed: Callable[[Exception], None],
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._tree, self._version, self._failed, self._now_s = tree, version, failed, now_s
+
+    def take_snapshot(self) -> TreeSnapshot:
+        """Return the tree at this moment, for all requests of one body."""
+        return self._tree.take_snapshot()
+
+    async def answer_request(self, request: JolokiaRequest, look: TreeSnapshot) -> dict[str, Any]:
+        """Answer one request; return its envelope."""
+        echo = {"request": request.echo} if request.parameters.include_request else {}
+        try:
+            value = cut_to_limits(await self._value(request, look), request.parameters)
+        except NotModified:
+            return {**echo, "status": 304, "timestamp": int(self._now_s())}
+        except Exception as error:
+            return {**self.make_error_envelope(error), **echo}
+        return {**echo, "value": value, "status": 200, "timestamp": int(self._now_s())}
+
+    def make_error_envelope(self, error: Exception) -> dict[str, Any]:
+        """Return the envelope of an error."""
+        status, java_name, message = describe_error(error)
+        if status >= 500:
+            self._failed(error)
+        return {"status": status, "error_type": java_name, "error": message, "timestamp": int(self._now_s())}
+
+    async def _value(self, request: JolokiaRequest, look: TreeSnapshot) -> Any:
+        if request.type == "version":
+            return self._about()
+        if request.type == "list":
+            return self._list(request, look)
+        name = parse_name(request.mbean)
+        if request.type == "search":
+            self._check_modified(request, look)
+            naming = request.parameters.canonical_naming
+            return [found.text(canonical=naming) for found in look.find_matching(name)]
+        if request.type == "exec":
+            if name.is_pattern:
+                raise BadRequest(f"An operation needs one MBean, not the pattern {request.mbean}")
+            operation = request.operation.partition("(")[0]  # drop a signature: no operation here is overloaded
+            return follow_path(
+                await self._tree.run_operation(look.find_object(name), operation, request.arguments), request.path
+            )
+        return follow_path(_read(name, request, look), request.path)
+
+    def _about(self) -> dict[str, Any]:
+        config = {"maxDepth": "0", "maxCollectionSize": "0", "maxObjects": "0", "canonicalNaming": "true"}
+        info = {"product": "rankcurve", "vendor": "rankcurve", "version": self._version}
+        return {"agent": self._version, "protocol": PROTOCOL, "config": config, "info": info}
+
+    def _check_modified(self, request: JolokiaRequest, look: TreeSnapshot) -> None:
+        self._tree.note_changes(look)
+        since_s = request.parameters.if_modified_since
+        if since_s and self._tree.changed_at_s < since_s:
+            raise NotModified
+
+    def _list(self, request: JolokiaRequest, look: TreeSnapshot) -> Any:
+        self._check_modified(request, look)
+        naming = request.parameters.canonical_naming
+        domain, key_list, *_ = [*request.path, "*", "*"] if len(request.path) < 2 else request.path
+        listed: dict[str, dict[str, Any]] = {}
+        for name in look.list_names():
+            keys = name.canonical_key_list if naming else name.key_list
+            if domain in ("*", name.domain) and _listed_as(key_list, name, keys):
+                listed.setdefault(name.domain, {})[keys] = name
+        if not listed and request.path:
+            raise UnknownObject(f"No MBean with name '{':'.join(request.path[:2])}' found")
+        depth = request.parameters.max_depth
+        if depth and depth <= 2 and len(request.path) < 2:
+            return follow_path(
+                {one: 1 if depth == 1 else dict.fromkeys(found, 1) for one, found in listed.items()}, request.path
+            )
+        described_names = {
+            one: {keys: describe_object(look.find_object(name)) for keys, name in sorted(found.items())}
+            for one, found in sorted(listed.items())
+        }
+        path = list(request.path)
+        if len(path) >= 2 and path[1] != "*" and path[0] != "*":  # the keys of the request may come in another order
+            path[1] = next(iter(described_names[path[0]]))
+        return follow_path(described_names, path)
+
+
+def _listed_as(wanted: str, name: ObjectName, keys: str) -> bool:
+    if wanted in ("*", keys, name.canonical_key_list):
+        return True
+    return wanted.count(",") == keys.count(",") and sorted(wanted.split(",")) == sorted(keys.split(","))
+
+
+def describe_object(managed: ManagedObject) -> dict[str, Any]:
+    """Return what `list` tells of an object."""
+    return {
+        "attr": {
+            name: {"rw": False, "type": attribute.kind, "desc": attribute.description}
+            for name, attribute in managed.attributes.items()
+        },
+        "op": {
+            name: {
+                "args": [
+                    {"name": parameter.name, "type": "java.lang.String", "desc": parameter.description}
+                    for parameter in operation.parameters
+                ],
+                "ret": operation.returns,
+                "desc": operation.description,
+            }
+            for name, operation in managed.operations.items()
+        },
+        "class": managed.kind,
+        "desc": managed.description,
+    }
+
+
+def _read(name: ObjectName, request: JolokiaRequest, look: TreeSnapshot) -> Any:
+    if not name.is_pattern:
+        managed = look.find_object(name)
+        if request.single:
+            return _value(managed, request.attributes[0], request, look)
+        wanted = request.attributes or list(managed.attributes)
+        return {attribute: _value(managed, attribute, request, look) for attribute in wanted}
+    names = look.find_matching(name)
+    if not names:
+        raise UnknownObject(f"No MBean with pattern {request.mbean} found for reading attributes")
+    found = {}
+    for one in names:
+        managed = look.find_object(one)
+        wanted = [
+            attribute for attribute in managed.attributes if not request.attributes or attribute in request.attributes
+        ]
+        if wanted:
+            key = one.text(canonical=request.parameters.canonical_naming)
+            found[key] = {attribute: _value(managed, attribute, request, look) for attribute in wanted}
+    if not found:
+        raise UnknownAttribute(f"No matching attributes found on any MBean of pattern {request.mbean}")
+    return found
+
+
+def _value(managed: ManagedObject, attribute: str, request: JolokiaRequest, look: TreeSnapshot) -> Any:
+    try:
+        return look.read_attribute(managed, attribute)
+    except Exception as error:
+        if not request.parameters.ignore_errors:
+            raise
+        _, java_name, _ = describe_error(error)
+        return f"ERROR: {error} (class {java_name})"

@@ -1,0 +1,35 @@
+"""How Jolokia writes parts with slashes into a path: `!/` is a slash, `!!` an exclamation mark, `!x` any other x.
+
+`split(join(parts)) == parts` holds unless the last part is empty, which the protocol can't write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_PART = re.compile(r"((?:[^!/]|!.)*)(/|$)", re.DOTALL)
+_ESCAPED = re.compile(r"!(.)", re.DOTALL)
+
+
+def escape(part: str) -> str:
+    """Return a part as it stands in a path."""
+    return part.replace("!", "!!").replace("/", "!/")
+
+
+def join_path(parts: Iterable[str]) -> str:
+    """Return the path of these parts."""
+    return "/".join(map(escape, parts))
+
+
+def split_path(path: str) -> list[str]:
+    """Return the parts of a path; an empty path has none."""
+    parts, at = [], 0
+    while at < len(path):
+        found = _PART.match(path, at)
+        if found is None:  # the path ends with an exclamation mark that escapes nothing
+            parts.append(_ESCAPED.sub(r"\1", path[at:].removesuffix("!")))
+            break
+        parts.append(_ESCAPED.sub(r"\1", found[1]))
+        at = found.end()
+    return parts

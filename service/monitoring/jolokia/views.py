@@ -1,0 +1,138 @@
+"""The routes of the Jolokia protocol: `/jolokia`, with or without a slash, or with an operation after it.
+
+A caller with access always gets HTTP 200; the envelope says what became of the request. Where the service has no API
+keys, pages of other sites are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+from urllib.parse import unquote
+
+from aiohttp import hdrs
+
+from service.contract.keys import ANYONE, Role
+from service.contract.problems import Problem
+from service.contract.routes import Call, Reply, Route
+from service.http.foreign_pages import refuse_foreign_page
+
+from .answer import JolokiaAnswer
+from .answering import JolokiaAgent
+from .errors import BadRequest
+from .requests import JolokiaRequest, echo_of, parameters_of, parse_json, parse_path
+from .values import encode_answer
+
+_PREFIX = "/jolokia"
+_TURN_S_MAX = 0.005  # then other tasks run: a thousand requests for all objects take seconds
+_FETCH_SITE = "Sec-Fetch-Site"
+_FOREIGN_SITES = ("cross-site", "same-site")
+
+
+async def get_jolokia(context: Any, call: Call) -> Reply:
+    """Answer a request in the path, or in the query's `p`."""
+    agent = _agent(context)
+    _refuse_foreign(call)
+    query = _query(call)
+    path = unquote(call.request.raw_path.partition("?")[0], errors="strict").removeprefix(_PREFIX)
+    if not path.strip("/"):
+        path = query.get("p", "")
+    try:
+        request = parse_path(path, query)
+    except Exception as error:
+        return _reply(agent.make_error_envelope(error), query)
+    return _reply(await agent.answer_request(request, agent.take_snapshot()), query, request)
+
+
+async def post_jolokia(context: Any, call: Call) -> Reply:
+    """Answer a request in the body, or a list of them. The operation in the path is for people to read only."""
+    agent = _agent(context)
+    _refuse_foreign(call)
+    if not call.body:
+        raise Problem("bad_json", "the body holds no request")
+    query = _query(call)
+    try:
+        body = json.loads(call.body, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return _reply(agent.make_error_envelope(BadRequest("Invalid JSON request")), query)
+    if not isinstance(body, list):
+        return _reply(await _answered(agent, body, query), query)
+    requests_max = context.settings.jolokia_requests_max
+    if len(body) > requests_max:
+        return _reply(agent.make_error_envelope(BadRequest(f"A body has at most {requests_max} requests")), query)
+    answers, look, began_s = list[bytes](), agent.take_snapshot(), perf_counter()
+    for one in body:
+        answers.append(encode_answer(await _answered(agent, one, query, look)))
+        if isinstance(one, dict) and str(one.get("type")).lower() == "exec":
+            look = agent.take_snapshot()  # requests after an operation must see its effect
+        if perf_counter() - began_s > _TURN_S_MAX:
+            await asyncio.sleep(0)
+            began_s = perf_counter()
+    return Reply(b"[%b]" % b",".join(answers), media_type=_media_type(query))
+
+
+async def _answered(agent: JolokiaAgent, body: Any, query: Mapping[str, str], look: Any = None) -> dict[str, Any]:
+    try:
+        request = parse_json(body, query)
+    except Exception as error:
+        return {**agent.make_error_envelope(error), "request": echo_of(body)}
+    return await agent.answer_request(request, look or agent.take_snapshot())
+
+
+def _agent(context: Any) -> JolokiaAgent:
+    agent: JolokiaAgent | None = context.agent
+    if agent is None:
+        raise Problem("not_found", "managed objects are off: see the setting managed_objects")
+    return agent
+
+
+def _refuse_foreign(call: Call) -> None:
+    """Refuse pages of other sites: a GET may run an operation, and a page can make its reader's browser send one."""
+    if call.identity is not ANYONE:
+        return
+    headers = call.request.headers
+    refuse_foreign_page(headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN), changes=True)
+    if headers.get(_FETCH_SITE) in _FOREIGN_SITES:
+        raise Problem("forbidden", "without API keys the service takes no requests of pages of other sites here")
+
+
+def _query(call: Call) -> Mapping[str, str]:
+    return call.request.rel_url.query
+
+
+def _no_constant(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _reply(answer: Any, query: Mapping[str, str], request: JolokiaRequest | None = None) -> Reply:
+    return Reply(encode_answer(answer), media_type=_media_type(query, request))
+
+
+def _media_type(query: Mapping[str, str], request: JolokiaRequest | None = None) -> str:
+    try:
+        return (parameters_of(query) if request is None else request.parameters).mime_type
+    except BadRequest:
+        return "application/json"
+
+
+_DESCRIPTION = (
+    "Protocol 7.2: read, list, search, exec, version. What can't be met is an answer with a status of its own, under"
+    " HTTP 200. In the path `!/` is a slash and `!!` an exclamation mark; the query takes the protocol's processing"
+    " parameters, and `p` in place of a path."
+)
+JOLOKIA = [
+    Route(
+        method=method, path=path, handler=handler, role=Role.OPS, view=view, summary=summary, tag="Operating",
+        description=_DESCRIPTION, foreign_protocol=True, response=JolokiaAnswer, problems=("not_found",),
+    )
+    for method, path, handler, view, summary in (
+        ("GET", "/jolokia", get_jolokia, "jolokia", "The version of the Jolokia agent, or the request in `p`"),
+        ("POST", "/jolokia", post_jolokia, "jolokia_post", "Read and operate managed objects, one request or a list"),
+        ("GET", "/jolokia/{operation}", get_jolokia, "jolokia_get", "Read and operate managed objects"),
+        ("POST", "/jolokia/{operation}", post_jolokia, "jolokia_post_to",
+         "The same as without an operation in the path"),
+    )
+]  # fmt: skip

@@ -1,0 +1,140 @@
+"""Boards and the curves of their ranked columns as managed objects, as the catalog of this process knows them.
+
+With more than `managed_boards_max` boards the tree shows none: a walk over all of them would be a load of its own. The
+endpoints of the API still show each board.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+from service.contract.responses.curves import CurveState, curve_state
+from service.contract.values import format_us
+from storage.boards.catalog import Catalog
+from storage.curves.stored_curves import CurveBook
+from storage.records import Board
+
+from .history import MetricsMoment
+from .metric_mapping import DOMAIN
+from .object_names import ObjectName
+from .objects import BOOLEAN, DOUBLE, LIST, LONG, TEXT, Attribute, ManagedObject, Operation
+
+Refresh = Callable[[Board, int], Awaitable[float]]  # returns how long it took, in seconds
+
+# Name, type, meaning with unit, and how it is read.
+_BOARD: tuple[tuple[str, str, str, Callable[[Board], Any]], ...] = (
+    ("Id", TEXT, "The board's id", lambda board: board.id),
+    ("Columns", LIST, "Names of its columns", lambda board: [column.name for column in board.spec.columns]),
+    ("Table", TEXT, "Whether its rows have a table of their own: own, shared", lambda board: board.spec.table.value),
+    ("Ties", TEXT, "How equal values rank: shared, earliest", lambda board: board.spec.ties.value),
+    ("CreatedAt", TEXT, "When it was made, ISO 8601 in UTC", lambda board: format_us(board.created_at_us)),
+    ("Resets", LONG, "Times that it was emptied [count]", lambda board: board.epoch),
+    ("OfFamily", BOOLEAN, "Whether it belongs to a family", lambda board: board.family_key is not None),
+    ("Samples", LONG, "Knots of a curve as the spec has them [count]", lambda board: board.spec.predictor.samples),
+    ("ExactTop", LONG, "Ranks that are always counted [count]", lambda board: board.spec.predictor.exact_top),
+    (
+        "RefreshSeconds",
+        LONG,
+        "Schedule of the refreshes [seconds]",
+        lambda board: board.spec.predictor.refresh_seconds,
+    ),
+)
+_PREDICTOR: tuple[tuple[str, str, str, Callable[[CurveState], Any]], ...] = (
+    ("Method", TEXT, "How the curve was made: skip, scan", lambda curve: curve.method),
+    ("Entries", LONG, "Entries that it ranks [entries]", lambda curve: curve.total),
+    ("Knots", LONG, "Values with exact counts [count]", lambda curve: curve.knots),
+    ("AsOf", TEXT, "The moment that it is of, ISO 8601 in UTC", lambda curve: curve.as_of),
+    ("Age", DOUBLE, "Time since that moment [seconds]", lambda curve: curve.age_seconds),
+    ("Certificate", DOUBLE, "Largest relative error when fitted [ratio]", lambda curve: curve.certificate),
+    ("Live", BOOLEAN, "Whether it counts what is posted after its fit", lambda curve: curve.live),
+    ("Moves", LONG, "Changes between its knots since its fit [count]", lambda curve: curve.moves),
+    ("Bound", DOUBLE, "How far a rank may be off by now, relative to it [ratio]", lambda curve: curve.bound),
+)
+
+
+class BoardObjects:
+    """The objects `type=Board,name=…` and `type=Predictor,board=…,column=…`."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        book: CurveBook,
+        refresh: Refresh,
+        *,
+        now_us: Callable[[], int],
+        boards_max: int,
+    ) -> None:
+        self._catalog, self._book, self._refresh = catalog, book, refresh
+        self._now_us, self._boards_max = now_us, boards_max
+
+    def _shown(self) -> list[Board]:
+        boards = self._catalog.list_known()
+        return boards if len(boards) <= self._boards_max else []
+
+    def list_names(self) -> Iterator[ObjectName]:
+        """Yield the name of every object."""
+        for board in self._shown():
+            yield _board_name(board)
+            for index in board.sorted_indexes:
+                yield _predictor_name(board, index)
+
+    def find_object(self, name: ObjectName) -> ManagedObject | None:
+        """Return the object of a name, made without looking at the others; None where there is none."""
+        values = name.values
+        if name.domain != DOMAIN or not self._shown():
+            return None
+        board = self._catalog.find_known(values.get("name" if values.get("type") == "Board" else "board", ""))
+        if board is None:
+            return None
+        if name == _board_name(board) or name.canonical == _board_name(board).canonical:
+            return self._board(board)
+        index = board.column_index.get(values.get("column", ""))
+        if index in board.sorted_indexes and name.canonical == _predictor_name(board, index).canonical:
+            return self._predictor(board, index)
+        return None
+
+    def _board(self, board: Board) -> ManagedObject:
+        async def refresh() -> dict[str, float]:
+            names = board.spec.columns
+            return {names[index].name: await self._refresh(board, index) for index in board.sorted_indexes}
+
+        return ManagedObject(
+            _board_name(board),
+            "A leaderboard",
+            {name: Attribute(kind, text, lambda _, read=read: read(board)) for name, kind, text, read in _BOARD},  # type: ignore[misc]
+            {"refresh": Operation("Replace the curves of all ranked columns; seconds that each took", refresh)},
+            kind="rankcurve.Board",
+        )
+
+    def _predictor(self, board: Board, index: int) -> ManagedObject:
+        seen: tuple[MetricsMoment, CurveState | None] | None = None
+
+        def state(now: MetricsMoment) -> CurveState | None:
+            nonlocal seen
+            if seen is None or seen[0] is not now:
+                curve = self._book.find_curve(board, index)
+                seen = now, None if curve is None else curve_state(board, curve, self._now_us())
+            return seen[1]
+
+        def reading(read: Callable[[CurveState], Any]) -> Callable[[MetricsMoment], Any]:
+            return lambda now: None if (found := state(now)) is None else read(found)
+
+        async def refresh() -> float:
+            return await self._refresh(board, index)
+
+        return ManagedObject(
+            _predictor_name(board, index),
+            "The curve of a ranked column; null before the first",
+            {name: Attribute(kind, text, reading(read)) for name, kind, text, read in _PREDICTOR},
+            {"refresh": Operation("Replace the curve now; seconds that it took", refresh, returns=DOUBLE)},
+            kind="rankcurve.Predictor",
+        )
+
+
+def _board_name(board: Board) -> ObjectName:
+    return ObjectName.of(DOMAIN, type="Board", name=board.id)
+
+
+def _predictor_name(board: Board, index: int) -> ObjectName:
+    return ObjectName.of(DOMAIN, type="Predictor", board=board.id, column=board.spec.columns[index].name)

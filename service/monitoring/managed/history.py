@@ -1,0 +1,194 @@
+"""The recent past of the metrics: rates and percentiles, from snapshots that a task takes at every tick.
+
+It reads the metrics that Prometheus scrapes and counts nothing itself. In a node of several processes the metrics are
+sums over all processes, so every process finds the same rates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import structlog
+from prometheus_client.core import Metric
+
+log = structlog.get_logger(__name__)
+
+RATE_WINDOWS_S: Mapping[str, float] = {
+    "OneMinuteRate": 60.0,
+    "FiveMinuteRate": 300.0,
+    "FifteenMinuteRate": 900.0,
+}
+PERCENTILES: Mapping[str, float] = {"P50": 0.5, "P75": 0.75, "P95": 0.95, "P99": 0.99, "P999": 0.999}
+PERCENTILE_WINDOW_S = 300.0
+_ELAPSED_S_MIN = 0.1  # a rate over less time is noise
+
+Labels = tuple[tuple[str, str], ...]
+SampleKey = tuple[str, Labels]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLimits:
+    """The bounds of the history; each is a setting of the same name."""
+
+    rates_tick_s: float
+
+
+@dataclass(slots=True)
+class MetricFamily:
+    """A metric, and the labels of its samples that were seen up to now."""
+
+    name: str
+    kind: str
+    documentation: str
+    labels: dict[Labels, None] = field(default_factory=dict)  # without `le`; in the order of their first appearance
+    bounds: tuple[tuple[float, str], ...] = ()  # upper bounds of a histogram's buckets, each with its text
+    _buckets: dict[Labels, list[SampleKey]] = field(default_factory=dict)
+
+    def buckets(self, labels: Labels) -> list[SampleKey]:
+        """Return the samples of a histogram's buckets, in the order of `bounds`."""
+        found = self._buckets.get(labels)
+        if found is None or len(found) != len(self.bounds):
+            name = f"{self.name}_bucket"
+            found = [(name, tuple(sorted((*labels, ("le", text))))) for _, text in self.bounds]
+            self._buckets[labels] = found
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    at_s: float
+    values: array[float]
+
+
+class MetricHistory:
+    """Keeps snapshots of the metrics, as many as the longest window has ticks."""
+
+    def __init__(
+        self,
+        collect: Callable[[], Iterable[Metric]],
+        limits: HistoryLimits,
+        *,
+        monotonic: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._collect, self._limits, self._monotonic, self._sleep = collect, limits, monotonic, sleep
+        self.families: dict[str, MetricFamily] = {}
+        self._indexes: dict[SampleKey, int] = {}
+        ticks = round(max(RATE_WINDOWS_S.values()) / limits.rates_tick_s) + 2
+        self._past: deque[_Snapshot] = deque(maxlen=ticks)
+
+    async def run(self) -> None:
+        """Take a snapshot every `rates_tick_s` seconds until the task is cancelled."""
+        while True:
+            try:
+                self.note_snapshot()
+            except Exception as error:  # a metric failed: skip this snapshot and go on
+                log.error("figures_not_noted", exc_info=error)
+            await self._sleep(self._limits.rates_tick_s)
+
+    def note_snapshot(self) -> None:
+        """Take a snapshot that later ones are compared with."""
+        self._past.append(self._take())
+
+    def read_moment(self) -> MetricsMoment:
+        """Return the current metrics together with the snapshots before."""
+        return MetricsMoment(self._take(), list(self._past), self._indexes)
+
+    def _take(self) -> _Snapshot:
+        indexes = self._indexes
+        values = array("d", bytes(8 * len(indexes)))
+        for metric in self._collect():
+            family = self.families.get(metric.name)
+            if family is None:
+                family = MetricFamily(metric.name, metric.type, metric.documentation)
+                self.families[metric.name] = family
+            for sample in metric.samples:
+                key = sample.name, tuple(sorted(sample.labels.items()))
+                index = indexes.get(key)
+                if index is None:
+                    index = indexes[key] = len(values)
+                    values.append(0.0)
+                    _note(family, key[1])
+                values[index] = sample.value
+        return _Snapshot(self._monotonic(), values)
+
+
+def _note(family: MetricFamily, labels: Labels) -> None:
+    others = tuple(label for label in labels if label[0] != "le")
+    family.labels.setdefault(others)
+    if len(others) < len(labels):
+        text = dict(labels)["le"]
+        family.bounds = tuple(sorted({*family.bounds, (float(text), text)}))
+
+
+class MetricsMoment:
+    """The metrics at one moment, and the snapshots before it. Attributes read from it."""
+
+    def __init__(self, present: _Snapshot, past: Sequence[_Snapshot], indexes: Mapping[SampleKey, int]) -> None:
+        self._present, self._past, self._indexes = present, past, indexes
+        self._times = [snapshot.at_s for snapshot in past]
+        self._befores: dict[float, _Snapshot | None] = {}  # by window: thousands of rates share three windows
+
+    def value(self, sample: str, labels: Labels = ()) -> float:
+        """Return a sample's number now, 0 where there is no such sample."""
+        index = self._indexes.get((sample, labels))
+        return 0.0 if index is None else _at(self._present, index)
+
+    def rate(self, sample: str, labels: Labels, window_s: float) -> float:
+        """Return how much a sample grew per second, over the window or since the first snapshot if that is later."""
+        before = self._before(window_s)
+        elapsed_s = 0.0 if before is None else self._present.at_s - before.at_s
+        if elapsed_s < _ELAPSED_S_MIN:
+            return 0.0
+        return self.growth(sample, labels, window_s) / elapsed_s
+
+    def growth(self, sample: str, labels: Labels, window_s: float) -> float:
+        """Return how much a sample grew over the window."""
+        before = self._before(window_s)
+        index = self._indexes.get((sample, labels))
+        if index is None:
+            return 0.0
+        return max(0.0, _at(self._present, index) - (0.0 if before is None else _at(before, index)))
+
+    def _before(self, window_s: float) -> _Snapshot | None:
+        if window_s not in self._befores:
+            found = bisect_right(self._times, self._present.at_s - window_s)
+            self._befores[window_s] = self._past[max(0, found - 1)] if self._past else None
+        return self._befores[window_s]
+
+    def percentiles(self, family: MetricFamily, labels: Labels) -> dict[str, float | None]:
+        """Return percentiles of what a histogram observed over PERCENTILE_WINDOW_S; None where it observed nothing."""
+        below = [self.growth(*bucket, PERCENTILE_WINDOW_S) for bucket in family.buckets(labels)]
+        bounds = [bound for bound, _ in family.bounds]
+        return {name: quantile(bounds, below, share) for name, share in PERCENTILES.items()}
+
+
+def quantile(bounds: Sequence[float], below: Sequence[float], share: float) -> float | None:
+    """Return a quantile, given how many observations lie below each bound.
+
+    Within its bucket it is interpolated on a line. A quantile past the last finite bound is that bound.
+
+    Source: Prometheus' `histogram_quantile`.
+    """
+    if not below or below[-1] <= 0:
+        return None
+    wanted = share * below[-1]
+    if wanted <= below[0]:
+        return max(0.0, bounds[0]) * (wanted / below[0] if below[0] else 0.0)
+    for (low, low_count), (high, high_count) in pairwise(zip(bounds, below, strict=True)):
+        if wanted <= high_count:
+            if high == float("inf"):
+                return low
+            return low + (high - low) * (wanted - low_count) / (high_count - low_count)
+    return bounds[-1]
+
+
+def _at(snapshot: _Snapshot, index: int) -> float:
+    """Return the number of a sample, 0 where the sample first appeared later."""
+    return snapshot.values[index] if index < len(snapshot.values) else 0.0

@@ -1,0 +1,198 @@
+"""Where each metric stands in the tree: families of metrics become attributes of managed objects.
+
+The rule: nothing is left out. A family that no group claims by its name is an attribute of `type=Metrics`. So a new
+metric is in the tree without a line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .history import RATE_WINDOWS_S, Labels, MetricFamily, MetricsMoment
+from .object_names import ObjectName
+from .objects import COMPOSITE, DOUBLE, Attribute, ManagedObject
+
+DOMAIN = "rankcurve"
+_PREFIX = "rankcurve_"
+_ALL = "all"  # names the object of samples without the label by which objects are named
+_UNITS = {
+    "seconds": "seconds", "bytes": "bytes", "ratio": "ratio", "posts": "posts", "rows": "rows", "entries": "entries",
+    "requests": "requests", "reads": "reads", "connections": "connections", "curves": "curves", "max": "",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class MetricGroup:
+    """Which metrics belong to which object or objects."""
+
+    type: str
+    prefixes: tuple[str, ...]  # of families, without `rankcurve_`; the longest prefix that fits decides
+    description: str
+    name: str = ""  # of the object, where the group has a single one with a name
+    label: str = ""  # of the samples; each of its values names an object
+    key: str = "name"  # the key under which the label's value stands in the object's name
+
+
+GROUPS: Sequence[MetricGroup] = (
+    MetricGroup(
+        "Store", ("write", "posts", "reads", "store_"), "The store, and the writing of posts to it", name="{store}"
+    ),
+    MetricGroup("Pool", ("store_connection",), "A pool of connections to the store", label="pool"),
+    MetricGroup("Throttle", ("rate_limit", "write_refused", "ingest_refused"), "What was turned away, and why"),
+    MetricGroup(
+        "Cache", ("shared_curve", "memcached", "curve", "live_lag"), "The curves that ranks are read off, and memcached"
+    ),
+    MetricGroup("Job", ("job_",), "A background job", label="job_name"),
+    MetricGroup("Job", ("refresh", "scan"), "A background job", name="refresh"),
+    MetricGroup("Job", ("fold", "changes_folded", "live_counts"), "A background job", name="fold"),
+    MetricGroup("Job", ("audit",), "A background job", name="audit"),
+    MetricGroup("Job", ("boards_closed", "boards_archived", "closing", "archive"), "A background job", name="close"),
+    MetricGroup("Lease", ("lease",), "Leases that clients hold", name=_ALL),
+    MetricGroup("Queue", ("ingest",), "The queue of posts that are applied later", label="shard", key="shard"),
+    MetricGroup("Stream", ("stream",), "Streams of changes to clients"),
+    MetricGroup("RequestProcessor", ("request",), "A route of the service", label="route"),
+    MetricGroup("Node", ("process_ends",), "The processes of this node"),
+)
+_OTHERS = MetricGroup("Metrics", (), "Figures that belong to nothing else")
+
+
+class MetricMapping:
+    """Makes managed objects of metric families. `store` is the store's name in the tree."""
+
+    def __init__(self, store: str, groups: Sequence[MetricGroup] = GROUPS) -> None:
+        named = [replace(group, name=group.name.format(store=store)) for group in groups]
+        self._by_prefix = sorted(
+            ((_PREFIX + prefix, group) for group in named for prefix in group.prefixes), key=lambda one: -len(one[0])
+        )
+        self._made: tuple[int, dict[ObjectName, ManagedObject]] = (-1, {})
+
+    def map_metrics(self, families: Mapping[str, MetricFamily]) -> Mapping[ObjectName, ManagedObject]:
+        """Return the objects of the families by name. The mapping is the same one until a new sample appears."""
+        size = sum(1 + len(family.labels) for family in families.values())
+        if size != self._made[0]:
+            self._made = size, self._grouped(families.values())
+        return self._made[1]
+
+    def _grouped(self, families: Iterable[MetricFamily]) -> dict[ObjectName, ManagedObject]:
+        found: dict[ObjectName, tuple[MetricGroup, dict[str, Attribute]]] = {}
+        for family in families:
+            if not family.name.startswith(_PREFIX):
+                continue
+            prefix, group = next(
+                ((prefix, group) for prefix, group in self._by_prefix if family.name.startswith(prefix)),
+                (_PREFIX, _OTHERS),
+            )
+            for name, labels in _split(group, family).items():
+                attributes = found.setdefault(name, (group, {}))[1]
+                attributes[attribute_name(family.name, prefix)] = _attribute(family, labels, group.label)
+        return {name: ManagedObject(name, group.description, attributes) for name, (group, attributes) in found.items()}
+
+
+def _split(group: MetricGroup, family: MetricFamily) -> dict[ObjectName, list[Labels]]:
+    """Return the samples of a family by the object that they belong to."""
+    found: dict[ObjectName, list[Labels]] = {}
+    for labels in family.labels:
+        properties = {"type": group.type}
+        if group.label:
+            properties[group.key] = dict(labels).get(group.label, _ALL)
+        elif group.name:
+            properties["name"] = group.name
+        found.setdefault(ObjectName.of(DOMAIN, **properties), []).append(labels)
+    return found
+
+
+def attribute_name(family: str, prefix: str = _PREFIX) -> str:
+    """Return `rankcurve_write_batch_posts` as `WriteBatchPosts`, without the group's prefix if that ends with `_`."""
+    rest = family.removeprefix(prefix if prefix.endswith("_") else _PREFIX)
+    return "".join(word[:1].upper() + word[1:] for word in rest.split("_") if word)
+
+
+def _attribute(family: MetricFamily, labels: list[Labels], in_name: str) -> Attribute:
+    unit = unit_of(family.name)
+    names = [name for name, _ in labels[0] if name != in_name]
+    described = f"{family.documentation.rstrip('.')} [{unit}]"
+    if family.kind == "counter":
+        described += "; rates a second over 1, 5 and 15 minutes"
+        return Attribute(
+            COMPOSITE, described, lambda now: _nested(names, labels, lambda each: _count(now, family, each))
+        )
+    if family.kind == "histogram":
+        described += "; rates a second over 1, 5 and 15 minutes, percentiles of the last 5 minutes"
+        return Attribute(
+            COMPOSITE, described, lambda now: _nested(names, labels, lambda each: _times(now, family, each))
+        )
+    if family.kind == "summary":
+        described += "; rates a second over 1, 5 and 15 minutes"
+        return Attribute(
+            COMPOSITE, described, lambda now: _nested(names, labels, lambda each: _sizes(now, family, each))
+        )
+    if names:
+        return Attribute(
+            COMPOSITE,
+            described,
+            lambda now: _nested(names, labels, lambda each: {"Value": now.value(family.name, each)}),
+        )
+    return Attribute(DOUBLE, described, lambda now: now.value(family.name, labels[0]))
+
+
+def unit_of(family: str) -> str:
+    """Return the unit that a metric's name contains, as Prometheus names it; `count` where it contains none."""
+    words = [word for word in reversed(family.split("_")) if word in _UNITS]
+    return next((_UNITS[word] for word in words if _UNITS[word]), "count")
+
+
+Leaf = Any
+
+
+def _nested(names: Sequence[str], labels: Sequence[Labels], leaf: Any) -> dict[str, Any]:
+    """Return the total of the samples and, below each label's name, the parts by the label's values."""
+    if not names:
+        return leaf(labels[0]) if len(labels) == 1 else _total([leaf(each) for each in labels])
+    parts: dict[str, list[Labels]] = {}
+    for each in labels:
+        parts.setdefault(dict(each).get(names[0], ""), []).append(each)
+    by_value = {value: _nested(names[1:], inner, leaf) for value, inner in parts.items()}
+    return {**_total(list(by_value.values())), names[0]: by_value}
+
+
+def _total(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the sums of the figures that can be added up; percentiles can't."""
+    sums: dict[str, Any] = {}
+    for part in parts:
+        for name, value in part.items():
+            if name in _ADDED:
+                sums[name] = sums.get(name, 0) + value
+    return sums
+
+
+_ADDED = {"Count", "Sum", "Value", *RATE_WINDOWS_S}
+
+
+def _count(now: MetricsMoment, family: MetricFamily, labels: Labels) -> dict[str, Any]:
+    sample = f"{family.name}_total"
+    return {"Count": _whole(now.value(sample, labels)), **_rates(now, sample, labels)}
+
+
+def _times(now: MetricsMoment, family: MetricFamily, labels: Labels) -> dict[str, Any]:
+    return {**_sizes(now, family, labels), **now.percentiles(family, labels)}
+
+
+def _sizes(now: MetricsMoment, family: MetricFamily, labels: Labels) -> dict[str, Any]:
+    count = now.value(f"{family.name}_count", labels)
+    total = now.value(f"{family.name}_sum", labels)
+    return {
+        "Count": _whole(count),
+        **_rates(now, f"{family.name}_count", labels),
+        "Sum": total,
+        "Mean": total / count if count else None,
+    }
+
+
+def _rates(now: MetricsMoment, sample: str, labels: Labels) -> dict[str, float]:
+    return {name: now.rate(sample, labels, window_s) for name, window_s in RATE_WINDOWS_S.items()}
+
+
+def _whole(value: float) -> int | float:
+    return int(value) if value.is_integer() else value

@@ -1,0 +1,135 @@
+"""The channel between the processes of one node: run an action in all of them and collect what each returned.
+
+    exec ──> run here, and send to each socket ──> results by the names of the processes
+
+Every process listens on a socket in the node's folder. A process that does not answer in time is named in the error,
+and it keeps no other process from running the action. The folder belongs to the user that runs the node, and only that
+user can open the sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+
+from jobs.request_origin import RequestOrigin
+
+log = structlog.get_logger(__name__)
+
+Action = Callable[..., Awaitable[Any]]
+_SUFFIX = ".sock"
+_ALONE = "process"
+
+
+class _ActionRequest(msgspec.Struct, frozen=True):
+    action: str
+    arguments: list[str]
+    origin: str = ""
+
+
+class _ActionResult(msgspec.Struct, frozen=True):
+    result: Any = None  # None: the process had nothing to do
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelLimits:
+    """The bounds of the channel; each is a setting of the same name."""
+
+    managed_wait_s_max: float
+
+
+class ProcessFailed(Exception):
+    """a process of the node could not do what was asked of all"""
+
+
+class NodeChannel:
+    """Connects one process to the others of its node. Without a folder the process is alone."""
+
+    def __init__(self, actions: Mapping[str, Action], limits: ChannelLimits, *, folder: Path | None, name: str) -> None:
+        self._actions, self._limits = actions, limits
+        self._folder, self._name = folder, name or _ALONE
+
+    @asynccontextmanager
+    async def listen_for_actions(self) -> AsyncIterator[None]:
+        """Run the actions that other processes ask for, within the block."""
+        if self._folder is None:
+            yield
+            return
+        path = self._folder / f"{self._name}{_SUFFIX}"
+        path.unlink(missing_ok=True)  # left by the process that this one replaces
+        server = await asyncio.start_unix_server(self._serve, path)
+        try:
+            yield
+        finally:
+            server.close()
+            path.unlink(missing_ok=True)
+
+    async def run_everywhere(self, action: str, *arguments: str) -> dict[str, Any]:
+        """Run an action in every process of the node; return the results by process, without those that did nothing.
+
+        Raises:
+            ProcessFailed: the action failed in one of them, or one did not answer; the others have run it.
+        """
+        others = self.list_sockets()
+        asked = _ActionRequest(action, list(arguments), RequestOrigin.current().text)
+        names = [self._name, *(path.stem for path in others if path.stem != self._name)]
+        said = await asyncio.gather(
+            self._do(asked), *(self._ask(path, asked) for path in others if path.stem != self._name)
+        )
+        failed = [f"{name}: {one.error}" for name, one in zip(names, said, strict=True) if one.error]
+        if failed:
+            raise ProcessFailed("; ".join(failed))
+        return {name: one.result for name, one in zip(names, said, strict=True) if one.result is not None}
+
+    def list_sockets(self) -> list[Path]:
+        """Return the sockets of all processes of the node, this one included."""
+        return [] if self._folder is None else sorted(self._folder.glob(f"*{_SUFFIX}"))
+
+    async def _do(self, asked: _ActionRequest) -> _ActionResult:
+        action = self._actions.get(asked.action)
+        if action is None:
+            return _ActionResult()
+        try:
+            with RequestOrigin.parse(asked.origin).restored():
+                async with asyncio.timeout(self._limits.managed_wait_s_max):
+                    result = await action(*asked.arguments)
+                if result is not None:
+                    log.info("managed_action", action=asked.action, arguments=asked.arguments)
+                return _ActionResult(result)
+        except Exception as error:
+            log.warning("managed_action_failed", action=asked.action, exc_info=error)
+            return _ActionResult(error=str(error) or type(error).__name__)
+
+    async def _ask(self, path: Path, asked: _ActionRequest) -> _ActionResult:
+        try:
+            async with asyncio.timeout(self._limits.managed_wait_s_max):
+                reader, writer = await asyncio.open_unix_connection(path)
+                try:
+                    writer.write(msgspec.json.encode(asked) + b"\n")
+                    return msgspec.json.decode(await reader.readline(), type=_ActionResult)
+                finally:
+                    writer.close()
+                    with suppress(OSError):
+                        await writer.wait_closed()
+        except (FileNotFoundError, ConnectionRefusedError):
+            return _ActionResult()  # the process has ended, or was killed and is about to be replaced
+        except (OSError, TimeoutError, msgspec.MsgspecError) as error:
+            return _ActionResult(error=str(error) or type(error).__name__)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            asked = msgspec.json.decode(await reader.readline(), type=_ActionRequest)
+            writer.write(msgspec.json.encode(await self._do(asked)) + b"\n")
+            await writer.drain()
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            log.warning("managed_request_unreadable", detail=str(error))
+        finally:
+            writer.close()

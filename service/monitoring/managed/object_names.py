@@ -1,0 +1,149 @@
+"""Names of managed objects, as in JMX: `domain:key=value,key=value`, with quoted values and patterns.
+
+Two names are equal whatever the order of their keys. The canonical form sorts them alphabetically.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+_QUOTED = str.maketrans({'"': '\\"', "\\": "\\\\", "*": "\\*", "?": "\\?", "\n": "\\n"})
+_NEEDS_QUOTES = re.compile(r'[,=:"*?\n]')
+_ESCAPES = {"n": "\n", '"': '"', "\\": "\\", "*": "*", "?": "?"}
+# A key and a value. The value is quoted with escapes, or needs no quotes; wildcards make a pattern of it.
+_PROPERTY = re.compile(r'([^,=:*?"\n]+)=("(?:[^"\\\n]|\\[n"\\*?])*"|[^,=:"\n]+)(,|$)')
+NAME_CHARS_MAX = 4096
+
+
+class MalformedName(ValueError):
+    """the text is not the name of a managed object"""
+
+
+def quote_value(value: str) -> str:
+    """Return a value as it stands in a name: in quotes if it holds a character with a meaning in names."""
+    return f'"{value.translate(_QUOTED)}"' if _NEEDS_QUOTES.search(value) or not value else value
+
+
+def unquote_value(text: str) -> str:
+    """Return the plain value of a text that stands in a name."""
+    if not text.startswith('"'):
+        return text
+    return re.sub(r"\\(.)", lambda found: _ESCAPES[found[1]], text[1:-1])
+
+
+@dataclass(frozen=True)
+class ObjectName:
+    """A name or, with wildcards, a pattern of names. Values are as they stand in the text, quotes included."""
+
+    domain: str
+    properties: tuple[tuple[str, str], ...]  # keys and values, in the order given
+    more: bool = False  # the pattern also matches names with further properties
+
+    @classmethod
+    def of(cls, domain: str, **properties: str) -> ObjectName:
+        """Make a name of these values, and quote those that need it."""
+        return cls(domain, tuple((key, quote_value(value)) for key, value in properties.items()))
+
+    @cached_property
+    def key_list(self) -> str:
+        """The properties in the order given."""
+        return self._joined(self.properties)
+
+    @cached_property
+    def canonical_key_list(self) -> str:
+        """The properties sorted by key."""
+        return self._joined(tuple(sorted(self.properties)))
+
+    def _joined(self, properties: tuple[tuple[str, str], ...]) -> str:
+        return ",".join([*(f"{key}={value}" for key, value in properties), *(["*"] if self.more else [])])
+
+    @cached_property
+    def canonical(self) -> str:
+        """The text of the name in canonical order; equal names have the same."""
+        return f"{self.domain}:{self.canonical_key_list}"
+
+    def text(self, *, canonical: bool = True) -> str:
+        """Return the name with its properties in canonical order, or in the order given."""
+        return self.canonical if canonical else f"{self.domain}:{self.key_list}"
+
+    @cached_property
+    def values(self) -> Mapping[str, str]:
+        """The plain values by key, without quotes."""
+        return {key: unquote_value(value) for key, value in self.properties}
+
+    @cached_property
+    def is_pattern(self) -> bool:
+        """Whether this is a pattern, which may match several names."""
+        return self.more or _wild(self.domain) or any(_wild(value) for _, value in self.properties)
+
+    def matches(self, name: ObjectName) -> bool:
+        """Return whether a name matches this pattern."""
+        if not _matching(self.domain).fullmatch(name.domain):
+            return False
+        theirs = dict(name.properties)
+        if len(theirs) != len(self.properties) and not (self.more and len(theirs) > len(self.properties)):
+            return False
+        return all(key in theirs and _matching(value).fullmatch(theirs[key]) for key, value in self.properties)
+
+
+@lru_cache(maxsize=1024)
+def parse_name(text: str) -> ObjectName:
+    """Parse a name or a pattern.
+
+    Raises:
+        MalformedName: the text is neither.
+    """
+    if len(text) > NAME_CHARS_MAX:
+        raise MalformedName(f"a name has at most {NAME_CHARS_MAX} characters")
+    domain, colon, key_list = text.partition(":")
+    if not colon:
+        raise MalformedName(f"Domain part must be specified: {text}")
+    if "\n" in domain:
+        raise MalformedName(f"Invalid character in the domain: {text!r}")
+    if not key_list:
+        raise MalformedName(f"Key properties cannot be empty: {text}")
+    properties: list[tuple[str, str]] = []
+    more = False
+    for key, value in _parts(key_list, text):
+        if not key:
+            more = True
+        elif key in dict(properties):
+            raise MalformedName(f"Duplicate key `{key}`: {text}")
+        else:
+            properties.append((key, value))
+    return ObjectName(domain, tuple(properties), more)
+
+
+def _parts(key_list: str, text: str) -> Iterator[tuple[str, str]]:
+    """Yield the keys and values of a text; the wildcard for further properties comes as two empty texts."""
+    at, more = 0, False
+    while at < len(key_list):
+        if key_list.startswith("*", at) and key_list[at + 1 : at + 2] in ("", ",") and not more:
+            more = True
+            yield "", ""
+            at += 2
+        elif found := _PROPERTY.match(key_list, at):
+            yield found[1], found[2]
+            at = found.end()
+        else:
+            raise MalformedName(f"Invalid key properties: {text}")
+    if key_list.endswith(","):
+        raise MalformedName(f"Invalid key properties: {text}")
+
+
+def _wild(text: str) -> bool:
+    """Return whether a text has a wildcard; within quotes, an escaped `*` or `?` is none."""
+    return bool(re.search(r"[*?]", re.sub(r"\\.", "", text) if text.startswith('"') else text))
+
+
+@lru_cache(maxsize=1024)
+def _matching(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression of a pattern. Quoted texts are compared as they stand, escapes included."""
+    if not _wild(pattern):
+        return re.compile(re.escape(pattern))
+    tokens = re.findall(r"\\.|.", pattern, re.DOTALL) if pattern.startswith('"') else list(pattern)
+    parts = {"*": ".*", "?": "."}
+    return re.compile("".join(parts.get(token, re.escape(token)) for token in tokens), re.DOTALL)

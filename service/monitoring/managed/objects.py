@@ -1,0 +1,80 @@
+"""What a managed object is: a name, attributes that are read at a moment, operations that change what the node does.
+
+The description of an attribute states its meaning and its unit; operators get no other documentation of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .history import MetricsMoment
+from .object_names import ObjectName
+
+LONG, DOUBLE, TEXT, BOOLEAN = "long", "double", "java.lang.String", "boolean"
+COMPOSITE, LIST = "javax.management.openmbean.CompositeData", "java.util.List"
+NOTHING = "void"
+
+
+class ManagedError(Exception):
+    """an operation or attribute of a managed object can't be had"""
+
+
+class UnknownObject(ManagedError):
+    """no such managed object"""
+
+
+class UnknownAttribute(ManagedError):
+    """no such attribute"""
+
+
+class UnknownOperation(ManagedError):
+    """no such operation, or not with these arguments"""
+
+
+class Forbidden(ManagedError):
+    """the operation is not on the list of those that are allowed"""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A value that operators read. `description` names its unit."""
+
+    kind: str
+    description: str
+    read: Callable[[MetricsMoment], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """An argument of an operation. On the wire every argument is text."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An action that operators start. `action` receives one argument for each parameter."""
+
+    description: str
+    action: Callable[..., Awaitable[Any]]
+    parameters: Sequence[Parameter] = ()
+    returns: str = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedObject:
+    """An object of the tree. `kind` is the class name that Jolokia shows."""
+
+    name: ObjectName
+    description: str
+    attributes: Mapping[str, Attribute]
+    operations: Mapping[str, Operation] = field(default_factory=dict)
+    kind: str = "rankcurve.Managed"
+
+    @property
+    def type(self) -> str:
+        """The type, by which the setting `managed_operations` names the object."""
+        return self.name.values.get("type", "")

@@ -1,0 +1,109 @@
+"""The objects that monitors expect of every Java process: `java.lang:type=Runtime`, `Memory`, `OperatingSystem`.
+
+Names and units are those of Java (milliseconds, nanoseconds, bytes). The figures cover all processes of the node.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .history import MetricsMoment
+from .object_names import ObjectName
+from .objects import COMPOSITE, DOUBLE, LONG, TEXT, Attribute, ManagedObject
+
+_Row = tuple[str, str, str, Callable[[MetricsMoment], Any]]
+
+
+def make_java_objects(version: str) -> list[ManagedObject]:
+    """Return the three objects; `version` is that of the service."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return [_runtime(version), _memory(pages), _system(pages)]
+
+
+def _runtime(version: str) -> ManagedObject:
+    rows: tuple[_Row, ...] = (
+        ("Name", TEXT, "Process that answers, at its host", lambda _: f"{os.getpid()}@{socket.gethostname()}"),
+        ("Pid", LONG, "Id of the process that answers", lambda _: os.getpid()),
+        ("StartTime", LONG, "When the first process began, since 1970 [milliseconds]", _started_ms),
+        (
+            "Uptime",
+            LONG,
+            "Time since then [milliseconds]",
+            lambda now: max(0, round(time.time() * 1000) - _started_ms(now)),
+        ),
+        ("VmName", TEXT, "Interpreter", lambda _: platform.python_implementation()),
+        ("VmVendor", TEXT, "Who makes it", lambda _: "Python Software Foundation"),
+        ("VmVersion", TEXT, "Its version", lambda _: platform.python_version()),
+        ("SpecName", TEXT, "What runs", lambda _: "rankcurve"),
+        ("SpecVersion", TEXT, "Its version", lambda _: version),
+    )
+    return _managed("Runtime", "How the node runs", rows)
+
+
+def _memory(pages: int) -> ManagedObject:
+    rows: tuple[_Row, ...] = (
+        (
+            "HeapMemoryUsage",
+            COMPOSITE,
+            "Resident memory of all processes [bytes]",
+            lambda now: _usage(now, "resident", pages),
+        ),
+        (
+            "NonHeapMemoryUsage",
+            COMPOSITE,
+            "Virtual memory of all processes [bytes]",
+            lambda now: _usage(now, "virtual", -1),
+        ),
+        ("ObjectPendingFinalizationCount", LONG, "Always 0", lambda _: 0),
+    )
+    return _managed("Memory", "Memory of the node's processes", rows)
+
+
+def _system(pages: int) -> ManagedObject:
+    rows: tuple[_Row, ...] = (
+        ("Name", TEXT, "Operating system", lambda _: platform.system()),
+        ("Version", TEXT, "Its release", lambda _: platform.release()),
+        ("Arch", TEXT, "Machine", lambda _: platform.machine()),
+        ("AvailableProcessors", LONG, "Processors [count]", lambda _: os.cpu_count()),
+        ("SystemLoadAverage", DOUBLE, "Load of the last minute", lambda _: os.getloadavg()[0]),
+        (
+            "ProcessCpuTime",
+            LONG,
+            "Processor time of all processes [nanoseconds]",
+            lambda now: round(now.value("process_cpu_seconds_total") * 1e9),
+        ),
+        (
+            "OpenFileDescriptorCount",
+            LONG,
+            "Open files of all processes [count]",
+            lambda now: int(now.value("process_open_fds")),
+        ),
+        (
+            "MaxFileDescriptorCount",
+            LONG,
+            "Files that they may open [count]",
+            lambda now: int(now.value("process_max_fds")),
+        ),
+        ("TotalPhysicalMemorySize", LONG, "Memory of the machine [bytes]", lambda _: pages),
+    )
+    return _managed("OperatingSystem", f"{sys.platform} below the node", rows)
+
+
+def _managed(kind: str, description: str, rows: tuple[_Row, ...]) -> ManagedObject:
+    attributes = {name: Attribute(java_type, text, read) for name, java_type, text, read in rows}
+    return ManagedObject(ObjectName.of("java.lang", type=kind), description, attributes, kind=f"rankcurve.{kind}")
+
+
+def _started_ms(now: MetricsMoment) -> int:
+    return round(now.value("process_start_time_seconds") * 1000)
+
+
+def _usage(now: MetricsMoment, what: str, most: int) -> dict[str, int]:
+    used = int(now.value(f"process_{what}_memory_bytes"))
+    return {"init": 0, "used": used, "committed": used, "max": most}

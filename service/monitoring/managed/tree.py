@@ -1,0 +1,146 @@
+"""The managed objects of a node: find them by name or pattern, read them at a moment, run allowed operations.
+
+The rule: an operation that is not on the list of allowed ones is refused before its arguments are looked at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .boards import BoardObjects
+from .history import MetricHistory, MetricsMoment
+from .metric_mapping import MetricMapping
+from .object_names import ObjectName
+from .objects import Forbidden, ManagedObject, UnknownAttribute, UnknownObject, UnknownOperation
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLimits:
+    """The bounds of the tree; each is a setting of the same name."""
+
+    managed_operations: tuple[str, ...]  # `Type.operation`
+
+
+class ObjectTree:
+    """All objects of a node.
+
+    `fixed` makes the objects that no metric gives. One with the same name as a group of metrics is merged with it.
+    """
+
+    def __init__(
+        self,
+        history: MetricHistory,
+        grouping: MetricMapping,
+        boards: BoardObjects,
+        fixed: Callable[[Mapping[ObjectName, ManagedObject]], Iterable[ManagedObject]],
+        limits: TreeLimits,
+        *,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._history, self._grouping, self._boards, self._fixed = history, grouping, boards, fixed
+        self._limits, self._now_s = limits, now_s
+        self._made_of: Mapping[ObjectName, ManagedObject] | None = None
+        self._objects: dict[str, ManagedObject] = {}
+        self._listed: frozenset[str] = frozenset()
+        self.changed_at_s = now_s()  # when a caller last noticed that objects came or went
+
+    def take_snapshot(self) -> TreeSnapshot:
+        """Return the tree at this moment."""
+        moment = self._history.read_moment()
+        grouped = self._grouping.map_metrics(self._history.families)
+        if grouped is not self._made_of:
+            self._made_of = grouped
+            objects = {managed.name.canonical: managed for managed in grouped.values()}
+            for managed in self._fixed(grouped):
+                key = managed.name.canonical
+                objects[key] = _merged(objects[key], managed) if key in objects else managed
+            self._objects = objects
+        return TreeSnapshot(moment, self._objects, self._boards)
+
+    def note_changes(self, look: TreeSnapshot) -> None:
+        """Remember the time if the names differ from those of the last call."""
+        listed = frozenset(name.canonical for name in look.list_names())
+        if listed != self._listed:
+            self._listed, self.changed_at_s = listed, self._now_s()
+
+    async def run_operation(self, managed: ManagedObject, operation: str, arguments: Sequence[Any]) -> Any:
+        """Run an operation and return its result.
+
+        Raises:
+            UnknownOperation: the object has no operation of that name, or the operation takes other arguments.
+            Forbidden: the setting `managed_operations` does not allow it.
+        """
+        found = managed.operations.get(operation)
+        if found is None:
+            known = ", ".join(managed.operations) or "none"
+            raise UnknownOperation(f"No operation {operation} found on MBean {managed.name.canonical}. Known: {known}")
+        if f"{managed.type}.{operation}" not in self._limits.managed_operations:
+            raise Forbidden(f"Operation {operation} is forbidden for MBean {managed.name.canonical}")
+        if len(arguments) != len(found.parameters):
+            raise UnknownOperation(
+                f"Invalid number of operation arguments. Operation {operation} requires {len(found.parameters)} "
+                f"parameters, not {len(arguments)} as given"
+            )
+        return await found.action(*(str(argument) for argument in arguments))
+
+
+def _merged(one: ManagedObject, other: ManagedObject) -> ManagedObject:
+    return replace(
+        one,
+        attributes={**one.attributes, **other.attributes},
+        operations={**one.operations, **other.operations},
+        kind=other.kind,
+    )
+
+
+class TreeSnapshot:
+    """The tree at one moment, from which all objects of one request are read."""
+
+    def __init__(self, moment: MetricsMoment, objects: Mapping[str, ManagedObject], boards: BoardObjects) -> None:
+        self._moment, self._objects, self._boards = moment, objects, boards
+        self._found: dict[str, ManagedObject | None] = {}  # one body may ask for the same object a hundred times
+        self._values: dict[tuple[str, str], Any] = {}
+
+    def list_names(self) -> Iterator[ObjectName]:
+        """Yield the name of every object."""
+        yield from (managed.name for managed in self._objects.values())
+        yield from self._boards.list_names()
+
+    def find_matching(self, pattern: ObjectName) -> list[ObjectName]:
+        """Return the names that match a pattern, in canonical order."""
+        if not pattern.is_pattern:
+            return [pattern] if self._find(pattern) is not None else []
+        return sorted((name for name in self.list_names() if pattern.matches(name)), key=lambda name: name.canonical)
+
+    def find_object(self, name: ObjectName) -> ManagedObject:
+        """Return the object of a name.
+
+        Raises:
+            UnknownObject: there is no object of that name.
+        """
+        found = self._find(name)
+        if found is None:
+            raise UnknownObject(name.canonical)
+        return found
+
+    def _find(self, name: ObjectName) -> ManagedObject | None:
+        if name.canonical not in self._found:
+            self._found[name.canonical] = self._objects.get(name.canonical) or self._boards.find_object(name)
+        return self._found[name.canonical]
+
+    def read_attribute(self, managed: ManagedObject, attribute: str) -> Any:
+        """Return an attribute's value at this moment.
+
+        Raises:
+            UnknownAttribute: the object has no attribute of that name.
+        """
+        key = managed.name.canonical, attribute
+        if key not in self._values:
+            found = managed.attributes.get(attribute)
+            if found is None:
+                raise UnknownAttribute(f"No such attribute: {attribute}")
+            self._values[key] = found.read(self._moment)
+        return self._values[key]

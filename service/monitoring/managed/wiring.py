@@ -1,0 +1,197 @@
+"""Put the managed objects of one process together: the objects beside the metrics, and the actions of the channel.
+
+The rule: an operation runs in every process of the node, and every process shows the same objects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from config import Settings, limits_of
+from config.masking import masked
+from jobs.controls import JobControls
+from jobs.curves.refresh_desk import Refresher
+from service.telemetry.metrics.process import Metrics
+from storage.boards.catalog import Catalog
+from storage.curves.stored_curves import CurveBook
+from storage.records import Board
+from storage.store import Store
+
+from .boards import BoardObjects
+from .history import HistoryLimits, MetricHistory
+from .metric_mapping import DOMAIN, MetricMapping
+from .node_channel import ChannelLimits, NodeChannel
+from .object_names import ObjectName
+from .objects import BOOLEAN, DOUBLE, LONG, TEXT, Attribute, ManagedObject, Operation, UnknownObject
+from .runtime import make_java_objects
+from .tree import ObjectTree, TreeLimits
+
+_JOB_OPERATIONS = {
+    "run": "End the job's rest in every process of the node, so that it works now; how many have the job",
+    "pause": "Let the job begin no further round in any process of the node; how many have it",
+    "resume": "Let it go on; how many have it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedParts:
+    """The parts of a process from which the objects are made."""
+
+    store: Store
+    catalog: Catalog
+    book: CurveBook
+    desk: Refresher
+    controls: JobControls
+    now_us: Callable[[], int]
+
+
+@asynccontextmanager
+async def manage_objects(
+    settings: Settings, metrics: Metrics, parts: ManagedParts, version: str
+) -> AsyncIterator[ObjectTree]:
+    """Provide the tree within the block, while a task takes snapshots and the channel listens for actions."""
+    history = MetricHistory(metrics.collect_counted, limits_of(HistoryLimits, settings), monotonic=time.monotonic)
+    actions = {**_job_actions(parts.controls), "cache.flush": lambda: _flush(parts, settings.catalog_boards_max)}
+    node = metrics.node
+    channel = NodeChannel(
+        actions,
+        limits_of(ChannelLimits, settings),
+        folder=None if node is None else node.folder,
+        name="" if node is None else node.name,
+    )
+    fixed = _Fixed(settings, metrics, parts, channel, make_java_objects(version))
+    tree = ObjectTree(
+        history,
+        MetricMapping(parts.store.dialect.name),
+        BoardObjects(
+            parts.catalog,
+            parts.book,
+            _refreshing(parts.desk),
+            now_us=parts.now_us,
+            boards_max=settings.managed_boards_max,
+        ),
+        fixed.objects,
+        limits_of(TreeLimits, settings),
+    )
+    ticking = asyncio.create_task(history.run(), name="rates")
+    try:
+        async with channel.listen_for_actions():
+            yield tree
+    finally:
+        ticking.cancel()
+
+
+def _job_actions(controls: JobControls) -> dict[str, Callable[..., Awaitable[Any]]]:
+    def action(do: Callable[[str], bool]) -> Callable[[str], Awaitable[bool | None]]:
+        async def act(job: str) -> bool | None:
+            return do(job) or None
+
+        return act
+
+    return {f"job.{name}": action(getattr(controls, name)) for name in _JOB_OPERATIONS}
+
+
+async def _flush(parts: ManagedParts, boards_max: int) -> int:
+    await parts.catalog.load(boards_max=boards_max)
+    return await parts.book.reread()
+
+
+def _refreshing(desk: Refresher) -> Callable[[Board, int], Awaitable[float]]:
+    async def refresh(board: Board, column_index: int) -> float:
+        return (await desk.refresh_now(board, column_index)).seconds
+
+    return refresh
+
+
+class _Fixed:
+    """Makes the objects that no metric gives: java.lang, facts about the store, operations."""
+
+    def __init__(
+        self, settings: Settings, metrics: Metrics, parts: ManagedParts, channel: NodeChannel, java: list[ManagedObject]
+    ) -> None:
+        self._settings, self._metrics, self._parts = settings, metrics, parts
+        self._channel, self._java = channel, java
+
+    def objects(self, grouped: Mapping[ObjectName, ManagedObject]) -> Iterable[ManagedObject]:
+        """Yield the objects, given those that the metrics were grouped to."""
+        yield from self._java
+        yield self._store(grouped)
+        yield ManagedObject(
+            ObjectName.of(DOMAIN, type="Cache"),
+            "The curves that ranks are read off, and memcached",
+            self._curves(),
+            {
+                "flush": Operation(
+                    "Read every curve anew in every process of the node; how many did", self._flush, (), LONG
+                )
+            },
+            kind="rankcurve.Cache",
+        )
+        for name, managed in grouped.items():
+            if name.values.get("type") == "Job" and "Rounds" in managed.attributes:
+                yield ManagedObject(
+                    name, "A background job", {}, self._operations(name.values["name"]), kind="rankcurve.Job"
+                )
+
+    def _viewed(self, family: str) -> Callable[[Any], float]:
+        return lambda _: self._metrics.read_view(family)  # expensive, as it looks at every curve: read only on demand
+
+    def _curves(self) -> dict[str, Attribute]:
+        viewed = self._viewed
+        return {
+            "Curves": Attribute(
+                LONG, "Curves that the answering process holds [count]", lambda _: self._parts.book.count
+            ),
+            "CurvesLive": Attribute(DOUBLE, "Those that count what is posted [count]", viewed("rankcurve_curves_live")),
+            "CurveAgeMax": Attribute(
+                DOUBLE, "Age of the oldest one [seconds]", viewed("rankcurve_curve_age_seconds_max")
+            ),
+            "LiveLagMax": Attribute(
+                DOUBLE,
+                "Age of the oldest moment that a live one is of [seconds]",
+                viewed("rankcurve_live_lag_seconds_max"),
+            ),
+        }
+
+    def _store(self, grouped: Mapping[ObjectName, ManagedObject]) -> ManagedObject:
+        store, dialect = self._parts.store, self._parts.store.dialect.name
+        throttle = grouped.get(ObjectName.of(DOMAIN, type="Throttle"))
+        refused = {} if throttle is None else dict(throttle.attributes)
+        attributes = {
+            **{name: attribute for name, attribute in refused.items() if name.startswith("WriteRefused")},
+            "Url": Attribute(TEXT, "Where it is, passwords left out", lambda _: masked(self._settings.store)),
+            "SizeBytes": Attribute(DOUBLE, "Its size at the last look [bytes]", self._viewed("rankcurve_store_bytes")),
+            "SoleWriter": Attribute(BOOLEAN, "Whether nobody else writes there", lambda _: store.sole_writer),
+            "WritesAtOnce": Attribute(
+                LONG, "Transactions that may run at once [count]", lambda _: store.writes_at_once
+            ),
+        }
+        if store.sole_writer:
+            free = self._viewed("rankcurve_store_disk_free_bytes")
+            attributes["DiskFreeBytes"] = Attribute(DOUBLE, "What its disk had left at the last look [bytes]", free)
+        return ManagedObject(
+            ObjectName.of(DOMAIN, type="Store", name=dialect),
+            "The store, and the writing of posts to it",
+            attributes,
+            kind="rankcurve.Store",
+        )
+
+    def _operations(self, job: str) -> dict[str, Operation]:
+        def everywhere(action: str) -> Callable[[], Awaitable[int]]:
+            async def act() -> int:
+                done = await self._channel.run_everywhere(f"job.{action}", job)
+                if not done:
+                    raise UnknownObject(f"no process of this node has the job {job} now")
+                return len(done)
+
+            return act
+
+        return {name: Operation(text, everywhere(name), (), LONG) for name, text in _JOB_OPERATIONS.items()}
+
+    async def _flush(self) -> int:
+        return len(await self._channel.run_everywhere("cache.flush"))

@@ -1,0 +1,42 @@
+"""A process with jobs only: it refreshes, folds, audits and prunes for the front ends that share its store.
+
+It serves no leaderboard. If `jobs_port` is set, monitors can ask it there what they ask a front end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from config import Settings
+from service.app import make_app
+from service.serve import open_port, run_process, run_until_stopped
+from service.telemetry.metrics.process import Metrics
+from service.wiring import open_context
+
+
+def run(settings: Settings) -> None:
+    """Run the jobs until SIGTERM or SIGINT.
+
+    Raises:
+        StorageError: the store can't be opened.
+        ServiceError: the monitors' port would be open to others without a key.
+        OSError: the monitors' port can't be bound.
+    """
+    run_process(settings, Metrics(), _keep_working)
+
+
+async def _keep_working(settings: Settings, metrics: Metrics) -> None:
+    await run_until_stopped(keep_jobs_running(settings, metrics), event="working")
+
+
+@asynccontextmanager
+async def keep_jobs_running(settings: Settings, metrics: Metrics) -> AsyncIterator[list[str]]:
+    """Run the jobs within the block; provide the addresses for monitors, none where no port is set."""
+    async with open_context(settings.model_copy(update={"jobs": "embedded"}), metrics) as context:
+        if not settings.jobs_port:
+            yield []
+            return
+        context.keyring.check_binding(settings.host)
+        async with open_port(make_app((), context), settings, settings.jobs_port) as addresses:
+            yield addresses

@@ -1,1 +1,0 @@
-"""The ingest queue over HTTP."""

@@ -1,0 +1,69 @@
+"""Estimate the distribution of a column from its curve: the number of entries between two values, with its bracket.
+
+Nothing is read from the store. The curve ranks each edge, so a part holds the difference of two ranks, and its bracket
+follows from their brackets.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+from predictor import RankCurve
+from storage.log.cells import Padding
+
+
+class EstimatedBucket(NamedTuple):
+    """The entries with a value from `least` up to but not including `past`; only the last part includes its `past`."""
+
+    least: int
+    past: int
+    entries: int
+    low: int
+    high: int
+
+
+class _Counts(NamedTuple):
+    """How many entries have a smaller value than an edge, with the bracket of that number."""
+
+    entries: int
+    low: int
+    high: int
+
+
+def split_range(least: int, most: int, parts: int) -> list[int]:
+    """Return the ends of parts of equal width; there are fewer parts where the range holds fewer values."""
+    edges = sorted({least + (most - least) * part // parts for part in range(parts + 1)})
+    return edges if len(edges) > 1 else [*edges, edges[0]]
+
+
+def estimate_buckets(curve: RankCurve, padding: Padding, parts: int) -> list[EstimatedBucket]:
+    """Return parts of equal width over the values that the curve knows; an empty column has none."""
+    if not curve.total:
+        return []
+    keys = [knot.key for knot in curve.knots]
+    if curve.ends is not None:  # entries that came after the fit may lie beyond the outer knots
+        best, worst = curve.ends
+        keys += [best] * (not curve.knots or curve.knots[0].better_count > 0)
+        keys += [worst] * (not curve.knots or curve.knots[-1].better_count + curve.knots[-1].ties < curve.total)
+    values = [padding.decode_value(padding.cell_of_key(key)) for key in (min(keys), max(keys))]
+    edges = split_range(min(values), max(values), parts)
+    below = [_Counts(0, 0, 0), *(_below(curve, padding, edge) for edge in edges[1:-1])]
+    below.append(_Counts(curve.total, curve.total, curve.total))
+    return [
+        EstimatedBucket(
+            start, end, after.entries - before.entries, max(0, after.low - before.high), after.high - before.low
+        )
+        for (start, end), (before, after) in zip(pairwise(edges), pairwise(below), strict=True)
+    ]
+
+
+def _below(curve: RankCurve, padding: Padding, value: int) -> _Counts:
+    """Return how many entries have a smaller value."""
+    # `pad` gives the best cell of a value, so every strictly better entry has a better value.
+    if padding.high:
+        above = curve.locate(padding.key_of_cell(padding.pad(value - 1)))
+        total = curve.total + 1
+        return _Counts(total - above.rank, total - above.high, total - above.low)
+    better = curve.locate(padding.key_of_cell(padding.pad(value)))
+    return _Counts(better.rank - 1, better.low - 1, better.high - 1)

@@ -1,0 +1,360 @@
+"""Find ranks on one board: read them off the curve where it is good enough, else count; always with bracket and method.
+
+    auto      counts near the top, in gaps with few entries, and where there is no curve; else reads the curve
+    exact     always counts
+    estimate  never counts where a curve exists
+
+A count may start at the knot of the curve that is nearest to the value (the anchor knot). Then it is equally short at
+any depth. This needs the change log to still hold every change since the curve's mark. Where a curve exists, a count in
+`auto` reads a bounded number of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from predictor import RankCurve
+from querybuilder import Dialect
+from service.contract.queries import RankMode
+from service.contract.responses.boards import Stats
+from service.contract.responses.positions import Position
+from service.contract.values import format_us, to_wire_number
+from storage.boards.boards import check_copy, find_totals
+from storage.curves.stored_curves import CurveBook
+from storage.entries.entries import Entries, read_live_epochs
+from storage.entries.exact_ranks import CountStart, GapCount
+from storage.entries.rankings import Ranking
+from storage.errors import UnknownBoard
+from storage.records import Board, ColumnKind
+from storage.store import Program, Store
+
+NAMED_MAX = 256  # lists of column names that a locator remembers the indexes of
+COUNT_SLACK = 2  # `auto` counts up to this many times `exact_top` rows before it falls back to the curve
+
+
+@dataclass(frozen=True, slots=True)
+class CountLimits:
+    """How many rows a count may read; each field is a setting of the same name."""
+
+    exact_gap_rows_max: int
+    exact_changes_max: int
+    light_read_rows_max: int
+
+
+COUNTED_METHODS = ("count", "gap")  # methods that find the exact rank in the snapshot of the read
+CountStarts = Mapping[int, CountStart]  # by column index
+
+
+class WantedRank(NamedTuple):
+    """A cell whose rank is asked for: an owner's, or with `owner` None that of a newcomer with this value."""
+
+    column_index: int
+    cell: str
+    owner: str | None
+
+
+class LocatedRank(NamedTuple):
+    """A rank with its bracket."""
+
+    rank: int
+    low: int
+    high: int
+    method: Literal["count", "knot", "gap", "curve"]
+    as_of_us: int
+
+    @property
+    def exact(self) -> bool:
+        """Return whether the bracket holds this rank alone."""
+        return self.low == self.high
+
+
+def locate_by_curve(curve: RankCurve, ranking: Ranking, wanted: WantedRank) -> LocatedRank:
+    """Return the rank that the curve gives a cell."""
+    key = ranking.padding.key_of_cell(wanted.cell)
+    rank, low, high, _ = curve.locate(key)
+    if ranking.timed and wanted.owner is not None:
+        # Owners who reached the same value in the same microsecond rank by code points, which a curve does not know.
+        ties = curve.ties_at(key)
+        high = high + ties - 1 if ties else max(high, curve.locate(key + 1).high - 1)
+    return LocatedRank(rank, low, high, "knot" if low == high else "curve", curve.as_of_us)
+
+
+class _Column(NamedTuple):
+    """What a position in one ranked column needs, looked up once for each locator."""
+
+    name: str
+    scale: int
+    offset: int
+    high: bool
+    timed: bool
+
+
+class _CellForm(NamedTuple):
+    """How a stored cell of a column becomes a value."""
+
+    name: str
+    offset: int | None  # of a padded cell; None: the cell is the value
+    width: int | None  # digits, where a time follows them
+    scale: int
+
+
+class Locator:
+    """Finds ranks on one board."""
+
+    def __init__(
+        self, store: Store, entries: Entries, book: CurveBook, limits: CountLimits, now_us: Callable[[], int]
+    ) -> None:
+        board = self.board = entries.board
+        self.entries = entries
+        self._store, self._book, self._limits, self._now_us = store, book, limits, now_us
+        self._find = book.find_curve
+        self._exact_top = board.spec.predictor.exact_top
+        self._columns = {
+            index: _Column(
+                board.spec.columns[index].name,
+                board.spec.columns[index].scale,
+                ranking.padding.offset,
+                ranking.padding.high,
+                ranking.timed,
+            )
+            for index, ranking in self.entries.rankings.items()
+        }
+        self._cells = [self._cell_form(index) for index in range(len(board.spec.columns))]
+        self._named: dict[tuple[str, ...], list[int]] = {}
+
+    def _cell_form(self, index: int) -> _CellForm:
+        column = self.board.spec.columns[index]
+        ranking = self.entries.rankings.get(index)
+        scale = 0 if column.kind is ColumnKind.TEXT else column.scale
+        if ranking is None:
+            return _CellForm(column.name, None, None, scale)
+        padding = ranking.padding
+        return _CellForm(column.name, padding.offset, padding.width if padding.timed else None, scale)
+
+    def format_stats(self, cells: Sequence[str | int | None]) -> Stats:
+        """Return the values of a row by column name, as they travel. This is a hot path: every row of every page."""
+        found: Stats = {}
+        for (name, offset, width, scale), cell in zip(self._cells, cells, strict=False):
+            value = cell
+            if offset is not None and cell is not None:
+                value = int(cell if width is None else str(cell)[:width]) - offset
+            found[name] = value if scale == 0 or not isinstance(value, int) else to_wire_number(value, scale)
+        return found
+
+    def find_ranked_indexes(self, names: tuple[str, ...]) -> list[int] | None:
+        """Return the indexes of ranked columns, None where one of the names is unknown or not ranked."""
+        found = self._named.get(names)
+        if found is None:
+            by_name = {column.name: index for index, column in self._columns.items()}
+            if any(name not in by_name for name in names):
+                return None
+            found = [by_name[name] for name in names]
+            if len(self._named) < NAMED_MAX:
+                self._named[names] = found
+        return found
+
+    def find_position_by_curve(
+        self, column_index: int, cell: str, mode: RankMode, totals: dict[int, int]
+    ) -> Position | None:
+        """Return the position that the curve gives an owner's cell, None where the caller must use `locate_ranks`.
+
+        Nearly every request takes this path. Therefore the code is flat: it does the work of `locate_without_count` and
+        `make_position` in one function, for columns where equal values share a rank.
+        """
+        column = self._columns[column_index]
+        curve = self._find(self.board, column_index)
+        if curve is None or column.timed or mode == "exact":
+            return None
+        text = int(cell)
+        rank, low, high, method = curve.locate(-text if column.high else text)
+        if mode == "auto" and (low <= self._exact_top or (low != high and self._is_short(curve, column_index, cell))):
+            return None
+        total = totals.get(column_index, 0)
+        return Position(
+            column=column.name,
+            value=to_wire_number(text - column.offset, column.scale),
+            rank=rank,
+            low=low,
+            high=high,
+            exact=low == high,
+            method=method,
+            total=total,
+            percentile=percentile(rank, total),
+            as_of=_as_of(curve.as_of_us),
+        )
+
+    def find_curve(self, index: int) -> RankCurve | None:
+        """Return the curve that serves a column, None where there is none."""
+        return self._find(self.board, index)
+
+    def locate_without_count(self, wanted: WantedRank, mode: RankMode) -> LocatedRank | None:
+        """Return the rank that the curve gives, None where a count is needed."""
+        if mode == "exact":
+            return None
+        curve = self.find_curve(wanted.column_index)
+        if curve is None:
+            return None
+        located = locate_by_curve(curve, self.entries.rankings[wanted.column_index], wanted)
+        if mode == "estimate":
+            return located
+        if located.low <= self._exact_top:
+            return None
+        short = not located.exact and self._is_short(curve, wanted.column_index, wanted.cell)
+        return None if short else located
+
+    def _is_short(self, curve: RankCurve, column_index: int, cell: str) -> bool:
+        """Return whether counting within the cell's gap is possible, and short enough for `auto`."""
+        rung = curve.find_anchor_above(self.entries.rankings[column_index].padding.key_of_cell(cell))
+        return rung.gap_rows <= self._limits.exact_gap_rows_max and self.find_count_start(column_index) is not None
+
+    def find_count_start(self, column_index: int) -> CountStart | None:
+        """Return the curve and its mark that counts in a column start from. Call it before the read begins."""
+        served = self._book.find_served(self.board, column_index)
+        if served is None or served.mark is None:
+            return None
+        return CountStart(served.curve, served.mark, self._limits.exact_changes_max)
+
+    def find_count_starts(self, wanted: Sequence[WantedRank]) -> CountStarts:
+        """Return the count starts of the columns asked for, without columns that have none; see `find_count_start`."""
+        found = {index: self.find_count_start(index) for index in {each.column_index for each in wanted}}
+        return {index: footing for index, footing in found.items() if footing is not None}
+
+    def may_read_many_rows(self, wanted: Sequence[WantedRank], mode: RankMode, footings: CountStarts) -> bool:
+        """Return whether counting these ranks may read more than `light_read_rows_max` rows."""
+        return any(self._counts_far(each, mode, footings.get(each.column_index)) for each in wanted)
+
+    def _counts_far(self, wanted: WantedRank, mode: RankMode, footing: CountStart | None) -> bool:
+        if footing is None:
+            return mode == "exact" or self.find_curve(wanted.column_index) is None
+        key = self.entries.rankings[wanted.column_index].padding.key_of_cell(wanted.cell)
+        return footing.curve.find_anchor_above(key).gap_rows > self._limits.light_read_rows_max
+
+    def count_ranks(
+        self, wanted: Sequence[WantedRank], mode: RankMode, footings: CountStarts
+    ) -> Program[list[LocatedRank]]:
+        """Count the ranks of these cells."""
+        found = []
+        for each in wanted:
+            found.append((yield from self._count_rank(each, mode, footings.get(each.column_index))))
+        return found
+
+    def _count_rank(self, wanted: WantedRank, mode: RankMode, footing: CountStart | None) -> Program[LocatedRank]:
+        ranking = self.entries.rankings[wanted.column_index]
+        now_us = self._now_us()
+        if footing is not None:
+            found = yield from ranking.count_from_anchor(footing, wanted.cell, owner=self._among_ties(wanted))
+            if found is not None:
+                return self._from_rung(wanted, found, now_us)
+        curve = None if mode == "exact" else self.find_curve(wanted.column_index)
+        if curve is None:
+            better_count = yield from ranking.count_better(wanted.cell)
+        else:
+            rows_max = max(1, self._exact_top) * COUNT_SLACK
+            better_count = yield from ranking.count_better_up_to(wanted.cell, rows_max)
+            if better_count >= rows_max:
+                return locate_by_curve(curve, ranking, wanted)
+        if ranking.timed and wanted.owner is not None:
+            _, before = yield from ranking.count_tied(wanted.cell, wanted.owner)
+            better_count += before
+        rank = 1 + better_count
+        return LocatedRank(rank, rank, rank, "count", now_us)
+
+    def _from_rung(self, wanted: WantedRank, found: GapCount, now_us: int) -> LocatedRank:
+        rank = 1 + found.better_count + found.ties_before
+        return LocatedRank(rank, rank, rank, "gap" if found.from_anchor else "count", now_us)
+
+    def _among_ties(self, wanted: WantedRank) -> str:
+        """Return the owner before whom equal cells count as better.
+
+        Empty where equal values share a rank: nobody is better then, and a run of ties may be long.
+        """
+        return wanted.owner or "" if self._columns[wanted.column_index].timed else ""
+
+    async def _counted_alone(
+        self, wanted: WantedRank, footing: CountStart
+    ) -> tuple[LocatedRank, dict[int, int]] | None:
+        """Count one rank and read the totals in one statement; return None where the caller must count in full."""
+        asked = self.entries.rankings[wanted.column_index].build_anchor_count(
+            footing, wanted.cell, owner=self._among_ties(wanted)
+        )
+        now_us = self._now_us()
+        found = asked.parse_count(await self._store.read_query(asked.query))
+        if found is None or not found.totals:
+            return None
+        check_copy(self.board, found.totals)
+        return self._from_rung(wanted, found, now_us), found.totals
+
+    async def locate_ranks(
+        self, wanted: Sequence[WantedRank], mode: RankMode, totals: dict[int, int] | None = None
+    ) -> tuple[list[LocatedRank], dict[int, int]]:
+        """Return ranks in the order asked for, and the board's totals.
+
+        `totals`: totals that the caller has read. Where a rank is counted, the totals returned are of its snapshot.
+        """
+        found = [self.locate_without_count(each, mode) for each in wanted]
+        if None in found or totals is None:
+            missing = [each for each, located in zip(wanted, found, strict=True) if located is None]
+            footings = self.find_count_starts(missing)
+            far = self.may_read_many_rows(missing, mode, footings)
+            if len(missing) == 1 and footings and not far:
+                alone = await self._counted_alone(missing[0], footings[missing[0].column_index])
+                if alone is not None:
+                    return [located or alone[0] for located in found], alone[1]
+                # The change log can't confirm the start: count without it.
+                footings, far = {}, mode == "exact"
+            counted, now = await self._store.read(lambda: self._counted_with_totals(missing, mode, footings), heavy=far)
+            rest = iter(counted)
+            return [located or next(rest) for located in found], now
+        return [located for located in found if located is not None], totals
+
+    def _counted_with_totals(
+        self, wanted: Sequence[WantedRank], mode: RankMode, footings: CountStarts
+    ) -> Program[tuple[list[LocatedRank], dict[int, int]]]:
+        counted = yield from self.count_ranks(wanted, mode, footings)
+        totals = yield from read_board_totals(self._store.dialect, self.board)
+        return counted, totals
+
+    def make_position(self, wanted: WantedRank, located: LocatedRank, totals: dict[int, int]) -> Position:
+        """Return a rank as the position that the API shows."""
+        column = self.board.spec.columns[wanted.column_index]
+        total = totals.get(wanted.column_index, 0)
+        value = self.entries.rankings[wanted.column_index].padding.decode_value(wanted.cell)
+        return Position(
+            column=column.name,
+            value=to_wire_number(value, column.scale),
+            rank=located.rank,
+            low=located.low,
+            high=located.high,
+            exact=located.low == located.high,
+            method=located.method,
+            total=total,
+            percentile=percentile(located.rank, total),
+            as_of=_as_of(located.as_of_us),
+        )
+
+
+_as_of = lru_cache(maxsize=1024)(format_us)  # every rank that is read off a curve shows the curve's time
+
+
+def percentile(rank: int, total: int) -> float:
+    """Return 100 * (total - rank) / (total - 1), clipped to 0 … 100, to three digits; 100 for an only entry."""
+    if total <= 1:
+        return 100.0
+    return round(min(100.0, max(0.0, 100 * (total - rank) / (total - 1))), 3)
+
+
+def read_board_totals(dialect: Dialect, board: Board) -> Program[dict[int, int]]:
+    """Return the number of ranked entries of a board by column index; see `find_totals` for the other keys.
+
+    Raises:
+        UnknownBoard: the board was deleted.
+        BoardChanged: the board has changed since this process read it.
+    """
+    totals = (yield from find_totals(dialect, [board.key]))[board.key]
+    if not totals and not board.is_unreached and board.key not in (yield from read_live_epochs(dialect, [board.key])):
+        raise UnknownBoard(f"no leaderboard {board.id!r}")
+    check_copy(board, totals)
+    return totals

@@ -1,0 +1,89 @@
+"""The next better entry above an owner: its rank, its value, and how many points the owner lacks to overtake it.
+
+The owner's cell, the next better cell and all counts come from one snapshot. One row is read to find the next better
+entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from service.contract.queries import RankMode
+from service.contract.responses.positions import NextPlace, Position
+from service.contract.values import to_wire_number
+from storage.entries.rankings import Ranking
+from storage.records import Entry
+from storage.store import Program
+
+from .locator import Locator, WantedRank, read_board_totals
+
+
+class NextBetterFinder:
+    """Reads an owner's positions, each with the next better entry.
+
+    Make it before the read begins: what exact counts start from must not be newer than the snapshot.
+    """
+
+    def __init__(self, locator: Locator, mode: RankMode) -> None:
+        self._locator, self._mode = locator, mode
+        found = {index: locator.find_count_start(index) for index in locator.entries.rankings}
+        self._footings = {index: footing for index, footing in found.items() if footing is not None}
+
+    def of(
+        self, owner: str, wanted_of: Callable[[Entry], list[WantedRank]]
+    ) -> Program[tuple[Entry | None, dict[int, Position]]]:
+        """Return the owner's entry (None where there is none) and its positions by column index."""
+        locator = self._locator
+        entry = (yield from locator.entries.find_entries([owner])).get(owner)
+        if entry is None:
+            return None, {}
+        totals = yield from read_board_totals(locator.entries.dialect, locator.board)
+        found: dict[int, Position] = {}
+        for wanted in wanted_of(entry):
+            position = yield from self._position(wanted, totals)
+            position.next = yield from self._next(wanted, position, totals)
+            found[wanted.column_index] = position
+        return entry, found
+
+    def _position(self, wanted: WantedRank, totals: dict[int, int]) -> Program[Position]:
+        located = self._locator.locate_without_count(wanted, self._mode)
+        if located is None:
+            (located,) = yield from self._locator.count_ranks([wanted], self._mode, self._footings)
+        return self._locator.make_position(wanted, located, totals)
+
+    def _next(self, own: WantedRank, position: Position, totals: dict[int, int]) -> Program[NextPlace | None]:
+        index = own.column_index
+        ranking = self._locator.entries.rankings[index]
+        assert own.owner is not None
+        landed = yield from ranking.find_next_better(own.cell, own.owner)
+        if landed is None:
+            return None
+        cell, owner = landed
+        found = yield from self._position(WantedRank(index, cell, owner), totals)
+        # Two estimates may give both entries the same rank, but the next entry is strictly better.
+        rank = max(found.low, min(found.rank, position.rank - 1))
+        missing = count_missing_points(ranking, own.cell, cell)
+        scale = self._locator.board.spec.columns[index].scale
+        return NextPlace(
+            rank=rank,
+            low=found.low,
+            high=found.high,
+            exact=found.exact,
+            value=found.value,
+            points=None if missing is None else to_wire_number(missing, scale),
+        )
+
+
+def count_missing_points(ranking: Ranking, own_cell: str, next_cell: str) -> int | None:
+    """Return the smallest improvement that overtakes an entry, in units of the last digit.
+
+    None: the column's range ends before it. Where the earliest of equal values ranks first, an owner has to pass the
+    value, because the other owner reached it earlier.
+    """
+    padding = ranking.padding
+    wanted = padding.decode_value(next_cell)
+    if padding.timed:
+        wanted += 1 if padding.high else -1
+        if not padding.min_scaled <= wanted <= padding.max_scaled:
+            return None
+    return abs(wanted - padding.decode_value(own_cell))

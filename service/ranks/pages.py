@@ -1,0 +1,228 @@
+"""Pages of a ranking, and the rows around an owner: rows in order, with consistent ranks.
+
+A page knows the exact row number of its first row. It is 1 at the top, it comes from the cursor while the board has not
+changed, and else it is counted again. The other ranks follow from counting along the page. So a walk over a board that
+does not change costs nothing for ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from service.contract.cursors import CursorCodec, RowCursor
+from service.contract.responses.boards import Page, RankedEntry
+from service.contract.values import format_us
+from storage.boards.boards import CHANGES
+from storage.entries.exact_ranks import CountStart
+from storage.entries.rankings import Ranking
+from storage.errors import BadCursor
+from storage.records import Board, Entry
+from storage.store import Program, Store
+
+from .locator import Locator, read_board_totals
+
+
+@dataclass(slots=True)
+class Window:
+    """Consecutive rows of a ranking, best first."""
+
+    rows: list[Entry]
+    first_row_number: int  # 1-based
+    first_rank: int  # of the first row; smaller than its row number inside a run of ties
+    exact: bool
+    totals: dict[int, int]
+    more_before: bool
+    more_after: bool
+
+
+def rank_rows(ranking: Ranking, window: Window) -> list[int]:
+    """Return the rank of each row: its row number, or that of the first row of its tie where ties share a rank."""
+    ranks: list[int] = []
+    previous: str | None = None
+    rank = window.first_rank
+    for number_, entry in enumerate(window.rows, start=window.first_row_number):
+        cell = cell_of(ranking, entry)
+        if ranks and (ranking.timed or cell != previous):
+            rank = number_
+        ranks.append(rank)
+        previous = cell
+    return ranks
+
+
+def cell_of(ranking: Ranking, entry: Entry) -> str:
+    """Return the ranked cell of a row; the row must be in the ranking."""
+    cell = entry.cells[ranking.index]
+    assert isinstance(cell, str)
+    return cell
+
+
+class FirstPage(NamedTuple):
+    """The first page of a ranking, encoded as JSON, and its number of rows."""
+
+    body: bytes
+    rows: int
+
+
+async def first_pages(asked: list[tuple[Pager, int]]) -> list[FirstPage]:
+    """Read a first page once for all callers that ask for the same ranking and limit at the same time.
+
+    A `Coalescer` calls it with the (pager, limit) of each caller. All receive the same bytes.
+    """
+    pager, limit = asked[0]
+    window = await pager.read_first(limit)
+    page = FirstPage(msgspec.json.encode(pager.make_page(window)), len(window.rows))
+    return [page] * len(asked)
+
+
+class Pager:
+    """Reads the rows of one ranking and makes pages of them; most methods are programs for `Store.read`."""
+
+    def __init__(self, store: Store, locator: Locator, cursors: CursorCodec, board: Board, index: int) -> None:
+        self._store, self._locator, self._cursors = store, locator, cursors
+        self.ranking: Ranking = locator.entries.rankings[index]
+        self._board, self._index = board, index
+        self._dialect = store.dialect
+
+    async def read_first(self, limit: int) -> Window:
+        """Read the best rows in a read of their own."""
+        return await self._store.read(lambda: self.find_first_rows(limit))
+
+    def find_first_rows(self, limit: int) -> Program[Window]:
+        """Return the best rows."""
+        totals = yield from read_board_totals(self._dialect, self._board)
+        rows = yield from self.ranking.read_first_rows(limit + 1)
+        return Window(rows[:limit], 1, 1, True, totals, False, self._more_after(rows, limit, 1, totals))
+
+    def _more_after(self, rows: list[Entry], limit: int, row_number: int, totals: dict[int, int]) -> bool:
+        return len(rows) > limit or self.has_rows_past(row_number + len(rows[:limit]) - 1, totals)
+
+    def has_rows_past(self, row_number: int, totals: dict[int, int]) -> bool:
+        """Return whether an archived board has entries past a row that its archive may not hold."""
+        return self._board.archived_us is not None and row_number < totals.get(self._index, 0)
+
+    def find_count_start(self) -> CountStart | None:
+        """Return what counts for deep pages start from; see `Locator.find_count_start`."""
+        return self._locator.find_count_start(self._index)
+
+    def find_rows_from_rank(self, rank: int, limit: int, footing: CountStart | None) -> Program[Window]:
+        """Return the rows from row number `rank` on, even inside a tie; no rows past the end."""
+        totals = yield from read_board_totals(self._dialect, self._board)
+        landed: tuple[str, str] | None = None
+        if rank <= totals.get(self._index, 0):
+            landed = yield from self.ranking.find_row(footing, rank)
+        if landed is None:
+            return Window([], rank, rank, True, totals, False, False)
+        near = yield from self.ranking.read_rows_around(*landed, better_rows=0, worse_rows=limit + 1)
+        return (yield from self._window(near.after, limit, rank, totals, more_before=rank > 1))
+
+    def find_rows_at_cursor(self, place: RowCursor, limit: int, footing: CountStart | None) -> Program[Window]:
+        """Return the rows before or after a cursor's place.
+
+        Raises:
+            BadCursor: the board was emptied since.
+        """
+        totals = yield from read_board_totals(self._dialect, self._board)
+        row_number = place.row_number
+        if totals.get(CHANGES, 0) != place.changes:
+            row_number = 1 + (yield from self._rows_before(place, footing))
+        if place.forward:
+            rows = yield from self.ranking.read_rows_after(place.cell, place.owner, limit + 1)
+            if totals.get(CHANGES, 0) != place.changes:
+                row_number += yield from self._taken(place)
+            else:
+                row_number += 1
+            return (yield from self._window(rows, limit, row_number, totals, more_before=row_number > 1))
+        rows = yield from self.ranking.read_rows_before(place.cell, place.owner, limit)
+        first = row_number - len(rows)
+        window = yield from self._window(rows, limit, first, totals, more_before=first > 1)
+        window.more_after = True
+        return window
+
+    def _rows_before(self, place: RowCursor, footing: CountStart | None) -> Program[int]:
+        found = None
+        if footing is not None:
+            found = yield from self.ranking.count_from_anchor(footing, place.cell, owner=place.owner)
+        if found is not None:
+            return found.better_count + found.ties_before
+        better_count = yield from self.ranking.count_better(place.cell)
+        _, before = yield from self.ranking.count_tied(place.cell, place.owner)
+        return better_count + before
+
+    def _taken(self, place: RowCursor) -> Program[int]:
+        """Return 1 if the cursor's row is still at its place, else 0: then it no longer counts before the page."""
+        near = yield from self.ranking.read_rows_around(place.cell, place.owner, better_rows=0, worse_rows=1)
+        here = near.after
+        return int(bool(here) and here[0].owner == place.owner and cell_of(self.ranking, here[0]) == place.cell)
+
+    def _window(
+        self, rows: list[Entry], limit: int, row_number: int, totals: dict[int, int], *, more_before: bool
+    ) -> Program[Window]:
+        rank = row_number
+        if rows and not self.ranking.timed:
+            _, before = yield from self.ranking.count_tied(cell_of(self.ranking, rows[0]), rows[0].owner)
+            rank -= before
+        more_after = self._more_after(rows, limit, row_number, totals)
+        return Window(rows[:limit], row_number, rank, True, totals, more_before, more_after)
+
+    def make_page(self, window: Window, exact: list[bool] | None = None) -> Page:
+        """Return a window as a page. `exact`: whether the rank of each row is known; None: `window.exact` for all."""
+        rows = window.rows
+        last_number = window.first_row_number + len(rows) - 1
+        return Page(
+            column=self._board.spec.columns[self._index].name,
+            total=window.totals.get(self._index, 0),
+            entries=self._ranked_entries(window, exact or [window.exact] * len(rows)),
+            next=self._cursor(rows[-1], last_number, window, forward=True) if window.more_after and rows else None,
+            prev=self._cursor(rows[0], window.first_row_number, window, forward=False)
+            if window.more_before and rows
+            else None,
+        )
+
+    def _ranked_entries(self, window: Window, exact: list[bool]) -> list[RankedEntry]:
+        stats_of = self._locator.format_stats
+        name = self._board.spec.columns[self._index].name
+        ranked = []
+        for entry, rank, is_exact in zip(window.rows, rank_rows(self.ranking, window), exact, strict=True):
+            if not entry.owner:  # erased from an archive: the other rows keep their ranks
+                continue
+            stats = stats_of(entry.cells)
+            ranked.append(
+                RankedEntry(
+                    rank,
+                    is_exact,
+                    entry.owner,
+                    stats[name],  # type: ignore[arg-type]  # a ranked column's value is a number
+                    format_us(entry.updated_at_us),
+                    stats,
+                )
+            )
+        return ranked
+
+    def _cursor(self, entry: Entry, row_number: int, window: Window, *, forward: bool) -> str:
+        return self._cursors.encode_cursor(
+            RowCursor(
+                board_key=self._board.key,
+                epoch=self._board.epoch,
+                column_index=self._index,
+                forward=forward,
+                cell=cell_of(self.ranking, entry),
+                owner=entry.owner,
+                row_number=row_number,
+                # -1 equals no count of changes: an estimated row number is counted when the cursor is used.
+                changes=window.totals.get(CHANGES, 0) if window.exact else -1,
+            )
+        )
+
+    def decode_cursor(self, cursor: str) -> RowCursor:
+        """Decode a cursor of this ranking.
+
+        Raises:
+            BadCursor: it belongs to another ranking, or is no cursor.
+        """
+        place = self._cursors.decode_cursor(cursor, RowCursor)
+        if (place.board_key, place.epoch, place.column_index) != (self._board.key, self._board.epoch, self._index):
+            raise BadCursor("the cursor is another leaderboard's or column's, or was emptied since")
+        return place

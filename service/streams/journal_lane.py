@@ -1,0 +1,63 @@
+"""The lane of long answers: one of them is read and encoded at a time, a few lines in each turn of the event loop.
+
+A page of the journal takes far longer to encode than an owner's positions. Its readers wait for each other in the lane.
+Every other request waits for at most one turn of lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from itertools import islice
+
+import msgspec
+
+from storage.errors import StoreBusy
+
+TURN_LINES = 40
+# The pause between two turns. Yielding to the event loop is not enough: the threads that read the store for others need
+# the interpreter lock, and a loop that never rests hands it over late each time.
+_REST_S = 0.001
+_encode = msgspec.json.Encoder().encode_lines
+
+
+class JournalLane:
+    """Lets one reader through at a time, in the order of their arrival."""
+
+    def __init__(self, *, reads_waiting_max: int) -> None:
+        self._reads_waiting_max = reads_waiting_max
+        self._waiting = 0
+        self._free = asyncio.Semaphore(1)
+
+    @asynccontextmanager
+    async def hold_lane(self) -> AsyncIterator[None]:
+        """Hold the lane within the block, once it is free.
+
+        Raises:
+            StoreBusy: `reads_waiting_max` readers wait already.
+        """
+        if self._waiting >= self._reads_waiting_max:
+            raise StoreBusy(f"{self._waiting} wait to read a journal")
+        self._waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._free.release()
+
+
+async def encode_in_turns(lines: Iterable[msgspec.Struct]) -> bytes:
+    """Return the lines as NDJSON, and let other tasks run in between.
+
+    Pass `lines` as a lazy iterable: then the work of making them is spread over the turns too.
+    """
+    remaining, encoded = iter(lines), list[bytes]()
+    while some := list(islice(remaining, TURN_LINES)):
+        if encoded:
+            await asyncio.sleep(_REST_S)
+        encoded.append(_encode(some))
+    return b"".join(encoded)

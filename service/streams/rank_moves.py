@@ -1,0 +1,75 @@
+"""Rows of the journal as moves in one ranked column, and the test whether they concern an owner who is followed.
+
+A row concerns an owner in three cases: it is the owner's own; it has lost its name and may be the owner's; or it moves
+an entry past the owner's cell. The test takes two searches however many rows there are, so that many owners of a busy
+board can be followed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from storage.log.cells import RankedCells
+from storage.log.journal import JournalRow
+from storage.log.log_record import NO_CHANGE
+from storage.records import Board
+
+_ABSENT = {True: "", False: "~"}  # sorts as worse than every cell; the key says whether high values are best
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A row of the journal as a move in one column, from the cell `before` to `after`; None: not ranked."""
+
+    row: JournalRow
+    before: str | None
+    after: str | None
+
+    def may_concern_cell(self, cell: str | None) -> bool:
+        """Return whether the move names no owner and may be of the one with this cell, or empties the board."""
+        return self.row.owner is None and (self.before == cell or not self.row.next)
+
+
+class MoveReader:
+    """Reads moves in one column of a board."""
+
+    def __init__(self, board: Board, index: int, *, high: bool) -> None:
+        self._cells, self._index, self.high = RankedCells(board), index, high
+
+    def read_moves(self, rows: Iterable[JournalRow]) -> Moves:
+        """Return the moves of all rows that changed an entry, even those that left this column unchanged."""
+        found = []
+        for row in rows:
+            if row.record is not None and row.record.kind in NO_CHANGE:
+                continue
+            before, after = (self._cells.extract_cell(text, self._index) for text in (row.previous, row.next))
+            found.append(Move(row, before, after))
+        return Moves(found, high=self.high)
+
+    def is_better(self, cell: str | None, than: str | None) -> bool:
+        """Return whether a cell is strictly better than another; None is worse than every cell."""
+        if cell is None or than is None:
+            return cell is not None
+        return cell > than if self.high else cell < than
+
+
+class Moves:
+    """Moves in their order, searchable by the cells that they pass."""
+
+    def __init__(self, moves: list[Move], *, high: bool) -> None:
+        self.all = moves
+        absent = _ABSENT[high]
+        self._search = bisect_right if high else bisect_left
+        self._owners = {move.row.owner for move in moves}
+        self._nameless = {move.before for move in moves if move.row.owner is None}
+        self._of_all = any(move.row.owner is None and not move.row.next for move in moves)
+        spans = [(move.before or absent, move.after or absent) for move in moves if move.before != move.after]
+        self._from, self._to = sorted(map(min, spans)), sorted(map(max, spans))
+
+    def concern_owner(self, owner: str, cell: str | None) -> bool:
+        """Return whether one of the moves is the owner's, may be the owner's, or passes the cell."""
+        if owner in self._owners or cell in self._nameless or self._of_all:
+            return True
+        return cell is not None and self._search(self._from, cell) != self._search(self._to, cell)

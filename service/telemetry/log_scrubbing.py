@@ -1,0 +1,88 @@
+"""Removes keys, bodies and owners from log lines, whoever wrote the line.
+
+The text of an exception counts as a caller's input, unless its type is in `_OF_THE_CODE`. A traceback keeps its files,
+lines and names of functions, because a bug is found by them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+from config.masking import masked
+from service.contract.keys import KEY_PREFIX
+
+TEXT_CHARS_MAX = 200
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?""")
+_HIDDEN = "'…'"
+# The quotes in these errors hold names of the code or of tables. Quotes in other errors may hold a caller's input.
+_OF_THE_CODE = frozenset(
+    (
+        "AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "TypeError", "UnboundLocalError",
+        "UndefinedColumnError", "UndefinedFunctionError", "UndefinedTableError",
+    )
+)  # fmt: skip
+_KEY = re.compile(rf"({KEY_PREFIX}_[0-9A-Za-z]{{1,16}}_)[0-9A-Za-z]+")
+
+Event = MutableMapping[str, Any]
+
+
+def scrub_tracebacks(_: object, __: str, event: Event) -> Event:
+    """Remove what callers sent from tracebacks, which are dicts here; a processor of structlog."""
+    for each in _chained(event.get("exception")):
+        each["exc_value"] = scrub_text(each["exc_type"], each["exc_value"])
+        each["exc_notes"] = [scrub_text(each["exc_type"], note) for note in each.get("exc_notes", ())]
+        if each.get("syntax_error"):
+            each["syntax_error"] = None
+    return event
+
+
+def scrub_text(type_name: str, text: str) -> str:
+    """Return the first line of an error's text without its quotes. Later lines are dropped, because they quote rows."""
+    line = text.partition("\n")[0]
+    if type_name not in _OF_THE_CODE:
+        line = masked(_QUOTED.sub(_HIDDEN, line))
+    return line if len(line) <= TEXT_CHARS_MAX else line[:TEXT_CHARS_MAX] + "…"
+
+
+def format_tracebacks(_: object, __: str, event: Event) -> Event:
+    """Turn tracebacks into text for people; a processor of structlog."""
+    if isinstance(event.get("exception"), list):
+        lines = []
+        for each in _chained(event["exception"]):
+            lines += [f"  {frame['filename']}:{frame['lineno']} in {frame['name']}" for frame in each["frames"]]
+            lines.append(f"{each['exc_type']}: {_escaped(each['exc_value'])}")
+        event["exception"] = "\n".join(lines)
+    return event
+
+
+def _chained(exceptions: Any) -> Iterator[dict[str, Any]]:
+    """Yield an exception and its causes, and those of the members of an exception group."""
+    if isinstance(exceptions, list):
+        for each in exceptions:
+            yield each
+            for part in each.get("exceptions") or ():
+                yield from _chained(part)
+
+
+def escape_unprintable(_: object, __: str, event: Event) -> Event:
+    """Escape unprintable characters, so that no text begins a new line or controls a terminal.
+
+    A processor of structlog. JSON output does not need it, because JSON escapes these characters itself.
+    """
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = _escaped(value)
+    return event
+
+
+def _escaped(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def mask_keys(_: object, __: str, line: Any) -> Any:
+    """Cut every API key in the rendered line to its public part; the last processor of structlog."""
+    return _KEY.sub(r"\1***", line) if KEY_PREFIX in line else line

@@ -1,0 +1,231 @@
+"""Structured logs: a line for every failed or slow request, for a sample of the rest, and for events of the process.
+
+    structlog ──> processors (request id, time, log_scrubbing, JSON) ──> LineWriter: bounded queue ──> thread ──> stream
+
+Writing a line never waits for a disk: where the disk is slower than the callers, lines are dropped and counted. No line
+holds a key, a body or an owner (see `log_scrubbing`).
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from select import PIPE_BUF
+from typing import Any, Literal, TextIO
+
+import structlog
+
+from config.masking import masked
+from jobs.request_origin import REQUEST_ID, TRACEPARENT, trace_id_of
+from service.contract.problems import clip_text
+
+from .log_scrubbing import escape_unprintable, format_tracebacks, mask_keys, scrub_tracebacks
+
+QUEUE_LINES_MAX = 10_000
+BATCH_LINES_MAX = 500
+CLOSE_S_MAX = 2.0
+_FAILED_STATUS = 400
+_AS_TEXT = structlog.dev.ConsoleRenderer(colors=False)
+
+__all__ = ["REQUEST_ID", "TRACEPARENT", "LineWriter", "RequestLog", "configure_logging", "logging_to_stderr"]
+
+
+class LineWriter:
+    """Writes lines to a stream in a thread of its own, in batches.
+
+    `queue_line` never blocks. `on_drop` is called with the number of lines that were lost, also from the thread.
+    """
+
+    def __init__(self, stream: TextIO, *, on_drop: Callable[[int], None]) -> None:
+        self._stream = stream
+        self._on_drop = on_drop
+        self._lines: queue.Queue[str | None] = queue.Queue(QUEUE_LINES_MAX)
+        self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
+        self._thread.start()
+
+    def queue_line(self, line: str) -> bool:
+        """Queue a line, given without its line end. Return False if the queue is full and the line is dropped."""
+        try:
+            self._lines.put_nowait(line)
+        except queue.Full:
+            self._on_drop(1)
+            return False
+        return True
+
+    def close(self) -> None:
+        """Write what is queued and end the thread. Wait for a bounded time only, because the disk may hang."""
+        try:
+            self._lines.put(None, timeout=CLOSE_S_MAX)
+        except queue.Full:
+            return
+        self._thread.join(CLOSE_S_MAX)
+
+    def _run(self) -> None:
+        open_ = True
+        while open_:
+            batch = [self._lines.get()]
+            while len(batch) < BATCH_LINES_MAX and not self._lines.empty():
+                batch.append(self._lines.get())
+            open_ = None not in batch
+            lost = 0
+            for piece in _pieces([f"{line}\n" for line in batch if line is not None]):
+                try:
+                    self._stream.write(piece)
+                    self._stream.flush()
+                except (OSError, ValueError):  # a full disk or a closed pipe must not end the service
+                    lost += piece.count("\n")
+            if lost:
+                self._on_drop(lost)
+
+
+def _pieces(lines: list[str]) -> Iterator[str]:
+    """Yield the lines joined into pieces that a pipe takes whole, so that lines of several processes never mix."""
+    piece: list[str] = []
+    size = 0
+    for line in lines:
+        length = len(line.encode("utf-8", "replace"))
+        if piece and size + length > PIPE_BUF:
+            yield "".join(piece)
+            piece, size = [], 0
+        piece.append(line)
+        size += length
+    if piece:
+        yield "".join(piece)
+
+
+class _Sink:
+    """The logger that structlog writes to: a message of any level becomes a line."""
+
+    def __init__(self, writer: LineWriter) -> None:
+        self._writer = writer
+
+    def msg(self, line: str) -> None:
+        self._writer.queue_line(line)
+
+    debug = info = warning = error = critical = exception = fatal = log = msg
+
+
+class _StandardHandler(logging.Handler):
+    """Passes the log records of libraries (aiohttp, asyncio) to structlog."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # Later lines quote a library's input: those of asyncio quote the exceptions of its tasks.
+        event = masked(record.getMessage().partition("\n")[0])
+        structlog.get_logger().log(record.levelno, event, logger=record.name, exc_info=record.exc_info or None)
+
+
+def configure_logging(
+    *,
+    level: str,
+    style: Literal["json", "console"],
+    stream: TextIO | None = None,
+    on_drop: Callable[[int], None] = lambda _: None,
+    process: str | None = None,
+) -> LineWriter:
+    """Set up structlog and the standard library's logging for this process. The caller closes the result at the end.
+
+    `level` is the name of a level of the logging module, in upper or lower case. `stream` defaults to standard error.
+    `process`, if given, is added to every line, for several processes that write to one stream.
+    """
+    number = logging.getLevelNamesMapping()[level.upper()]
+    writer = LineWriter(stream or sys.stderr, on_drop=on_drop)
+    # No local variables of frames: they include the Authorization header and the bodies.
+    exceptions = structlog.processors.ExceptionRenderer(
+        structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+    )
+    rendering: list[structlog.typing.Processor] = [structlog.processors.JSONRenderer()]
+    if style == "console":
+        rendering = [escape_unprintable, format_tracebacks, _AS_TEXT]
+    structlog.configure(
+        processors=[
+            *([_with_process(process)] if process else []),
+            _with_request_id,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            exceptions,
+            scrub_tracebacks,
+            *rendering,
+            mask_keys,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=lambda *_: _Sink(writer),
+        cache_logger_on_first_use=False,
+    )
+    logging.basicConfig(handlers=[_StandardHandler()], level=max(number, logging.INFO), force=True)
+    return writer
+
+
+@contextmanager
+def logging_to_stderr() -> Iterator[None]:
+    """Log to standard error while the context lasts, because the standard output of a command holds its result."""
+    before = structlog.get_config()
+    structlog.configure(
+        processors=[structlog.processors.add_log_level, escape_unprintable, _AS_TEXT, mask_keys],
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+
+
+def _with_process(process: str) -> structlog.typing.Processor:
+    def add(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        event["process"] = process
+        return event
+
+    return add
+
+
+def _with_request_id(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    request_id, trace_id = REQUEST_ID.get(), trace_id_of(TRACEPARENT.get())
+    if request_id:
+        event.setdefault("request_id", request_id)
+    if trace_id:
+        event.setdefault("trace_id", trace_id)
+    return event
+
+
+class RequestLog:
+    """Decides which answered requests are logged, and logs them."""
+
+    def __init__(self, *, sample_ratio: float, slow_s: float, chance: Callable[[], float] = random.random) -> None:
+        self._sample_ratio = sample_ratio
+        self._slow_s = slow_s
+        self._chance = chance
+        self._logger = structlog.get_logger()
+
+    def should_log(self, status: int, seconds: float) -> bool:
+        """Return whether an answered request is logged: it failed, was slow, or is in the sample."""
+        return status >= _FAILED_STATUS or seconds >= self._slow_s or self._chance() < self._sample_ratio
+
+    def log_request(
+        self, *, view: str, method: str, path: str, status: int, code: str, seconds: float, key_id: str
+    ) -> None:
+        """Log one answered request.
+
+        `code` is the code of a problem, or "". `path` must not name a person: see `Endpoint`. The line of a sampled
+        request holds `sampled`, the share of such requests that is logged.
+        """
+        write = self._logger.error if status >= 500 else self._logger.info
+        sampled = status < _FAILED_STATUS and seconds < self._slow_s
+        write(
+            "request",
+            view=view,
+            method=method,
+            path=clip_text(path.partition("?")[0]),
+            status=status,
+            **({"code": code} if code else {}),
+            seconds=round(seconds, 6),
+            key=key_id,
+            **({"sampled": self._sample_ratio} if sampled else {}),
+        )
+
+    def log_failure(self, *, view: str, error: BaseException) -> None:
+        """Log the traceback of an error that was answered as `internal`."""
+        self._logger.error("request_failed", view=view, exc_info=error)

@@ -1,0 +1,14 @@
+"""The metrics of a process, in Prometheus' names and units: one module for each part of the service.
+
+    one process:  Metrics ──> LocalCells and the library's values ──> /metrics
+    a node:       each process ──> files in the node's folder ──> Node, in any process ──> /metrics of the whole node
+
+`process.Metrics` holds all metrics and registers those of the other modules. A module such as `queue` or `leases`
+implements the observer protocols of one part; "See `X`" in its methods names the protocol that says when it is called.
+`loop` and `cells` count without locks, on the event loop only. `node` and `node_values` add up the processes that one
+supervisor runs.
+
+The room imports observer protocols and record types of storage and jobs. Its most important rule: every label has a
+bounded set of values from the code, and never a board, an owner, a key or anything else that a caller sends. A node has
+at most 500 series, which a test counts. A reader begins with `process`.
+"""

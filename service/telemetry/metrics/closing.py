@@ -1,0 +1,54 @@
+"""Metrics of closing: whether boards close in time, and how many were closed and archived.
+
+They belong to the process that closes. Where several processes may close boards, one does at a time.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter
+
+from .cells import CellSet
+from .loop import LatestGauge
+
+
+class CloseMetrics:
+    """Counts closed and archived boards; a `CloseObserver` and an `ArchiveObserver`."""
+
+    def __init__(self, registry: CollectorRegistry, cells: CellSet) -> None:
+        self._closed = Counter("rankcurve_boards_closed", "Leaderboards closed to posts", registry=registry)
+        self._lag = LatestGauge(
+            cells.latest_gauges,
+            "rankcurve_closing_lag_seconds",
+            "For how long the leaderboard that is to be closed next has been waiting, at the last look",
+        )
+        registry.register(self._lag)
+        self._archived = Counter(
+            "rankcurve_boards_archived", "Leaderboards that gave up their rows for an archive", registry=registry
+        )
+        self._owners = Counter("rankcurve_archive_owners", "Owners whose entries went to archives", registry=registry)
+        self._bytes = Counter("rankcurve_archive_bytes", "Bytes that archives were written with", registry=registry)
+        self._failures = Counter(
+            "rankcurve_closing_failures", "Steps of closing or archiving that ended in an error", registry=registry
+        )
+
+    def archived(self, *, owners: int, stored_bytes: int) -> None:
+        """See `ArchiveObserver`."""
+        self._archived.inc()
+        self._owners.inc(owners)
+        self._bytes.inc(stored_bytes)
+
+    def closed(self, boards: int) -> None:
+        """See `CloseObserver`."""
+        self._closed.inc(boards)
+
+    def closing_lag(self, seconds: float) -> None:
+        """See `CloseObserver`."""
+        self._lag.set_value(seconds)
+
+    def closing_left(self) -> None:
+        """See `CloseObserver`."""
+        self._lag.clear_values()
+
+    def close_failed(self) -> None:
+        """See `CloseObserver`."""
+        self._failures.inc()

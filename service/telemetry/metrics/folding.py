@@ -1,0 +1,55 @@
+"""Metrics of the change log: whether curves keep up with it, how many were given up, and how far back it reaches.
+
+They belong to the process that folds or prunes. Every process shows the age of live curves, in
+`rankcurve_live_lag_seconds_max`.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from .cells import CellSet
+from .loop import LatestGauge
+
+_SECONDS_BUCKETS = (0.005, 0.02, 0.1, 1, 10)
+
+
+class FoldMetrics:
+    """Counts what folding did, and holds what pruning found; a `FoldObserver` and a `PruneObserver`."""
+
+    def __init__(self, registry: CollectorRegistry, cells: CellSet) -> None:
+        self._changes = Counter(
+            "rankcurve_changes_folded", "Changes folded into the live counts of the curves", registry=registry
+        )
+        self._void = Counter(
+            "rankcurve_live_counts_void",
+            "Curves whose live counts were given up until their next refresh",
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "rankcurve_fold_seconds",
+            "Time to fold what had changed into the live counts",
+            buckets=_SECONDS_BUCKETS,
+            registry=registry,
+        )
+
+        self._age = LatestGauge(
+            cells.latest_gauges,
+            "rankcurve_change_log_age_seconds",
+            "Age of the oldest change that is kept, when the log was to be pruned last",
+        )
+        registry.register(self._age)
+
+    def log_age(self, seconds: float) -> None:
+        """See `PruneObserver`."""
+        self._age.set_value(seconds)
+
+    def pruned_elsewhere(self) -> None:
+        """See `PruneObserver`."""
+        self._age.clear_values()
+
+    def folded(self, *, changes: int, void: int, seconds: float) -> None:
+        """See `FoldObserver`."""
+        self._changes.inc(changes)
+        self._void.inc(void)
+        self._seconds.observe(seconds)

@@ -1,0 +1,101 @@
+"""Metrics of a node: of all processes that one supervisor runs. Each of the processes can show them.
+
+    process starts ──join──> counts in its files of the node's folder ──process ends──> leave: counts stay, gauges go
+
+The kernel keeps the files when a process is killed. Counts stay for as long as the node runs. Gauges describe the
+present, so they go with their process.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import prometheus_client.values
+from prometheus_client import ProcessCollector
+from prometheus_client.core import Metric
+from prometheus_client.multiprocess import mark_process_dead
+from prometheus_client.registry import Collector
+from prometheus_client.values import MultiProcessValue
+
+from .cells import CellSet, remove_gauges
+from .node_values import NodeValues
+
+# A folder in memory where the system has one. On a disk, a process that changes a page while the system writes it back
+# waits for that disk.
+_MEMORY = Path("/dev/shm")
+_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # the library's own values read their folder from it
+_PID_SUFFIX = ".pid"
+SUPERVISOR = "supervisor"  # its name in the folder; it tells the processor time of its ended child processes
+
+
+def make_folder() -> tempfile.TemporaryDirectory[str]:
+    """Make a folder for a node's metrics; it is removed when the result is cleaned up."""
+    place = _MEMORY if os.access(_MEMORY, os.W_OK) else None
+    return tempfile.TemporaryDirectory(prefix="rankcurve-node-", dir=place, ignore_cleanup_errors=True)
+
+
+class NodeMember(Collector):
+    """The membership of one process in a node. Its counts are added to the node's, and it shows those of the node."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+        self._values = NodeValues(folder)
+
+    def join_node(self) -> CellSet:
+        """Count in the node's folder from now on. A process that replaces another one continues its counts."""
+        os.environ[_FOLDER_VARIABLE] = str(self.folder)
+        prometheus_client.values.ValueClass = MultiProcessValue(lambda: self.name)  # type: ignore[no-untyped-call]
+        write_pid(self.folder, self.name)
+        return CellSet(self.folder, self.name)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the counts of all processes, and the gauges of the living ones."""
+        yield from self._values.collect()
+        yield from _processes(self.folder)
+
+
+def write_pid(folder: Path, name: str) -> None:
+    """Record the id of this process, so that its memory and processor time are added to the node's."""
+    (folder / f"{name}{_PID_SUFFIX}").write_text(str(os.getpid()))
+
+
+def leave_node(folder: Path, name: str) -> None:
+    """Remove the gauges of a process that has ended. Its counts stay."""
+    mark_process_dead(name, str(folder))  # type: ignore[no-untyped-call]
+    remove_gauges(folder, name)
+    (folder / f"{name}{_PID_SUFFIX}").unlink(missing_ok=True)
+
+
+def _processes(folder: Path) -> list[Metric]:
+    """Return the library's metrics of a process, added up over the node; the start time is the earliest one."""
+    sums: dict[str, Metric] = {}
+    ended_s = 0.0
+    for path in sorted(folder.glob(f"*{_PID_SUFFIX}")):
+        pid = path.read_text() if path.exists() else ""
+        # A process that just ended, or is just starting, has no id here.
+        found = ProcessCollector(pid=lambda pid=pid: pid, registry=None).collect() if pid else ()  # type: ignore[misc]
+        ended_s += _ended_cpu_s(pid) if pid and path.stem == SUPERVISOR else 0
+        for metric in found:
+            known = sums.setdefault(metric.name, metric)
+            if known is not metric:
+                [ours], [theirs] = known.samples, metric.samples
+                both = min if metric.name == "process_start_time_seconds" else sum
+                known.samples = [ours._replace(value=both((ours.value, theirs.value)))]
+    if cpu := sums.get("process_cpu_seconds"):
+        cpu.samples = [cpu.samples[0]._replace(value=cpu.samples[0].value + ended_s)]
+    return list(sums.values())
+
+
+def _ended_cpu_s(pid: str) -> float:
+    """Return the processor time, in seconds, of the ended child processes of a process.
+
+    Without it, the sum over the node would fall when a process ends.
+    """
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(after_name[13]) + int(after_name[14])) / os.sysconf("SC_CLK_TCK")

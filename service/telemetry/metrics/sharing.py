@@ -1,0 +1,50 @@
+"""Metrics of sharing curves through memcached. A cache that returns wrong data shows nowhere else.
+
+Every label is a name of the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import get_args
+
+from prometheus_client import CollectorRegistry, Counter
+
+from storage.curves.shared_curves import ReadOutcome, WriteOutcome
+
+from .loop import WatchedGauge
+
+
+class SharingMetrics:
+    """Counts reads, writes and failures of one process in memcached; a `SharingObserver`."""
+
+    def __init__(self, registry: CollectorRegistry, views: CollectorRegistry) -> None:
+        self._views = views
+        self._reads = Counter(
+            "rankcurve_shared_curve_reads", "Curves looked for in memcached", ["outcome"], registry=registry
+        )
+        self._writes = Counter(
+            "rankcurve_shared_curve_writes", "Curves put into memcached", ["outcome"], registry=registry
+        )
+        for counter, outcomes in ((self._reads, get_args(ReadOutcome)), (self._writes, get_args(WriteOutcome))):
+            for outcome in outcomes:
+                counter.labels(outcome)  # shown as 0 from the start
+        self._errors = Counter("rankcurve_memcached_errors", "Servers that failed in a call", registry=registry)
+
+    def shared_read(self, outcome: ReadOutcome) -> None:
+        """See `SharingObserver`."""
+        self._reads.labels(outcome).inc()
+
+    def shared_write(self, outcome: WriteOutcome) -> None:
+        """See `SharingObserver`."""
+        self._writes.labels(outcome).inc()
+
+    def memcached_failed(self, servers: int) -> None:
+        """See `SharingObserver`."""
+        self._errors.inc(servers)
+
+    def watch_servers(self, left_alone: Callable[[], int]) -> None:
+        """Show at every scrape how many servers this process does not ask, because their breaker is open."""
+        self._views.register(
+            WatchedGauge("rankcurve_memcached_servers_left_alone", "Servers whose breaker is open", left_alone)
+        )

@@ -1,0 +1,131 @@
+"""Metrics of the store: its statements, connections and retries, its size, and the build that serves it.
+
+`StoreMetrics` counts what this process asks of the store. `StoreSizes` measures the size of the store once an interval
+and shows the last result, because a scrape must never wait for the store. The labels are kinds of statements, which are
+names of the code, and connection pools, which the settings name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from storage.engines.store_observer import STATEMENT_KINDS
+from storage.errors import StorageError
+from storage.store import Store, StoreSize
+
+from .cells import CellSet
+from .loop import LoopGauges
+
+log = structlog.get_logger(__name__)
+INTERVAL_S = 30.0  # between two measurements: PostgreSQL asks its file system for the size of every table
+_WAIT_BUCKETS_S = (0, 0.01, 1)
+
+
+class StoreMetrics:
+    """Counts what one process asks of its store; a `StoreObserver`."""
+
+    def __init__(self, registry: CollectorRegistry, cells: CellSet) -> None:
+        statements = Counter("rankcurve_store_statements", "Statements that the store ran", ["kind"], registry=registry)
+        rows = Counter("rankcurve_store_rows", "Rows that statements answered or changed", ["kind"], registry=registry)
+        # Looked up once: finding the child of a label costs as much as counting.
+        self._statements = {kind: statements.labels(kind) for kind in STATEMENT_KINDS}
+        self._rows = {kind: rows.labels(kind) for kind in STATEMENT_KINDS}
+        self._retries = Counter(
+            "rankcurve_store_retries", "Attempts that a lost race or connection made necessary", registry=registry
+        )
+        self._waits = Histogram(
+            "rankcurve_store_connection_wait_seconds",
+            "Time that programs waited for a connection to the store",
+            ["pool"],
+            buckets=_WAIT_BUCKETS_S,
+            registry=registry,
+        )
+        labels = ("pool", "kind")
+        self._lent = LoopGauges(cells.gauges, "rankcurve_store_connections_lent", "Connections in use", labels)
+        self._waiting = LoopGauges(
+            cells.gauges, "rankcurve_store_connections_awaited", "Programs that wait for a connection", labels
+        )
+        self._limit = LoopGauges(
+            cells.gauges, "rankcurve_store_connections_limit", "Connections that there may be", labels
+        )
+        registry.register(self._limit)
+        registry.register(self._lent)
+        registry.register(self._waiting)
+
+    def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
+        """See `StoreObserver`."""
+        self._waits.labels(pool).observe(seconds)
+
+    def connections_lent(self, pool: str, kind: str, lent: int, *, waiting: int, limit: int) -> None:
+        """See `StoreObserver`."""
+        self._lent.set_value((pool, kind), lent)
+        self._waiting.set_value((pool, kind), waiting)
+        self._limit.set_value((pool, kind), limit)
+
+    def statement_ran(self, kind: str, rows: int) -> None:
+        """See `StoreObserver`."""
+        self._statements[kind].inc()
+        self._rows[kind].inc(rows)
+
+    def tried_again(self) -> None:
+        """See `StoreObserver`."""
+        self._retries.inc()
+
+
+class StoreSizes(Collector):
+    """The size of one store at the last measurement, and the build that serves it."""
+
+    def __init__(self, registry: CollectorRegistry, *, version: str, store: str) -> None:
+        self._build = {"version": version, "python": platform.python_version(), "store": store}
+        self.last: StoreSize | None = None  # None: not measured yet
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the build and the size at the last measurement."""
+        build = GaugeMetricFamily("rankcurve_build_info", "What runs here; always 1", labels=tuple(self._build))
+        build.add_metric(tuple(self._build.values()), 1)
+        yield build
+        if self.last is None:
+            return
+        yield GaugeMetricFamily(
+            "rankcurve_store_bytes", "Size of the store, its log included", value=self.last.store_bytes
+        )
+        if self.last.disk_free_bytes is not None:
+            yield GaugeMetricFamily(
+                "rankcurve_store_disk_free_bytes",
+                "Free space of the disk that a SQLite store is on",
+                value=self.last.disk_free_bytes,
+            )
+
+    @asynccontextmanager
+    async def measure_periodically(
+        self, store: Store, sleep: Callable[[float], Awaitable[None]]
+    ) -> AsyncIterator[None]:
+        """Measure the store now, and once an interval until the context ends."""
+        await self.measure_size(store)
+
+        async def keep_looking() -> None:
+            while True:
+                await sleep(INTERVAL_S)
+                await self.measure_size(store)
+
+        looking = asyncio.create_task(keep_looking(), name="store size")
+        try:
+            yield
+        finally:
+            looking.cancel()
+
+    async def measure_size(self, store: Store) -> None:
+        """Measure the size of the store. Keep the previous size if the store does not answer."""
+        try:
+            self.last = await store.size()
+        except StorageError as error:
+            log.info("store_size_unknown", detail=error.detail)

@@ -1,0 +1,130 @@
+"""Sends spans of requests, and of the refreshes that they cause, to a collector of OpenTelemetry (OTLP over HTTP).
+
+    traceparent of the caller ──> span of the request ──Origin──> span of the refresh, in whatever process
+
+The setting `tracing_url` turns tracing on; it needs the extra `tracing` of the package. While tracing is off, it costs
+one comparison a request, and the library is not loaded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from config import Settings
+from jobs.request_origin import TRACEPARENT
+from service.contract.problems import ServiceError
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
+_SERVICE = "rankcurve"
+_FAILED_STATUS = 500
+
+
+class TracingMissing(ServiceError):
+    """The setting tracing_url needs the extra: pip install 'rankcurve[tracing]'."""
+
+
+class Span(Protocol):
+    """The span of one request that is being answered."""
+
+    def end(self, status: int, key_id: str) -> None:
+        """End the span: the request was answered with this status, for this key."""
+
+
+class Tracer:
+    """Makes spans and sends them."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        from opentelemetry import propagate, trace
+
+        self._provider = provider
+        self._tracer = provider.get_tracer(_SERVICE)
+        self._propagate, self._trace = propagate, trace
+
+    def start_request_span(self, method: str, route: str, request_id: str) -> Span:
+        """Begin the span of a request. From now on, spans made for the request are its children."""
+        span = self._tracer.start_span(
+            f"{method} {route}",
+            context=self._context(),
+            kind=self._trace.SpanKind.SERVER,
+            attributes={"http.request.method": method, "http.route": route, "rankcurve.request_id": request_id},
+        )
+        carrier: dict[str, str] = {}
+        self._propagate.inject(carrier, self._trace.set_span_in_context(span))
+        TRACEPARENT.set(carrier.get("traceparent", ""))
+        return _RequestSpan(span)
+
+    def record_span(self, name: str, seconds: float) -> None:
+        """Record a span of `seconds` that ends now, in the current trace. Outside of a trace, record nothing."""
+        if not TRACEPARENT.get():
+            return
+        ended_ns = time.time_ns()
+        span = self._tracer.start_span(name, context=self._context(), start_time=ended_ns - round(seconds * 1e9))
+        span.end(ended_ns)
+
+    def _context(self) -> Any:
+        return self._propagate.extract({"traceparent": TRACEPARENT.get()})
+
+    def close(self) -> None:
+        """Send the remaining spans, within the library's time limits."""
+        self._provider.shutdown()
+
+
+class _RequestSpan:
+    def __init__(self, span: Any) -> None:
+        self._span = span
+
+    def end(self, status: int, key_id: str) -> None:
+        """See `Span`."""
+        from opentelemetry.trace import StatusCode
+
+        self._span.set_attribute("http.response.status_code", status)
+        self._span.set_attribute("rankcurve.key", key_id)
+        if status >= _FAILED_STATUS:
+            self._span.set_status(StatusCode.ERROR)
+        self._span.end()
+
+
+def make_tracer(settings: Settings) -> Tracer | None:
+    """Return the tracer of the settings, or None if tracing is off.
+
+    Raises:
+        TracingMissing: the library is not installed.
+    """
+    if not settings.tracing_url:
+        return None
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
+    except ImportError as error:
+        raise TracingMissing(TracingMissing.__doc__) from error
+    provider = TracerProvider(
+        resource=Resource.create({"service.name": _SERVICE}),
+        sampler=ParentBasedTraceIdRatio(settings.tracing_ratio),
+        shutdown_on_exit=False,
+    )
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=settings.tracing_url)))
+    return Tracer(provider)
+
+
+class TracedRefreshes:
+    """A `RefreshObserver` that records spans of refreshes and passes every call on to another observer."""
+
+    def __init__(self, observer: Any, tracer: Tracer) -> None:
+        self._observer, self._tracer = observer, tracer
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Return the other observer's method, for every call but `refreshed`."""
+        told: Callable[..., Any] = getattr(self._observer, name)
+        return told
+
+    def refreshed(self, seconds: float) -> None:
+        """See `RefreshObserver`."""
+        self._observer.refreshed(seconds)
+        self._tracer.record_span("refresh", seconds)

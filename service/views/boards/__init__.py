@@ -1,0 +1,8 @@
+"""Handlers of leaderboards and families: create, change, show, list, empty and delete them.
+
+`boards` and `families` check a specification once, when it arrives, so that the store only holds valid ones. `audit`
+compares a curve with exact counts. `history` shows where an owner ended in past periods.
+
+The handlers change the catalog and the store in one order: first the store in a transaction, then what this process
+remembers. Other processes learn of the change when they ask the store. Begin with `boards`.
+"""

@@ -1,0 +1,307 @@
+"""Handlers of the catalog: create, confirm, change, list, empty and delete leaderboards.
+
+A specification is checked here once, when it arrives. Therefore every specification in the store fits the contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from msgspec import UNSET, Raw
+
+from querybuilder import Dialect
+from service.context import Context
+from service.contract.cursors import BoardCursor
+from service.contract.problems import Problem
+from service.contract.queries import BoardsQuery
+from service.contract.requests import BoardBody, ColumnBody, PutBoard
+from service.contract.responses.boards import BoardAnswer, BoardList, ColumnAnswer, PredictorAnswer
+from service.contract.responses.curves import CurveState, curve_state
+from service.contract.routes import Call, Reply
+from service.contract.values import format_us, parse_decimal, to_micros, to_wire_number
+from storage.boards.boards import (
+    ALL_ENTRIES,
+    change_board,
+    create_board,
+    delete_board,
+    find_totals,
+    list_boards,
+    reset_board,
+)
+from storage.boards.closed_boards import is_closed
+from storage.boards.families import find_families_by_key
+from storage.errors import FamilyBoard, SpecInvalid, UnknownBoard
+from storage.log.journal import journal
+from storage.records import (
+    INT64_MAX,
+    Best,
+    Board,
+    BoardSpec,
+    ColumnKind,
+    ColumnSpec,
+    Family,
+    Merge,
+    PredictorSpec,
+    RefreshMethod,
+    Season,
+    TableSharing,
+    Ties,
+)
+from storage.store import Program
+
+DEFAULT_LIMIT_UNITS = 10**15  # default min and max of a column, smaller where they would not fit 64 bits
+
+
+async def put_board(context: Context, call: Call) -> Reply:
+    """Handle `PUT /v1/leaderboards/{board}`."""
+    board_id = call.path["board"]
+    spec = replace(make_spec(call.body, context), season=make_season(call.body))
+    dialect = context.store.dialect
+    settings = context.settings
+    created = False
+
+    def program() -> Program[Board]:
+        nonlocal created
+        now_us = context.now_us()
+        board = yield from create_board(
+            dialect,
+            board_id=board_id,
+            spec=spec,
+            now_us=now_us,
+            boards_max=settings.catalog_boards_max,
+            own_tables_max=settings.own_tables_max,
+        )
+        created = board.spec is spec
+        return board if created else (yield from change_board(dialect, board_id=board_id, wanted=spec, now_us=now_us))
+
+    board = await context.store.write(program)
+    context.catalog.keep_board(board)
+    return Reply(await _answer(context, board), status=201 if created else 200)
+
+
+def make_season(body: PutBoard) -> Season | None:
+    """Return the times between which a board is open, None where it has none.
+
+    Raises:
+        SpecInvalid: the times contradict each other.
+    """
+    opens_us = None if body.opens_at is None else to_micros(body.opens_at)
+    ends_us = None if body.closes_at is None else to_micros(body.closes_at)
+    if opens_us is None and ends_us is None:
+        if body.keep_seconds is not None:
+            raise SpecInvalid("a leaderboard that never closes keeps its rows", pointer="/keep_seconds")
+        return None
+    if opens_us is not None and ends_us is not None and not opens_us < ends_us:
+        raise SpecInvalid("a leaderboard opens before it closes", pointer="/closes_at")
+    return Season(opens_us, ends_us, body.grace_seconds, body.keep_seconds)
+
+
+def make_spec(body: BoardBody, context: Context) -> BoardSpec:
+    """Return the specification with every default filled in.
+
+    Raises:
+        SpecInvalid: its parts contradict each other.
+        Problem: a `min` or `max` is no number that fits the column.
+    """
+    names = [column.name for column in body.columns]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise SpecInvalid(f"column {name!r} is there twice", pointer=f"/columns/{index}/name")
+    columns = tuple(_column(column, index) for index, column in enumerate(body.columns))
+    predictor = body.predictor
+    settings = context.settings
+    return BoardSpec(
+        columns=columns,
+        ties=Ties(body.ties),
+        predictor=PredictorSpec(
+            samples=settings.default_samples if predictor.samples is UNSET else predictor.samples,
+            exact_top=settings.default_exact_top if predictor.exact_top is UNSET else predictor.exact_top,
+            refresh_seconds=int(settings.default_refresh_seconds)
+            if predictor.refresh_seconds is UNSET
+            else predictor.refresh_seconds,
+            method=RefreshMethod.AUTO if predictor.method is UNSET else RefreshMethod(predictor.method),
+        ),
+        table=TableSharing(body.table),
+    )
+
+
+def _column(body: ColumnBody, index: int) -> ColumnSpec:
+    at = f"/columns/{index}"
+    kind = ColumnKind(body.type)
+    if kind is ColumnKind.TEXT:
+        if body.sorted or body.merge != "last":
+            raise SpecInvalid("a text column is not sorted and merges by last", pointer=at)
+        if body.scale or body.min is not UNSET or body.max is not UNSET:
+            raise SpecInvalid("a text column has no scale, min or max", pointer=at)
+        return ColumnSpec(body.name, False, Merge.LAST, Best(body.best), kind, 0, 0, 0)
+    limit = min(DEFAULT_LIMIT_UNITS * 10**body.scale, INT64_MAX)
+    least = -limit if body.min is UNSET else _bound(body.min, body.scale, f"{at}/min")
+    most = limit if body.max is UNSET else _bound(body.max, body.scale, f"{at}/max")
+    if not least < most:  # `parse_decimal` has checked that both fit 64 bits
+        raise SpecInvalid("min is less than max", pointer=f"{at}/min")
+    return ColumnSpec(body.name, body.sorted, Merge(body.merge), Best(body.best), kind, body.scale, least, most)
+
+
+def _bound(raw: Raw, scale: int, pointer: str) -> int:
+    try:
+        return parse_decimal(raw, scale)
+    except Problem as problem:
+        raise Problem(problem.code, problem.detail, pointer=pointer) from None
+
+
+async def get_board(context: Context, call: Call) -> BoardAnswer:
+    """Handle `GET /v1/leaderboards/{board}`."""
+    return await _answer(context, await context.catalog.reread_board(call.path["board"]))
+
+
+async def get_boards(context: Context, call: Call) -> BoardList:
+    """Handle `GET /v1/leaderboards`."""
+    query: BoardsQuery = call.query
+    limit = query.limit or context.settings.page_entries_default
+    after = ""
+    if query.cursor is not None:
+        place = context.cursors.decode_cursor(query.cursor, BoardCursor)
+        if place.prefix != query.prefix:
+            raise Problem("bad_cursor", "the cursor is of a list with another prefix", pointer="cursor")
+        after = place.after
+    dialect = context.store.dialect
+
+    def program() -> Program[tuple[list[Board], _Counted]]:
+        boards = yield from list_boards(dialect, prefix=query.prefix, after=after, limit=limit + 1)
+        return boards, (yield from _counted(dialect, boards))
+
+    boards, counted = await context.store.read(program)
+    now_us = context.now_us()
+    shown = boards[:limit]
+    more = len(boards) > limit
+    return BoardList(
+        [make_board_answer(board, counted.entries(board), closed=counted.is_closed(board, now_us)) for board in shown],
+        context.cursors.encode_cursor(BoardCursor(shown[-1].id, query.prefix)) if more else None,
+    )
+
+
+async def remove_board(context: Context, call: Call) -> Reply:
+    """Handle `DELETE /v1/leaderboards/{board}`."""
+    board_id = call.path["board"]
+
+    def program() -> Program[Board]:
+        gone = yield from delete_board(context.store.dialect, board_id=board_id)
+        yield from journal(context.store.dialect).log_deleted([gone], context.now_us())
+        return gone
+
+    board = await _change_alone(context, board_id, program)
+    context.catalog.forget_board(board_id)
+    context.curves.book.forget_board(board.key)
+    return Reply(None, status=204)
+
+
+async def _change_alone(context: Context, board_id: str, program: Callable[[], Program[Board]]) -> Board:
+    """Run a program that changes a board outside any family.
+
+    Raises:
+        UnknownBoard: there is no such board.
+        FamilyBoard: the board belongs to a family, even if no post has reached it yet.
+    """
+    try:
+        return await context.store.write(program)
+    except UnknownBoard:
+        if await context.catalog.families.find_unreached_board(board_id) is None:
+            raise
+        raise FamilyBoard(f"{board_id!r} is a family's: it changes with the family only") from None
+
+
+async def empty_board(context: Context, call: Call) -> BoardAnswer:
+    """Handle `POST /v1/leaderboards/{board}/reset`."""
+    board_id = call.path["board"]
+
+    def program() -> Program[Board]:
+        emptied = yield from reset_board(context.store.dialect, board_id=board_id)
+        yield from journal(context.store.dialect).log_reset(emptied, context.now_us())
+        return emptied
+
+    board = await _change_alone(context, board_id, program)
+    context.catalog.keep_board(board)
+    return await _answer(context, board)
+
+
+async def _answer(context: Context, board: Board) -> BoardAnswer:
+    counted = await context.store.read(lambda: _counted(context.store.dialect, [board]))
+    curves: dict[str, CurveState | None] = {}
+    for index in board.sorted_indexes:
+        found = context.curves.book.find_curve(board, index)
+        curves[board.spec.columns[index].name] = None if found is None else curve_state(board, found, context.now_us())
+    closed = counted.is_closed(board, context.now_us())
+    return make_board_answer(board, counted.entries(board), closed=closed, curves=curves)
+
+
+class _Counted(NamedTuple):
+    """What the store knows of boards beside their specifications."""
+
+    totals: dict[int, dict[int, int]]  # by board key and column index
+    families: dict[int, Family]  # by key; the families that the boards belong to
+
+    def entries(self, board: Board) -> int:
+        """Return how many entries a board has."""
+        return self.totals[board.key].get(ALL_ENTRIES, 0)
+
+    def is_closed(self, board: Board, now_us: int) -> bool:
+        """Return whether a board is closed."""
+        return is_closed(board, self.families.get(board.family_key or 0), now_us)
+
+
+def _counted(dialect: Dialect, boards: Sequence[Board]) -> Program[_Counted]:
+    totals = yield from find_totals(dialect, [board.key for board in boards])
+    keys = {board.family_key for board in boards if board.family_key is not None}
+    return _Counted(totals, (yield from find_families_by_key(dialect, keys)) if keys else {})
+
+
+def make_board_answer(
+    board: Board, entries: int, *, closed: bool, curves: dict[str, CurveState | None] | None = None
+) -> BoardAnswer:
+    """Return a board's full specification as the API shows it."""
+    predictor = board.spec.predictor
+    return BoardAnswer(
+        id=board.id,
+        columns=[_column_answer(column) for column in board.spec.columns],
+        ties=board.spec.ties.value,
+        table=board.spec.table.value,
+        predictor=PredictorAnswer(
+            samples=predictor.samples,
+            exact_top=predictor.exact_top,
+            refresh_seconds=predictor.refresh_seconds,
+            method=predictor.method.value,
+        ),
+        **_times(board.spec.season),
+        closed=closed,
+        archived=board.archived_us is not None,
+        entries=entries,
+        created_at=format_us(board.created_at_us),
+        curves=UNSET if curves is None else curves,
+    )
+
+
+def _times(season: Season | None) -> dict[str, Any]:
+    if season is None:
+        return {}
+    return {
+        "opens_at": None if season.opens_us is None else format_us(season.opens_us),
+        "closes_at": None if season.ends_us is None else format_us(season.ends_us),
+        "grace_seconds": season.grace_seconds,
+        "keep_seconds": season.keep_seconds,
+    }
+
+
+def _column_answer(column: ColumnSpec) -> ColumnAnswer:
+    text = column.kind is ColumnKind.TEXT
+    return ColumnAnswer(
+        name=column.name,
+        sorted=column.sorted,
+        merge=column.merge.value,
+        best=column.best.value,
+        scale=column.scale,
+        min=None if text else to_wire_number(column.min_scaled, column.scale),
+        max=None if text else to_wire_number(column.max_scaled, column.scale),
+        type=column.kind.value,
+    )

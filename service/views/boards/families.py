@@ -1,0 +1,238 @@
+"""Handlers of families: create, change, show and delete them; find the board of a period; list the values of a facet.
+
+A specification is checked here once, when it arrives. Therefore every specification in the store fits the contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from querybuilder import Dialect
+from service.context import Context
+from service.contract.cursors import BoardCursor
+from service.contract.problems import Problem, clip_text
+from service.contract.queries import FacetsQuery, FamilyBoardsQuery
+from service.contract.requests import PutFamily
+from service.contract.responses.families import FacetList, FacetValue, FamilyAnswer, FamilyBoardAnswer, PeriodAnswer
+from service.contract.routes import Call, Reply
+from service.contract.values import format_us, to_micros
+from storage.boards.boards import ALL_ENTRIES, find_totals
+from storage.boards.families import count_boards, delete_family, list_boards_on_shelf, put_family
+from storage.boards.family_ids import FACETS_TOGETHER_MAX, board_id, is_facet, is_facet_value, parse_board_id, shelf
+from storage.errors import SpecInvalid
+from storage.log.journal import journal
+from storage.periods import Period, PeriodKind, calendar_of, find_zone
+from storage.records import Board, Family, FamilySpec
+from storage.store import Program
+
+from .boards import make_board_answer, make_spec
+
+FACET_READS_MAX = 16  # pages of boards that one request reads at most, where nearly all boards are empty
+
+
+async def put_family_spec(context: Context, call: Call) -> Reply:
+    """Handle `PUT /v1/families/{family}`."""
+    family_id = call.path["family"]
+    spec = make_family_spec(call.body, context)
+    dialect, families_max = context.store.dialect, context.settings.catalog_families_max
+    family, made = await context.store.write(
+        lambda: put_family(dialect, family_id=family_id, spec=spec, now_us=context.now_us(), families_max=families_max)
+    )
+    context.catalog.families.keep_family(family)
+    return Reply(await _answer(context, family), status=201 if made else 200)
+
+
+def make_family_spec(body: PutFamily, context: Context) -> FamilySpec:
+    """Return the specification after checking it.
+
+    Raises:
+        SpecInvalid: its parts contradict each other.
+    """
+    periods = tuple(PeriodKind(name) for name in body.periods)
+    if len(set(periods)) < len(periods):
+        raise SpecInvalid("a period is there twice", pointer="/periods")
+    facets = tuple(_facets(names, index) for index, names in enumerate(body.facets))
+    if len(set(facets)) < len(facets):
+        raise SpecInvalid("a list of facets is there twice", pointer="/facets")
+    boards, most = len(periods) * len(facets), context.settings.family_boards_max
+    if boards > most:
+        detail = f"{len(periods)} periods of {len(facets)} lists of facets are {boards} boards a post; at most {most}"
+        raise SpecInvalid(detail, pointer="/facets")
+    if find_zone(body.time_zone) is None:
+        raise SpecInvalid(f"{clip_text(body.time_zone)!r} is no time zone that is known here", pointer="/time_zone")
+    for name in body.keep:
+        if PeriodKind(name) not in periods:
+            raise SpecInvalid(f"keep has {name!r}, which is none of the periods", pointer=f"/keep/{name}")
+    keep = tuple(sorted((PeriodKind(name), count) for name, count in body.keep.items()))
+    return FamilySpec(make_spec(body, context), periods, body.time_zone, facets, body.grace_seconds, keep)
+
+
+def _facets(names: Sequence[str], index: int) -> tuple[str, ...]:
+    at = f"/facets/{index}"
+    if len(names) > FACETS_TOGETHER_MAX:
+        raise SpecInvalid(f"at most {FACETS_TOGETHER_MAX} facets together", pointer=at)
+    if len(set(names)) < len(names):
+        raise SpecInvalid("a facet is there twice", pointer=at)
+    for name in names:
+        if not is_facet(name):
+            raise SpecInvalid(f"no facet may be called {name!r}", pointer=at)
+    return tuple(sorted(names))
+
+
+async def get_family(context: Context, call: Call) -> FamilyAnswer:
+    """Handle `GET /v1/families/{family}`."""
+    return await _answer(context, await context.catalog.families.reread_family(call.path["family"]))
+
+
+async def remove_family(context: Context, call: Call) -> Reply:
+    """Handle `DELETE /v1/families/{family}`."""
+    family_id = call.path["family"]
+
+    def program() -> Program[list[Board]]:
+        gone = yield from delete_family(context.store.dialect, family_id=family_id)
+        yield from journal(context.store.dialect).log_deleted(gone, context.now_us())
+        return gone
+
+    boards = await context.store.write(program)
+    context.catalog.families.forget_family(family_id)
+    for board in boards:
+        context.catalog.forget_board(board.id)
+        context.curves.book.forget_board(board.key)
+    return Reply(None, status=204)
+
+
+async def _answer(context: Context, family: Family) -> FamilyAnswer:
+    boards = await context.store.read(lambda: count_boards(context.store.dialect, family))
+    spec, common = family.spec, make_board_answer(family.template_board, 0, closed=False)
+    return FamilyAnswer(
+        id=family.id,
+        columns=common.columns,
+        ties=common.ties,
+        table=common.table,
+        predictor=common.predictor,
+        periods=[kind.value for kind in spec.periods],
+        time_zone=spec.time_zone,
+        facets=[list(names) for names in spec.facets],
+        grace_seconds=spec.grace_seconds,
+        keep={kind.value: count for kind, count in spec.keep},
+        boards=boards,
+        created_at=format_us(family.created_at_us),
+    )
+
+
+async def boards(context: Context, call: Call) -> FamilyBoardAnswer:
+    """Handle `GET /v1/families/{family}/boards`."""
+    query: FamilyBoardsQuery = call.query
+    family = await context.catalog.families.reread_family(call.path["family"])  # the store decides what is closed
+    facets = check_facets(family, query.facets)
+    period = _period(context, family, query.period, query)
+    before, named = period.previous, board_id(family.id, period.id, facets)
+    answer = make_period_answer(context, family, period)
+    archived = bool(answer.closed) and (await context.catalog.reread_board(named)).archived_us is not None
+    return FamilyBoardAnswer(
+        board=named,
+        period=answer,
+        previous=None if before is None else board_id(family.id, before.id, facets),
+        archived=archived,
+    )
+
+
+async def facets(context: Context, call: Call) -> FacetList:
+    """Handle `GET /v1/families/{family}/facets`."""
+    query: FacetsQuery = call.query
+    family = await context.catalog.families.reread_family(call.path["family"])
+    within = dict(query.facets)
+    if query.facet in within:
+        raise Problem("bad_request", "the facet to list has a value already", pointer=query.facet)
+    names = tuple(sorted([*within, query.facet]))
+    _check_listed(family, names)
+    period = _period(context, family, query.period, query)
+    limit = query.limit or context.settings.page_entries_default
+    of_period = f"{family.id}:{period.id}:"
+    after = ""
+    if query.cursor is not None:
+        place = context.cursors.decode_cursor(query.cursor, BoardCursor)
+        if place.prefix != of_period + query.facet:
+            raise Problem("bad_cursor", "the cursor is of another list", pointer="cursor")
+        after = place.after
+
+    def program() -> Program[tuple[list[tuple[Board, int]], str | None]]:
+        on_shelf = partial(list_boards_on_shelf, context.store.dialect, family, shelf(period.id, names))
+        return (yield from _with_entries(context.store.dialect, on_shelf, names, within, after, limit))
+
+    found, last = await context.store.read(program, heavy=bool(within))
+    values = [FacetValue(dict(_facet_values(board.id))[query.facet], board.id, entries) for board, entries in found]
+    more = None if last is None else BoardCursor(last, of_period + query.facet)
+    return FacetList(
+        facet=query.facet,
+        period=make_period_answer(context, family, period),
+        values=values,
+        next=None if more is None else context.cursors.encode_cursor(more),
+    )
+
+
+def _with_entries(
+    dialect: Dialect,
+    on_shelf: Callable[..., Program[list[Board]]],
+    names: Sequence[str],
+    within: Mapping[str, str],
+    after: str,
+    limit: int,
+) -> Program[tuple[list[tuple[Board, int]], str | None]]:
+    """Return a page of boards that have entries, and the id after which there may be more (None: no more)."""
+    shown: list[tuple[Board, int]] = []
+    for _ in range(FACET_READS_MAX):
+        found = yield from on_shelf(names=names, values=within, after=after, limit=limit + 1)
+        totals = yield from find_totals(dialect, [board.key for board in found])
+        for board in found[:limit]:
+            after = board.id
+            if entries := totals[board.key].get(ALL_ENTRIES, 0):
+                shown.append((board, entries))
+            if len(shown) == limit:
+                return shown, after if board is not found[-1] else None
+        if len(found) <= limit:
+            return shown, None
+    return shown, after
+
+
+def _facet_values(family_board_id: str) -> tuple[tuple[str, str], ...]:
+    named = parse_board_id(family_board_id)
+    assert named is not None, "it was made from one"
+    return named.facets
+
+
+def check_facets(family: Family, values: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the facet values of a request, sorted by name.
+
+    Raises:
+        Problem: a value is none of a facet, or the family has no boards by these facets together.
+    """
+    for name, value in values.items():
+        if not is_facet_value(value):
+            raise Problem("bad_request", f"{clip_text(value)!r} is no value of a facet", pointer=clip_text(name))
+    _check_listed(family, tuple(sorted(values)))
+    return sorted(values.items())
+
+
+def _check_listed(family: Family, names: tuple[str, ...]) -> None:
+    if names not in family.spec.facets:
+        what = f"the facets {', '.join(names)} together" if names else "everybody"
+        raise Problem("unknown_board", f"{family.id!r} has no leaderboards for {clip_text(what)}")
+
+
+def _period(context: Context, family: Family, name: str, query: FamilyBoardsQuery | FacetsQuery) -> Period:
+    kind = PeriodKind(name)
+    if kind not in family.spec.periods:
+        raise Problem("unknown_board", f"{family.id!r} has no leaderboards by {name!r}", pointer="period")
+    at_us = context.now_us() if query.at is None else to_micros(query.at)
+    return calendar_of(family.spec.time_zone).period_at(kind, at_us)
+
+
+def make_period_answer(context: Context, family: Family, period: Period) -> PeriodAnswer:
+    """Return a period of the family's calendar, with its bounds and whether it is closed now."""
+    bounds = calendar_of(family.spec.time_zone).bounds_us(period)
+    if bounds is None:
+        return PeriodAnswer(period.id, None, None, None)
+    closed = family.is_closed(period, context.now_us())
+    return PeriodAnswer(period.id, format_us(bounds[0]), format_us(bounds[1]), closed)

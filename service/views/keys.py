@@ -1,0 +1,130 @@
+"""Handlers and routes of API keys: operators create, list and revoke them.
+
+The rule: the text of a key appears in the answer that creates it and nowhere else; not in a log, a cache or a list.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from service.context import Context
+from service.contract.cursors import KeyCursor
+from service.contract.keys import Role
+from service.contract.queries import ListQuery
+from service.contract.responses.curves import Time
+from service.contract.routes import Call, Reply, Route
+from service.contract.values import format_us
+from service.key_store import StoreKeys
+from storage.boards.api_keys import StoredKey
+from storage.errors import StorageError
+
+NAME_CHARS_MAX = 200
+NAME_PATTERN = "^[^\\x00-\\x1f\\x7f]+(?![\\s\\S])"  # not `$`, which also matches before a line end
+_BEGINNING = (-1, "")
+_TAG = "Access"
+
+RoleName = Literal["reader", "writer", "ops"]
+
+
+class PostKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A key to create: whom it is for, and what its holder may do."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=NAME_PATTERN)]
+    role: RoleName
+
+
+class KeyAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A key without its text; `revoked_at` is null while it is valid."""
+
+    id: str
+    name: str
+    role: RoleName
+    created_at: Time
+    revoked_at: Time | None
+
+
+class CreatedKey(KeyAnswer, frozen=True, kw_only=True):
+    """A key that was just created, with its text, which is never shown again."""
+
+    key: str
+
+
+class KeyList(msgspec.Struct, frozen=True):
+    """A page of keys by time of creation, revoked ones included; `next` is null at the end."""
+
+    keys: list[KeyAnswer]
+    next: str | None
+
+
+async def post_key(context: Context, call: Call) -> Reply:
+    """Handle `POST /v1/keys`."""
+    body: PostKey = call.body
+    row, text = await _keys(context).create(body.name, body.role)
+    await _apply(context)
+    created = CreatedKey(key=text, **msgspec.structs.asdict(_answer(row)))
+    return Reply(created, status=201, headers={"Cache-Control": "no-store"})
+
+
+async def get_keys(context: Context, call: Call) -> KeyList:
+    """Handle `GET /v1/keys`."""
+    query: ListQuery = call.query
+    limit = query.limit or context.settings.page_entries_default
+    after = _BEGINNING if query.cursor is None else context.cursors.decode_cursor(query.cursor, KeyCursor).after
+    rows = await _keys(context).page_keys(after, limit + 1)
+    shown = rows[:limit]
+    next_page = None
+    if len(rows) > limit:
+        next_page = context.cursors.encode_cursor(KeyCursor("keys", (shown[-1].created_at_us, shown[-1].id)))
+    return KeyList([_answer(row) for row in shown], next_page)
+
+
+async def revoke_key(context: Context, call: Call) -> Reply:
+    """Handle `DELETE /v1/keys/{id}`."""
+    await _keys(context).revoke(call.path["id"])
+    await _apply(context)
+    return Reply(None, status=204)
+
+
+def _keys(context: Context) -> StoreKeys:
+    return StoreKeys(context.store, keys_max=context.settings.keys_max, now_us=context.now_us, keep_ops=True)
+
+
+async def _apply(context: Context) -> None:
+    """Have this process follow at once. If the store fails now, the watch of keys looks again within a second."""
+    with suppress(StorageError):
+        await context.key_watch.poll_keys()
+
+
+def _answer(row: StoredKey) -> KeyAnswer:
+    return KeyAnswer(
+        id=row.id,
+        name=row.name,
+        role=Role.from_name(row.role).name.lower(),  # type: ignore[arg-type]  # the names of `Role` are those of `RoleName`
+        created_at=format_us(row.created_at_us),
+        revoked_at=None if row.revoked_at_us is None else format_us(row.revoked_at_us),
+    )
+
+
+KEYS = [
+    Route(
+        method="POST", path="/v1/keys", handler=post_key, role=Role.OPS, view="post_key", summary="Create an API key",
+        tag=_TAG, body=PostKey, response=CreatedKey, statuses=(201,), problems=("catalog_full", "ops_key_needed"),
+        description="Its text is in this answer only. Every process knows it within 5 s, this one at once. The first "
+        "key needs the role ops, and from then on every caller needs a key.",
+    ),
+    Route(
+        method="GET", path="/v1/keys", handler=get_keys, role=Role.OPS, view="keys", tag=_TAG,
+        summary="API keys by time of creation, revoked ones included", query=ListQuery, response=KeyList,
+        problems=("bad_cursor", "too_many_entries"),
+    ),
+    Route(
+        method="DELETE", path="/v1/keys/{id}", handler=revoke_key, role=Role.OPS, view="revoke_key",
+        summary="Revoke an API key", tag=_TAG, statuses=(204,), problems=("unknown_key", "ops_key_needed"),
+        description="Every process refuses it within 5 s, this one at once, and ends its streams. A revoked key stays "
+        "listed. The last one with the role ops is revoked on the store only: `rankcurve keys revoke` with `--store`.",
+    ),
+]  # fmt: skip

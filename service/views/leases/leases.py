@@ -1,0 +1,98 @@
+"""Handlers of leases: ask for one by its key, look at it, give it back, and read the journal of all of them.
+
+The rule: the caller and the store's clock decide how long a lease lasts; the clock of this process never does.
+"""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+
+from service.context import Context
+from service.contract.lease_messages import AskLease, LeaseAnswer, LeaseEventLine, LeaseJournalQuery, parse_lease_key
+from service.contract.post_bodies import NDJSON_TYPE
+from service.contract.problems import Problem
+from service.contract.routes import Call, Reply
+from service.contract.values import format_us, to_micros
+from service.streams.journal_lane import encode_in_turns
+from storage.leases.lease_journal import PublishedLeaseEvent, lease_journal
+from storage.leases.lease_records import Grant, LeaseRequest, Release
+
+
+async def ask_lease(context: Context, call: Call) -> LeaseAnswer:
+    """Handle `POST /v1/leases`."""
+    body: AskLease = call.body
+    key = parse_lease_key(body.key, pointer="/key")
+    expires_at_us, lease_us = _how_long(context, body)
+    given = await context.lease_batcher.request_lease(
+        LeaseRequest(body.client_id, body.pool_id, key, body.region, expires_at_us, lease_us)
+    )
+    return _answer(given)
+
+
+async def get_lease(context: Context, call: Call) -> LeaseAnswer:
+    """Handle `GET /v1/leases/{client_id}/{pool_id}/{key}`."""
+    return _answer(await context.lease_batcher.find_lease(*_names(call)))
+
+
+async def give_back(context: Context, call: Call) -> Reply:
+    """Handle `DELETE /v1/leases/{client_id}/{pool_id}/{key}`."""
+    await context.lease_batcher.release_lease(Release(*_names(call)))
+    return Reply(None, status=204)
+
+
+async def get_lease_journal(context: Context, call: Call) -> Reply:
+    """Handle `GET /v1/leases/journal`."""
+    query: LeaseJournalQuery = call.query
+    limit = query.limit or context.settings.page_entries_default
+    rows = lease_journal(context.store.dialect)
+    async with context.journal_lane.hold_lane():
+        events = await context.store.read(lambda: rows.read_page(query.after, limit=limit), heavy=True)
+        return Reply(await encode_in_turns(map(_line, events)), media_type=NDJSON_TYPE)
+
+
+def _names(call: Call) -> tuple[str, str, str]:
+    return call.path["client_id"], call.path["pool_id"], call.path["key"]
+
+
+def _how_long(context: Context, body: AskLease) -> tuple[int | None, int]:
+    expires, seconds = body.lease_expires, body.lease_seconds
+    if (expires is UNSET) == (seconds is UNSET):
+        detail = "a lease lasts until lease_expires or for lease_seconds: one of them is needed"
+        raise Problem("bad_request", detail, pointer="/lease_expires")
+    most_s = context.settings.lease_s_max
+    if seconds is not UNSET:
+        if seconds > most_s:
+            raise Problem("bad_value", f"a lease lasts at most {most_s:g} s", pointer="/lease_seconds")
+        return None, max(1, round(seconds * 1e6))
+    expires_at_us = to_micros(expires)  # type: ignore[arg-type]
+    # This process's clock only bounds what makes sense. It is no part of any lease.
+    if expires_at_us > context.now_us() + most_s * 1e6:
+        raise Problem("bad_value", f"a lease lasts at most {most_s:g} s", pointer="/lease_expires")
+    return expires_at_us, 0
+
+
+def _answer(given: Grant) -> LeaseAnswer:
+    return LeaseAnswer(
+        resource=given.resource,
+        key=given.key,
+        lease_expires=format_us(given.expires_at_us),
+        expires_in=(given.expires_at_us - given.now_us) / 1e6,
+        version=given.version,
+        acquired=given.acquired,
+        region=given.region,
+    )
+
+
+def _line(event: PublishedLeaseEvent) -> LeaseEventLine:
+    return LeaseEventLine(
+        seq=event.number,
+        at=format_us(event.at_us),
+        kind=event.kind,
+        client_id=event.client_id,
+        pool_id=event.pool_id,
+        resource=event.resource,
+        key=event.key,
+        region=event.region,
+        version=event.version,
+        lease_expires=format_us(event.expires_at_us) if event.expires_at_us else None,
+    )

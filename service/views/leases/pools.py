@@ -1,0 +1,208 @@
+"""Handlers of pools: create, show, fill, empty and delete them, mostly for operators.
+
+The figures of a pool come from stored counts. Only leases that have ended but were not yet liberated are counted row by
+row, at most `lease_expired_counted_max` of each region.
+"""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+from msgspec import UNSET
+
+from jobs.leases.rebalance_plan import Load, forecast_headroom
+from service.context import Context
+from service.contract.cursors import PoolCursor, ResourceCursor
+from service.contract.lease_messages import (
+    AddedResources,
+    AddResources,
+    PoolAnswer,
+    PoolList,
+    PoolsQuery,
+    PutPool,
+    RegionAnswer,
+    RemovedResources,
+    RemoveResources,
+    ResourceAnswer,
+    ResourceList,
+    parse_resource,
+)
+from service.contract.problems import Problem
+from service.contract.queries import ListQuery
+from service.contract.routes import Call, Reply
+from service.contract.values import format_us
+from storage.leases.claims import store_clock
+from storage.leases.lease_records import Pool, PoolSpec, Resource
+from storage.leases.lease_resources import lease_resources
+from storage.leases.pools import LeasePools, lease_pools
+from storage.leases.region_counts import lease_counts
+from storage.leases.upkeep import lease_upkeep
+from storage.store import Program
+
+_RNG = random.Random()  # chooses which partition comes first
+
+
+async def put_pool(context: Context, call: Call) -> Reply:
+    """Handle `PUT /v1/pools/{client_id}/{pool_id}`."""
+    body: PutPool = call.body
+    settings = context.settings
+    spec = PoolSpec(settings.lease_partitions if body.partitions is UNSET else body.partitions)
+    pools, pools_max = _pools(context), settings.lease_pools_max
+    client_id, pool_id = _names(call)
+    pool, made = await context.store.write(
+        lambda: pools.save_pool(client_id, pool_id, spec, now_us=context.now_us(), pools_max=pools_max)
+    )
+    return Reply(await _answer(context, pool), status=201 if made else 200)
+
+
+async def get_pool(context: Context, call: Call) -> PoolAnswer:
+    """Handle `GET /v1/pools/{client_id}/{pool_id}`."""
+    pool = await context.store.read(lambda: _pools(context).read_pool(*_names(call)))
+    return await _answer(context, pool)
+
+
+async def get_pools(context: Context, call: Call) -> PoolList:
+    """Handle `GET /v1/pools`."""
+    query: PoolsQuery = call.query
+    limit = query.limit or context.settings.page_entries_default
+    after = ("", "")
+    if query.cursor is not None:
+        place = context.cursors.decode_cursor(query.cursor, PoolCursor)
+        if place.client_id != query.client_id:
+            raise Problem("bad_cursor", "the cursor is of a list for another client", pointer="cursor")
+        after = place.after
+    pools = await context.store.read(
+        lambda: _pools(context).list_pools(after=after, client_id=query.client_id, limit=limit + 1)
+    )
+    shown = pools[:limit]
+    more = len(pools) > limit
+    next_page = context.cursors.encode_cursor(PoolCursor(shown[-1].name, query.client_id)) if more else None
+    return PoolList([_pool_answer(pool) for pool in shown], next_page)
+
+
+async def remove_pool(context: Context, call: Call) -> Reply:
+    """Handle `DELETE /v1/pools/{client_id}/{pool_id}`."""
+    await context.store.write(lambda: _pools(context).drop_pool(*_names(call), now_us=context.now_us()))
+    return Reply(None, status=204)
+
+
+async def add_resources(context: Context, call: Call) -> AddedResources:
+    """Handle `POST /v1/pools/{client_id}/{pool_id}/resources`."""
+    body: AddResources = call.body
+    names = _resources(context, body.resources)
+    pools = _pools(context)
+
+    def program() -> Program[AddedResources]:
+        pool = yield from pools.read_pool(*_names(call))
+        now_us = yield from store_clock(context.store.dialect)()
+        added = yield from pools.add_resources(pool, body.region, names, now_us=now_us, rng=_RNG)
+        moved = 0
+        if body.move and len(added) < len(names):
+            upkeep = lease_upkeep(context.store.dialect)
+            moved = yield from upkeep.bring_resources(pool, body.region, names, now_us=now_us, rng=_RNG)
+        return AddedResources(len(added), len(names) - len(added), moved)
+
+    return await context.store.write(program)
+
+
+async def remove_resources(context: Context, call: Call) -> RemovedResources:
+    """Handle `DELETE /v1/pools/{client_id}/{pool_id}/resources`."""
+    body: RemoveResources = call.body
+    names = _resources(context, body.resources)
+    pools = _pools(context)
+    region = None if body.region is UNSET else body.region
+
+    def program() -> Program[RemovedResources]:
+        pool = yield from pools.read_pool(*_names(call))
+        now_us = yield from store_clock(context.store.dialect)()
+        removed = yield from pools.remove_resources(pool, names, region=region, now_us=now_us, rng=_RNG)
+        return RemovedResources(*removed)
+
+    return await context.store.write(program)
+
+
+async def get_resources(context: Context, call: Call) -> ResourceList:
+    """Handle `GET /v1/pools/{client_id}/{pool_id}/resources`."""
+    query: ListQuery = call.query
+    limit = query.limit or context.settings.page_entries_default
+    place = None if query.cursor is None else context.cursors.decode_cursor(query.cursor, ResourceCursor)
+    pools = _pools(context)
+
+    def program() -> Program[tuple[Pool, list[Resource]]]:
+        pool = yield from pools.read_pool(*_names(call))
+        if place is not None and place.pool_key != pool.key:
+            raise Problem("bad_cursor", "the cursor is of another pool", pointer="cursor")
+        after = "" if place is None else place.after
+        return pool, (yield from pools.list_resources(pool, after=after, limit=limit + 1))
+
+    pool, rows = await context.store.read(program)
+    shown = rows[:limit]
+    more = len(rows) > limit
+    next_page = context.cursors.encode_cursor(ResourceCursor(pool.key, shown[-1].resource)) if more else None
+    return ResourceList([_resource_answer(row) for row in shown], next_page)
+
+
+def _resources(context: Context, given: list[str]) -> list[str]:
+    most = context.settings.lease_resources_per_request_max
+    if len(given) > most:
+        raise Problem("too_many_resources", f"{len(given)} resources, at most {most} in one request")
+    names = [parse_resource(text, pointer=f"/resources/{index}") for index, text in enumerate(given)]
+    return list(dict.fromkeys(names))
+
+
+def _pools(context: Context) -> LeasePools:
+    return lease_pools(context.store.dialect)
+
+
+def _names(call: Call) -> tuple[str, str]:
+    return call.path["client_id"], call.path["pool_id"]
+
+
+async def _answer(context: Context, pool: Pool) -> PoolAnswer:
+    dialect, settings = context.store.dialect, context.settings
+    margin_us = round(settings.lease_margin_s * 1e6)
+
+    def program() -> Program[dict[str, RegionAnswer]]:
+        counts = yield from lease_counts(dialect).read_counts([pool.key])
+        before_us = (yield from store_clock(dialect)()) - margin_us
+        loads = yield from lease_upkeep(dialect).loads([pool.key])
+        regions: dict[str, RegionAnswer] = {}
+        for (_, region), counted in counts.items():
+            over = yield from lease_resources(dialect).count_expired(
+                pool.key, region, before_us=before_us, limit=settings.lease_expired_counted_max
+            )
+            leased = counted.held - over
+            available = counted.total - leased
+            stored = loads.get((pool.key, region))
+            left = None if stored is None else _headroom(stored, available, settings.balance_horizon_s)
+            regions[region] = RegionAnswer(total=counted.total, leased=leased, available=available, headroom=left)
+        return regions
+
+    answer = _pool_answer(pool, await context.store.read(program))
+    return msgspec.structs.replace(answer, headroom_seconds=settings.balance_horizon_s)
+
+
+def _headroom(stored: str, available: int, horizon_s: float) -> int | None:
+    load = msgspec.json.decode(stored, type=Load)
+    return forecast_headroom(load, available, horizon_s) if load.has_averages else None
+
+
+def _pool_answer(pool: Pool, regions: dict[str, RegionAnswer] | None = None) -> PoolAnswer:
+    return PoolAnswer(
+        client_id=pool.client_id,
+        pool_id=pool.pool_id,
+        partitions=pool.spec.partitions,
+        created_at=format_us(pool.created_at_us),
+        regions=UNSET if regions is None else regions,
+    )
+
+
+def _resource_answer(row: Resource) -> ResourceAnswer:
+    return ResourceAnswer(
+        resource=row.resource,
+        region=row.region,
+        version=row.version,
+        key=None if row.is_free else row.holder,
+        lease_expires=None if row.is_free else format_us(row.expires_at_us),
+    )

@@ -1,0 +1,221 @@
+"""Handlers by which operators change an owner on every leaderboard: erase, hide, show again.
+
+Work on many boards goes in transactions of a bounded number of boards. Interrupted work is finished by asking again.
+
+Archives are erased after the boards that have rows: a board that is archived meanwhile is then found among the
+archives. The catalog of a process does not hold archives, so they are found through the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterator
+
+from service.context import Context
+from service.contract.routes import Call, Reply
+from storage.archive.archive_reader import ArchivedEntries, list_archives_of_owner
+from storage.boards.boards import find_boards_by_key
+from storage.boards.closed_boards import hold_boards_with_rows
+from storage.boards.profiles import profiles
+from storage.entries.entries import Entries, lock_boards_with_owner
+from storage.entries.erasure import erasure_statements
+from storage.entries.hidden_owners import hidden_statements
+from storage.errors import StoreBusy, UnknownOwner
+from storage.log.log_record import ChangeKind
+from storage.log.owner_index import PositionRange
+from storage.queue.queue_erasure import drop_queued
+from storage.records import Board
+from storage.store import Program
+
+ARCHIVES_A_STEP = 100  # archives a transaction; few blocks of each are decoded and written anew
+FAMILY_BOARDS_A_STEP = 2_000  # one query asks for all of them, and opening one takes microseconds
+HIDDEN_MORE = 100_000  # hidden rows that an owner may have on boards outside the step
+BOARDS_A_STEP = 20  # few: compiling the statements of boards that nobody used blocks the event loop
+TOKEN_BYTES = 8
+CHANGE_MORE_S = 30  # beyond the wait for transactions; after that posts undo a change, as its process must have died
+SETTLED_LOOK_S = 0.005  # between two checks whether older transactions have ended; nearly always none runs
+_Work = Callable[[list[Entries]], Program[None]]
+
+
+async def erase_entry(context: Context, call: Call) -> Reply:
+    """Handle `DELETE /v1/leaderboards/{board}/entries/{owner}`."""
+    board = await context.catalog.find_board(call.path["board"])
+    owner, until = call.path["owner"], dict[int, int]()
+    entries = context.boards.open_board(board)[0]
+    waited = await drop_queued(context.store, owner, board_key=board.key)
+    await context.store.write(lambda: _erase([entries], owner, context.now_us(), until))
+    if board.key not in until and not waited:
+        raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
+    await _rename(context, owner, until, otherwise=0)
+    return Reply(None, status=204)
+
+
+def _erase(boards: list[Entries], owner: str, now_us: int, until: dict[int, int]) -> Program[None]:
+    """Erase the owner's entries.
+
+    `until` receives, by board key, the number in the log below which nothing of the owner may stay.
+    """
+    erased: list[int] = []
+    for entries in boards:
+        gone = yield from entries.remove_entry(owner, ChangeKind.ERASED, now_us=now_us, place=len(erased))
+        unseen = hidden_statements(entries.dialect).erase_hidden_entry(entries, owner, now_us=now_us, place=len(erased))
+        if gone is not None or (yield from unseen):
+            erased.append(entries.board.key)
+    if erased:
+        seq = yield from erasure_statements(boards[0].dialect).log_erasure(now_us=now_us, place=len(erased))
+        until.update(dict.fromkeys(erased, seq))
+
+
+async def erase_owner(context: Context, call: Call) -> Reply:
+    """Handle `DELETE /v1/owners/{owner}`: erase entries, profile, and what the journal says of the owner."""
+    owner, until = call.path["owner"], dict[int, int]()
+    log = erasure_statements(context.store.dialect)
+    await drop_queued(context.store, owner)  # first: posts that a worker has taken are applied by then
+    begun = await context.store.write(lambda: log.log_erasure(now_us=context.now_us()))
+    await _on_every_board(context, owner, lambda boards: _erase(boards, owner, context.now_us(), until))
+    await erase_from_archives(context, owner)
+    await context.store.write(lambda: _forget(context, owner))
+    await _rename(context, owner, until, otherwise=begun)
+    return Reply(None, status=204)
+
+
+def _forget(context: Context, owner: str) -> Program[None]:
+    yield from profiles(context.store.dialect).remove_profile(owner)
+    yield from hidden_statements(context.store.dialect).delete_marks(owner)
+
+
+async def _rename(context: Context, owner: str, until: dict[int, int], *, otherwise: int) -> None:
+    """Take the owner's name and posts out of the journal, a bounded number of rows a transaction."""
+    log, rows_max = erasure_statements(context.store.dialect), context.settings.prune_rows_max
+    token = secrets.token_hex(TOKEN_BYTES)
+
+    def rename(stretch: PositionRange, past: int) -> Program[int | None]:
+        return log.rename_owner(
+            owner, stretch, token=token, until=until, otherwise=otherwise, rows_max=rows_max, past=past
+        )
+
+    past: int | None = 0
+    while past is not None:
+        begin = past
+        stretches, past = await context.store.read(lambda: log.find_stretches(owner, past=begin))  # noqa: B023 - run at once
+        for stretch in stretches:
+            seq: int | None = 0
+            while seq is not None:
+                seq = await context.store.write(lambda past=seq: rename(stretch, past))  # type: ignore[misc] # noqa: B023
+
+
+async def hide(context: Context, call: Call) -> Reply:
+    """Handle `PUT /v1/owners/{owner}/hidden`."""
+    owner, statements = call.path["owner"], hidden_statements(context.store.dialect)
+    await _change(context, owner, hide=True)
+
+    def away(boards: list[Entries]) -> Program[None]:
+        yield from statements.hide_owner(boards, owner, now_us=context.now_us())
+
+    await _on_every_board(context, owner, away)
+    return Reply(None, status=204)
+
+
+async def show_owner(context: Context, call: Call) -> Reply:
+    """Handle `DELETE /v1/owners/{owner}/hidden`."""
+    owner, statements = call.path["owner"], hidden_statements(context.store.dialect)
+    await _change(context, owner, hide=False)
+
+    def back(boards: list[Entries]) -> Program[None]:
+        yield from statements.show_owner(boards, owner, now_us=context.now_us())
+
+    limit = context.settings.catalog_boards_max
+    keys = set(await context.store.read(lambda: statements.list_hidden_boards(owner, limit=limit)))
+    await _on_every_board(context, owner, back, keys)
+    return Reply(None, status=204)
+
+
+async def _change(context: Context, owner: str, *, hide: bool) -> None:
+    statements = hidden_statements(context.store.dialect)
+    lasts_us = round((context.settings.statement_timeout_s + CHANGE_MORE_S) * 1e6)
+    if not await context.store.write(
+        lambda: statements.begin_change(owner, until_us=context.now_us() + lasts_us, hide=hide),
+    ):
+        return
+    is_hidden: bool | None = None
+    try:
+        await _settle(context)
+        is_hidden = hide
+    finally:  # after a failure as before; until then an owner's first posts to boards are refused
+        await context.store.write(lambda: statements.end_change(owner, now_us=context.now_us(), hide=is_hidden))
+
+
+async def _settle(context: Context) -> None:
+    """Return when every transaction that may not have seen that an owner is changing has ended.
+
+    Raises:
+        StoreBusy: one of them runs for too long. A repeated request continues from here.
+    """
+    if context.store.sole_writer:
+        return
+    statements = hidden_statements(context.store.dialect)
+    transaction = await context.store.write(statements.take_transaction_id)
+    try:
+        async with asyncio.timeout(context.settings.statement_timeout_s):
+            while not await context.store.read(lambda: statements.have_earlier_ended(transaction)):  # noqa: ASYNC110 - the store's
+                await asyncio.sleep(SETTLED_LOOK_S)
+    except TimeoutError as error:
+        raise StoreBusy("a transaction has been running for too long: ask again when it has ended") from error
+
+
+async def _on_every_board(context: Context, owner: str, work: _Work, keys: set[int] | None = None) -> None:
+    await context.catalog.load(boards_max=context.settings.catalog_boards_max)
+    boards = [board for board in context.catalog.list_known() if keys is None or board.key in keys]
+    for step in _steps(boards):
+        opened = [context.boards.open_board(board)[0] for board in step]
+        await context.store.write(lambda opened=opened: _on_live(opened, owner, work))  # type: ignore[misc]
+
+
+def _steps(boards: list[Board]) -> Iterator[list[Board]]:
+    boards.sort(key=lambda board: board.key)  # posts lock rows in the same order, so there is no deadlock
+    in_families = [board for board in boards if _in_family_table(board)]
+    others = [board for board in boards if not _in_family_table(board)]
+    for these, step_boards in ((others, BOARDS_A_STEP), (in_families, FAMILY_BOARDS_A_STEP)):
+        for start in range(0, len(these), step_boards):
+            yield these[start : start + step_boards]
+
+
+def _in_family_table(board: Board) -> bool:
+    return board.family_key is not None and board.table_key is not None
+
+
+def _on_live(boards: list[Entries], owner: str, work: _Work) -> Program[None]:
+    dialect = boards[0].dialect
+    alive = yield from hold_boards_with_rows(dialect, [entries.board.key for entries in boards])
+    # A board that was deleted or archived since the catalog was read has no rows.
+    there = [entries for entries in boards if entries.board.key in alive]
+    if there and _in_family_table(there[0].board):  # the owner is on few of thousands of boards
+        unseen = set((yield from hidden_statements(dialect).list_hidden_boards(owner, limit=len(boards) + HIDDEN_MORE)))
+        shown = {entries.board.key for entries in (yield from lock_boards_with_owner(there, owner))}
+        there = [entries for entries in there if entries.board.key in shown | unseen]
+    yield from work(there)
+
+
+async def erase_from_archives(context: Context, owner: str) -> None:
+    """Take an owner out of every archive, in transactions of a bounded number of boards."""
+    after_key = -1
+    while True:
+        keys = await context.store.read(
+            lambda after_key=after_key: list_archives_of_owner(  # type: ignore[misc]
+                context.store.dialect, owner, after_key=after_key, limit=ARCHIVES_A_STEP
+            )
+        )
+        if keys:
+            await context.store.write(lambda keys=keys: _erase_archived(context, keys, owner))  # type: ignore[misc]
+            after_key = keys[-1]
+        if len(keys) < ARCHIVES_A_STEP:
+            return
+
+
+def _erase_archived(context: Context, keys: list[int], owner: str) -> Program[None]:
+    dialect = context.store.dialect
+    boards = yield from find_boards_by_key(dialect, keys)
+    for board in boards.values():
+        if board.archived_us is not None:  # else the archive is still being written, and is begun anew
+            yield from ArchivedEntries(dialect, board).erase_entry(owner, now_us=context.now_us())

@@ -1,0 +1,110 @@
+"""An owner's positions beside those of the period before, so that a client can tell "you moved" from "the field moved".
+
+The current value is ranked on the earlier board as any value is. `moved` compares that rank with the owner's earlier
+one. For `moved` the owner's own earlier entry does not count, and an equal value counts as no move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from service.context import Context
+from service.contract.problems import Problem
+from service.contract.queries import RankMode
+from service.contract.responses.positions import OwnerPositions, Position, Previous
+from service.contract.values import parse_decimal
+from service.ranks.locator import LocatedRank, WantedRank
+from service.views.retry_on_change import retry_with_boards
+from storage.boards.family_ids import board_id, parse_board_id
+from storage.records import Best, Board
+
+from .owner_on_boards import BoardColumn, find_positions
+
+
+def find_board_before(board: Board) -> str | None:
+    """Return the id of the board of the period before; None for a board of all time.
+
+    Raises:
+        Problem: the board belongs to no family.
+    """
+    named = None if board.family_key is None else parse_board_id(board.id)
+    if named is None:
+        detail = f"{board.id!r} is not the leaderboard of a period: none is before it"
+        raise Problem("bad_request", detail, pointer="compare")
+    before = named.period.previous
+    return None if before is None else board_id(named.family, before.id, named.facets)
+
+
+async def add_previous(
+    context: Context, board: Board, before_id: str | None, answer: OwnerPositions, mode: RankMode
+) -> OwnerPositions:
+    """Return the answer with `previous` set in each of its positions; None where there is no board before."""
+    if before_id is None:
+        for position in answer.positions:
+            position.previous = None
+        return answer
+
+    async def compared(made: Mapping[str, Board]) -> list[Previous]:
+        return await _previous(context, board, before_id, made.get(before_id), answer, mode)
+
+    found = await retry_with_boards(context.catalog, [before_id], compared)
+    for position, previous in zip(answer.positions, found, strict=True):
+        position.previous = previous
+    return answer
+
+
+async def _previous(
+    context: Context, board: Board, before_id: str, before: Board | None, answer: OwnerPositions, mode: RankMode
+) -> list[Previous]:
+    indexes = [board.column_index[position.column] for position in answer.positions]
+    then: list[Position | None] = [None] * len(indexes)
+    if before is not None:
+        then = await find_positions(context, [BoardColumn(before, index) for index in indexes], answer.owner, mode)
+    values = {
+        index: _scaled(board, index, position)
+        for index, position in zip(indexes, answer.positions, strict=True)
+        if isinstance(position, Position)
+    }
+    ranked = await _ranked(context, board, before, values, mode)
+    found = []
+    for index, position, earlier in zip(indexes, answer.positions, then, strict=True):
+        previous = Previous(
+            board=before_id, position=earlier, value_position=ranked.get(index), moved=None, field_moved=None
+        )
+        if isinstance(position, Position) and earlier is not None:
+            own = _scaled(board, index, earlier)
+            previous.moved = earlier.rank - _rank_instead(board, index, values[index], own, earlier, ranked[index])
+            previous.field_moved = earlier.rank - position.rank - previous.moved
+        found.append(previous)
+    return found
+
+
+def _scaled(board: Board, index: int, position: Position) -> int:
+    """Return the value of a position in units of the column's last digit."""
+    value = position.value
+    return parse_decimal(str(value) if isinstance(value, int) else value, board.spec.columns[index].scale)
+
+
+def _rank_instead(board: Board, index: int, value: int, own: int, earlier: Position, ranked: Position) -> int:
+    """Return the rank that the owner would have had on the earlier board with `value` instead of `own`."""
+    if value == own:
+        return earlier.rank
+    own_is_better = own > value if board.spec.columns[index].best is Best.HIGH else own < value
+    return max(1, ranked.rank - own_is_better)
+
+
+async def _ranked(
+    context: Context, board: Board, before: Board | None, values: Mapping[int, int], mode: RankMode
+) -> dict[int, Position]:
+    """Return by column index the positions that newcomers with these values would have on the earlier board."""
+    locator = context.ranks.locators.find_locator(board if before is None else before)
+    rankings = locator.entries.rankings
+    wanted = [WantedRank(index, rankings[index].padding.pad_arrival(value), None) for index, value in values.items()]
+    if before is None:  # nothing was posted to it: any value would have ranked first
+        now_us = context.now_us()
+        located, totals = [LocatedRank(1, 1, 1, "count", now_us) for _ in wanted], dict[int, int]()
+    else:
+        located, totals = await locator.locate_ranks(wanted, mode)
+    return {
+        each.column_index: locator.make_position(each, at, totals) for each, at in zip(wanted, located, strict=True)
+    }

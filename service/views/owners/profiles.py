@@ -1,0 +1,72 @@
+"""Handlers of profiles, such as an owner's name and picture: stored as they came, and added to rows that are read.
+
+The rows of an answer get their profiles in one statement, whatever their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+import msgspec
+from msgspec import Raw, UnsetType
+
+from service.context import Context
+from service.contract.problems import Problem
+from service.contract.responses.journal import ProfileAnswer
+from service.contract.routes import Call, Reply
+from service.contract.strict_json import decode_strictly
+from storage.boards.profiles import profiles
+
+_OBJECT = msgspec.json.Decoder(dict[str, Raw])
+_COMPACT = -1
+
+
+class Named(Protocol):
+    """A row of an answer that can carry a profile."""
+
+    owner: str
+    profile: Raw | UnsetType | None
+
+
+N = TypeVar("N", bound=Named)
+
+
+async def put_profile(context: Context, call: Call) -> ProfileAnswer:
+    """Handle `PUT /v1/owners/{owner}/profile`."""
+    owner, most = call.path["owner"], context.settings.profile_bytes_max
+    decode_strictly(call.body, _OBJECT)
+    text = msgspec.json.format(call.body, indent=_COMPACT)
+    if len(text) > most:
+        raise Problem("body_too_large", f"a profile has at most {most} bytes")
+    statements = profiles(context.store.dialect)
+    await context.store.write(lambda: statements.store_profile(owner, text.decode(), now_us=context.now_us()))
+    return ProfileAnswer(owner, Raw(text))
+
+
+async def get_profile(context: Context, call: Call) -> ProfileAnswer:
+    """Handle `GET /v1/owners/{owner}/profile`."""
+    owner = call.path["owner"]
+    found = await context.store.read(lambda: profiles(context.store.dialect).find_profiles([owner]))
+    if owner not in found:
+        raise Problem("no_profile", f"{owner!r} has no profile")
+    return ProfileAnswer(owner, Raw(found[owner].encode()))
+
+
+async def remove_profile(context: Context, call: Call) -> Reply:
+    """Handle `DELETE /v1/owners/{owner}/profile`."""
+    owner = call.path["owner"]
+    if not await context.store.write(lambda: profiles(context.store.dialect).remove_profile(owner)):
+        raise Problem("no_profile", f"{owner!r} has no profile")
+    return Reply(None, status=204)
+
+
+async def add_profiles(context: Context, rows: Sequence[N]) -> None:
+    """Set the profile of each row, None where its owner has none."""
+    owners = list(dict.fromkeys(row.owner for row in rows))
+    if not owners:
+        return
+    found = await context.store.read(lambda: profiles(context.store.dialect).find_profiles(owners))
+    for row in rows:
+        text = found.get(row.owner)
+        row.profile = None if text is None else Raw(text.encode())

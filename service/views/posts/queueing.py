@@ -1,0 +1,117 @@
+"""Posting with `mode=queued`: a request is accepted as a whole, and answered before its posts are applied.
+
+If anything is currently known to be wrong with one post, the whole request is refused and nothing of it is queued. A
+retry of an applied post is not wrong: it is a duplicate, even if no board takes posts of its time any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from msgspec import UNSET
+
+from service.context import Context
+from service.contract.problems import FieldError, Problem, post_problem_of
+from service.contract.responses.queue import Accepted
+from service.contract.routes import Answer, Reply
+from storage.boards.closed_boards import derive_closure
+from storage.errors import BoardChanged, PeriodClosed, UnknownBoard, UnknownFamily
+from storage.posting.post_ids import find_repeats
+from storage.records import Post, PostStatus
+
+QUEUED = "queued"  # the value of the parameter `mode`
+_RENEWALS_MAX = 3  # tries after which boards that keep changing fail the request
+
+
+@dataclass(slots=True)
+class ResolvedPosts:
+    """The posts of a request, when none of them is wrong."""
+
+    posts: list[Post] = field(default_factory=list)  # at least one board may take each
+    closed: dict[int, tuple[Post, PeriodClosed]] = field(
+        default_factory=dict
+    )  # by index; no board takes these any more, so each must be a duplicate
+
+
+async def queue_posts(context: Context, resolve: Callable[[], Awaitable[ResolvedPosts]], *, single: bool) -> Answer:
+    """Queue the posts of a request, and return the response 202.
+
+    `resolve` returns the posts, or raises the `Problem` of a post that is wrong.
+
+    Raises:
+        BoardChanged: the boards changed during every try.
+    """
+    for _ in range(_RENEWALS_MAX):
+        found = await resolve()
+        if found.closed:
+            await _check_repeats(context, found.closed, single=single)
+        try:
+            if found.posts:
+                await context.posting.enqueuer.submit(found.posts)
+        except BoardChanged:
+            await _reread(context, found.posts)
+            continue
+        if found.closed:
+            context.metrics.posts_settled(PostStatus.DUPLICATE.value, len(found.closed))
+        accepted = Accepted(len(found.posts) + len(found.closed), len(found.closed) or UNSET)
+        return Reply(accepted, status=202)
+    raise BoardChanged
+
+
+async def _check_repeats(context: Context, closed: Mapping[int, tuple[Post, PeriodClosed]], *, single: bool) -> None:
+    """Refuse the request unless every post that no board takes was applied before.
+
+    Raises:
+        Problem: a post is no duplicate.
+    """
+    posts = [post for post, _ in closed.values()]
+    repeats = await context.store.read(lambda: find_repeats(context.posting.post_ids, posts))
+    for (index, (_, error)), repeat in zip(closed.items(), repeats, strict=True):
+        if repeat is not True:
+            raise make_refusal(repeat or error, None if single else index)
+
+
+async def _reread(context: Context, posts: list[Post]) -> None:
+    """Read the boards and families of the posts anew, so that this process knows their current state."""
+    for family_id in {post.family.id for post in posts if post.family is not None}:
+        for part in (part for post in posts for part in post.parts):
+            if part.board.family_key is not None:
+                context.catalog.forget_board(part.board.id)
+        try:
+            await context.catalog.families.reread_family(family_id)
+        except UnknownFamily:
+            continue  # `resolve` raises it again for the caller
+    for board_id in {part.board.id for post in posts if post.family is None for part in post.parts}:
+        try:
+            await context.catalog.reread_board(board_id)
+        except UnknownBoard:
+            continue
+
+
+def find_closure(post: Post, now_us: int) -> PeriodClosed | None:
+    """Return why none of a post's boards takes it any more, or yet; None where one of them may."""
+    error = None
+    for part in post.parts:
+        if not part.board.may_close:
+            return None
+        try:
+            derive_closure(part.board, now_us).check(part.board, now_us if post.at_us is None else post.at_us)
+        except PeriodClosed as closed:
+            error = closed
+        else:
+            return None
+    return error
+
+
+def make_refusal(error: Exception, index: int | None) -> Problem:
+    """Return the problem that refuses a request because of one of its posts.
+
+    `index`: of the post in the request's list; None: the post is the request's body itself.
+    """
+    problem = post_problem_of(error)
+    if index is None:
+        return problem
+    errors = [FieldError(f"/posts/{index}{each.pointer}", each.detail) for each in problem.errors]
+    errors = errors or [FieldError(f"/posts/{index}", problem.detail)]
+    return Problem(problem.code, f"post {index + 1}: {problem.detail}", errors=errors, status=problem.status)

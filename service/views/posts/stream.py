@@ -1,0 +1,117 @@
+"""The handler of event streams: server-sent events with numbers of the journal, so that a client resumes where it was.
+
+A client costs no more memory than what waits in its socket. Events are written to the connection as they come. A client
+that does not read them is dropped once `stream_unread_bytes_max` is passed. It comes back with the last number it saw.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from time import perf_counter
+
+from aiohttp import HttpVersion11, hdrs, web
+
+from service.context import Context
+from service.contract.queries import StreamQuery
+from service.contract.routes import Call, Reply
+from service.contract.values import INT64_MAX, parse_owner
+from service.http.endpoint import X_REQUEST_ID
+from service.http.fast_json import PlainStream
+from service.streams.events import Event, Topic
+from service.streams.subscriptions import OwnerTopic, TopTopic
+from service.views.owners.owners import find_column
+
+SSE_TYPE = "text/event-stream"
+LAST_EVENT_ID = "Last-Event-ID"
+NEVER_SEEN = -1  # a number that no journal has
+_BEAT = b": alive\n\n"
+_HEADERS = {hdrs.CONTENT_TYPE: SSE_TYPE, hdrs.CACHE_CONTROL: "no-store", "X-Accel-Buffering": "no"}
+
+
+class StreamClient:
+    """The connection of one client; implements `feed.Subscriber`."""
+
+    def __init__(self, *, unread_bytes_max: int) -> None:
+        self._unread_bytes_max = unread_bytes_max
+        self._first: list[bytes] = []  # events that came before the connection was ready
+        self._transport: asyncio.Transport | None = None
+        self._chunked = False
+        self._ended = asyncio.Event()
+
+    async def serve(self, request: web.Request, response: web.StreamResponse, retry_ms: int) -> None:
+        """Send the events that wait and those that come, until the stream ends."""
+        await response.prepare(request)
+        await response.write(b"retry: %d\n\n" % retry_ms + b"".join(self._first))
+        self._first = []
+        self._chunked = bool(response.chunked) or request.version >= HttpVersion11
+        transport = request.transport
+        if transport is not None and not self._ended.is_set():
+            self._transport = transport
+            await self._ended.wait()
+
+    def send_event(self, event: Event) -> bool:
+        """See `feed.Subscriber`."""
+        return self._write(event.encode_event())
+
+    def send_heartbeat(self) -> bool:
+        """See `feed.Subscriber`."""
+        return self._write(_BEAT)
+
+    def _write(self, text: bytes) -> bool:
+        transport = self._transport
+        if transport is None:
+            self._first.append(text)
+            return sum(map(len, self._first)) <= self._unread_bytes_max
+        if transport.is_closing():
+            return False
+        if transport.get_write_buffer_size() + len(text) > self._unread_bytes_max:
+            transport.abort()
+            return False
+        transport.write(b"%x\r\n%b\r\n" % (len(text), text) if self._chunked else text)
+        return True
+
+    def end_stream(self) -> None:
+        """See `feed.Subscriber`."""
+        self._ended.set()
+
+
+async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse:
+    """Handle `GET …/stream`."""
+    query: StreamQuery = call.query
+    board, index = await find_column(context, call.path["board"], query.column)
+    if call.request.method == hdrs.METH_HEAD:
+        return Reply(b"", media_type=SSE_TYPE)
+    settings = context.settings
+    # All of a family's boards that no post has reached share one key, so the id is part of it. So is the time of
+    # archiving, because an archived board is read in another way.
+    ranking: tuple[Hashable, ...] = (board.id, board.key, board.epoch, board.archived_us, index)
+    key: Hashable
+    make: Callable[[], Topic]
+    if query.owner is None:
+        top = query.top or min(settings.stream_top_default, settings.stream_top_max)
+        key, make = (*ranking, top), lambda: TopTopic(context.ranks, board, index, top)
+    else:
+        owner = parse_owner(query.owner)
+        key, make = (*ranking, owner), lambda: OwnerTopic(context.ranks, board, index, owner)
+    client = StreamClient(unread_bytes_max=settings.stream_unread_bytes_max)
+    try:
+        await context.feed.join_topic(key, make, client, last_seen=_last_seen(call.request))
+        response = PlainStream(headers={**_HEADERS, X_REQUEST_ID: call.request_id})
+        call.answered_s = perf_counter()  # the stream lasts as long as the client wants; don't time it
+        # A stream ends when its client leaves, or when the client's key is revoked.
+        with suppress(ConnectionError), context.keyring.end_when_revoked(call.identity, client.end_stream):
+            await client.serve(call.request, response, round(settings.stream_retry_s * 1000))
+        response.force_close()
+        return response
+    finally:
+        context.feed.leave_topic(key, client)
+
+
+def _last_seen(request: web.Request) -> int | None:
+    text = request.headers.get(LAST_EVENT_ID, "").strip()
+    if not text:
+        return None
+    known = text.isascii() and text.isdigit() and len(text) < 20
+    return int(text) if known and int(text) <= INT64_MAX else NEVER_SEEN

@@ -1,0 +1,171 @@
+"""Handlers of the rows around an owner or a value.
+
+One rank is found, that of the owner or value. The ranks of the other rows follow by counting along the rows, so all of
+them agree. Where the curve gives the rank, the rows come from a read that many requests share. Where the rank must be
+counted, the count and the rows come from one snapshot.
+"""
+
+from __future__ import annotations
+
+from service.context import Context
+from service.contract.queries import AroundOwnerQuery, AroundValueQuery
+from service.contract.responses.boards import Page
+from service.contract.routes import Call
+from service.ranks.locator import COUNTED_METHODS, CountStarts, LocatedRank, Locator, WantedRank, read_board_totals
+from service.ranks.pages import Pager, Window, cell_of, rank_rows
+from service.views.owners.owners import find_column
+from service.views.owners.profiles import add_profiles
+from storage.entries.neighbours import Neighbours
+from storage.errors import NotRanked, UnknownOwner
+from storage.records import Entry
+from storage.store import Program
+
+from .rankings import parse_wanted_value
+
+MORE = 1  # rows read beyond each edge: they tell whether there are more, and where the tie of the first row begins
+
+
+async def around_owner(context: Context, call: Call) -> Page:
+    """Handle `GET …/entries/{owner}/around`."""
+    query: AroundOwnerQuery = call.query
+    owner = call.path["owner"]
+    board, index = await find_column(context, call.path["board"], query.column)
+    locator, pager = context.ranks.locators.find_locator(board), context.ranks.make_pager(board, index)
+    better, worse = query.better, query.worse + 1
+    found = await context.reads.read_around_owner(
+        board, index, owner, better_rows=better + MORE, worse_rows=worse + MORE
+    )
+    if found is not None:
+        near, totals = found
+        wanted = WantedRank(index, cell_of(pager.ranking, near.after[0]), owner)
+        known = locator.locate_without_count(wanted, "auto")
+        if known is not None:
+            shared = _window(pager, wanted, known, near, totals, better=better, worse=worse)
+            return await _answer(context, pager, shared, known, wanted, profiles=query.profiles)
+    footing = locator.find_count_start(index)
+    footings = {} if footing is None else {index: footing}
+    wanted, window, located = await context.store_for_board(board).read(
+        lambda: _around_owner(context, locator, pager, owner, query, footings), heavy=locator.find_curve(index) is None
+    )
+    return await _answer(context, pager, window, located, wanted, profiles=query.profiles)
+
+
+def _wanted_owner(entry: Entry | None, owner: str, index: int, column: str) -> WantedRank:
+    if entry is None:
+        raise UnknownOwner(f"{owner!r} has no entry in this leaderboard")
+    cell = entry.cells[index]
+    if not isinstance(cell, str):
+        raise NotRanked(f"{owner!r} has no value in {column!r}")
+    return WantedRank(index, cell, owner)
+
+
+def _around_owner(
+    context: Context, locator: Locator, pager: Pager, owner: str, query: AroundOwnerQuery, footings: CountStarts
+) -> Program[tuple[WantedRank, Window, LocatedRank]]:
+    found = yield from locator.entries.find_entries([owner])
+    wanted = _wanted_owner(found.get(owner), owner, pager.ranking.index, query.column)
+    around = yield from _around(context, locator, pager, wanted, footings, better=query.better, worse=query.worse + 1)
+    return wanted, *around
+
+
+async def around_value(context: Context, call: Call) -> Page:
+    """Handle `GET …/rankings/{column}/around`."""
+    query: AroundValueQuery = call.query
+    board, index = await find_column(context, call.path["board"], call.path["column"])
+    locator, pager = context.ranks.locators.find_locator(board), context.ranks.make_pager(board, index)
+    wanted = parse_wanted_value(locator, index, query.value, "value")
+    footings = locator.find_count_starts([wanted])
+    window, located = await context.store_for_board(board).read(
+        lambda: _around(context, locator, pager, wanted, footings, better=query.better, worse=query.worse),
+        heavy=locator.find_curve(index) is None,
+    )
+    return await _answer(context, pager, window, located, wanted, profiles=query.profiles)
+
+
+def _around(
+    context: Context,
+    locator: Locator,
+    pager: Pager,
+    wanted: WantedRank,
+    footings: CountStarts,
+    *,
+    better: int,
+    worse: int,
+) -> Program[tuple[Window, LocatedRank]]:
+    ranking = pager.ranking
+    located = locator.locate_without_count(wanted, "auto")
+    if located is None:
+        (located,) = yield from locator.count_ranks([wanted], "auto", footings)
+    near = yield from ranking.read_rows_around(
+        wanted.cell, wanted.owner or "", better_rows=better + MORE, worse_rows=worse + MORE
+    )
+    totals = yield from read_board_totals(context.store.dialect, locator.board)
+    return _window(pager, wanted, located, near, totals, better=better, worse=worse), located
+
+
+def _window(
+    pager: Pager,
+    wanted: WantedRank,
+    located: LocatedRank,
+    near: Neighbours,
+    totals: dict[int, int],
+    *,
+    better: int,
+    worse: int,
+) -> Window:
+    """Return the rows asked for, out of rows that were read with `MORE` at each edge."""
+    ranking = pager.ranking
+    before = near.before[max(0, len(near.before) - better) :]
+    rows = before + near.after[:worse]
+    ties_before = 0 if ranking.timed else near.ties_before
+    first_row_number = located.rank + ties_before - len(before)
+    more_before = len(near.before) > len(before)
+    more_after = len(near.after) > worse or pager.has_rows_past(first_row_number + len(rows) - 1, totals)
+    if located.method not in COUNTED_METHODS:
+        # The first and last row numbers are known. Keep the estimate between them.
+        last_first = totals.get(ranking.index, 0) - len(rows) + 1
+        if not more_before:
+            first_row_number = 1
+        elif not more_after:
+            first_row_number = last_first
+        else:
+            first_row_number = max(2, min(first_row_number, last_first - 1))
+    if ranking.timed or not rows or not more_before:
+        first_ties = 0
+    elif cell_of(ranking, rows[0]) == wanted.cell:
+        first_ties = ties_before - len(before)
+    elif cell_of(ranking, near.before[0]) == cell_of(ranking, rows[0]):
+        first_ties = near.edge_ties + MORE
+    else:
+        first_ties = 0
+    return Window(
+        rows,
+        first_row_number,
+        max(1, first_row_number - first_ties),
+        located.method in COUNTED_METHODS,
+        totals,
+        more_before=more_before,
+        more_after=more_after,
+    )
+
+
+async def _answer(
+    context: Context, pager: Pager, window: Window, located: LocatedRank, wanted: WantedRank, *, profiles: bool
+) -> Page:
+    context.metrics.count_ranks_read("around" if wanted.owner is not None else "rankings", located.method)
+    page = pager.make_page(window, _known(pager, window, located, wanted))
+    if profiles:
+        await add_profiles(context, page.entries)
+    return page
+
+
+def _known(pager: Pager, window: Window, located: LocatedRank, wanted: WantedRank) -> list[bool]:
+    """Return for each row whether its rank is known, not estimated."""
+    if window.exact or wanted.owner is None or not located.exact:
+        return [window.exact] * len(window.rows)
+    # The curve knows the owner's rank, unless the rows show that the rank has changed since.
+    ranks = rank_rows(pager.ranking, window)
+    return [
+        rank == located.rank and cell_of(pager.ranking, row) == wanted.cell
+        for row, rank in zip(window.rows, ranks, strict=True)
+    ]

@@ -1,0 +1,380 @@
+"""Writing a closed board's archive in steps, and removing its rows once the archive is complete.
+
+    begin ──> read ──> encoded ──> store ──> advanced ──> … ──> finish: archived, rows removed, in one transaction
+                ^__________________________________|
+    order of the parts: tally, top and curve of each ranked column, then the owners
+
+The rule: an archive shows one state of its board. Posts can't change a closed board, but an owner may still be erased.
+So each step is stored only if the board's count of changes is the same as when the archive was begun. If it is not, the
+archive is begun anew. Another process can continue an archive: the blocks in the store say where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+from predictor import Curve, Knot, encode_curve
+from querybuilder import Built, Dialect, Lock, Statement, asc, col, count, delete, insert, param, select, update
+from storage.boards.boards import CHANGES, drop_rows, find_board, find_totals, store_state
+from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, scope_of
+from storage.entries.entries import Entries
+from storage.entries.rankings import decode_entry
+from storage.records import Board, Entry
+from storage.schema.steps import ARCHIVE_BLOCKS, BOARDS, CURVES
+from storage.store import Program
+
+from .archive_reader import block_reads
+from .blocks import (
+    HEAD,
+    OWNERS,
+    Rows,
+    TallyBlock,
+    curve_section,
+    encode_rows,
+    encode_tally,
+    tally_section,
+    top_section,
+)
+from .board_closing import ClosingStage
+
+TIED_MAX = 1_000_000  # cells with several owners for which it is remembered how many of their owners were read
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveLimits:
+    """The bounds of archives; each is a setting of the same name."""
+
+    archive_top_rows: int
+    archive_block_rows: int
+    archive_step_rows: int
+    archive_boards_max: int
+
+
+class _SectionKind(IntEnum):
+    TALLY = 0
+    TOP = 1
+    CURVE = 2
+    OWNERS = 3
+
+
+class _Part(NamedTuple):
+    """A section of an archive that is to be written."""
+
+    kind: _SectionKind
+    column_index: int
+    section: int
+
+
+class ArchiveProgress(NamedTuple):
+    """How far an archive was written."""
+
+    part_index: int = 0
+    number: int = 0  # entries of that part which are written
+    last: str = ""  # the last owner, or cell, of them
+
+
+class PartContent(NamedTuple):
+    """What one step read for one part, before it is encoded."""
+
+    part: _Part
+    number: int
+    content: TallyBlock | Rows | Curve | bytes
+    cells: Sequence[str] = ()  # the cells of a tally, one per key
+
+
+class ArchiveBlock(NamedTuple):
+    """A row of the table of archives."""
+
+    section: int
+    number: int
+    entries: int
+    first: str
+    last: str
+    document: bytes
+
+
+@dataclass(slots=True)
+class ArchiveWriter:
+    """One archive that is being written. Call `begin_or_resume` first, also to continue what another process began.
+
+    Its programs run in transactions of the caller, who encodes in between, in another thread.
+    """
+
+    dialect: Dialect
+    entries: Entries
+    limits: ArchiveLimits
+    progress: ArchiveProgress = field(default_factory=ArchiveProgress)
+    changes: int = 0  # the board's count of changes when the archive was begun
+    _tied: dict[int, dict[str, int]] = field(default_factory=dict)  # by column index: cells and their owners read
+
+    @property
+    def board(self) -> Board:
+        """Return the board."""
+        return self.entries.board
+
+    def _parts(self) -> list[_Part]:
+        parts = []
+        for index in self.board.sorted_indexes:
+            parts.append(_Part(_SectionKind.TALLY, index, tally_section(index)))
+            parts.append(_Part(_SectionKind.TOP, index, top_section(index)))
+            parts.append(_Part(_SectionKind.CURVE, index, curve_section(index)))
+        return [*parts, _Part(_SectionKind.OWNERS, 0, OWNERS)]
+
+    def begin_or_resume(self) -> Program[None]:
+        """Find where to continue, by the blocks in the store. Begin anew if the board has changed since then."""
+        key = self.board.key
+        self.changes = yield from self._changes_now()
+        head = yield block_reads(self.dialect).last.bind(board_key=key, section=HEAD)
+        if not head or head[0][1] != self.changes:
+            yield self._clear()
+            yield self._write(ArchiveBlock(HEAD, 0, self.changes, "", "", b""))
+        self._tied, self.progress = {}, ArchiveProgress()
+        parts = self._parts()
+        for index in reversed(range(len(parts))):
+            rows = yield block_reads(self.dialect).last.bind(board_key=key, section=parts[index].section)
+            if rows:
+                number, entries, last = rows[0]
+                whole = parts[index].kind in (_SectionKind.TOP, _SectionKind.CURVE)
+                self.progress = ArchiveProgress(index + 1) if whole else ArchiveProgress(index, number + entries, last)
+                return
+
+    def _changes_now(self) -> Program[int]:
+        totals = yield from find_totals(self.dialect, [self.board.key])
+        return totals[self.board.key].get(CHANGES, 0)
+
+    def read_step(self) -> Program[tuple[list[PartContent], ArchiveProgress, dict[int, dict[str, int]]]]:
+        """Read what comes next, at most about `archive_step_rows` rows of one snapshot.
+
+        Return what was read, the place after it, and the ties that were counted so far. Nothing is remembered: once the
+        blocks are stored, pass the place and the ties to `note_progress`.
+        """
+        parts, place, left = self._parts(), self.progress, self.limits.archive_step_rows
+        tied = self._tied
+        found: list[PartContent] = []
+        while place.part_index < len(parts) and left > 0:
+            part = parts[place.part_index]
+            if part.kind is _SectionKind.TALLY:
+                read, rows = yield from self._read_tally(part, place)
+            elif part.kind is _SectionKind.OWNERS:
+                read, rows, tied = yield from self._read_owners(part, place, tied)
+            else:
+                read, rows = yield from self._read_whole(part)
+            if read is not None:
+                found.append(read)
+            left -= max(1, rows)
+            if part.kind in (_SectionKind.TOP, _SectionKind.CURVE) or rows < self.limits.archive_step_rows:
+                place = ArchiveProgress(place.part_index + 1)
+            elif isinstance(read, PartContent):
+                place = _after(place, read)
+        return found, place, tied
+
+    def _read_tally(self, part: _Part, place: ArchiveProgress) -> Program[tuple[PartContent | None, int]]:
+        ranking = self.entries.rankings[part.column_index]
+        rows = yield from ranking.tally_cells(self.limits.archive_step_rows, place.last or None)
+        if not rows:
+            return None, 0
+        cells = [row[0] for row in rows]
+        tally = TallyBlock([ranking.padding.key_of_cell(cell) for cell in cells], [row[1] for row in rows])
+        return PartContent(part, place.number, tally, cells), len(rows)
+
+    def _read_whole(self, part: _Part) -> Program[tuple[PartContent | None, int]]:
+        ranking = self.entries.rankings[part.column_index]
+        if part.kind is _SectionKind.CURVE:
+            curve = yield from find_final_curve(self.dialect, self.entries, part.column_index)
+            return (None if curve is None else PartContent(part, 0, curve)), 1
+        rows = yield from ranking.read_first_rows(self.limits.archive_top_rows)
+        return (PartContent(part, 0, Rows(rows, {})) if rows else None), len(rows)
+
+    def _read_owners(
+        self, part: _Part, place: ArchiveProgress, tied: dict[int, dict[str, int]]
+    ) -> Program[tuple[PartContent | None, int, dict[int, dict[str, int]]]]:
+        layout = self.entries.layout
+        rows = yield _owners_after(self.dialect, layout).bind(
+            owner=place.last, limit=self.limits.archive_step_rows, **scope_of(self.board)
+        )
+        if not rows:
+            return None, 0, tied
+        entries = [decode_entry(row) for row in rows]
+        places: dict[int, list[int]] = {}
+        met = dict(tied)
+        for index, ranking in self.entries.rankings.items():
+            if ranking.timed:
+                met[index], places[index] = yield from self._ties_before(index, entries, tied.get(index, {}))
+        return PartContent(part, place.number, Rows(entries, places)), len(rows), met
+
+    def _ties_before(
+        self, index: int, entries: list[Entry], met: dict[str, int]
+    ) -> Program[tuple[dict[str, int], list[int]]]:
+        """Count, for each of these rows, the rows with the same cell that rank before it.
+
+        `met` holds the counts of earlier rows, by cell. Return the counts up to now, and the list for these rows.
+        """
+        cells = sorted({cell for entry in entries if isinstance(cell := entry.cells[index], str)})
+        statement = _counted_cells(self.dialect, self.entries.layout, index)
+        rows = yield statement.bind(cells=cells, **scope_of(self.board))
+        several = {row[0] for row in rows if row[1] > 1}
+        met = dict(met) if len(met) < TIED_MAX else {}
+        places = []
+        for entry in entries:
+            cell, before = entry.cells[index], 0
+            if isinstance(cell, str) and cell in several:
+                if cell not in met:
+                    _, met[cell] = yield from self.entries.rankings[index].count_tied(cell, entry.owner)
+                before = met[cell]
+                met[cell] += 1
+            places.append(before)
+        return met, places
+
+    def read_whole_board(self) -> Program[tuple[int, list[PartContent]] | None]:
+        """Return the board's count of changes and all its parts, of one snapshot; None if they take several steps."""
+        changes = yield from self._changes_now()
+        found, place, _ = yield from self.read_step()
+        return (changes, found) if self.is_complete(place) else None
+
+    def store_whole_archive(
+        self, changes: int, blocks: Sequence[ArchiveBlock], *, now_us: int
+    ) -> Program[Board | None]:
+        """Store the whole archive of a small board in one transaction, and `finish` it."""
+        self.changes = changes
+        yield self._clear()
+        for block in blocks:
+            yield self._write(block)
+        return (yield from self.finish(now_us))
+
+    def _clear(self) -> Built:
+        written = delete(ARCHIVE_BLOCKS).where(col("board_key").eq(param("key")))
+        return written.build(self.dialect, key=self.board.key)
+
+    def encode_blocks(self, found: Sequence[PartContent]) -> list[ArchiveBlock]:
+        """Encode what was read into blocks. This is CPU work: run it in another thread."""
+        return [block for read in found for block in _blocks(read, self.limits.archive_block_rows)]
+
+    def store_blocks(self, blocks: Sequence[ArchiveBlock]) -> Program[bool]:
+        """Write blocks. Return False, and write nothing, if the board has changed since the archive was begun."""
+        if (yield from self._changes_now()) != self.changes:
+            return False
+        for block in blocks:
+            yield self._write(block)
+        return True
+
+    def _write(self, block: ArchiveBlock) -> Built:
+        return _insert(self.dialect).bind(board_key=self.board.key, **block._asdict())
+
+    def note_progress(self, place: ArchiveProgress, tied: dict[int, dict[str, int]]) -> None:
+        """Note that everything up to this place is stored.
+
+        `progress` and `tied` are those that `read_step` returned.
+        """
+        self.progress, self._tied = place, tied
+
+    def is_complete(self, place: ArchiveProgress) -> bool:
+        """Return whether nothing comes after this place."""
+        return place.part_index >= len(self._parts())
+
+    def finish(self, now_us: int) -> Program[Board | None]:
+        """Mark the board as archived and remove its rows. Its archive has to be complete.
+
+        Return None, and do nothing, if the board has changed since the archive was begun.
+
+        Raises:
+            UnknownBoard: it was deleted.
+        """
+        board = yield from find_board(self.dialect, self.board.id, lock=Lock.UPDATE)  # an erasure locks this row too
+        if board.key != self.board.key or (yield from self._changes_now()) != self.changes:
+            return None
+        archived = replace(board, archived_us=now_us)
+        yield (
+            update(BOARDS)
+            .set(archived_at=now_us, stage=int(ClosingStage.ARCHIVED), due_at=param("never"))
+            .where(col("board_key").eq(param("key")))
+            .build(self.dialect, key=board.key, never=None)
+        )
+        yield from drop_rows(self.dialect, board)
+        return (yield from store_state(self.dialect, archived))
+
+
+def find_final_curve(dialect: Dialect, entries: Entries, column_index: int) -> Program[Curve | bytes | None]:
+    """Return the last curve of a closed board's column.
+
+    It is the stored curve, encoded; or an exact one of all values, if the column has so few entries that every rank is
+    counted. None if there should be a stored one and there is none.
+    """
+    board = entries.board
+    totals = yield from find_totals(dialect, [board.key])
+    if totals[board.key].get(column_index, 0) > board.spec.predictor.exact_top:
+        rows = yield _stored_curve(dialect).bind(board_key=board.key, column_index=column_index)
+        return bytes(rows[0][0]) if rows else None
+    return (yield from build_exact_curve(entries, column_index))
+
+
+def build_exact_curve(entries: Entries, column_index: int) -> Program[Curve]:
+    """Return the exact curve of a closed board's column with few entries. Every value is a knot."""
+    board = entries.board
+    ranking = entries.rankings[column_index]
+    rows = yield from ranking.tally_cells(1 + board.spec.predictor.exact_top)
+    knots, better_count = [], 0
+    for cell, ties in rows:
+        knots.append(Knot(ranking.padding.key_of_cell(cell), better_count, ties))
+        better_count += ties
+    errors = (0,) * max(0, len(knots) - 1)
+    as_of_us = board.closed_us or 0
+    return Curve(knots, total=better_count, as_of_us=as_of_us, method="scan", certificate=0.0, errors=errors)
+
+
+def _after(place: ArchiveProgress, read: PartContent) -> ArchiveProgress:
+    if isinstance(read.content, TallyBlock):
+        return ArchiveProgress(place.part_index, read.number + sum(read.content.ties), read.cells[-1])
+    assert isinstance(read.content, Rows)
+    return ArchiveProgress(place.part_index, read.number + len(read.content.entries), read.content.entries[-1].owner)
+
+
+def _blocks(read: PartContent, block_rows: int) -> Iterator[ArchiveBlock]:
+    content, number, section = read.content, read.number, read.part.section
+    if isinstance(content, TallyBlock):
+        for start in range(0, len(content.keys), block_rows):
+            end = start + block_rows
+            tally, cells = TallyBlock(content.keys[start:end], content.ties[start:end]), read.cells[start:end]
+            entries = sum(tally.ties)
+            yield ArchiveBlock(section, number, entries, cells[0], cells[-1], encode_tally(tally))
+            number += entries
+    elif isinstance(content, Rows):
+        for start in range(0, len(content.entries), block_rows):
+            end = start + block_rows
+            entries_of = content.entries[start:end]
+            places = {index: before[start:end] for index, before in content.ties_before.items()}
+            first, last = (entries_of[0].owner, entries_of[-1].owner) if section == OWNERS else ("", "")
+            yield ArchiveBlock(
+                section, number + start, len(entries_of), first, last, encode_rows(Rows(entries_of, places))
+            )
+    else:
+        yield ArchiveBlock(section, 0, 0, "", "", encode_curve(content) if isinstance(content, Curve) else content)
+
+
+@lru_cache
+def _insert(dialect: Dialect) -> Statement:
+    names = ("board_key", *ArchiveBlock._fields)
+    block = insert(ARCHIVE_BLOCKS).values(**{name: param(name) for name in names})
+    return block.on_conflict("board_key", "section", "number").overwrite().compile(dialect)
+
+
+@lru_cache
+def _stored_curve(dialect: Dialect) -> Statement:
+    one = (col("board_key").eq(param("board_key")), col("column_index").eq(param("column_index")))
+    return select(col("document")).from_(CURVES).where(*one).compile(dialect)
+
+
+@lru_cache(maxsize=SHARED_STATEMENTS_MAX)
+def _owners_after(dialect: Dialect, layout: Layout) -> Statement:
+    rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope(), col("owner").gt(param("owner")))
+    return rows.order_by(asc(col("owner"))).limit(param("limit")).packed().compile(dialect)
+
+
+@lru_cache(maxsize=SHARED_STATEMENTS_MAX)
+def _counted_cells(dialect: Dialect, layout: Layout, index: int) -> Statement:
+    cell = col(layout.columns[index].name)
+    counted = select(cell, count()).from_(layout.table).where(*layout.scope(), cell.in_(param("cells")))
+    return counted.group_by(cell).packed().compile(dialect)

@@ -1,0 +1,130 @@
+"""The blocks of an archive as bytes. Each section of an archive is a sequence of compressed blocks.
+
+    head               the board's count of changes when the archive was begun
+    owners             all rows of the board, ordered by owner
+    tally of a column  every distinct cell, best first, and how many entries have it
+    top of a column    its best rows, in order
+    curve of a column  the last curve that was fitted
+
+A block of rows stores its columns one after the other. The rule: a block is small, so that reading one row of it
+decodes only few others. The first byte of a block names its format.
+"""
+
+from __future__ import annotations
+
+import zlib
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate, pairwise, repeat
+from typing import NamedTuple
+
+import msgspec
+
+from storage.records import Entry
+
+HEAD, OWNERS = -2, -1  # the sections of which a board has one each
+_KINDS = 4  # numbers of sections that are reserved for each ranked column
+
+_FORM = b"1"
+_LEVEL = 6
+
+
+def tally_section(column_index: int) -> int:
+    """Return the number of the section with the tally of a column."""
+    return _KINDS * column_index
+
+
+def top_section(column_index: int) -> int:
+    """Return the number of the section with the best rows of a column."""
+    return _KINDS * column_index + 1
+
+
+def curve_section(column_index: int) -> int:
+    """Return the number of the section with the curve of a column."""
+    return _KINDS * column_index + 2
+
+
+class Rows(NamedTuple):
+    """A block of rows.
+
+    `ties_before` holds, by column index, for each row how many rows with the same cell rank before it. It has only the
+    columns for which that is stored.
+    """
+
+    entries: list[Entry]
+    ties_before: dict[int, list[int]]
+
+
+def encode_rows(rows: Rows) -> bytes:
+    """Encode a block of rows."""
+    entries = rows.entries
+    owners, updated_us = [entry.owner for entry in entries], [entry.updated_at_us for entry in entries]
+    columns = [list(column) for column in zip(*[entry.cells for entry in entries], strict=True)]
+    return _packed((owners, updated_us, columns, rows.ties_before))
+
+
+def decode_rows(document: bytes) -> Rows:
+    """Decode a block of rows.
+
+    Raises:
+        ValueError: a later version wrote the block.
+    """
+    owners, updated_us, columns, ties_before = msgspec.msgpack.decode(
+        _unpacked(document), type=tuple[list[str], list[int], list[list[str | int | None]], dict[int, list[int]]]
+    )
+    cells = map(list, zip(*columns, strict=True)) if columns else repeat([])
+    return Rows([Entry(*row) for row in zip(owners, updated_us, cells, strict=False)], ties_before)
+
+
+class TallyBlock(NamedTuple):
+    """A block of a tally: distinct keys, best first, and how many entries have each."""
+
+    keys: list[int]
+    ties: list[int]
+
+    def count_better_than(self, key: int) -> int:
+        """Return how many entries of the block have a better key."""
+        return sum(self.ties[: bisect_left(self.keys, key)])
+
+    def count_tied_with(self, key: int) -> int:
+        """Return how many entries of the block have this key."""
+        index = bisect_left(self.keys, key)
+        return self.ties[index] if index < len(self.keys) and self.keys[index] == key else 0
+
+    def key_at(self, place: int) -> int:
+        """Return the key of the entry before which `place` other entries of the block stand."""
+        counted = list(accumulate(self.ties))
+        return self.keys[bisect_left(counted, place + 1)]
+
+    def next_better_key(self, key: int) -> int | None:
+        """Return the next better key of the block; None if there is none in it."""
+        index = bisect_left(self.keys, key)
+        return self.keys[index - 1] if index else None
+
+
+def encode_tally(tally: TallyBlock) -> bytes:
+    """Encode a block of a tally. Its numbers are written as text, because keys may be wider than 64 bits."""
+    steps = [tally.keys[0], *[after - before for before, after in pairwise(tally.keys)]]
+    ties = [] if all(count == 1 for count in tally.ties) else tally.ties
+    return _packed((",".join(map(str, steps)), ",".join(map(str, ties))))
+
+
+def decode_tally(document: bytes) -> TallyBlock:
+    """Decode a block of a tally.
+
+    Raises:
+        ValueError: a later version wrote the block.
+    """
+    steps, ties = msgspec.msgpack.decode(_unpacked(document), type=tuple[str, str])
+    keys = list(accumulate(map(int, steps.split(","))))
+    return TallyBlock(keys, list(map(int, ties.split(","))) if ties else [1] * len(keys))
+
+
+def _packed(content: Sequence[object]) -> bytes:
+    return _FORM + zlib.compress(msgspec.msgpack.encode(content), _LEVEL)
+
+
+def _unpacked(document: bytes) -> bytes:
+    if document[:1] != _FORM:
+        raise ValueError("the block is of a later version")
+    return zlib.decompress(document[1:])

@@ -1,0 +1,153 @@
+"""Closing boards: they take no more posts, get their final curves, and are archived when their rows need not stay.
+
+    open ── closes_at ──> shut: no post is taken ──> frozen: final curves are stored ── keep ──> archived
+
+`archive_writer` takes the last step.
+
+The rule: each step is one short transaction that finds out for itself what is left to do. So a job may be late, be
+killed anywhere, or run twice. `due_at` only says when the job looks at a board next: looking at a wrong time does no
+harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from functools import lru_cache
+
+from querybuilder import Dialect, Lock, Statement, asc, col, param, select, update
+from storage.boards.boards import COLUMNS, decode_board, find_board, find_totals
+from storage.boards.families import lock_family_by_key
+from storage.boards.family_ids import parse_board_id
+from storage.periods import advance_period
+from storage.records import Board, Family
+from storage.schema.steps import BOARDS, FAMILIES
+from storage.store import Program
+
+
+class ClosingStage(IntEnum):
+    """How far the closing of a board has come."""
+
+    OPEN = 0  # the next step is to shut it
+    SHUT = 1  # the next step is to fit its final curves
+    FROZEN = 2  # the next step is to archive it, if its rows are not kept for ever
+    ARCHIVED = 3
+
+
+def list_due_boards(
+    dialect: Dialect, stage: ClosingStage, *, now_us: int, limit: int
+) -> Program[list[tuple[int, Board]]]:
+    """Return the due boards at a stage, each with the time since when it is due, the earliest first."""
+    rows = yield _due(dialect).bind(stage=int(stage), now_us=now_us, limit=limit)
+    return [(row[0], decode_board(row[1:])) for row in rows]
+
+
+@lru_cache
+def _due(dialect: Dialect) -> Statement:
+    due = select(col("due_at"), *COLUMNS).from_(BOARDS).where(col("due_at").not_null())
+    due = due.where(col("stage").eq(param("stage")), col("due_at").le(param("now_us")))
+    return due.order_by(asc(col("due_at"))).limit(param("limit")).compile(dialect)
+
+
+def shut_boards(dialect: Dialect, boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]:
+    """Shut those of these boards whose closing time has come, and return them. They take no more posts.
+
+    Boards on which every rank is counted anyway need no final curve, and are frozen at once.
+    """
+    closed: list[Board] = []
+    for family_key in sorted({board.family_key for board in boards if board.family_key is not None}):
+        theirs = [board.key for board in boards if board.family_key == family_key]
+        # Waits for the posts that hold a lock on the family's row. Later transactions see what those posts wrote.
+        yield (
+            update(FAMILIES)
+            .set(closed_through=now_us)
+            .where(col("family_key").eq(param("key")), col("closed_through").lt(now_us))
+            .build(dialect, key=family_key)
+        )
+        closed += yield from _shut(dialect, theirs, now_us)
+    for key in sorted(board.key for board in boards if board.family_key is None):
+        closed += yield from _shut(dialect, [key], now_us)
+    totals = yield from find_totals(dialect, [board.key for board in closed])
+    yield from freeze_boards(dialect, [board for board in closed if not list_columns_to_fit(board, totals[board.key])])
+    return closed
+
+
+def _shut(dialect: Dialect, keys: Sequence[int], now_us: int) -> Program[list[Board]]:
+    # The time is checked here too: a season's end may have been moved since the board was read.
+    open_ones = col("stage").eq(int(ClosingStage.OPEN)), col("closes_at").le(param("now_us"))
+    rows = yield (
+        update(BOARDS)
+        .set(closed_at=param("now_us"), stage=int(ClosingStage.SHUT), due_at=0)
+        .where(col("board_key").in_(param("keys")), *open_ones)
+        .returning(*COLUMNS)
+        .build(dialect, keys=list(keys), now_us=now_us)
+    )
+    return [decode_board(row) for row in rows]
+
+
+def list_columns_to_fit(board: Board, totals: dict[int, int]) -> list[int]:
+    """Return the ranked columns of a closed board that need a final curve. On the others every rank is counted."""
+    exact_top = board.spec.predictor.exact_top
+    return [index for index in board.sorted_indexes if totals.get(index, 0) > exact_top]
+
+
+def freeze_boards(dialect: Dialect, boards: Iterable[Board]) -> Program[None]:
+    """Mark shut boards as frozen: their final curves are stored. They are due again when their rows may be archived."""
+    families: dict[int, Family | None] = {}
+    for board in boards:
+        due_us = yield from _archive_us(dialect, board, families)
+        yield (
+            update(BOARDS)
+            .set(stage=int(ClosingStage.FROZEN), due_at=param("due_at"))
+            .where(col("board_key").eq(param("key")), col("stage").eq(int(ClosingStage.SHUT)))
+            .build(dialect, key=board.key, due_at=due_us)
+        )
+
+
+def select_boards_to_archive(dialect: Dialect, boards: Iterable[Board], *, now_us: int) -> Program[list[Board]]:
+    """Return those of these frozen boards whose rows are to be archived now. Set the others due for that time."""
+    families: dict[int, Family | None] = {}
+    found = []
+    for board in boards:
+        due_us = yield from _archive_us(dialect, board, families)
+        if due_us is not None and due_us <= now_us:
+            found.append(board)
+        else:
+            yield from set_due_time(dialect, board, at_us=due_us)
+    return found
+
+
+def set_due_time(dialect: Dialect, board: Board, *, at_us: int | None) -> Program[None]:
+    """Set when the closing job looks at a closed board next; None: not until something about it is changed."""
+    yield (
+        update(BOARDS)
+        .set(due_at=param("at_us"))
+        .where(
+            col("board_key").eq(param("key")), col("stage").lt(int(ClosingStage.ARCHIVED)), col("closed_at").not_null()
+        )
+        .build(dialect, key=board.key, at_us=at_us)
+    )
+
+
+def _archive_us(dialect: Dialect, board: Board, families: dict[int, Family | None]) -> Program[int | None]:
+    """Return when the rows of a closed board are to be archived; None: never. `families` caches families.
+
+    The row that says so is locked. A transaction that changes it comes after this one, and sets the board due again.
+    """
+    if board.family_key is None:
+        season = (yield from find_board(dialect, board.id, lock=Lock.UPDATE)).spec.season
+        if season is None or season.keep_seconds is None or season.closes_us is None:
+            return None
+        return season.closes_us + season.keep_seconds * 1_000_000
+    if board.family_key not in families:
+        families[board.family_key] = yield from lock_family_by_key(dialect, board.family_key, lock=Lock.SHARE)
+    family = families[board.family_key]
+    return None if family is None else _keeps_until_us(family, board)
+
+
+def _keeps_until_us(family: Family, board: Board) -> int | None:
+    """Return when as many later periods have closed as keep their rows; None: never."""
+    named = parse_board_id(board.id)
+    count = dict(family.spec.keep).get(named.period.kind) if named is not None else None
+    last = advance_period(named.period, count) if named is not None and count is not None else None
+    return None if last is None else family.spec.closes_us(last)

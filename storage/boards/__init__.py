@@ -1,0 +1,18 @@
+"""What the store knows about boards: the catalog of boards and families, their tables, seasons, API keys and profiles.
+
+    outside a family    create_board ──> board ── change_board, reset_board ──> board ── delete_board ──> deleted
+    in a family         put_family ── a first post: make_boards ──> board ── delete_family ──> deleted
+
+This room creates, changes, finds and deletes boards, and says in which table the rows of a board are. It does not read
+or write single entries: `storage.entries` does.
+
+The most important rule: a process only has a copy of the catalog (`Catalog`, `FamilyCatalog`), which may be old. It
+asks the store before it calls a board unknown. A program that finds its copy of a board outdated raises `BoardChanged`,
+and the caller reads the board again. Posts lock the row that says whether their boards are open (`closed_boards`).
+
+This room may import `schema` and the modules at the root of `storage`, but not `engines` and `leases` beside it.
+
+Begin with `boards` (one board), then `row_tables` (where its rows are), `families` and `family_ids`, then `catalog`.
+`shared_tables`, `total_shares` and `board_limits` each solve one problem of many boards. `api_keys` and `profiles`
+stand alone.
+"""

@@ -1,0 +1,105 @@
+"""API keys as stored: hashed, with a role. The secret is shown once, when a key is made, and never kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from querybuilder import ASC, Dialect, Lock, Select, asc, col, count, count_if, insert, param, seek, select, update
+from storage.errors import OpsKeyNeeded, TooManyKeys, UnknownKey
+from storage.schema.steps import API_KEYS
+from storage.store import Program
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKey:
+    """One API key's row."""
+
+    id: str
+    name: str
+    role: str
+    hash: str
+    created_at_us: int
+    revoked_at_us: int | None
+
+
+# Keys ever created and keys ever revoked. Rows are never deleted, so both only grow and every change changes them.
+KeyCounts = tuple[int, int]
+OPS = "ops"
+
+
+def list_keys(dialect: Dialect, *, keys_max: int) -> Program[list[StoredKey]]:
+    """Return all keys, revoked ones included, by time of creation."""
+    rows = yield _listed().limit(keys_max).build(dialect)
+    return [StoredKey(*row) for row in rows]
+
+
+def page_keys(dialect: Dialect, *, after: tuple[int, str], limit: int) -> Program[list[StoredKey]]:
+    """Return the keys past a time of creation (in microseconds) and an id, revoked ones included."""
+    past = seek(("created_at", ASC, param("created_at")), ("id", ASC, param("id")))
+    rows = yield _listed().where(past).limit(limit).build(dialect, created_at=after[0], id=after[1])
+    return [StoredKey(*row) for row in rows]
+
+
+def count_keys(dialect: Dialect) -> Program[KeyCounts]:
+    """Return how many keys were created and how many of them were revoked."""
+    rows = yield select(count(), count_if(col("revoked_at").not_null())).from_(API_KEYS).build(dialect)
+    created, revoked = rows[0]
+    return created, revoked or 0
+
+
+def add_key(dialect: Dialect, key: StoredKey, *, keys_max: int, keep_ops: bool = False) -> Program[None]:
+    """Store a new key.
+
+    Raises:
+        TooManyKeys: the store holds `keys_max` already.
+        OpsKeyNeeded: with `keep_ops`, no key with the role ops would be valid.
+    """
+    created, _ = yield from count_keys(dialect)
+    if created >= keys_max:
+        raise TooManyKeys(f"the store holds {keys_max} keys, as many as keys_max allows")
+    if keep_ops and key.role != OPS and not (yield from _hold_ops_keys(dialect)):
+        raise OpsKeyNeeded("the first key needs the role ops: with another one nobody could create or revoke keys")
+    yield (
+        insert(API_KEYS)
+        .values(
+            id=key.id,
+            name=key.name,
+            role=key.role,
+            hash=key.hash,
+            created_at=key.created_at_us,
+            revoked_at=key.revoked_at_us,
+        )
+        .build(dialect)
+    )
+
+
+def revoke_key(dialect: Dialect, key_id: str, *, now_us: int, keep_ops: bool = False) -> Program[None]:
+    """Make a key useless from now on; a revoked key stays revoked at its first time.
+
+    Raises:
+        UnknownKey: there is none with that id.
+        OpsKeyNeeded: with `keep_ops`, it is the last valid key with the role ops.
+    """
+    found = yield select(col("id")).from_(API_KEYS).where(col("id").eq(param("id"))).build(dialect, id=key_id)
+    if not found:
+        raise UnknownKey(f"no key {key_id!r}")
+    if keep_ops and (yield from _hold_ops_keys(dialect)) == [key_id]:
+        raise OpsKeyNeeded(f"{key_id} is the last key with the role ops: create another one first")
+    yield (
+        update(API_KEYS)
+        .set(revoked_at=now_us)
+        .where(col("id").eq(param("id")), col("revoked_at").is_null())
+        .build(dialect, id=key_id)
+    )
+
+
+def _listed() -> Select:
+    columns = (col(name) for name in ("id", "name", "role", "hash", "created_at", "revoked_at"))
+    return select(*columns).from_(API_KEYS).order_by(asc(col("created_at")), asc(col("id")))
+
+
+def _hold_ops_keys(dialect: Dialect) -> Program[list[str]]:
+    """Return the ids of the valid keys with the role ops; nobody else revokes one before this transaction ends."""
+    valid = select(col("id")).from_(API_KEYS).where(col("role").eq(OPS), col("revoked_at").is_null())
+    rows = yield valid.locked(Lock.UPDATE, asc(col("id"))).build(dialect)
+    return [row[0] for row in rows]

@@ -1,0 +1,428 @@
+"""The programs of the catalog of boards: create, change, empty, delete, find and list boards, and read their totals.
+
+The rule: each of these changes is one short transaction. `row_tables` says which table holds a board's rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import msgspec
+
+from querybuilder import (
+    Dialect,
+    Lock,
+    Statement,
+    asc,
+    col,
+    delete,
+    drop_table,
+    hold_table,
+    insert,
+    lit,
+    param,
+    plus,
+    select,
+    truncate,
+    update,
+)
+from storage.errors import BoardChanged, FamilyBoard, PeriodClosed, SpecConflict, StoreDamaged, UnknownBoard
+from storage.records import Board, BoardSpec, ColumnSpec, TableSharing
+from storage.schema.steps import (
+    ARCHIVE_BLOCKS,
+    BOARDS,
+    CURVES,
+    FAMILIES,
+    HIDDEN_ENTRIES,
+    LIVE_COUNTS,
+    REFRESH_REQUESTS,
+    TOTALS,
+    WORK_LEASES,
+    take_number,
+)
+from storage.store import Program, Row
+
+from .board_limits import check_board_limits
+from .row_tables import build_added_columns, build_table, columns_of, layout_of, scope_of
+from .seasons import check_times, store_times, times_of
+from .shared_tables import find_or_create_table, note_dropped_post_ids, note_dropped_rows, widen_table
+from .total_shares import add_up_shares
+
+# Values of `column_index` in the table of totals that name no column:
+ALL_ENTRIES = -1  # the number of rows
+STATE = -3  # `state_of` the board, stored once it was emptied, widened or archived: tells whether a copy is outdated
+CHANGES = -2  # the number of rows ever written or erased: while it is equal, the board is unchanged
+REFRESH_POOL = "refresh"  # the pool of the leases on refreshing a column
+
+SPECS_KEPT_MAX = 4_096  # decoded specs that are remembered by their text; boards with equal texts share one object
+COLUMNS_LIMIT = 1 << 20  # far more columns than a table can have
+ARCHIVED = COLUMNS_LIMIT >> 1  # added in `state_of` once the board is archived
+
+
+def refresh_resource(board_key: int, column_index: int) -> str:
+    """Return the name under which refreshing a column is leased."""
+    return f"{board_key}/{column_index}"
+
+
+def spec_text(spec: BoardSpec) -> str:
+    """Encode a spec as the catalog stores it."""
+    return msgspec.json.encode(spec).decode()
+
+
+@lru_cache(maxsize=SPECS_KEPT_MAX)
+def _spec(text: str) -> BoardSpec:
+    return msgspec.json.decode(text, type=BoardSpec)
+
+
+def decode_board(row: Row) -> Board:
+    """Make a board from a row with the columns `COLUMNS`.
+
+    Raises:
+        StoreDamaged: its spec can't be decoded.
+    """
+    key, board_id, spec, created_at, epoch, table_key, rows_key, *times = row
+    try:
+        described = _spec(spec)
+    except msgspec.MsgspecError as error:
+        raise StoreDamaged(f"the catalog's row of the leaderboard {board_id!r} is damaged: restore a backup") from error
+    return Board(key, board_id, described, created_at, epoch, table_key, rows_key or 0, *times)
+
+
+COLUMNS = tuple(
+    col(name)
+    for name in (
+        *("board_key", "id", "spec", "created_at", "epoch", "table_key", "rows_key"),
+        *("family_key", "closes_at", "closed_at", "archived_at"),
+    )
+)
+
+
+def create_board(
+    dialect: Dialect,
+    *,
+    board_id: str,
+    spec: BoardSpec,
+    now_us: int,
+    boards_max: int,
+    own_tables_max: int | None = None,
+) -> Program[Board]:
+    """Create a board, its table and its indexes in one transaction. Return an existing board as it is.
+
+    Raises:
+        FamilyBoard: the id belongs to a family, whose boards are made by its posts.
+        TooManyBoards, TooManyOwnTables: see `check_board_limits`.
+    """
+    rows = yield select(*COLUMNS).from_(BOARDS).where(col("id").eq(param("id"))).build(dialect, id=board_id)
+    if rows:
+        board = decode_board(rows[0])
+        if board.family_key is not None:
+            raise FamilyBoard(f"{board_id!r} is a family's: it changes with the family only")
+        return board
+    family_id, colon, _ = board_id.partition(":")
+    if colon:
+        named = select(lit(1)).from_(FAMILIES).where(col("id").eq(param("family_id")))
+        if (yield named.build(dialect, family_id=family_id)):
+            raise FamilyBoard(f"{board_id!r} would be of the family {family_id!r}, whose boards come with its posts")
+    shared = spec.table is TableSharing.SHARED
+    yield from check_board_limits(dialect, new=1, own=not shared, boards_max=boards_max, own_tables_max=own_tables_max)
+    table_key = (yield from find_or_create_table(dialect, columns_of(spec.columns, shared=True))) if shared else None
+    board_key = yield from take_number(dialect, "board_key")
+    board = Board(board_key, board_id, spec, now_us, epoch=1, table_key=table_key, rows_key=board_key if shared else 0)
+    season = times_of(spec.season)
+    board = replace(board, closes_us=season["closes_at"])
+    yield (
+        insert(BOARDS)
+        .values(
+            board_key=board_key,
+            id=board_id,
+            spec=spec_text(spec),
+            created_at=now_us,
+            epoch=1,
+            table_key=table_key,
+            rows_key=board.rows_key,
+            due_at=param("due_at"),
+            **{name: param(name) for name in season},
+        )
+        .build(dialect, due_at=board.closes_us, **season)
+    )
+    if not shared:
+        for query in build_table(layout_of(board)):
+            yield query.build(dialect)
+    return board
+
+
+def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Program[Board]:
+    """Add the columns that are new in `wanted`, and take over its predictor and season. The rest must be as stored.
+
+    Raises:
+        UnknownBoard: it was deleted meanwhile.
+        FamilyBoard: it changes with its family only.
+        SpecConflict: the change would reinterpret or drop stored values, see also `check_times`; or the board is
+            closed, and gets no more columns.
+    """
+    board = yield from lock_standalone_board(dialect, board_id, lock=Lock.UPDATE)
+    added = find_added_columns(board.spec, wanted)
+    check_times(board, wanted.season, now_us=now_us)
+    columns = board.spec.columns + added
+    spec = replace(board.spec, columns=columns, predictor=wanted.predictor, season=wanted.season)
+    if spec == board.spec:
+        return board
+    if added and board.closed_us is not None:
+        raise SpecConflict("the leaderboard is closed, and gets no more columns", pointer="/columns")
+    changed = replace(board, spec=spec, closes_us=times_of(spec.season)["closes_at"])
+    yield from store_times(dialect, changed)
+    layout = layout_of(changed)
+    new = layout.columns[len(board.spec.columns) :]
+    if board.table_key is not None:
+        yield from widen_table(dialect, board.table_key, new)
+    else:
+        for query in build_added_columns(layout, new):
+            yield query.build(dialect)
+    yield (
+        update(BOARDS).set(spec=spec_text(spec)).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+    )
+    return (yield from store_state(dialect, changed))
+
+
+def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec, ...]:
+    """Return the columns of `wanted` that are new.
+
+    Raises:
+        SpecConflict: the change would reinterpret or drop stored values.
+    """
+    if wanted.table is not stored.table:
+        raise SpecConflict(f"table is {stored.table.value!r} and can't be changed", pointer="/table")
+    if wanted.ties is not stored.ties:
+        raise SpecConflict(
+            f"ties is {stored.ties.value!r} and can't be changed: it is part of every stored value", pointer="/ties"
+        )
+    by_name = {column.name: (index, column) for index, column in enumerate(wanted.columns)}
+    for column in stored.columns:
+        if column.name not in by_name:
+            raise SpecConflict(f"column {column.name!r} exists and can't be removed", pointer="/columns")
+        index, found = by_name[column.name]
+        if found != column:
+            raise SpecConflict(
+                f"column {column.name!r} exists with other attributes, and its stored values can't be reinterpreted",
+                pointer=f"/columns/{index}",
+            )
+    names = {column.name for column in stored.columns}
+    return tuple(column for column in wanted.columns if column.name not in names)
+
+
+def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
+    """Delete a board with its rows, totals, curves and archive. Its post ids are void: its key is never given again.
+
+    Raises:
+        UnknownBoard: there is none.
+        FamilyBoard: it goes with its family only.
+    """
+    board = yield from lock_standalone_board(dialect, board_id, lock=Lock.UPDATE)
+    if board.archived_us is None:
+        yield from drop_rows(dialect, board)
+    for table in (BOARDS, TOTALS, ARCHIVE_BLOCKS):
+        yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+    yield from note_dropped_post_ids(dialect, board.key)
+    return board
+
+
+def drop_rows(dialect: Dialect, board: Board) -> Program[None]:
+    """Remove a board's rows for good, and what was made from them: curves, live counts, refresh requests and leases.
+
+    Rows in a shared table are only noted in `note_dropped_rows`; `sweep_rows` deletes them later.
+    """
+    if board.table_key is not None:
+        yield from note_dropped_rows(dialect, board.table_key, board.rows_key)
+    else:
+        yield drop_table(layout_of(board).table).build(dialect)
+    for table in (CURVES, LIVE_COUNTS, REFRESH_REQUESTS, HIDDEN_ENTRIES):
+        yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+    leased = [refresh_resource(board.key, index) for index in board.sorted_indexes]
+    yield (
+        delete(WORK_LEASES)
+        .where(col("pool").eq(REFRESH_POOL), col("resource").in_(param("leased")))
+        .build(dialect, leased=leased)
+    )
+
+
+def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
+    """Empty a board and keep its spec. Rows, totals and curves are removed.
+
+    Earlier post ids and curves that are being fitted belong to an older epoch, and are void.
+
+    Raises:
+        UnknownBoard: there is none.
+        FamilyBoard: it changes with its family only.
+        PeriodClosed: it is closed, so its content is final.
+    """
+    board = yield from lock_standalone_board(dialect, board_id, lock=Lock.UPDATE)
+    if board.closed_us is not None:
+        raise PeriodClosed(f"the leaderboard {board_id!r} is closed")
+    emptied = yield from begin_epoch(dialect, (yield from remove_rows(dialect, board)))
+    return (yield from store_state(dialect, emptied))
+
+
+def begin_epoch(dialect: Dialect, board: Board) -> Program[Board]:
+    """Void a board's earlier post ids and fits. The caller then has to call `store_state` with the returned board."""
+    yield (
+        update(BOARDS)
+        .set(epoch=plus(col("epoch"), 1))
+        .where(col("board_key").eq(param("key")))
+        .build(dialect, key=board.key)
+    )
+    return replace(board, epoch=board.epoch + 1)
+
+
+def remove_rows(dialect: Dialect, board: Board) -> Program[Board]:
+    """Remove a board's rows, totals and curves. The caller then has to call `store_state` with the returned board."""
+    emptied, layout = board, layout_of(board)
+    if board.has_movable_rows and board.table_key is not None:
+        yield from note_dropped_rows(dialect, board.table_key, board.rows_key)
+        emptied = replace(board, rows_key=(yield from take_number(dialect, "board_key")))
+        moved = update(BOARDS).set(rows_key=emptied.rows_key).where(col("board_key").eq(param("key")))
+        yield moved.build(dialect, key=board.key)
+    elif board.table_key is not None:  # a family's board: posts rely on `rows_key`, so it has to stay the same
+        if dialect.row_locks:
+            yield hold_table(layout.table).build(dialect)
+        yield delete(layout.table).where(*layout.scope()).build(dialect, **scope_of(board))
+    else:
+        yield truncate(layout.table).build(dialect)
+    for table in (TOTALS, CURVES, LIVE_COUNTS, HIDDEN_ENTRIES):
+        yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+    return emptied
+
+
+def state_of(board: Board) -> int:
+    """Return a number that changes with every reset, with every added column, and when the rows are archived."""
+    return board.epoch * COLUMNS_LIMIT + len(board.spec.columns) + ARCHIVED * (board.archived_us is not None)
+
+
+def store_state(dialect: Dialect, board: Board) -> Program[Board]:
+    """Store `state_of` a board among its totals, and return the board.
+
+    Other processes read the totals anyway, and see from the state that their copy of the board is outdated.
+    """
+    yield (
+        insert(TOTALS)
+        .values(board_key=board.key, column_index=STATE, entries=state_of(board))
+        .on_conflict("board_key", "column_index")
+        .overwrite()
+        .build(dialect)
+    )
+    return board
+
+
+def check_copy(board: Board, totals: dict[int, int]) -> None:
+    """Check by totals that were read later that the board is still as the catalog read it.
+
+    Raises:
+        BoardChanged: it is not.
+    """
+    if STATE in totals and totals[STATE] != state_of(board):
+        raise BoardChanged
+
+
+def check_exists(dialect: Dialect, board: Board) -> Program[None]:
+    """Check that a board without totals still exists, and is the one that the catalog read.
+
+    Raises:
+        UnknownBoard: it was deleted.
+        BoardChanged: it was emptied.
+    """
+    now = (yield from find_boards_by_key(dialect, [board.key])).get(board.key)
+    if now is None:
+        raise UnknownBoard(f"no leaderboard {board.id!r}")
+    if now.rows_key != board.rows_key:
+        raise BoardChanged
+
+
+def lock_standalone_board(dialect: Dialect, board_id: str, *, lock: Lock) -> Program[Board]:
+    """Lock the catalog's row of a board outside a family, and return the board.
+
+    Raises:
+        UnknownBoard: there is none.
+        FamilyBoard: it belongs to a family, and changes with that only.
+    """
+    board = yield from find_board(dialect, board_id, lock=lock)
+    if board.family_key is not None:
+        raise FamilyBoard(f"{board_id!r} is a family's: it changes with the family only")
+    return board
+
+
+def find_board(dialect: Dialect, board_id: str, *, lock: Lock | None = None) -> Program[Board]:
+    """Return the board with that id. With `lock`, lock its row in the catalog.
+
+    Raises:
+        UnknownBoard: there is none.
+    """
+    found = select(*COLUMNS).from_(BOARDS).where(col("id").eq(param("id")))
+    rows = yield (found if lock is None else found.locked(lock)).build(dialect, id=board_id)
+    if not rows:
+        raise UnknownBoard(f"no leaderboard {board_id!r}")
+    return decode_board(rows[0])
+
+
+def list_boards(
+    dialect: Dialect, *, prefix: str, after: str, limit: int, archived: bool = True
+) -> Program[list[Board]]:
+    """Return boards whose id starts with `prefix` and is greater than `after`, ordered by id.
+
+    `archived`: whether archived boards are among them.
+    """
+    conditions = [col("id").ge(prefix), col("id").gt(after)]
+    if not archived:
+        conditions.append(col("archived_at").is_null())
+    if prefix:
+        conditions.append(col("id").lt(prefix + "\x7f"))  # ids are printable ASCII
+    rows = yield select(*COLUMNS).from_(BOARDS).where(*conditions).order_by(asc(col("id"))).limit(limit).build(dialect)
+    return [decode_board(row) for row in rows]
+
+
+def find_boards_by_id(dialect: Dialect, board_ids: list[str]) -> Program[list[Board]]:
+    """Return those of these boards that exist, as the store has them now."""
+    rows = yield _boards_by_id(dialect).bind(ids=board_ids)
+    return [decode_board(row) for row in rows]
+
+
+@lru_cache
+def _boards_by_id(dialect: Dialect) -> Statement:
+    return select(*COLUMNS).from_(BOARDS).where(col("id").in_(param("ids"))).packed().compile(dialect)
+
+
+def find_boards_by_key(dialect: Dialect, board_keys: list[int]) -> Program[dict[int, Board]]:
+    """Return those of these boards that exist, as the store has them now."""
+    rows = yield _boards_by_key(dialect).bind(keys=board_keys)
+    return {row[0]: decode_board(row) for row in rows}
+
+
+@lru_cache
+def _boards_by_key(dialect: Dialect) -> Statement:
+    return select(*COLUMNS).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed().compile(dialect)
+
+
+def list_boards_after(dialect: Dialect, board_key: int, limit: int) -> Program[list[Board]]:
+    """Return boards that were created after the one with this key, oldest first."""
+    rows = yield _boards_after(dialect).bind(board_key=board_key, limit=limit)
+    return [decode_board(row) for row in rows]
+
+
+@lru_cache
+def _boards_after(dialect: Dialect) -> Statement:
+    younger = select(*COLUMNS).from_(BOARDS).where(col("board_key").gt(param("board_key")))
+    return younger.order_by(asc(col("board_key"))).limit(param("limit")).packed().compile(dialect)
+
+
+def find_totals(dialect: Dialect, board_keys: list[int]) -> Program[dict[int, dict[int, int]]]:
+    """Return the totals of boards: by board key, how many entries each column index has (`ALL_ENTRIES`: rows)."""
+    rows = yield _count_entries(dialect).bind(keys=board_keys)
+    stored: dict[int, list[tuple[int, int]]] = {key: [] for key in board_keys}
+    for board_key, index, entries in rows:
+        stored[board_key].append((index, entries))
+    return {key: add_up_shares(shares) for key, shares in stored.items()}
+
+
+@lru_cache
+def _count_entries(dialect: Dialect) -> Statement:
+    counted = select(col("board_key"), col("column_index"), col("entries")).from_(TOTALS)
+    return counted.where(col("board_key").in_(param("keys"))).packed().compile(dialect)

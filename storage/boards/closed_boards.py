@@ -1,0 +1,140 @@
+"""Whether a board takes posts, checked within the transaction of a post.
+
+    post        locks the row that says whether its board is open (FOR SHARE) ──> writes rows ──> commits
+    closing     updates that row: waits for those posts, and rejects all later ones ──> freezes the board
+
+The rule: what closes a board is an update of a row that every post to it reads and locks, never a clock alone. So the
+transaction that closes a board sees every post that was taken before. Boards of a family are closed together, by the
+column `closed_through` of the family's row. Boards outside a family are closed by `closed_at` of their own row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from querybuilder import Dialect, Lock, Statement, asc, col, param, select
+from storage.errors import BoardChanged, NotOpenYet, PeriodClosed, UnknownBoard
+from storage.records import Board, Family, FamilySpec
+from storage.schema.steps import BOARDS, FAMILIES
+from storage.store import Program
+
+from .families import family_spec
+from .family_ids import parse_board_id
+
+
+class Closure(NamedTuple):
+    """When a board takes posts. If its row was locked, this stays true until the transaction ends."""
+
+    shut: bool  # no post is taken any more, whatever its time
+    opens_us: int | None = None
+    ends_us: int | None = None
+
+    def check(self, board: Board, at_us: int) -> None:
+        """Check that the board takes a post of this time.
+
+        Raises:
+            PeriodClosed: the board is closed, or the post is of its end or later.
+            NotOpenYet: the post is of a time before the board opens.
+        """
+        if self.shut or (self.ends_us is not None and at_us >= self.ends_us):
+            what = "the leaderboard" if board.family_key is None else "the period of"
+            raise PeriodClosed(f"{what} {board.id!r} is closed", pointer="/at")
+        if self.opens_us is not None and at_us < self.opens_us:
+            raise NotOpenYet(f"the leaderboard {board.id!r} has not opened by then", pointer="/at")
+
+
+def derive_closure(board: Board, now_us: int) -> Closure:
+    """Return when a board takes posts, by a copy of it that may be outdated."""
+    shut = board.closed_us is not None or (board.closes_us is not None and board.closes_us <= now_us)
+    season = board.spec.season
+    return Closure(shut) if season is None else Closure(shut, season.opens_us, season.ends_us)
+
+
+def is_closed(board: Board, family: Family | None, now_us: int) -> bool:
+    """Return whether a board is closed: outside a family once a job closed it, in a family together with its period."""
+    named = parse_board_id(board.id)
+    if family is None or named is None:
+        return board.closed_us is not None
+    return family.is_closed(named.period, now_us)
+
+
+def hold_closures(dialect: Dialect, boards: Iterable[Board], *, now_us: int) -> Program[dict[int, Closure]]:
+    """Lock what says whether boards take posts. Return it by board key, for those of them that may close.
+
+    A board outside a family that has a season and is missing in the result was deleted.
+    """
+    families: dict[int, list[Board]] = {}
+    alone: list[int] = []
+    for board in boards:
+        if board.family_key is not None and board.closes_us is not None:
+            families.setdefault(board.family_key, []).append(board)
+        elif board.spec.season is not None:
+            alone.append(board.key)
+    found: dict[int, Closure] = {}
+    if families:
+        rows = yield _closed_through(dialect).bind(keys=sorted(families))
+        through = {row[0]: (row[1], row[2]) for row in rows}
+        for key, theirs in families.items():
+            closed_through_us, text = through.get(key, (0, ""))
+            shut_us, spec = max(now_us, closed_through_us), family_spec(text) if text else None
+            if spec is None or spec.first_grace_seconds is None:
+                found.update({board.key: Closure((board.closes_us or 0) <= shut_us) for board in theirs})
+            else:  # a copy of a board may be older than a shorter grace, so the spec says when it closes
+                found.update({board.key: Closure(_closes_us(spec, board) <= shut_us) for board in theirs})
+    if alone:
+        for key, opens_us, ends_us, closes_us, closed_us in (yield _seasons(dialect).bind(keys=sorted(alone))):
+            shut = closed_us is not None or (closes_us is not None and closes_us <= now_us)
+            found[key] = Closure(shut, opens_us, ends_us)
+    return found
+
+
+def _closes_us(spec: FamilySpec, board: Board) -> int:
+    named = parse_board_id(board.id)
+    closes_us = board.closes_us if named is None else spec.closes_us(named.period)
+    return closes_us or 0
+
+
+@lru_cache
+def _closed_through(dialect: Dialect) -> Statement:
+    through = select(col("family_key"), col("closed_through"), col("spec")).from_(FAMILIES)
+    through = through.where(col("family_key").in_(param("keys")))
+    return through.locked(Lock.SHARE, asc(col("family_key"))).compile(dialect)
+
+
+@lru_cache
+def _seasons(dialect: Dialect) -> Statement:
+    names = ("board_key", "opens_at", "ends_at", "closes_at", "closed_at")
+    seasons = select(*map(col, names)).from_(BOARDS).where(col("board_key").in_(param("keys")))
+    return seasons.locked(Lock.SHARE, asc(col("board_key"))).compile(dialect)
+
+
+def hold_rows_key(dialect: Dialect, board: Board) -> Program[int]:
+    """Return the key of a board's rows in their table, and lock it.
+
+    Until the transaction ends, the rows are neither archived nor emptied.
+
+    Raises:
+        UnknownBoard: it was deleted.
+        BoardChanged: it was archived.
+    """
+    rows = yield _rows_keys(dialect).bind(keys=[board.key])
+    if not rows:
+        raise UnknownBoard(f"no leaderboard {board.id!r}")
+    if rows[0][2] is not None:
+        raise BoardChanged
+    return rows[0][1] or 0
+
+
+def hold_boards_with_rows(dialect: Dialect, board_keys: Iterable[int]) -> Program[set[int]]:
+    """Return the keys of those of these boards that exist and are not archived. Lock their rows in the catalog."""
+    rows = yield _rows_keys(dialect).bind(keys=sorted(board_keys))
+    return {row[0] for row in rows if row[2] is None}
+
+
+@lru_cache
+def _rows_keys(dialect: Dialect) -> Statement:
+    found = select(col("board_key"), col("rows_key"), col("archived_at")).from_(BOARDS)
+    found = found.where(col("board_key").in_(param("keys")))
+    return found.locked(Lock.SHARE, asc(col("board_key"))).compile(dialect)

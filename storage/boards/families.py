@@ -1,0 +1,471 @@
+"""Families: programs that create, change and delete them and make their boards for posts, and a process's copy of them.
+
+    put_family ──> family, an empty table ── a first post reaches a board: make_boards ──> board ──> delete_family
+
+The rule: a board of a family is made when the first post reaches it, and is deleted only with its family. If the boards
+share a table, no board outside the family uses that table, and it is dropped with the family.
+
+`FamilyCatalog` reads a family again before it calls the family, or a board of it, unknown. A listed board that no post
+has reached is empty, and the store has no row of it: it is built for each read and never kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Condition,
+    Dialect,
+    Lock,
+    Select,
+    Statement,
+    all_of,
+    asc,
+    col,
+    contains_text,
+    count,
+    delete,
+    drop_table,
+    insert,
+    length,
+    param,
+    part,
+    plus,
+    select,
+    update,
+)
+from storage.errors import SpecConflict, StoreDamaged, TooManyFamilies, UnknownFamily
+from storage.records import Board, BoardSpec, Family, FamilySpec
+from storage.schema.steps import (
+    ARCHIVE_BLOCKS,
+    BOARDS,
+    CURVES,
+    DROPPED_ROWS,
+    FAMILIES,
+    HIDDEN_ENTRIES,
+    LIVE_COUNTS,
+    REFRESH_REQUESTS,
+    TOTALS,
+    WORK_LEASES,
+    take_number,
+    take_numbers,
+)
+from storage.store import Program, Row, Store
+
+from .board_limits import check_board_limits
+from .boards import (
+    COLUMNS,
+    REFRESH_POOL,
+    STATE,
+    decode_board,
+    find_added_columns,
+    find_boards_by_id,
+    list_boards,
+    refresh_resource,
+    spec_text,
+    state_of,
+)
+from .family_ids import is_listed, parse_board_id
+from .row_tables import Layout, build_added_columns, build_table, columns_of, entries_table, layout_of, shared_table
+from .shared_tables import note_dropped_post_ids
+
+_COLUMNS = tuple(col(name) for name in ("family_key", "id", "spec", "created_at", "closed_through"))
+
+
+class NewBoard(NamedTuple):
+    """A board that a post is about to reach."""
+
+    id: str
+    shelf: str  # see `family_ids.shelf`
+
+
+@lru_cache(maxsize=1_024)
+def family_spec(text: str) -> FamilySpec:
+    """Decode a family's spec from the text that the catalog stores."""
+    return msgspec.json.decode(text, type=FamilySpec)
+
+
+def _family(row: Row) -> Family:
+    key, family_id, spec, created_at, closed_through = row
+    try:
+        described = family_spec(spec)
+    except msgspec.MsgspecError as error:
+        raise StoreDamaged(f"the catalog's row of the family {family_id!r} is damaged: restore a backup") from error
+    return Family(key, family_id, described, created_at, closed_through)
+
+
+def _spec_text(spec: FamilySpec) -> str:
+    return msgspec.json.encode(spec).decode()
+
+
+def family_table(family: Family) -> Layout:
+    """Return the table that a family's boards share.
+
+    If each board has a table of its own, return an empty table, which boards that no post has reached are read from.
+    """
+    shared = family.shares_table
+    table = shared_table(family.key) if shared else entries_table(family.key)
+    return Layout(table, shared, columns_of(family.spec.board.columns, shared=shared))
+
+
+def put_family(
+    dialect: Dialect, *, family_id: str, spec: FamilySpec, now_us: int, families_max: int
+) -> Program[tuple[Family, bool]]:
+    """Create a family, or change the existing one to this spec. Return it, and whether it is new.
+
+    Raises:
+        TooManyFamilies: the store holds `families_max` already.
+        SpecConflict: the change would reinterpret or drop stored values; or the id of an existing board looks like
+            one of the new family's boards.
+    """
+    rows = yield _by_id(Lock.UPDATE).build(dialect, id=family_id)
+    if rows:
+        return (yield from _change(dialect, _family(rows[0]), spec)), False
+    [[families]] = yield select(count()).from_(FAMILIES).build(dialect)
+    if families >= families_max:
+        raise TooManyFamilies(f"this store holds {families_max} families, as many as catalog_families_max allows")
+    taken = yield from list_boards(dialect, prefix=f"{family_id}:", after="", limit=1)
+    if taken:
+        raise SpecConflict(f"there is a leaderboard {taken[0].id!r}, which would be taken for one of the family")
+    family = Family((yield from take_number(dialect, "board_key")), family_id, spec, now_us)
+    yield (
+        insert(FAMILIES)
+        .values(family_key=family.key, id=family_id, spec=_spec_text(spec), created_at=now_us)
+        .build(dialect)
+    )
+    for query in build_table(family_table(family)):
+        yield query.build(dialect)
+    return family, True
+
+
+def _change(dialect: Dialect, family: Family, wanted: FamilySpec) -> Program[Family]:
+    stored = family.spec
+    if wanted.time_zone != stored.time_zone:
+        detail = f"time_zone is {stored.time_zone!r} and can't be changed: it says which period posts were counted in"
+        raise SpecConflict(detail, pointer="/time_zone")
+    if wanted.grace_seconds > stored.grace_seconds:
+        detail = f"grace_seconds is {stored.grace_seconds} and can only be shortened: closed periods stay closed"
+        raise SpecConflict(detail, pointer="/grace_seconds")
+    for name in ("periods", "facets"):
+        if set(getattr(wanted, name)) != set(getattr(stored, name)):
+            detail = f"{name} can't be changed: the posts that came before would be missing on a new board"
+            raise SpecConflict(detail, pointer=f"/{name}")
+    added = find_added_columns(stored.board, wanted.board)
+    board = replace(stored.board, columns=stored.board.columns + added, predictor=wanted.board.predictor)
+    spec = replace(stored, board=board, keep=wanted.keep)
+    if wanted.grace_seconds < stored.grace_seconds:
+        spec = replace(
+            spec, grace_seconds=wanted.grace_seconds, first_grace_seconds=stored.longest_grace_us // 1_000_000
+        )
+        yield from _close_earlier(dialect, family, stored.grace_seconds - wanted.grace_seconds)
+    if spec == stored:
+        return family
+    changed = replace(family, spec=spec)
+    if board != stored.board:
+        yield from _change_boards(dialect, family, board)
+    if (spec.keep, spec.grace_seconds) != (
+        stored.keep,
+        stored.grace_seconds,
+    ):  # when closed boards are archived may change: the closing job has to look at all of them again
+        closed = col("closed_at").not_null(), col("archived_at").is_null()
+        looked_at = update(BOARDS).set(due_at=0).where(col("family_key").eq(param("key")), *closed)
+        yield looked_at.build(dialect, key=family.key)
+    yield (
+        update(FAMILIES)
+        .set(spec=_spec_text(spec))
+        .where(col("family_key").eq(param("key")))
+        .build(dialect, key=family.key)
+    )
+    return changed
+
+
+def _close_earlier(dialect: Dialect, family: Family, seconds: int) -> Program[None]:
+    """Move the closing times of a family's open boards earlier. Boards whose new time is over are due at once."""
+    still_open = col("closes_at").not_null(), col("closed_at").is_null()
+    sooner = -seconds * 1_000_000
+    yield (
+        update(BOARDS)
+        .set(closes_at=plus(col("closes_at"), sooner), due_at=plus(col("closes_at"), sooner))
+        .where(col("family_key").eq(param("key")), *still_open)
+        .build(dialect, key=family.key)
+    )
+
+
+def _change_boards(dialect: Dialect, family: Family, spec: BoardSpec) -> Program[None]:
+    """Give every board of a family this spec. Store their states, by which processes see that copies are outdated."""
+    changed = [replace(board, spec=spec) for board in (yield from _boards(dialect, family))]
+    width = len(family.spec.board.columns)
+    layouts = [family_table(replace(family, spec=replace(family.spec, board=spec)))]
+    if not family.shares_table:
+        layouts += [layout_of(board) for board in changed if board.archived_us is None]
+    for layout in layouts:
+        for query in build_added_columns(layout, layout.columns[width:]):
+            yield query.build(dialect)
+    yield (
+        update(BOARDS)
+        .set(spec=spec_text(spec))
+        .where(col("family_key").eq(param("key")))
+        .build(dialect, key=family.key)
+    )
+    states = [(board.key, STATE, state_of(board)) for board in changed]
+    yield (
+        insert(TOTALS)
+        .rows(param("rows"), board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
+        .on_conflict("board_key", "column_index")
+        .overwrite()
+        .build(dialect, rows=states)
+    )
+
+
+def delete_family(dialect: Dialect, *, family_id: str) -> Program[list[Board]]:
+    """Delete a family with all its boards, and return the boards. Its post ids are void: its key is never given again.
+
+    Raises:
+        UnknownFamily: there is none.
+    """
+    family = yield from find_family(dialect, family_id, lock=Lock.UPDATE)
+    boards = yield from _boards(dialect, family)
+    own = [] if family.shares_table else [layout_of(board) for board in boards if board.archived_us is None]
+    for layout in [family_table(family), *own]:
+        yield drop_table(layout.table).build(dialect)
+    yield delete(DROPPED_ROWS).where(col("table_key").eq(param("key"))).build(dialect, key=family.key)
+    yield from note_dropped_post_ids(dialect, family.key)
+    leased = [refresh_resource(board.key, index) for board in boards for index in board.sorted_indexes]
+    yield (
+        delete(WORK_LEASES)
+        .where(col("pool").eq(REFRESH_POOL), col("resource").in_(param("leased")))
+        .build(dialect, leased=leased)
+    )
+    theirs = select(col("board_key")).from_(BOARDS).where(col("family_key").eq(param("key")))
+    for table in (TOTALS, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, HIDDEN_ENTRIES):
+        yield delete(table).where(col("board_key").in_(theirs)).build(dialect, key=family.key)
+    for table in (BOARDS, FAMILIES):
+        yield delete(table).where(col("family_key").eq(param("key"))).build(dialect, key=family.key)
+    return boards
+
+
+def find_family(dialect: Dialect, family_id: str, *, lock: Lock | None = None) -> Program[Family]:
+    """Return the family with that id. With `lock`, lock its row.
+
+    Raises:
+        UnknownFamily: there is none.
+    """
+    rows = yield _by_id(lock).build(dialect, id=family_id)
+    if not rows:
+        raise UnknownFamily(f"no family {family_id!r}")
+    return _family(rows[0])
+
+
+def find_families_by_key(dialect: Dialect, family_keys: Iterable[int]) -> Program[dict[int, Family]]:
+    """Return those of these families that exist, by key, as the store has them now."""
+    rows = yield _families_by_key(dialect).bind(keys=list(family_keys))
+    return {row[0]: _family(row) for row in rows}
+
+
+@lru_cache
+def _families_by_key(dialect: Dialect) -> Statement:
+    return select(*_COLUMNS).from_(FAMILIES).where(col("family_key").in_(param("keys"))).packed().compile(dialect)
+
+
+def lock_family_by_key(dialect: Dialect, family_key: int, *, lock: Lock) -> Program[Family | None]:
+    """Lock the row of the family with that key and return the family; None if it was deleted."""
+    found = select(*_COLUMNS).from_(FAMILIES).where(col("family_key").eq(param("key"))).locked(lock)
+    rows = yield found.build(dialect, key=family_key)
+    return _family(rows[0]) if rows else None
+
+
+def list_families(dialect: Dialect, *, after: str, limit: int) -> Program[list[Family]]:
+    """Return families with an id greater than `after`, ordered by id."""
+    found = select(*_COLUMNS).from_(FAMILIES).where(col("id").gt(after)).order_by(asc(col("id"))).limit(limit)
+    rows = yield found.build(dialect)
+    return [_family(row) for row in rows]
+
+
+def count_boards(dialect: Dialect, family: Family) -> Program[int]:
+    """Return how many boards of a family posts have reached."""
+    counted = select(count()).from_(BOARDS).where(col("family_key").eq(param("key")))
+    [[boards]] = yield counted.build(dialect, key=family.key)
+    return int(boards)
+
+
+def make_boards(
+    dialect: Dialect,
+    family_id: str,
+    wanted: Iterable[NewBoard],
+    *,
+    now_us: int,
+    boards_max: int,
+    own_tables_max: int | None = None,
+) -> Program[list[Board]]:
+    """Return the boards with these ids, and create those that are missing.
+
+    If two processes create the same boards at once, both get the same ones.
+
+    Raises:
+        UnknownFamily: it was deleted.
+        TooManyBoards, TooManyOwnTables: see `check_board_limits`.
+    """
+    family = yield from find_family(dialect, family_id, lock=Lock.SHARE)
+    asked = sorted(set(wanted))  # all transactions that make boards use one order, so they never deadlock
+    there = {board.id for board in (yield from _boards_named(dialect, asked))}
+    missing = [new for new in asked if new.id not in there]
+    if missing:
+        own = not family.shares_table
+        yield from check_board_limits(
+            dialect, new=len(missing), own=own, boards_max=boards_max, own_tables_max=own_tables_max
+        )
+        yield from _make(dialect, family, missing, now_us)
+    return (yield from _boards_named(dialect, asked))
+
+
+def _make(dialect: Dialect, family: Family, missing: Sequence[NewBoard], now_us: int) -> Program[None]:
+    last = yield from take_numbers(dialect, "board_key", len(missing))
+    text, shared = spec_text(family.spec.board), family.shares_table
+    table_key = family.key if shared else None
+    rows = []
+    for index, new in enumerate(missing):
+        named = parse_board_id(new.id)
+        closes_us = None if named is None else family.spec.closes_us(named.period)
+        key = last - index
+        row = key, new.id, text, now_us, 1, table_key, key if shared else 0, family.key, new.shelf
+        rows.append((*row, closes_us, closes_us))
+    made = yield (
+        insert(BOARDS)
+        .rows(
+            param("rows"),
+            board_key=INTEGER,
+            id=TEXT,
+            spec=TEXT,
+            created_at=INTEGER,
+            epoch=INTEGER,
+            table_key=INTEGER,
+            rows_key=INTEGER,
+            family_key=INTEGER,
+            shelf=TEXT,
+            closes_at=INTEGER,
+            due_at=INTEGER,
+        )
+        .on_conflict("id")
+        .do_nothing()
+        .returning(*COLUMNS)
+        .build(dialect, rows=rows)
+    )
+    if not shared:
+        for board in map(decode_board, made):
+            for query in build_table(layout_of(board)):
+                yield query.build(dialect)
+
+
+def list_boards_on_shelf(
+    dialect: Dialect,
+    family: Family,
+    shelf: str,
+    *,
+    names: Sequence[str],
+    values: Mapping[str, str],
+    after: str,
+    limit: int,
+) -> Program[list[Board]]:
+    """Return boards of one period and one list of facets that posts have reached, after an id, ordered by id.
+
+    `names`: the facets of the list, sorted. `values`: facet values by name that a board has to have; facets without a
+    value are not restricted.
+    """
+    found = select(*COLUMNS).from_(BOARDS).where(col("family_key").eq(param("key")), col("shelf").eq(param("shelf")))
+    rows = yield (
+        found.where(col("id").gt(param("after")), *_facets_in_id(names, values))
+        .order_by(asc(col("id")))
+        .limit(limit)
+        .build(dialect, key=family.key, shelf=shelf, after=after)
+    )
+    return [decode_board(row) for row in rows]
+
+
+def _facets_in_id(names: Sequence[str], values: Mapping[str, str]) -> Iterator[Condition]:
+    """Yield conditions that the id of a board, `family:period:name=value,name=value`, has these values.
+
+    Neither names nor values contain a delimiter.
+    """
+    for index, name in enumerate(names):
+        if name not in values:
+            continue
+        pair = f"{',' if index else ':'}{name}={values[name]}"
+        if index < len(names) - 1:
+            yield contains_text(col("id"), f"{pair},")
+        else:
+            end = part(col("id"), plus(length(col("id")), 1 - len(pair)), len(pair))
+            yield all_of(length(col("id")).ge(len(pair)), end.eq(pair))
+
+
+def _by_id(lock: Lock | None) -> Select:
+    found = select(*_COLUMNS).from_(FAMILIES).where(col("id").eq(param("id")))
+    return found if lock is None else found.locked(lock)
+
+
+def _boards(dialect: Dialect, family: Family) -> Program[list[Board]]:
+    rows = yield select(*COLUMNS).from_(BOARDS).where(col("family_key").eq(param("key"))).build(dialect, key=family.key)
+    return [decode_board(row) for row in rows]
+
+
+def _boards_named(dialect: Dialect, wanted: Sequence[NewBoard]) -> Program[list[Board]]:
+    return (yield from find_boards_by_id(dialect, [new.id for new in wanted]))
+
+
+class FamilyCatalog:
+    """A process's copy of the families, by id."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._by_id: dict[str, Family] = {}
+
+    async def load(self, *, families_max: int) -> None:
+        """Read every family."""
+        found = await self._store.read(lambda: list_families(self._store.dialect, after="", limit=families_max))
+        self._by_id = {family.id: family for family in found}
+
+    async def find_family(self, family_id: str) -> Family:
+        """Return the family with that id, from the copy if it has it.
+
+        Raises:
+            UnknownFamily: the store has none either.
+        """
+        return self._by_id.get(family_id) or await self.reread_family(family_id)
+
+    async def reread_family(self, family_id: str) -> Family:
+        """Read the family from the store, and keep and return it.
+
+        Raises:
+            UnknownFamily: there is none.
+        """
+        self._by_id.pop(family_id, None)
+        family = await self._store.read(lambda: find_family(self._store.dialect, family_id))
+        return self._by_id.setdefault(family_id, family)
+
+    def keep_family(self, family: Family) -> None:
+        """Keep a family that this process has just written."""
+        self._by_id[family.id] = family
+
+    def forget_family(self, family_id: str) -> None:
+        """Forget a family that this process has just deleted."""
+        self._by_id.pop(family_id, None)
+
+    async def find_unreached_board(self, board_id: str) -> Board | None:
+        """Return the empty board with that id, which no post has reached; None if no family lists such a board.
+
+        The family is read from the store first.
+        """
+        named = parse_board_id(board_id)
+        if named is None:
+            return None
+        try:
+            family = await self.reread_family(named.family)
+        except UnknownFamily:
+            return None
+        return family.unreached_board(board_id) if is_listed(family.spec, named) else None

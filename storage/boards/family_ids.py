@@ -1,0 +1,93 @@
+"""The ids of a family's boards: made from a period and facet values, and parsed again.
+
+    family:period                            races:2018-W49
+    family:period:name=value,name=value      races:2018-W49:country=fr,mode=solo
+
+The rule: a board has exactly one id. Its facet names are sorted, and any other spelling names no board.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from storage.periods import Period, parse_period
+from storage.records import FamilySpec
+
+FAMILY_PATTERN = "^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
+FACET_PATTERN = "^[a-z][a-z0-9_]{0,15}$"
+FACET_VALUE_PATTERN = "^[A-Za-z0-9._@+-]{1,64}$"
+FACETS_TOGETHER_MAX = 3
+FACETS_RESERVED = ("period", "at")  # parameters of requests; the same requests take facets as parameters
+ID_CHARS_MAX = 32 + 1 + 10 + 1 + FACETS_TOGETHER_MAX * (16 + 1 + 64 + 1) - 1
+
+_FAMILY = re.compile(FAMILY_PATTERN[1:-1])
+_FACET = re.compile(FACET_PATTERN[1:-1])
+_FACET_VALUE = re.compile(FACET_VALUE_PATTERN[1:-1])
+
+
+class FamilyBoardId(NamedTuple):
+    """The id of a family's board, parsed."""
+
+    family: str
+    period: Period
+    facets: tuple[tuple[str, str], ...]  # names and values, by name
+
+
+def is_family_id(text: str) -> bool:
+    """Return whether a text may be the id of a family."""
+    return _FAMILY.fullmatch(text) is not None
+
+
+def is_facet(text: str) -> bool:
+    """Return whether a text may be the name of a facet."""
+    return _FACET.fullmatch(text) is not None and text not in FACETS_RESERVED
+
+
+def is_facet_value(text: str) -> bool:
+    """Return whether a text may be the value of a facet."""
+    return _FACET_VALUE.fullmatch(text) is not None
+
+
+def board_id(family: str, period_id: str, facets: Sequence[tuple[str, str]] = ()) -> str:
+    """Return the id of a board. `facets` are names and values; they have to be sorted by name."""
+    if not facets:
+        return f"{family}:{period_id}"
+    return f"{family}:{period_id}:{','.join([f'{name}={value}' for name, value in facets])}"
+
+
+def parse_board_id(text: str) -> FamilyBoardId | None:
+    """Parse the id of a board. Return None if no family could have such a board."""
+    family, colon, rest = text.partition(":")
+    period_id, faceted, listed = rest.partition(":")
+    period = parse_period(period_id) if colon else None
+    if period is None or not is_family_id(family):
+        return None
+    facets: list[tuple[str, str]] = []
+    for pair in listed.split(",") if faceted else ():
+        name, equals, value = pair.partition("=")
+        if not equals or not is_facet(name) or not is_facet_value(value):
+            return None
+        facets.append((name, value))
+    names = [name for name, _ in facets]
+    if sorted(set(names)) != names or len(names) > FACETS_TOGETHER_MAX:
+        return None
+    return FamilyBoardId(family, period, tuple(facets))
+
+
+def is_listed(spec: FamilySpec, named: FamilyBoardId) -> bool:
+    """Return whether a family has boards of this kind of period and of these facets."""
+    return named.period.kind in spec.periods and tuple(name for name, _ in named.facets) in spec.facets
+
+
+def shelf(period_id: str, facet_names: Sequence[str]) -> str:
+    """Return the text that all boards of one period and one list of facets share. The catalog finds them by it."""
+    return f"{period_id}:{','.join(facet_names)}"
+
+
+def facets_of(listed: Iterable[tuple[str, ...]], values: Mapping[str, str]) -> list[tuple[tuple[str, str], ...]]:
+    """Return, for each list of facets that all have a value in `values`, the names with their values."""
+    return [
+        tuple([(name, values[name]) for name in names]) for names in listed if all(name in values for name in names)
+    ]

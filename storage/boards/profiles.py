@@ -1,0 +1,49 @@
+"""Profiles of owners: a small JSON object (a name, an avatar) that responses can show beside an owner's rows.
+
+A profile belongs to no board. Nothing is ever ranked or counted by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from querybuilder import Dialect, col, delete, excluded, insert, param, select
+from storage.schema.steps import PROFILES
+from storage.store import Program
+
+
+class Profiles:
+    """Programs that find, store and remove profiles. `profiles` returns the instance for a dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        found = select(col("owner"), col("profile")).from_(PROFILES).where(col("owner").in_(param("owners")))
+        self._find = found.packed().compile(dialect)
+        self._put = (
+            insert(PROFILES)
+            .values(owner=param("owner"), profile=param("profile"), updated_at=param("now_us"))
+            .on_conflict("owner")
+            .do_update(profile=excluded("profile"), updated_at=excluded("updated_at"))
+            .compile(dialect)
+        )
+        self._remove = delete(PROFILES).where(col("owner").eq(param("owner"))).compile(dialect)
+
+    def find_profiles(self, owners: Sequence[str]) -> Program[dict[str, str]]:
+        """Return the profiles of those owners that have one, as JSON text by owner, in one statement."""
+        rows = yield self._find.bind(owners=owners)
+        return {row[0]: row[1] for row in rows}
+
+    def store_profile(self, owner: str, profile: str, *, now_us: int) -> Program[None]:
+        """Store a profile. It replaces an earlier one."""
+        yield self._put.bind(owner=owner, profile=profile, now_us=now_us)
+
+    def remove_profile(self, owner: str) -> Program[bool]:
+        """Remove a profile. Return whether there was one."""
+        rows = yield self._remove.bind(owner=owner)
+        return bool(rows[0][0])
+
+
+@lru_cache
+def profiles(dialect: Dialect) -> Profiles:
+    """Return the programs, with statements that are compiled once for a dialect."""
+    return Profiles(dialect)

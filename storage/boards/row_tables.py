@@ -1,0 +1,149 @@
+"""The tables that hold rows. A board has a table of its own, or its rows are those with its `rows_key` in a shared one.
+
+The rule: tables, columns and indexes of rows are named here only, from keys and never from text of a request.
+
+In a shared table the board's key comes first in the primary key and in every index, so a board never reads another's
+rows. Statements are compiled once per table, no matter how many boards it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Column,
+    Condition,
+    Query,
+    add_column,
+    asc,
+    col,
+    create_index,
+    create_table,
+    desc,
+    param,
+)
+from querybuilder import SqlType as SqlKind
+from storage.records import Best, Board, ColumnKind, ColumnSpec
+
+ROWS_KEY = "board_key"  # the column of a shared table that tells boards apart, and the parameter of `Layout.scope`
+SHARED_STATEMENTS_MAX = 1_024  # sets of statements that are kept for shared tables; a ranked column needs two sets
+_SHARED_SIGNS = {Best.HIGH: "h", Best.LOW: "l"}
+
+
+class RowColumn(NamedTuple):
+    """A column of a table of rows, as the database has it."""
+
+    name: str
+    kind: SqlKind
+    best: Best | None  # None: not ranked
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A table of rows, with the columns that the boards of one spec use."""
+
+    table: str
+    shared: bool
+    columns: tuple[RowColumn, ...]
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """Return the names of the columns of the primary key."""
+        return (ROWS_KEY, "owner") if self.shared else ("owner",)
+
+    @property
+    def kinds(self) -> dict[str, Any]:
+        """Return the SQL kind of each column of values, by name."""
+        return {column.name: column.kind for column in self.columns}
+
+    def row_columns(self, alias: str | None = None) -> tuple[Column, ...]:
+        """Return the columns that `decode_entry` reads: owner, version, values."""
+        return (col("owner", alias), col("updated_at", alias), *(col(one.name, alias) for one in self.columns))
+
+    def scope(self, alias: str | None = None) -> tuple[Condition, ...]:
+        """Return the conditions that limit a statement to one board's rows. Bind it with `scope_of` the board."""
+        return (col(ROWS_KEY, alias).eq(param(ROWS_KEY, INTEGER)),) if self.shared else ()
+
+
+def layout_of(board: Board) -> Layout:
+    """Return the table that holds a board's rows."""
+    shared = board.table_key is not None
+    table = entries_table(board.key) if board.table_key is None else shared_table(board.table_key)
+    return Layout(table, shared, columns_of(board.spec.columns, shared=shared))
+
+
+def scope_of(board: Board) -> dict[str, int]:
+    """Return the parameters that limit a statement to a board's rows, see `Layout.scope`."""
+    return {} if board.table_key is None else {ROWS_KEY: board.rows_key}
+
+
+def entries_table(board_key: int) -> str:
+    """Return the name of a board's own table."""
+    return f"entries_{board_key}"
+
+
+def shared_table(table_key: int) -> str:
+    """Return the name of a table that boards share."""
+    return f"entries_shared_{table_key}"
+
+
+def columns_of(columns: Iterable[ColumnSpec], *, shared: bool) -> tuple[RowColumn, ...]:
+    """Return the table's columns for the columns of a spec.
+
+    In a shared table, the name of a column also says what it holds: boards of different specs may use the same table.
+    """
+    return tuple(_physical(index, column, shared=shared) for index, column in enumerate(columns))
+
+
+def _physical(index: int, column: ColumnSpec, *, shared: bool) -> RowColumn:
+    kind = TEXT if column.sorted or column.kind is ColumnKind.TEXT else INTEGER
+    best = column.best if column.sorted else None
+    sign = ""
+    if shared:
+        sign = _SHARED_SIGNS[best] if best is not None else ("t" if kind is TEXT else "n")
+    return RowColumn(f"c{index + 1}{sign}", kind, best)
+
+
+def build_table(layout: Layout) -> list[Query]:
+    """Return the statements that create the table and its indexes."""
+    table = create_table(layout.table)
+    if layout.shared:
+        table = table.column(ROWS_KEY, INTEGER)
+    table = table.column("owner", TEXT, sortable=True).column("updated_at", INTEGER)
+    for column in layout.columns:
+        table = table.column(column.name, column.kind, null=True, sortable=column.best is not None)
+    queries: list[Query] = [table.primary_key(*layout.key_columns).clustered()]
+    queries += [ranking_index(layout, column) for column in layout.columns if column.best is not None]
+    return queries
+
+
+def build_added_columns(layout: Layout, added: Iterable[RowColumn]) -> list[Query]:
+    """Return the statements that add columns, and their indexes, to the table."""
+    queries: list[Query] = []
+    for column in added:
+        queries.append(add_column(layout.table, column.name, column.kind, null=True, sortable=column.best is not None))
+        if column.best is not None:
+            queries.append(ranking_index(layout, column))
+    return queries
+
+
+def index_name(layout: Layout, column: RowColumn) -> str:
+    """Return the name of a column's ranking index."""
+    return f"{layout.table}_{column.name}"
+
+
+def ranking_index(layout: Layout, column: RowColumn) -> Query:
+    """Return the statement that creates a column's ranking index.
+
+    Its order is best first. Within a tie owners ascend, whichever end is best. Rows without a value are left out.
+    """
+    cell = col(column.name)
+    order = desc(cell) if column.best is Best.HIGH else asc(cell)
+    of_board = (asc(col(ROWS_KEY)),) if layout.shared else ()
+    return create_index(
+        index_name(layout, column), layout.table, *of_board, order, asc(col("owner")), where=cell.not_null()
+    )

@@ -1,0 +1,65 @@
+"""The times of a season: when a board outside a family opens, ends and closes, and which of these may still be changed.
+
+The rule: times change only as long as no decision about a post changes. A board that has opened can't open later, a
+closed board stays closed, and an end moves only to a time in the future.
+"""
+
+from __future__ import annotations
+
+from querybuilder import Dialect, col, param, update
+from storage.errors import SpecConflict
+from storage.records import Board, Season
+from storage.schema.steps import BOARDS
+from storage.store import Program
+
+
+def times_of(season: Season | None) -> dict[str, int | None]:
+    """Return the times of a season by the names of their columns in the catalog."""
+    if season is None:
+        return {"opens_at": None, "ends_at": None, "closes_at": None}
+    return {"opens_at": season.opens_us, "ends_at": season.ends_us, "closes_at": season.closes_us}
+
+
+def check_times(board: Board, wanted: Season | None, *, now_us: int) -> None:
+    """Check that a board outside a family may have these times from now on.
+
+    Raises:
+        SpecConflict: it may not.
+    """
+    stored = board.spec.season
+    if wanted == stored:
+        return
+    if stored is None or wanted is None:
+        raise SpecConflict("a leaderboard has times from its beginning or never", pointer="/closes_at")
+    if wanted.opens_us != stored.opens_us:
+        for opens_us in (stored.opens_us, wanted.opens_us):
+            if opens_us is None or opens_us <= now_us:
+                raise SpecConflict("the leaderboard has opened, or would have by now", pointer="/opens_at")
+    if (wanted.ends_us, wanted.grace_seconds) == (stored.ends_us, stored.grace_seconds):
+        return
+    if board.closed_us is not None or _is_over(stored.closes_us, now_us):
+        raise SpecConflict("the leaderboard is closed", pointer="/closes_at")
+    if wanted.ends_us != stored.ends_us and _is_over(wanted.ends_us, now_us):
+        raise SpecConflict("posts may have counted that came after this end", pointer="/closes_at")
+    if _is_over(wanted.closes_us, now_us):
+        raise SpecConflict("posts may have counted that came after this time of grace", pointer="/grace_seconds")
+
+
+def _is_over(time_us: int | None, now_us: int) -> bool:
+    return time_us is not None and time_us < now_us
+
+
+def store_times(dialect: Dialect, board: Board) -> Program[None]:
+    """Write a board's times into their columns in the catalog, and when the closing job has to look at it next."""
+    times = times_of(board.spec.season)
+    yield (
+        update(BOARDS)
+        .set(due_at=param("due_at"), **{name: param(name) for name in times})
+        .where(col("board_key").eq(param("key")), col("archived_at").is_null())
+        .build(dialect, key=board.key, due_at=due_us(board), **times)
+    )
+
+
+def due_us(board: Board) -> int | None:
+    """Return when the closing job has to look at a board outside a family: when it closes; if it is closed, at once."""
+    return board.closes_us if board.closed_us is None else 0

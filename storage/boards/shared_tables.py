@@ -1,0 +1,94 @@
+"""The tables that boards share: finding and widening them, and deleting the rows that boards left behind in them.
+
+    board deleted or emptied ── leave_rows: one row in `dropped_rows` ──> sweep_rows, by a job, some rows at a time
+
+The rule: a board outside a family leaves a shared table, or is emptied there, in one short transaction. Nothing refers
+to its old `rows_key` afterwards. `sweep_rows` deletes those rows later in bounded steps, and also the post ids of
+deleted boards and families.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from querybuilder import Dialect, Lock, asc, col, delete, insert, param, select, update
+from storage.schema.steps import DROPPED_ROWS, POST_IDS, SHARED_TABLES, take_number
+from storage.store import Program
+
+from .row_tables import ROWS_KEY, Layout, RowColumn, build_added_columns, build_table, shared_table
+
+_IDS = 0  # in place of a table's key, which is never 0: the dropped rows are post ids
+_BETWEEN = ","  # no column's name contains it
+
+
+def find_or_create_table(dialect: Dialect, columns: Sequence[RowColumn]) -> Program[int]:
+    """Return the key of the shared table for boards with these columns. Create the table if there is none."""
+    layout = _BETWEEN.join(column.name for column in columns)
+    found = yield (
+        select(col("table_key"))
+        .from_(SHARED_TABLES)
+        .where(col("layout").eq(param("layout")))
+        .build(dialect, layout=layout)
+    )
+    if found:
+        return int(found[0][0])
+    table_key = yield from take_number(dialect, "board_key")
+    yield insert(SHARED_TABLES).values(table_key=table_key, layout=layout, columns=layout).build(dialect)
+    for query in build_table(Layout(shared_table(table_key), True, tuple(columns))):
+        yield query.build(dialect)
+    return table_key
+
+
+def widen_table(dialect: Dialect, table_key: int, added: Sequence[RowColumn]) -> Program[None]:
+    """Add those columns that the table does not have yet. An earlier board may have added some of them."""
+    found = select(col("columns")).from_(SHARED_TABLES).where(col("table_key").eq(param("key"))).locked(Lock.UPDATE)
+    [[columns]] = yield found.build(dialect, key=table_key)
+    names = columns.split(_BETWEEN)
+    missing = [column for column in added if column.name not in names]
+    if missing:
+        for query in build_added_columns(Layout(shared_table(table_key), True, tuple(missing)), missing):
+            yield query.build(dialect)
+        now = _BETWEEN.join([*names, *(column.name for column in missing)])
+        yield (
+            update(SHARED_TABLES)
+            .set(columns=now)
+            .where(col("table_key").eq(param("key")))
+            .build(dialect, key=table_key)
+        )
+
+
+def note_dropped_rows(dialect: Dialect, table_key: int, rows_key: int) -> Program[None]:
+    """Note that nobody reads these rows any more, so that `sweep_rows` deletes them."""
+    yield insert(DROPPED_ROWS).values(table_key=table_key, rows_key=rows_key).build(dialect)
+
+
+def note_dropped_post_ids(dialect: Dialect, key: int) -> Program[None]:
+    """Note that nobody needs the post ids of this board or family any more, so that `sweep_rows` deletes them."""
+    yield from note_dropped_rows(dialect, _IDS, key)
+
+
+def sweep_rows(dialect: Dialect, *, rows_max: int) -> Program[int]:
+    """Delete at most `rows_max` rows that were left behind. Return 0 once there are none left.
+
+    Otherwise return how many were deleted, and 1 even if one board had none left: another board may still have some.
+    """
+    first = select(col("table_key"), col("rows_key")).from_(DROPPED_ROWS).limit(1)
+    left = yield first.order_by(asc(col("table_key")), asc(col("rows_key"))).build(dialect)
+    if not left:
+        return 0
+    table_key, rows_key = left[0]
+    table, key, row = (
+        (POST_IDS, col("board_key"), col("post_hash"))
+        if table_key == _IDS
+        else (shared_table(table_key), col(ROWS_KEY), col("owner"))
+    )
+    theirs = key.eq(param("rows_key"))
+    some = select(row).from_(table).where(theirs).order_by(asc(row)).limit(param("rows_max"))
+    [[gone]] = yield delete(table).where(theirs, row.in_(some)).build(dialect, rows_key=rows_key, rows_max=rows_max)
+    if gone < rows_max:
+        yield (
+            delete(DROPPED_ROWS)
+            .where(col("table_key").eq(param("table_key")), col("rows_key").eq(param("rows_key")))
+            .build(dialect, table_key=table_key, rows_key=rows_key)
+        )
+    return max(1, int(gone))

@@ -1,0 +1,38 @@
+"""A board's totals are spread over several rows, so that concurrent transactions don't wait for one row's lock.
+
+The rule: a total is the sum of its shares. The first share has the total's own index, so a store that never had other
+shares is read the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from querybuilder import Dialect
+
+_SHARES = 4
+_STEP = 1_000_000  # larger than any column's index; totals that belong to no column have small negative indexes
+
+
+def stored_index(column_index: int, share: int) -> int:
+    """Return the column_index under which a share of a total is stored."""
+    return column_index + _STEP * share
+
+
+def count_shares(dialect: Dialect) -> int:
+    """Return how many shares a total has. Without row locks (SQLite) it is one: there is only one writer at a time."""
+    return _SHARES if dialect.row_locks else 1
+
+
+def stored_indexes(dialect: Dialect, column_index: int) -> list[int]:
+    """Return the column_index of every share of a total."""
+    return [stored_index(column_index, share) for share in range(count_shares(dialect))]
+
+
+def add_up_shares(stored: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Add up the shares of a board's totals. `stored` holds (stored index, count); return totals by column index."""
+    totals: dict[int, int] = {}
+    for index, count in stored:
+        column_index = (index + _STEP // 2) % _STEP - _STEP // 2
+        totals[column_index] = totals.get(column_index, 0) + count
+    return totals

@@ -1,0 +1,18 @@
+"""Everything about curves in the store: making them from rows, storing, following changes, sharing and auditing.
+
+A curve maps the values of one ranked column to ranks, so that a rank can be read without counting.
+
+    sampling or scanning ──> stored_curves.store_curve ──> the table of curves ──poll──> CurveBook ──> ranks
+    change log ──> folding ──> live_counts ──> the table of live counts ────poll_live──────┘
+    refresh_requests: a front end asks for a new curve, a job process makes it
+    auditing: counts random entries and compares them with a curve
+
+The most important rule: the table of curves alone says which curves exist. Memcached (`shared_curves`) only saves
+reading their contents from the table. A process serves the newest whole curve of a board's current epoch, or none.
+
+When a curve is due, and when it is fitted anew, is decided in `jobs/curves`; the mathematics is in `predictor`. This
+room reads rows through `storage.entries` and changes through `storage.log`. It must not import `archive` beside it, nor
+the rooms above it (`reads`, `posting`, `queue`). It is the only room that may use pymemcache.
+
+Begin with `stored_curves`. Read `sampling` to see how a curve is made, and `live_counts` to see how it follows changes.
+"""

@@ -1,0 +1,244 @@
+"""Audits a curve: counts the entries at random places exactly, as of the curve's own moment, and compares.
+
+    a curve and its moment ──> one snapshot ─┬─ random rows, counted one by one from the best
+                                             └─ what has changed since that moment, subtracted from the counts
+
+A false alarm is a fault of the audit. A count is of the snapshot and a bracket is of the curve's moment. So they are
+compared only if everything in between is known: the board has not changed, or the change log still has its changes.
+
+The counts use neither knots nor skips. Otherwise a second walk could repeat, and so confirm, an error of the first one.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+from predictor import Curve, RankCurve
+from querybuilder import Dialect, Statement, col, length, param, select
+from storage.boards.boards import CHANGES, check_copy, find_totals
+from storage.entries.entries import Entries, read_live_epochs
+from storage.entries.rankings import Ranking
+from storage.errors import UnknownBoard
+from storage.log.cells import Padding, RankedCells
+from storage.log.change_log import LogMark, change_log
+from storage.records import Board
+from storage.schema.steps import CHANGE_LOG
+from storage.store import Program
+
+from .stored_curves import find_curve_summaries
+
+AuditOutcome = Literal["compared", "changed", "empty"]
+_PIECE = "m"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLimits:
+    """The bounds of one audit; each is a setting of the same name."""
+
+    audit_owners_max: int
+    audit_rows_max: int  # rows skipped and rows counted, together
+    audit_changes_max: int  # since the curve's moment
+    audit_s_max: float
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedCurve:
+    """A curve, and what it is as of."""
+
+    curve: RankCurve
+    mark: LogMark | None  # which changes it counts; None: unknown
+    version: int  # of its stored fit
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One entry's rank at the curve's moment, and the rank and bracket that the curve gives it."""
+
+    cell: str
+    true_rank: int
+    rank: int
+    low: int
+    high: int
+
+    @property
+    def error(self) -> float:
+        """Return the error relative to the true rank."""
+        return abs(self.rank - self.true_rank) / self.true_rank
+
+    @property
+    def broken(self) -> bool:
+        """Return whether the true rank lies outside the bracket, which means that the curve or the count is wrong."""
+        return not self.low <= self.true_rank <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The result of an audit.
+
+    With the outcome `changed` nothing was compared: too much happened since the curve's moment.
+    """
+
+    outcome: AuditOutcome
+    curve: RankCurve
+    compared: list[Compared] = field(default_factory=list)
+
+    @property
+    def broken(self) -> list[Compared]:
+        """Return the entries whose true rank lies outside the bracket."""
+        return [each for each in self.compared if each.broken]
+
+    @property
+    def beyond_certificate(self) -> list[Compared]:
+        """Return the entries whose error is larger than the certificate allows."""
+        certificate = self.curve.certificate
+        if certificate is None:
+            return []
+        # A certificate is a quotient of floats, so a difference in rounding is tolerated.
+        return [each for each in self.compared if each.error > certificate * (1 + 1e-9)]
+
+
+def audit_curve(
+    dialect: Dialect,
+    entries: Entries,
+    column_index: int,
+    moment: AuditedCurve,
+    limits: AuditLimits,
+    *,
+    rng: random.Random,
+    monotonic: Callable[[], float],
+) -> Program[Audit]:
+    """Compare up to `audit_owners_max` random entries with a curve of the column, in one snapshot.
+
+    Raises:
+        UnknownBoard: the board was deleted.
+        BoardChanged: it is not the board that this process knows.
+    """
+    ends_s = monotonic() + limits.audit_s_max
+    board = entries.board
+    totals = (yield from find_totals(dialect, [board.key]))[board.key]
+    if not totals and board.key not in (yield from read_live_epochs(dialect, [board.key])):
+        raise UnknownBoard(f"no leaderboard {board.id!r}")
+    check_copy(board, totals)
+    since = yield from _read_changes_since(dialect, board, column_index, moment, totals.get(CHANGES, 0), limits)
+    total = totals.get(column_index, 0)
+    if since is None:
+        return Audit("changed", moment.curve)
+    if not total:
+        return Audit("empty", moment.curve)
+    ranking = entries.rankings[column_index]
+    # Every row is passed twice: to reach the cell, and to count.
+    rows = min(total, limits.audit_rows_max // 2)
+    row_numbers = sorted(rng.sample(range(rows), min(rows, limits.audit_owners_max)))
+    compared: list[Compared] = []
+    counted = BetterCounter(ranking)
+    cells = _Landings(ranking)
+    for row_number in row_numbers:
+        if monotonic() > ends_s:
+            break
+        cell = yield from cells.at(row_number)
+        if cell is None:
+            break
+        better_count = (yield from counted.better_than(cell)) - since.better_than(ranking.padding.key_of_cell(cell))
+        bracket = moment.curve.locate(ranking.padding.key_of_cell(cell))
+        compared.append(Compared(cell, 1 + better_count, bracket.rank, bracket.low, bracket.high))
+    return Audit("compared", moment.curve, compared)
+
+
+class _Landings:
+    """Finds cells by row number, in ascending order: each call skips only the rows since the previous cell."""
+
+    def __init__(self, ranking: Ranking) -> None:
+        self._ranking = ranking
+        self._cell: str | None = None
+        self._past = 0  # rows up to and including the ties of that cell
+
+    def at(self, row_number: int) -> Program[str | None]:
+        """Return the cell of the row (0-based); None past the end."""
+        if self._cell is None or row_number >= self._past:
+            found = yield from self._ranking.sample_row(row_number - self._past, self._cell)
+            if found is None:
+                return None
+            self._cell, self._past = found.cell, row_number - found.ties_before + found.ties
+        return self._cell
+
+
+class BetterCounter:
+    """Counts the entries strictly better than a cell, for cells from the best on: each call counts only what is new."""
+
+    def __init__(self, ranking: Ranking) -> None:
+        self._ranking, self._high = ranking, ranking.padding.high
+        self._cell: str | None = None
+        self._better_count = 0  # entries better than that cell
+
+    def better_than(self, cell: str) -> Program[int]:
+        """Return the count for a cell that is no better than the previous one."""
+        if cell != self._cell:
+            before = self._cell
+            # Count from the previous cell, including its ties, up to this one, excluding it.
+            # A cell followed by "0" sorts after the cell itself and before every larger one.
+            if self._high:
+                least, past = cell + "0", ":" if before is None else before + "0"
+            else:
+                least, past = before or "", cell
+            self._better_count += yield from self._ranking.count_range(least=least, past=past)
+            self._cell = cell
+        return self._better_count
+
+
+class _ChangesSince:
+    """What changes have added to the count of entries better than a key."""
+
+    def __init__(self, came: Iterable[int], went: Iterable[int]) -> None:
+        self._came, self._went = sorted(came), sorted(went)
+
+    def better_than(self, key: int) -> int:
+        """Return how many better rows were added, less those that were removed."""
+        return bisect_left(self._came, key) - bisect_left(self._went, key)
+
+
+def _read_changes_since(
+    dialect: Dialect, board: Board, column_index: int, moment: AuditedCurve, changes: int, limits: AuditLimits
+) -> Program[_ChangesSince | None]:
+    """Return what has happened since the curve's moment; None if it is unknown or too much."""
+    if isinstance(moment.curve, Curve):
+        stored = (yield from find_curve_summaries(dialect, [board.key])).get((board.key, column_index))
+        if stored is not None and (stored.version, stored.changes) == (moment.version, changes):
+            return _ChangesSince((), ())
+    if moment.mark is None:
+        return None
+    log = change_log(dialect)
+    pruned_before = yield from log.find_pruned_position()
+    if not pruned_before <= moment.mark.position <= (yield from log.find_horizon()):
+        return None  # the changes were pruned, or another database numbered them: this one was restored
+    rows = yield _changes_after(dialect).bind(
+        key=board.key, limit=limits.audit_changes_max + 1, **log.mark_parameters(moment.mark)
+    )
+    if len(rows) > limits.audit_changes_max:
+        return None
+    pieces = [(piece, len(piece) >> 1) for (piece,) in rows]
+    came, went = [piece[half:] for piece, half in pieces], [piece[:half] for piece, half in pieces]
+    return _ChangesSince(_keys(board, column_index, came), _keys(board, column_index, went))
+
+
+def _keys(board: Board, column_index: int, texts: Iterable[str]) -> list[int]:
+    cells, padding = RankedCells(board), Padding.for_column(board.spec, board.spec.columns[column_index])
+    found = (cells.extract_cell(text, column_index) for text in texts)
+    return [padding.key_of_cell(cell) for cell in found if cell is not None]
+
+
+@lru_cache
+def _changes_after(dialect: Dialect) -> Statement:
+    return (
+        select(col("value", _PIECE))
+        .from_(CHANGE_LOG)
+        .each_piece(col("cells"), _PIECE)
+        .where(col("board_key").eq(param("key")), change_log(dialect).after_mark(), length(col("value", _PIECE)).gt(0))
+        .limit(param("limit"))
+        .packed()
+        .compile(dialect)
+    )

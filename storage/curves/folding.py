@@ -1,0 +1,209 @@
+"""Reads, in one snapshot, what is to be folded into the live counts: changes since the mark, and newly stored curves.
+
+    mark ──changes of every board──> now             a curve with live counts continues from the mark
+    mark of a fit ──changes of its board──> now      a new curve catches up from what its snapshot saw
+
+Nothing is guessed. Changes may be pruned, too many, or numbered by another database. Then the curves that need them are
+reported instead (`lost`, `void`), and have no live counts until their next fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from querybuilder import Dialect
+from storage.boards.boards import find_boards_by_key
+from storage.log.bundles import Bundle
+from storage.log.change_log import LogMark, change_log
+from storage.records import Board
+from storage.store import Program
+
+from .live_counts import (
+    FoldState,
+    StoredCounts,
+    StoredFit,
+    changes_of_board,
+    counted_fits,
+    counts_of,
+    find_fold_state,
+    fits_after,
+)
+from .stored_curves import read_documents
+
+Slot = tuple[int, int]  # board key, column index
+NAMED_BOARDS_MAX = 200  # with more boards, comparing the keys costs as much as reading the changes of all boards
+
+
+@dataclass(frozen=True, slots=True)
+class FoldLimits:
+    """The bounds; each is a setting of the same name."""
+
+    fold_interval_s: float
+    fold_load_ratio: float  # the part of the job's time that folding may take
+    fold_rows_max: int  # changes read in one statement
+    fold_lag_rows_max: int  # changes folded at once; curves that are further behind wait for their next fit
+    fold_curves_max: int  # curves kept decoded
+
+
+class NetChanges:
+    """Net changes of owners: the first row before and the last row after. What happened in between cancels out."""
+
+    def __init__(self) -> None:
+        self._boards: dict[int, dict[str, tuple[int, str, int, str]]] = {}
+
+    def add_bundles(self, bundles: Iterable[Bundle]) -> None:
+        """Add changes. Bundles may come in any order: their numbers order the changes of an owner."""
+        for bundle in bundles:
+            owners = self._boards.setdefault(bundle.board_key, {})
+            for _, number, _, owner, previous, following in bundle.changes():
+                if previous == following:
+                    continue
+                known = owners.get(owner)
+                if known is not None:
+                    first, before, last, after = known
+                    if number < first:
+                        owners[owner] = number, previous, last, after
+                    elif number > last:
+                        owners[owner] = first, before, number, following
+                else:
+                    owners[owner] = number, previous, number, following
+
+    def of_boards(self) -> dict[int, list[tuple[str, str]]]:
+        """Return (row before, row after) pairs by board, without rows that are as they were."""
+        found: dict[int, list[tuple[str, str]]] = {}
+        for board_key, owners in self._boards.items():
+            moved = [(before, after) for _, before, _, after in owners.values() if before != after]
+            if moved:
+                found[board_key] = moved
+        return found
+
+
+@dataclass(slots=True)
+class KnownCurves:
+    """What the folding process knows: which curves have live counts, and which of them it holds decoded."""
+
+    version: int = 0  # of the newest curve known
+    fits: dict[int, dict[int, StoredFit]] = field(default_factory=dict)  # by board key and column index
+    held: Collection[Slot] = ()
+
+
+@dataclass(slots=True)
+class FoldBacklog:
+    """What one snapshot has to fold."""
+
+    before: FoldState | None
+    mark: LogMark
+    fits: list[StoredFit] = field(default_factory=list)  # new curves, oldest first
+    # Versions of the curves that have live counts; read only if the process knows no curve yet.
+    counted: dict[Slot, int] = field(default_factory=dict)
+    lost: bool = False  # no curve can continue from the mark: all must be listed anew
+    rows: int = 0  # changes of boards that have a curve
+    others: bool = False  # whether there are changes, but only of boards without a curve
+    changes: dict[int, list[tuple[str, str]]] = field(default_factory=dict)  # by board, netted
+    replays: dict[Slot, list[tuple[str, str]]] = field(default_factory=dict)  # of new curves, from their own marks
+    void: set[Slot] = field(default_factory=set)  # new curves that cannot be counted
+    boards: dict[int, Board] = field(default_factory=dict)  # of everything above
+    # Documents by version, of curves that are needed and not held decoded.
+    curves: dict[int, bytes] = field(default_factory=dict)
+    counts: dict[Slot, StoredCounts] = field(default_factory=dict)
+
+    def goes_on(self, fit: StoredFit) -> bool:
+        """Return whether a newly listed curve already has counts that are as of the mark."""
+        return not self.lost and self.counted.get((fit.board_key, fit.column_index)) == fit.version
+
+
+def read_fold_backlog(dialect: Dialect, known: KnownCurves, limits: FoldLimits) -> Program[FoldBacklog]:
+    """Read what is to be folded now.
+
+    Raises:
+        ChangesUnordered: see `ChangeLog.take_mark`.
+    """
+    log = change_log(dialect)
+    before = yield from find_fold_state(dialect)
+    found = FoldBacklog(before, (yield from log.take_mark()))
+    pruned_before = yield from log.find_pruned_position()
+    found.fits = yield from fits_after(dialect, known.version)
+    if not known.version:
+        found.counted = yield from counted_fits(dialect)
+    found.lost = before is None or not _follows(before.mark, found.mark, pruned_before)
+    if before is not None and not found.lost and before.mark != found.mark:
+        yield from _read_changes(dialect, found, known, before.mark, limits)
+    yield from _read_replays(dialect, found, pruned_before, limits)
+    yield from _read_documents(dialect, found, known)
+    return found
+
+
+def _follows(done: LogMark, now: LogMark, pruned_before: int) -> bool:
+    """Return whether the log holds everything that happened between two marks.
+
+    In a restored store the numbers may begin anew, so a mark can lie past the present one.
+    """
+    return pruned_before <= done.position <= now.position
+
+
+def _read_changes(
+    dialect: Dialect, found: FoldBacklog, known: KnownCurves, done: LogMark, limits: FoldLimits
+) -> Program[None]:
+    log, netted, past = change_log(dialect), NetChanges(), (0, 0)
+    # A family has thousands of boards, few of them with a curve. The changes of the others are not read.
+    curved = known.fits.keys() | {fit.board_key for fit in found.fits}
+    boards = curved if len(curved) <= NAMED_BOARDS_MAX else None
+    while True:
+        page = yield from log.list_bundles_between(
+            done, found.mark, limit=limits.fold_rows_max, past=past, boards=boards
+        )
+        netted.add_bundles(page)
+        changes = sum(bundle.changes_count for bundle in page)
+        found.rows += changes
+        if found.rows > limits.fold_lag_rows_max:
+            found.lost = True
+            return
+        if changes < limits.fold_rows_max:
+            break
+        past = page[-1].position, page[-1].seq
+    found.changes = netted.of_boards()
+    if not found.rows and boards is not None:
+        found.others = yield from log.has_changes_between(done, found.mark)
+
+
+def _read_replays(dialect: Dialect, found: FoldBacklog, pruned_before: int, limits: FoldLimits) -> Program[None]:
+    """Read the changes that the snapshots of new curves did not see."""
+    rows_max = limits.fold_lag_rows_max
+    for fit in found.fits:
+        slot = fit.board_key, fit.column_index
+        if found.goes_on(fit):
+            continue
+        if fit.mark is None or not _follows(fit.mark, found.mark, pruned_before):
+            found.void.add(slot)
+            continue
+        changes, bundles = yield from changes_of_board(dialect, fit.board_key, fit.mark, changes_max=rows_max)
+        rows_max -= changes
+        if rows_max < 0:
+            found.void.add(slot)
+            rows_max = 0
+            continue
+        netted = NetChanges()
+        netted.add_bundles(bundles)
+        found.replays[slot] = netted.of_boards().get(fit.board_key, [])
+
+
+def _read_documents(dialect: Dialect, found: FoldBacklog, known: KnownCurves) -> Program[None]:
+    """Read the contents of curves that changes or replays concern, unless the process holds them decoded."""
+    versions: dict[Slot, int] = {}
+    for board_key in found.changes:
+        fits = known.fits.get(board_key, {}).values()
+        versions |= {(board_key, fit.column_index): fit.version for fit in fits}
+    for fit in found.fits:
+        slot = fit.board_key, fit.column_index
+        versions.pop(slot, None)  # the version of the previous curve
+        if slot in found.replays or (found.goes_on(fit) and fit.board_key in found.changes):
+            versions[slot] = fit.version
+    concerned = sorted({slot[0] for slot in versions})
+    if concerned:
+        found.boards = yield from find_boards_by_key(dialect, concerned)
+    missing = {slot: version for slot, version in versions.items() if slot in found.replays or slot not in known.held}
+    if missing:
+        found.curves = yield from read_documents(dialect, list(missing.values()))
+    if old := sorted({slot[0] for slot in missing if slot not in found.replays}):
+        found.counts = {(one.board_key, one.column_index): one for one in (yield from counts_of(dialect, old))}

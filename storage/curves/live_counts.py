@@ -1,0 +1,192 @@
+"""The live counts of each stored curve: what has changed since its fit, folded from the change log.
+
+All documents are as of one mark. They are written in one transaction with it. So a reader of one snapshot has every
+counted curve as of that mark, also curves without a newer document: nothing of theirs has changed.
+
+A curve gets live counts from the first transaction that folds it. Before that, and whenever its changes are no longer
+known, its `document` is empty: it has no live counts until it is fitted anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from querybuilder import INTEGER, TEXT, Dialect, asc, coalesce, col, insert, param, select, sum_
+from storage.log.bundles import Bundle
+from storage.log.change_log import LogMark, change_log
+from storage.schema.steps import CHANGE_LOG, CURVES, LIVE_COUNTS, LIVE_MARK
+from storage.store import Program, Row
+
+_ONLY = 0  # the mark's only row
+
+
+@dataclass(frozen=True, slots=True)
+class FoldState:
+    """How far the live counts of the store are."""
+
+    mark: LogMark
+    as_of_us: int  # every change acknowledged before this time is folded
+    version: int  # of the newest document
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCounts:
+    """The live counts of one curve."""
+
+    board_key: int
+    column_index: int
+    epoch: int
+    curve_version: int  # the version of the curve that they belong to
+    version: int  # grows with every document of the store
+    document: bytes  # empty: the curve has no live counts
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFit:
+    """A stored curve without its contents, and how far the snapshot of its fit saw the change log."""
+
+    board_key: int
+    column_index: int
+    epoch: int
+    version: int
+    mark: LogMark | None  # None: unknown
+
+
+def format_mark(mark: LogMark) -> str:
+    """Return the transactions that a mark has seen past its position, as one text."""
+    return " ".join(map(str, mark.seen))
+
+
+def parse_mark(position: int | None, seen: str | None) -> LogMark | None:
+    """Return the mark stored in these two columns; None if there is none."""
+    return None if position is None else LogMark(position, tuple(map(int, (seen or "").split())))
+
+
+class _Statements:
+    def __init__(self, dialect: Dialect) -> None:
+        log = change_log(dialect)
+        mark = ("position", "seen", "as_of", "version")
+        self.mark = select(*map(col, mark)).from_(LIVE_MARK).compile(dialect)
+        self.set_mark = (
+            insert(LIVE_MARK)
+            .values(
+                mark_key=_ONLY,
+                position=param("position", INTEGER),
+                seen=param("seen", TEXT),
+                as_of=param("as_of", INTEGER),
+                version=param("version", INTEGER),
+            )
+            .on_conflict("mark_key")
+            .overwrite()
+            .compile(dialect)
+        )
+        slot = ("board_key", "column_index", "epoch", "curve_version", "version")
+        self.put = (
+            insert(LIVE_COUNTS)
+            .values(**{name: param(name) for name in (*slot, "document")}, counted=param("counted"))
+            .on_conflict("board_key", "column_index")
+            .overwrite()
+            .compile(dialect)
+        )
+        counts = select(*map(col, (*slot, "document"))).from_(LIVE_COUNTS)
+        self.after = counts.where(col("version").gt(param("version"))).order_by(asc(col("version"))).compile(dialect)
+        self.of_boards = counts.where(col("board_key").in_(param("keys"))).compile(dialect)
+        listed = select(*map(col, (*slot[:2], "curve_version"))).from_(LIVE_COUNTS)
+        self.counted = listed.where(col("counted").eq(1)).packed().compile(dialect)
+        fit = ("board_key", "column_index", "epoch", "version", "mark_position", "mark_seen")
+        newer = select(*map(col, fit)).from_(CURVES).where(col("version").gt(param("version")))
+        self.fits = newer.order_by(asc(col("version"))).packed().compile(dialect)
+        past = (col("board_key").eq(param("key")), log.after_mark())
+        self.changes = select(coalesce(sum_(col("changes")), 0)).from_(CHANGE_LOG).where(*past).compile(dialect)
+        self.of_board = select(*log.bundle_columns()).from_(CHANGE_LOG).where(*past).packed().compile(dialect)
+
+
+@lru_cache
+def _statements(dialect: Dialect) -> _Statements:
+    return _Statements(dialect)
+
+
+def find_fold_state(dialect: Dialect) -> Program[FoldState | None]:
+    """Return how far the live counts are; None before the first fold."""
+    rows = yield _statements(dialect).mark.bind()
+    if not rows:
+        return None
+    position, seen, as_of_us, version = rows[0]
+    mark = parse_mark(position, seen)
+    assert mark is not None
+    return FoldState(mark, as_of_us, version)
+
+
+def find_fold_position(dialect: Dialect) -> Program[int | None]:
+    """Return the position in the change log where changes not yet folded begin; None before the first fold."""
+    now = yield from find_fold_state(dialect)
+    return None if now is None else now.mark.position
+
+
+def store_folded(dialect: Dialect, now: FoldState, counts: Iterable[StoredCounts]) -> Program[None]:
+    """Write documents and the mark that they are as of."""
+    statements = _statements(dialect)
+    for one in counts:
+        yield statements.put.bind(
+            board_key=one.board_key,
+            column_index=one.column_index,
+            epoch=one.epoch,
+            curve_version=one.curve_version,
+            version=one.version,
+            document=one.document,
+            counted=int(bool(one.document)),
+        )
+    yield statements.set_mark.bind(
+        position=now.mark.position, seen=format_mark(now.mark), as_of=now.as_of_us, version=now.version
+    )
+
+
+def counts_after(dialect: Dialect, version: int) -> Program[tuple[FoldState | None, list[StoredCounts]]]:
+    """Return the mark and the documents newer than a version, oldest first.
+
+    If the store was restored from a backup, its versions are lower than the one given: then return all documents.
+    """
+    now = yield from find_fold_state(dialect)
+    if now is None or now.version == version:
+        return now, []
+    rows = yield _statements(dialect).after.bind(version=version if version < now.version else 0)
+    return now, [StoredCounts(*row) for row in rows]
+
+
+def counts_of(dialect: Dialect, board_keys: Sequence[int]) -> Program[list[StoredCounts]]:
+    """Return the documents of some boards."""
+    rows = yield _statements(dialect).of_boards.bind(keys=board_keys)
+    return [StoredCounts(*row) for row in rows]
+
+
+def counted_fits(dialect: Dialect) -> Program[dict[tuple[int, int], int]]:
+    """Return the versions of the curves that have live counts, by board key and column index."""
+    rows = yield _statements(dialect).counted.bind()
+    return {(row[0], row[1]): row[2] for row in rows}
+
+
+def fits_after(dialect: Dialect, version: int) -> Program[list[StoredFit]]:
+    """Return the curves stored after a version, oldest first, without their contents."""
+    rows = yield _statements(dialect).fits.bind(version=version)
+    return [_fit(row) for row in rows]
+
+
+def _fit(row: Row) -> StoredFit:
+    board_key, column_index, epoch, version, position, seen = row
+    return StoredFit(board_key, column_index, epoch, version, parse_mark(position, seen))
+
+
+def changes_of_board(
+    dialect: Dialect, board_key: int, done: LogMark, *, changes_max: int
+) -> Program[tuple[int, list[Bundle]]]:
+    """Return how many of a board's changes a mark does not count, as this snapshot sees them, and those changes.
+
+    The changes come in any order. If there are more than `changes_max`, the list is empty.
+    """
+    bound = {"key": board_key, **change_log(dialect).mark_parameters(done)}
+    [[changes]] = yield _statements(dialect).changes.bind(**bound)
+    if changes > changes_max:
+        return changes, []
+    return changes, [Bundle(*row) for row in (yield _statements(dialect).of_board.bind(**bound))]

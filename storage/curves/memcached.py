@@ -1,0 +1,265 @@
+"""A client for a list of memcached servers, which together hold values that may vanish at any time.
+
+    event loop ── one call at a time ──> a thread ── HashClient: key -> server ──> a server, behind its breaker
+
+A call ends within `memcached_timeout_s` and never raises. Failures are counted, and the values that were asked for
+count as absent. Resolving a host name knows no timeout; a call that hangs there is given up after a few timeouts.
+
+A key always belongs to the same server. While that server is down its values are missing: moving them to another server
+would leave stale values there later.
+
+Each server is behind a circuit breaker (`Breaker`), so that a server that fails several times in a row is left alone:
+
+    closed ── failures_max in a row ──> open ── pause_s later ──> one trial ── failed: open again, answered: closed
+
+Every call that the breaker allowed must be reported to it, so that a trial always ends. Calls to a breaker come one
+after the other. The libraries for this bring clocks, locks and exceptions of their own, which is more than these lines.
+
+A call's `Budget` of time and bytes is for the whole call. A socket's own timeout starts anew with every piece that
+arrives, so a server that sends a few bytes at a time would otherwise hold a call for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import structlog
+from pymemcache.client.base import Client
+from pymemcache.client.hash import HashClient
+from pymemcache.exceptions import MemcacheServerError
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+_LINE_BYTES = 512  # the protocol line around each value of an answer
+_THREAD_TIMEOUTS_MAX = 4  # resolving a name knows no timeout: after this many a call is given up
+RECV_BYTES = 256 * 1024  # pymemcache receives 4 KiB at a time, and each piece may wait for the interpreter lock
+
+
+@dataclass(frozen=True, slots=True)
+class MemcachedLimits:
+    """The cache's bounds; each is a setting of the same name."""
+
+    memcached_servers: tuple[str, ...]  # host:port
+    memcached_timeout_s: float  # of a whole call
+    memcached_failures_max: int
+    memcached_pause_s: float
+    memcached_batch_max: int  # keys of a call
+    memcached_value_bytes_max: int
+    memcached_expiry_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheAnswer:
+    """The result of one call."""
+
+    values: Mapping[str, bytes] = field(default_factory=dict)
+    stored: bool = False
+    errors: int = 0  # servers that failed
+
+
+class Memcached:
+    """The servers. Calls run one after the other on a thread of their own."""
+
+    def __init__(self, limits: MemcachedLimits, *, monotonic: Callable[[], float]) -> None:
+        self.limits = limits
+        bytes_max = limits.memcached_batch_max * (limits.memcached_value_bytes_max + _LINE_BYTES) + RECV_BYTES
+        self._budget = Budget(limits.memcached_timeout_s, bytes_max, monotonic)
+        self._monotonic = monotonic
+        self._breakers: list[Breaker] = []
+        # Values are bytes without a serializer, so the flags that a server sends with them are ignored.
+        make_ring: Any = HashClient  # its methods have no annotations
+        self._ring = make_ring([], socket_module=BudgetSockets(self._budget), no_delay=True)
+        self._ring.client_class = self._server
+        for server in limits.memcached_servers:
+            host, _, port = server.rpartition(":")
+            self._ring.add_server((host.strip("[]"), int(port)))
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memcached")
+        self._given_up: asyncio.Future[CacheAnswer] | None = None
+        self._closed = False
+
+    def _server(self, server: Any, **options: Any) -> _Server:
+        limits = self.limits
+        breaker = Breaker(
+            failures_max=limits.memcached_failures_max, pause_s=limits.memcached_pause_s, monotonic=self._monotonic
+        )
+        self._breakers.append(breaker)
+        return _Server(server, breaker=breaker, budget=self._budget, **options)
+
+    @property
+    def servers_left_alone(self) -> int:
+        """Return how many servers have an open breaker."""
+        return sum(breaker.open for breaker in self._breakers)
+
+    async def get_many(self, keys: Sequence[str]) -> CacheAnswer:
+        """Return values by key, for at most `memcached_batch_max` keys; absent and late values are left out."""
+        return await self._call(lambda: CacheAnswer(values=self._ring.get_many(keys), errors=self._budget.errors))
+
+    async def store_value(self, key: str, value: bytes) -> CacheAnswer:
+        """Store a value, which expires after `memcached_expiry_s` at the latest."""
+        expiry_s = self.limits.memcached_expiry_s
+        return await self._call(
+            lambda: CacheAnswer(stored=bool(self._ring.set(key, value, expire=expiry_s)), errors=self._budget.errors)
+        )
+
+    async def _call(self, work: Callable[[], CacheAnswer]) -> CacheAnswer:
+        if self._closed:
+            return CacheAnswer()
+        if self._given_up is not None and not self._given_up.done():
+            return CacheAnswer(errors=1)
+        future = asyncio.get_running_loop().run_in_executor(self._thread, self._within_budget, work)
+        done, _ = await asyncio.wait([future], timeout=_THREAD_TIMEOUTS_MAX * self.limits.memcached_timeout_s)
+        if not done:
+            self._given_up = future
+            return CacheAnswer(errors=1)
+        return future.result()
+
+    def _within_budget(self, work: Callable[[], CacheAnswer]) -> CacheAnswer:
+        self._budget.begin()
+        return work()
+
+    async def close(self) -> None:
+        """Close the connections. Later calls reach no server and return an empty result."""
+        await self._call(self._close)
+        self._closed = True
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _close(self) -> CacheAnswer:
+        self._ring.close()
+        return CacheAnswer()
+
+
+class _Server(Client):
+    """One server behind its breaker. To HashClient it never fails: a failed call returns nothing found."""
+
+    def __init__(self, server: Any, *, breaker: Breaker, budget: Budget, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._breaker, self._budget = breaker, budget
+
+    def get_many(self, keys: Any) -> dict[Any, Any]:
+        return self._guarded(lambda: super(_Server, self).get_many(keys), {})
+
+    def set(self, key: Any, value: Any, expire: int = 0, noreply: Any = False, flags: Any = None) -> bool | None:
+        return self._guarded(lambda: super(_Server, self).set(key, value, expire, noreply, flags), None)
+
+    def _guarded(self, call: Callable[[], T], nothing: T) -> T:
+        if not self._breaker.allows() or not self._budget.fair():
+            return nothing
+        try:
+            answer = call()
+        except Exception as error:  # on a nonsensical answer pymemcache's parser raises anything
+            self._budget.errors += 1
+            self.close()
+            # "SERVER_ERROR object too large for cache" is an answer; its subclass says that the connection ended.
+            if type(error) is MemcacheServerError:
+                self._breaker.succeeded()
+            else:
+                was_open = self._breaker.open
+                self._breaker.failed()
+                if self._breaker.open and not was_open:
+                    log.warning("memcached_left_alone", server=str(self.server), detail=repr(error))
+            return nothing
+        self._breaker.succeeded()
+        return answer
+
+
+class Breaker:
+    """The circuit breaker of one server, used by one thread."""
+
+    def __init__(self, *, failures_max: int, pause_s: float, monotonic: Callable[[], float]) -> None:
+        self._failures_max, self._pause_s, self._monotonic = failures_max, pause_s, monotonic
+        self._failures = 0  # in a row
+        self._closed_again_s = 0.0
+
+    @property
+    def open(self) -> bool:
+        """Return whether the server has failed so often that only trials may call it."""
+        return self._failures >= self._failures_max
+
+    def allows(self) -> bool:
+        """Return whether the server may be called now."""
+        return not self.open or self._monotonic() >= self._closed_again_s
+
+    def succeeded(self) -> None:
+        """Record that the server answered."""
+        self._failures = 0
+
+    def failed(self) -> None:
+        """Record that the server did not answer, or answered nonsense."""
+        self._failures += 1
+        self._closed_again_s = self._monotonic() + self._pause_s
+
+
+class Budget:
+    """Time and bytes left to the current call."""
+
+    def __init__(self, timeout_s: float, bytes_max: int, monotonic: Callable[[], float]) -> None:
+        self._timeout_s, self._bytes_max, self._monotonic = timeout_s, bytes_max, monotonic
+        self._ends_s = 0.0
+        self._bytes = 0
+        self.errors = 0
+
+    def begin(self) -> None:
+        """Start the budget of a new call."""
+        self._ends_s = self._monotonic() + self._timeout_s
+        self._bytes = self._bytes_max
+        self.errors = 0
+
+    def fair(self) -> bool:
+        """Return whether at least half of the time is left.
+
+        With less, a late answer would not be the next server's fault.
+        """
+        return self._ends_s - self._monotonic() >= self._timeout_s / 2
+
+    def left_s(self) -> float:
+        """Return the seconds that are left. Raises TimeoutError when there are none."""
+        left_s = self._ends_s - self._monotonic()
+        if left_s <= 0:
+            raise TimeoutError("the call took too long")
+        return left_s
+
+    def received(self, count: int) -> None:
+        """Count received bytes. Raises OSError for more than any honest answer has."""
+        self._bytes -= count
+        if self._bytes < 0:
+            raise OSError("the answer is too long")
+
+
+class BudgetSocket(socket.socket):
+    """A socket that keeps to a budget."""
+
+    budget: Budget
+
+    def connect(self, address: Any) -> None:
+        self.settimeout(self.budget.left_s())
+        super().connect(address)
+
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        self.settimeout(self.budget.left_s())
+        super().sendall(data, flags)
+
+    def recv(self, bufsize: int, flags: int = 0) -> bytes:
+        self.settimeout(self.budget.left_s())
+        data = super().recv(max(bufsize, RECV_BYTES), flags)
+        self.budget.received(len(data))
+        return data
+
+
+class BudgetSockets:
+    """The module `socket` as pymemcache uses it, with sockets that keep to a budget."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+
+    def socket(self, *arguments: Any) -> BudgetSocket:
+        made = BudgetSocket(*arguments)
+        made.budget = self._budget
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(socket, name)

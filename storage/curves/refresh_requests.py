@@ -1,0 +1,152 @@
+"""Refreshes that operators request at a front end and that a job process carries out, wherever either of them runs.
+
+    demanded ──a job process takes it (conditional write)──> taken ──its refresh ends──> answered
+
+Each column has one row, and numbers tell its requests apart. The rule: only a refresh that began after a request
+answers it. So an answer to a number answers every lower number too, and never a higher one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from querybuilder import Condition, Dialect, asc, col, excluded, insert, param, select, update
+from storage.records import Board
+from storage.schema.steps import REFRESH_REQUESTS, take_number
+from storage.store import Program
+
+Outcome = Literal["refreshed", "unknown_board", "unsupported", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRefreshRequest:
+    """A requested refresh of one column."""
+
+    board_key: int
+    column_index: int
+    epoch: int
+    board_id: str
+    number: int  # grows with every request in the store
+    origin: str | None  # the HTTP request that it was made for
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshAnswer:
+    """The result of a requested refresh."""
+
+    outcome: Outcome
+    detail: str = ""
+    version: int = 0  # of the curve that was stored
+    took_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshRequestState:
+    """How far the requests of a column have come."""
+
+    taken: int  # the highest number that a job process works on
+    answered: int  # the highest number that is answered, by `answer`
+    answer: RefreshAnswer
+
+
+def store_refresh_request(dialect: Dialect, board: Board, column_index: int, origin: str = "") -> Program[int]:
+    """Request a refresh on behalf of the HTTP request `origin`. Return the number of the requested refresh."""
+    number = yield from take_number(dialect, "refresh_demand")
+    yield (
+        insert(REFRESH_REQUESTS)
+        .values(
+            board_key=board.key,
+            column_index=column_index,
+            epoch=board.epoch,
+            board_id=param("board_id"),
+            demanded=number,
+            taken=0,
+            answered=0,
+            outcome="",
+            detail="",
+            version=0,
+            took_us=0,
+            origin=param("origin"),
+        )
+        .on_conflict("board_key", "column_index")
+        .do_update(epoch=excluded("epoch"), demanded=excluded("demanded"), origin=excluded("origin"))
+        .build(dialect, board_id=board.id, origin=origin)
+    )
+    return number
+
+
+def list_open_refresh_requests(dialect: Dialect, limit: int) -> Program[list[StoredRefreshRequest]]:
+    """Return up to `limit` requests that no job process has taken, oldest first."""
+    rows = yield (
+        select(*(col(name) for name in ("board_key", "column_index", "epoch", "board_id", "demanded", "origin")))
+        .from_(REFRESH_REQUESTS)
+        .where(col("demanded").gt(col("taken")))
+        .order_by(asc(col("demanded")))
+        .limit(limit)
+        .build(dialect)
+    )
+    return [StoredRefreshRequest(*row) for row in rows]
+
+
+def take_refresh_request(dialect: Dialect, demand: StoredRefreshRequest) -> Program[bool]:
+    """Take a request. Return False if another process was faster, or if the refresh was requested again meanwhile."""
+    [[rows]] = yield (
+        update(REFRESH_REQUESTS)
+        .set(taken=demand.number)
+        .where(*_slot(), col("demanded").eq(param("number")), col("taken").lt(param("number")))
+        .build(dialect, key=demand.board_key, index=demand.column_index, number=demand.number)
+    )
+    return bool(rows)
+
+
+def return_refresh_request(dialect: Dialect, demand: StoredRefreshRequest) -> Program[None]:
+    """Give a taken request back, so that another process can take it."""
+    yield (
+        update(REFRESH_REQUESTS)
+        .set(taken=0)
+        .where(*_slot(), col("taken").eq(param("number")))
+        .build(dialect, key=demand.board_key, index=demand.column_index, number=demand.number)
+    )
+
+
+def answer_refresh_request(dialect: Dialect, demand: StoredRefreshRequest, answer: RefreshAnswer) -> Program[None]:
+    """Store the answer to a request, unless a later one is already answered."""
+    yield (
+        update(REFRESH_REQUESTS)
+        .set(
+            answered=demand.number,
+            outcome=answer.outcome,
+            detail=param("detail"),
+            version=answer.version,
+            took_us=answer.took_us,
+        )
+        .where(*_slot(), col("answered").lt(param("number")))
+        .build(
+            dialect,
+            key=demand.board_key,
+            index=demand.column_index,
+            number=demand.number,
+            detail=answer.detail,
+        )
+    )
+
+
+def find_refresh_request_state(
+    dialect: Dialect, board_key: int, column_index: int
+) -> Program[RefreshRequestState | None]:
+    """Return how far the requests of a column have come; None if there are none or the board was deleted."""
+    rows = yield (
+        select(*(col(name) for name in ("taken", "answered", "outcome", "detail", "version", "took_us")))
+        .from_(REFRESH_REQUESTS)
+        .where(*_slot())
+        .build(dialect, key=board_key, index=column_index)
+    )
+    if not rows:
+        return None
+    taken, answered, *answer = rows[0]
+    return RefreshRequestState(taken, answered, RefreshAnswer(*answer))
+
+
+def _slot() -> tuple[Condition, Condition]:
+    return col("board_key").eq(param("key")), col("column_index").eq(param("index"))

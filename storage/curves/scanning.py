@@ -1,0 +1,139 @@
+"""Scanning: reads every distinct value of a ranked column with its ties, page by page, in one snapshot.
+
+Pages must stay small: decoding a page holds the interpreter, so a large one would delay everything else in the process.
+
+Memory stays bounded however many values there are. A scan keeps two or three numbers for each distinct value. Past
+`scan_memory_values_max` distinct values it writes them to a temporary file and maps that file for reading. If the
+folder for temporary files lies in memory, set TMPDIR to another one.
+"""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, repeat
+from typing import BinaryIO
+
+from predictor import LIMB_BITS, Tally
+from storage.entries.entries import Entries
+from storage.store import Program
+
+
+@dataclass(frozen=True, slots=True)
+class ScanLimits:
+    """The bounds of a scan; each is a setting of the same name."""
+
+    scan_page_values: int
+    scan_memory_values_max: int
+
+
+def scan_column(
+    entries: Entries, column_index: int, limits: ScanLimits, *, progress: Callable[[int], None] = lambda entries: None
+) -> Program[Tally]:
+    """Return the tally of a whole column. After every page, call `progress` with the number of entries on it."""
+    ranking = entries.rankings[column_index]
+    key_of = ranking.padding.key_of_cell
+    tallying = TallyBuilder(memory_values_max=limits.scan_memory_values_max)
+    below: str | None = None
+    while True:
+        rows = yield from ranking.tally_cells(limits.scan_page_values, below)
+        read = tallying.total
+        tallying.add_values([key_of(row[0]) for row in rows], [row[1] for row in rows])
+        progress(tallying.total - read)
+        if len(rows) < limits.scan_page_values:
+            return tallying.tally()
+        below = rows[-1][0]
+
+
+_LIMB_MASK = (1 << LIMB_BITS) - 1
+_ZEROS_AT_ONCE = 1 << 16
+
+
+class TallyBuilder:
+    """Collects the values of a scan, best first, and then builds their tally."""
+
+    def __init__(self, *, memory_values_max: int) -> None:
+        self._memory_max = memory_values_max
+        self._low, self._better_counts = _Column(memory_values_max), _Column(memory_values_max)
+        self._high: _Column | None = None  # only once a key is too far from the best one for one part
+        self._first_key = 0
+        self.values = 0
+        self.total = 0  # entries
+
+    def add_values(self, keys: Sequence[int], counts: Sequence[int]) -> None:
+        """Add distinct keys, each worse than all before, and how many entries have each."""
+        if not keys:
+            return
+        if not self.values:
+            self._first_key = keys[0]
+        first_key = self._first_key
+        if self._high is None and (keys[-1] - first_key) >> LIMB_BITS:
+            self._high = _Column(self._memory_max)
+            for start in range(0, self.values, _ZEROS_AT_ONCE):
+                self._high.extend(array("q", repeat(0, min(_ZEROS_AT_ONCE, self.values - start))))
+        if self._high is None:
+            self._low.extend(array("q", [key - first_key for key in keys]))
+        else:
+            offsets = [key - first_key for key in keys]
+            self._low.extend(array("q", [offset & _LIMB_MASK for offset in offsets]))
+            self._high.extend(array("q", [offset >> LIMB_BITS for offset in offsets]))
+        better_counts = array("q", accumulate(counts, initial=self.total))
+        self.total = better_counts.pop()
+        self._better_counts.extend(better_counts)
+        self.values += len(keys)
+
+    def tally(self) -> Tally:
+        """Return the tally of everything added."""
+        columns = [column for column in (self._low, self._high, self._better_counts) if column is not None]
+
+        def relax() -> None:
+            for column in columns:
+                column.relax()
+
+        return Tally(
+            first_key=self._first_key,
+            low=self._low.view(),
+            high=None if self._high is None else self._high.view(),
+            better_counts=self._better_counts.view(),
+            total=self.total,
+            release_pages=relax,
+        )
+
+
+class _Column:
+    """A growing sequence of 64-bit integers, in memory up to a bound and then in a file."""
+
+    def __init__(self, memory_max: int) -> None:
+        self._memory_max = memory_max
+        self._tail = array("q")
+        self._file: BinaryIO | None = None
+        self._mapped: mmap.mmap | None = None
+
+    def extend(self, numbers: array[int]) -> None:
+        self._tail.extend(numbers)
+        if len(self._tail) > self._memory_max:
+            self._spill()
+
+    def _spill(self) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="rankcurve-scan-")  # noqa: SIM115  # the system deletes it with its last handle
+        self._file.write(self._tail)
+        self._tail = array("q")
+
+    def view(self) -> memoryview:
+        """Return all numbers. Nothing may be added afterwards."""
+        if self._file is None:
+            return memoryview(self._tail)
+        self._spill()
+        self._file.flush()
+        self._mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._file.close()
+        return memoryview(self._mapped)
+
+    def relax(self) -> None:
+        """Release mapped pages that were read. They stay in the system's page cache while there is room."""
+        if self._mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._mapped.madvise(mmap.MADV_DONTNEED)

@@ -1,0 +1,422 @@
+"""Stored curves: a job stores a curve under a new version, and every process takes it over and keeps it decoded.
+
+    poll ──> the table's list of newer versions ──> contents from memcached, else from the table ──> served
+    poll_live ──> newer live counts and the mark that all are as of ──> the same curves, kept live
+
+A process serves the newest whole curve of the board's current epoch, live if its counts are known. Corrupt curves and
+counts are counted and ignored.
+
+`find_curve_summaries` describes curves without reading their contents, which is enough to find the old ones.
+`store_curve` writes that description together with the curve, so it always says what the curve counts and how it was
+made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import structlog
+
+from predictor import (
+    AsOf,
+    Curve,
+    CurveCorrupt,
+    KnotsInvalid,
+    LiveCounts,
+    LiveCurve,
+    RankCurve,
+    decode_curve,
+    encode_curve,
+)
+from querybuilder import Dialect, Statement, asc, col, insert, param, select
+from storage.entries.entries import read_live_epochs
+from storage.errors import UnknownBoard
+from storage.log.change_log import LogMark
+from storage.records import Board
+from storage.schema.steps import CURVES, take_number
+from storage.store import Program, Row, Store
+
+from .live_counts import StoredCounts, counts_after, format_mark, parse_mark
+from .shared_curves import ListedCurve, SharedCurves
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedCurve:
+    """A decoded curve that ranks are read from."""
+
+    board_key: int
+    column_index: int
+    epoch: int
+    version: int  # grows with every stored curve of the store
+    curve: RankCurve
+    mark: LogMark | None = None  # which changes the curve counts; None: unknown
+    live_version: int = 0  # grows with every change of a live curve; 0: as it was fitted
+
+    @property
+    def fit(self) -> Curve:
+        """Return the curve as it was fitted."""
+        return self.curve.fit if isinstance(self.curve, LiveCurve) else self.curve
+
+
+class CurveBook:
+    """The curves that this process reads ranks from."""
+
+    def __init__(
+        self, store: Store, shared: SharedCurves | None, *, poll_rows_max: int, on_corrupt: Callable[[], None]
+    ) -> None:
+        self._store, self._shared = store, shared
+        self._poll_rows_max = poll_rows_max
+        self._on_corrupt = on_corrupt
+        self._served: dict[tuple[int, int], ServedCurve] = {}
+        self._version = 0
+        self._live: dict[tuple[int, int], _Live] = {}  # each belongs to the version in `_served`
+        self._as_of, self._mark, self._live_version = AsOf(0), LogMark(0), 0
+        self._unmatched: dict[tuple[int, int], StoredCounts] = {}  # of curves that this process does not serve yet
+        self._polling_live, self._polling = asyncio.Lock(), asyncio.Lock()  # always locked in this order
+        self._expecting = 0
+        # Keys of boards forgotten while `remember_forgotten`: a curve that is about to be served may belong to one.
+        self._forgotten_meanwhile: set[int] = set()
+
+    def find_curve(self, board: Board, column_index: int) -> RankCurve | None:
+        """Return the newest curve of the board's epoch, None before the first."""
+        slot = board.key, column_index
+        served = self._served.get(slot)
+        if served is None or served.epoch != board.epoch:
+            return None
+        live = self._live.get(slot)
+        return served.curve if live is None else live.curve
+
+    def find_served(self, board: Board, column_index: int) -> ServedCurve | None:
+        """Return what `find_curve` returns, with its version and the mark of what it counts."""
+        served = self._served.get((board.key, column_index))
+        return self._as_it_is(served) if served is not None and served.epoch == board.epoch else None
+
+    def _as_it_is(self, served: ServedCurve) -> ServedCurve:
+        live = self._live.get((served.board_key, served.column_index))
+        if live is None:
+            return served
+        return replace(served, curve=live.curve, mark=live.mark or self._mark, live_version=live.version)
+
+    @contextmanager
+    def remember_forgotten(self) -> Iterator[None]:
+        """Keep boards forgotten that are forgotten while this context is open.
+
+        Open it around reading or storing a curve and then serving it: that curve may belong to a board just forgotten.
+        """
+        self._expecting += 1
+        try:
+            yield
+        finally:
+            self._expecting -= 1
+            if not self._expecting:
+                self._forgotten_meanwhile.clear()
+
+    def serve_curve(self, served: ServedCurve) -> None:
+        """Serve this curve from now on, unless a newer one is served already."""
+        slot = (served.board_key, served.column_index)
+        if served.version > self._serving_version(slot) and served.board_key not in self._forgotten_meanwhile:
+            self._served[slot] = served
+            if live := self._live.pop(slot, None):
+                live.curve.freeze_time()
+
+    def _serving_version(self, slot: tuple[int, int]) -> int:
+        current = self._served.get(slot)
+        return 0 if current is None else current.version
+
+    async def share_curve(self, served: ServedCurve) -> None:
+        """Publish a curve that this process has stored, so that others need not read it from the table."""
+        if self._shared is not None:
+            listed = ListedCurve(
+                served.board_key, served.column_index, served.epoch, served.version, served.fit.as_of_us
+            )
+            await self._shared.store_curve(listed, served.fit)
+
+    def forget_board(self, board_key: int) -> None:
+        """Drop a deleted board's curves."""
+        if self._expecting:
+            self._forgotten_meanwhile.add(board_key)
+        for slot in [slot for slot in self._served if slot[0] == board_key]:
+            del self._served[slot]
+            self._live.pop(slot, None)
+
+    @property
+    def count(self) -> int:
+        """Return how many curves are served."""
+        return len(self._served)
+
+    def list_served(self) -> list[ServedCurve]:
+        """Return every served curve, for metrics."""
+        return [self._as_it_is(served) for served in self._served.values()]
+
+    def _newer(self) -> Program[list[ListedCurve]]:
+        return curves_after(self._store.dialect, self._version, self._poll_rows_max)
+
+    async def poll(self) -> int:
+        """Take over the curves that other processes stored since the last poll. Return how many were new."""
+        async with self._polling:
+            return await self._poll()
+
+    async def reread(self) -> int:
+        """Drop every curve and read all of them anew. Return how many. Until then ranks are counted."""
+        async with self._polling_live, self._polling:
+            for kept in (self._served, self._live, self._unmatched):
+                kept.clear()
+            self._version = self._live_version = 0
+            await self._poll()
+        await self.poll_live()
+        return len(self._served)
+
+    async def _poll(self) -> int:
+        taken = 0
+        while True:
+            with self.remember_forgotten():
+                listed = await self._store.read(self._newer)
+                wanted = [
+                    one for one in listed if one.version > self._serving_version((one.board_key, one.column_index))
+                ]
+                curves = await self._contents(wanted) if wanted else {}
+                for one, curve in curves.items():
+                    self.serve_curve(
+                        ServedCurve(one.board_key, one.column_index, one.epoch, one.version, curve, one.mark)
+                    )
+            if listed:
+                self._version = max(self._version, listed[-1].version)
+            taken += len(curves)
+            if len(listed) < self._poll_rows_max:
+                return taken
+
+    async def poll_live(self) -> int:
+        """Take over the live counts folded since the last poll. Return how many curves they changed."""
+        async with self._polling_live:
+            now, counts = await self._store.read(lambda: counts_after(self._store.dialect, self._live_version))
+            if now is None:
+                return 0
+            if now.version < self._live_version:  # the store was restored from a backup
+                self._stop_all()
+            waiting = self._unmatched | {(one.board_key, one.column_index): one for one in counts}
+            if any(one.curve_version > self._version for one in waiting.values()):
+                await self.poll()
+            fits = {slot: self._served[slot].fit for slot in waiting if slot in self._served}
+            built = await asyncio.to_thread(_build_all, list(waiting.values()), fits, self._as_of) if waiting else {}
+            self._unmatched = {}
+            for slot, one in waiting.items():
+                self._take_over(slot, one, fits.get(slot), built.get(slot))
+            self._as_of.us, self._mark, self._live_version = now.as_of_us, now.mark, now.version
+            return len(counts)
+
+    def _take_over(
+        self, slot: tuple[int, int], counts: StoredCounts, fit: Curve | None, live: LiveCurve | None
+    ) -> None:
+        """Serve a live curve, or its fit if it has no live counts.
+
+        If the counts belong to a newer curve, the served one is stopped: it stays as of its last mark.
+        """
+        served = self._served.get(slot)
+        self._stop(slot)
+        if served is None or served.version < counts.curve_version or served.curve is not fit:
+            if served is not None or counts.curve_version > self._version:
+                self._unmatched[slot] = counts  # kept until its curve is served here
+        elif (served.version, served.epoch) == (counts.curve_version, counts.epoch):
+            self._live.pop(slot, None)
+            if live is not None:
+                self._live[slot] = _Live(live, counts.version, None)
+            elif counts.document:
+                self._on_corrupt()
+                log.warning("live_counts_corrupt", board_key=slot[0], column_index=slot[1])
+
+    def _stop(self, slot: tuple[int, int]) -> None:
+        """Stop a live curve at the mark that it was last as of."""
+        live = self._live.get(slot)
+        if live is not None and live.mark is None:
+            live.curve.freeze_time()
+            self._live[slot] = replace(live, mark=self._mark)
+
+    def _stop_all(self) -> None:
+        for slot in list(self._live):
+            self._stop(slot)
+        self._live.clear()
+
+    async def _contents(self, wanted: Sequence[ListedCurve]) -> Mapping[ListedCurve, Curve]:
+        """Read contents from memcached, and from the table what memcached does not have."""
+        found = {} if self._shared is None else await self._shared.find_curves(wanted)
+        missing = [one for one in wanted if one not in found]
+        if not missing:
+            return found
+        versions = [one.version for one in missing]
+        documents = await self._store.read(lambda: read_documents(self._store.dialect, versions))
+        decoded = await asyncio.to_thread(_decode_all, missing, documents)  # off the event loop: it takes time
+        for one, curve in decoded.items():
+            if curve is None:
+                self._on_corrupt()
+                log.warning("curve_corrupt", board_key=one.board_key, column_index=one.column_index)
+            else:
+                found[one] = curve
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    curve: LiveCurve
+    version: int
+    mark: LogMark | None  # None: the mark of the book, as for all curves that are not stopped
+
+
+def _decode_all(missing: Sequence[ListedCurve], documents: Mapping[int, bytes]) -> dict[ListedCurve, Curve | None]:
+    """Decode curves, None for a corrupt one.
+
+    Versions that were replaced meanwhile are left out; the next poll lists their successors.
+    """
+    decoded: dict[ListedCurve, Curve | None] = {}
+    for one in missing:
+        if one.version in documents:
+            try:
+                decoded[one] = decode_curve(documents[one.version])
+            except CurveCorrupt:
+                decoded[one] = None
+    return decoded
+
+
+def _build_all(
+    counts: Sequence[StoredCounts], fits: Mapping[tuple[int, int], Curve], as_of: AsOf
+) -> dict[tuple[int, int], LiveCurve]:
+    """Build the live curves whose fit is in `fits`. Counts that are empty, corrupt or of another fit are left out."""
+    built: dict[tuple[int, int], LiveCurve] = {}
+    for one in counts:
+        slot = one.board_key, one.column_index
+        fit = fits.get(slot)
+        if one.document and fit is not None:
+            with suppress(CurveCorrupt, KnotsInvalid):
+                built[slot] = LiveCurve(fit, LiveCounts.decode(one.document, fit), as_of=as_of)
+    return built
+
+
+def store_curve(
+    dialect: Dialect,
+    board: Board,
+    column_index: int,
+    curve: Curve,
+    *,
+    changes: int | None = None,
+    mark: LogMark | None = None,
+    owned: Program[None] | None = None,
+) -> Program[int]:
+    """Store a curve under a new version, unless the board was deleted or emptied since the fit. Return the version.
+
+    `changes` and `mark` describe the snapshot of the fit: the board's count of changes, and how far the change log was
+    seen. `owned` runs in the same transaction and raises if somebody else has taken over: then nothing is stored.
+
+    Raises:
+        UnknownBoard: the board was deleted, or emptied since the fit.
+        LeaseLost: raised by `owned`.
+    """
+    epochs = yield from read_live_epochs(dialect, [board.key], held=True)
+    if epochs.get(board.key) != board.epoch:
+        raise UnknownBoard(f"leaderboard {board.id!r} was deleted or emptied meanwhile")
+    if owned is not None:
+        yield from owned
+    version = yield from take_number(dialect, "curve_version")
+    yield (
+        insert(CURVES)
+        .values(
+            board_key=board.key,
+            column_index=column_index,
+            epoch=board.epoch,
+            version=version,
+            as_of=curve.as_of_us,
+            document=param("document"),
+            changes=param("changes"),
+            rules=describe_rules(board),
+            mark_position=param("mark_position"),
+            mark_seen=param("mark_seen"),
+        )
+        .on_conflict("board_key", "column_index")
+        .overwrite()
+        .build(
+            dialect,
+            document=encode_curve(curve),
+            changes=changes,
+            mark_position=None if mark is None else mark.position,
+            mark_seen=None if mark is None else format_mark(mark),
+        )
+    )
+    return version
+
+
+def curves_after(dialect: Dialect, version: int, limit: int) -> Program[list[ListedCurve]]:
+    """Return up to `limit` stored curves newer than a version, oldest first, without their contents."""
+    names = ("board_key", "column_index", "epoch", "version", "as_of", "mark_position", "mark_seen")
+    rows = yield (
+        select(*map(col, names))
+        .from_(CURVES)
+        .where(col("version").gt(version))
+        .order_by(asc(col("version")))
+        .limit(limit)
+        .build(dialect)
+    )
+    return [_listed(row) for row in rows]
+
+
+def _listed(row: Row) -> ListedCurve:
+    board_key, column_index, epoch, version, as_of_us, position, seen = row
+    return ListedCurve(board_key, column_index, epoch, version, as_of_us, parse_mark(position, seen))
+
+
+def read_documents(dialect: Dialect, versions: Sequence[int]) -> Program[dict[int, bytes]]:
+    """Return the contents of stored curves by version; versions replaced meanwhile are left out."""
+    rows = yield (
+        select(col("version"), col("document"))
+        .from_(CURVES)
+        .where(col("version").in_(param("versions")))
+        .build(dialect, versions=list(versions))
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class CurveSummary:
+    """The description of one stored curve, without its contents."""
+
+    epoch: int
+    version: int
+    as_of_us: int
+    changes: int | None  # the board's count of changes in the snapshot of the fit; None: unknown
+    rules: str | None  # `describe_rules` its board at that time; None: unknown
+
+
+def describe_rules(board: Board) -> str:
+    """Return what of a board's spec determines its curves, as text.
+
+    A board whose rules changed needs a new curve, even if no row changed.
+    """
+    return f"{board.spec.predictor.method.value}/{board.spec.predictor.samples}"
+
+
+def find_curve_summaries(dialect: Dialect, board_keys: Sequence[int]) -> Program[dict[tuple[int, int], CurveSummary]]:
+    """Return the descriptions of the boards' curves, by board key and column index."""
+    rows = yield _curve_marks(dialect).bind(keys=board_keys)
+    return {(row[0], row[1]): CurveSummary(row[2], row[3], row[4], row[5], row[6]) for row in rows}
+
+
+@lru_cache
+def _curve_marks(dialect: Dialect) -> Statement:
+    names = ("board_key", "column_index", "epoch", "version", "as_of", "changes", "rules")
+    marks = select(*(col(name) for name in names)).from_(CURVES).where(col("board_key").in_(param("keys")))
+    return marks.packed().compile(dialect)
+
+
+def curve_version(dialect: Dialect, board_key: int, column_index: int) -> Program[int]:
+    """Return the version of the column's stored curve, 0 if there is none."""
+    rows = yield _curve_version(dialect).bind(board_key=board_key, column_index=column_index)
+    return int(rows[0][0]) if rows else 0
+
+
+@lru_cache
+def _curve_version(dialect: Dialect) -> Statement:
+    one = (col("board_key").eq(param("board_key")), col("column_index").eq(param("column_index")))
+    return select(col("version")).from_(CURVES).where(*one).compile(dialect)

@@ -1,0 +1,20 @@
+"""The two implementations of the store port: SQLite for one process, PostgreSQL for any number of processes.
+
+    program ── store.read / store.write ──> a connection of the right kind ── query, rows, query, rows … ──> its result
+                     ^                                                   │
+                     └──── PostgreSQL only: pause, run it again ── lost race or connection
+
+Each engine keeps three kinds of connections: for writing, for short reads, and for heavy reads such as scans.
+
+- `sqlite`: the store on one file. `file_lock` keeps other processes out, `sqlite_file` checks the file before SQLite
+  opens it, and `sqlite_backup` copies a running store.
+- `postgres`: the store on one database. `connection_pool` lends connections, `postgres_connection` opens sessions, and
+  `postgres_retries` decides what is tried again. `replica` sends heavy reads to a read replica.
+- Both: `store_start` brings the schema up to date, `store_observer` tells metrics what a store does.
+
+The most important rule: a store waits only within bounds, and never repeats a COMMIT whose answer was lost. That
+transaction may have happened.
+
+Database drivers are imported nowhere else. This room may import `schema`, `store`, `records`, `errors` and the settings
+in `config.pools`. A reader begins with `sqlite.SqliteStore`, which is the simpler engine.
+"""

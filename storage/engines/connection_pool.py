@@ -1,0 +1,141 @@
+"""A connection pool: it opens a bounded number of connections when they are needed, and lends them.
+
+A pool lends the most recently used connection first. The most important rule: every wait for a connection is bounded,
+and a connection returns idle or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from storage.errors import StoreBusy
+
+
+class PooledConnection(Protocol):
+    """What a connection pool needs to know about a connection."""
+
+    def is_closed(self) -> bool:
+        """Return whether the connection is closed."""
+
+    def is_in_transaction(self) -> bool:
+        """Return whether the borrower left a transaction open."""
+
+    def terminate(self) -> None:
+        """Drop the connection without telling the server."""
+
+    async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as the driver has it
+        """Close the connection properly, within a time."""
+
+
+C = TypeVar("C", bound=PooledConnection)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionPoolLimits:
+    """The bounds of one connection pool."""
+
+    connections: int  # lent at the same time, at most
+    waiting_max: int  # callers that wait for a connection, at most
+    wait_s_max: float  # of one caller
+    close_s_max: float  # to close one connection
+
+
+class ConnectionPool(Generic[C]):
+    """Lends connections that `connect` opens."""
+
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], Awaitable[C]],
+        limits: ConnectionPoolLimits,
+        *,
+        waited: Callable[[float], None],
+        lent: Callable[[int, int], None] = lambda lent, waiting: None,
+    ) -> None:
+        """Prepare a pool without opening a connection.
+
+        `waited` is called with the seconds of each wait. `lent` is called after each change with two numbers: how many
+        connections are lent, and how many callers wait.
+        """
+        self.name, self.limits = name, limits
+        self._connect, self._waited, self._tell = connect, waited, lent
+        self._lent = 0
+        self._slots = asyncio.Semaphore(limits.connections)
+        self._idle: list[C] = []
+        self._waiting = 0
+        self._changed()
+
+    @property
+    def waiting(self) -> int:
+        """Return how many callers wait for a connection."""
+        return self._waiting
+
+    async def lend_connection(self) -> C:
+        """Return a connection. The caller has to give it back.
+
+        Raises:
+            StoreBusy: too many callers wait, or no connection came free in time.
+            What `connect` raises.
+        """
+        if self._slots.locked():
+            await self._wait()
+        else:
+            await self._slots.acquire()
+            self._waited(0.0)
+        self._changed(lent=1)
+        try:
+            while self._idle:
+                connection = self._idle.pop()
+                if not connection.is_closed():
+                    return connection
+            return await self._connect()
+        except BaseException:
+            self._changed(lent=-1)
+            self._slots.release()
+            raise
+
+    def _changed(self, *, lent: int = 0, waiting: int = 0) -> None:
+        self._lent += lent
+        self._waiting += waiting
+        self._tell(self._lent, self._waiting)
+
+    async def _wait(self) -> None:
+        if self._waiting >= self.limits.waiting_max:
+            raise StoreBusy(f"{self._waiting} wait for a connection of {self.name!r}")
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        self._changed(waiting=1)
+        try:
+            async with asyncio.timeout(self.limits.wait_s_max):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise StoreBusy(f"no connection of {self.name!r} came free in {self.limits.wait_s_max:g} s") from None
+        finally:
+            self._changed(waiting=-1)
+            self._waited(loop.time() - begun)
+
+    def take_back(self, connection: C) -> None:
+        """Take a connection back. The pool drops a connection whose transaction is still open."""
+        if not connection.is_closed():
+            if connection.is_in_transaction():
+                connection.terminate()
+            else:
+                self._idle.append(connection)
+        self._changed(lent=-1)
+        self._slots.release()
+
+    async def close(self) -> None:
+        """Wait until every lent connection is back, then close them all."""
+        for _ in range(self.limits.connections):
+            await self._slots.acquire()
+        while self._idle:
+            connection = self._idle.pop()
+            try:
+                await connection.close(timeout=self.limits.close_s_max)
+            except (OSError, TimeoutError):
+                connection.terminate()
+        for _ in range(self.limits.connections):  # so that closing twice is harmless
+            self._slots.release()

@@ -1,0 +1,48 @@
+"""The lock that lets only one process own a SQLite file.
+
+A process that opens the store takes an advisory lock on a file beside it. A second process is refused.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from storage.errors import StoreLocked
+
+
+class FileLock:
+    """An exclusive lock. The operating system releases it when the process ends, however it ends."""
+
+    def __init__(self, database: Path) -> None:
+        real = database.resolve()  # the same file has the same lock under every symbolic link
+        self._path = real.with_name(real.name + ".lock")
+        self._descriptor: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock.
+
+        Raises:
+            StoreLocked: another process holds it.
+            OSError: the lock file can't be opened or locked.
+        """
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise StoreLocked(f"process {holder or 'unknown'} owns {self._path.with_suffix('')}") from None
+        except OSError:
+            os.close(descriptor)
+            raise
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Release the lock. The lock file stays: the next holder may already have it open."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

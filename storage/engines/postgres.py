@@ -1,0 +1,274 @@
+"""The store that processes share: any number of them on one PostgreSQL database, through asyncpg.
+
+A program runs on one connection, as one transaction. The setting `pools` names sets of boards that get connections of
+their own. Each set has a `PostgresStore`, and all other boards share one more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+import structlog
+
+from config.pools import COMMON_CONNECTION_POOL, BoardConnectionPool, parse_connection_pools
+from querybuilder import POSTGRES, Built, Dialect
+from storage.errors import StoreBusy, StoreUnsupported
+from storage.store import Program, Rows, StoreSize
+
+from .connection_pool import ConnectionPool, ConnectionPoolLimits
+from .postgres_connection import Connector, PostgresConnection, SessionLimits
+from .postgres_errors import is_lost
+from .postgres_retries import Retrier, RetryLimits
+from .store_observer import SilentObserver, StoreObserver, report_statements_to
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+
+VERSION_MIN = 12
+POOL_CHOICES_MAX = 100_000  # board ids whose connection pool is remembered
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresLimits:
+    """The store's bounds; each is a setting of the same name."""
+
+    writer_connections: int
+    reader_connections: int
+    heavy_reader_connections: int
+    pools: str
+    reads_waiting_max: int
+    connection_wait_s_max: float
+    connect_timeout_s: float
+    statement_timeout_s: float
+    heavy_statement_timeout_s: float
+    lock_timeout_s: float
+    commit_timeout_s: float
+    store_attempts_max: int
+    store_backoff_base_s: float
+    store_backoff_s_max: float
+    statement_cache: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Connections:
+    """The connection pools of one set of boards."""
+
+    writers: ConnectionPool[PostgresConnection]
+    light: ConnectionPool[PostgresConnection]
+    heavy: ConnectionPool[PostgresConnection]
+
+    def __iter__(self) -> Iterator[ConnectionPool[PostgresConnection]]:
+        return iter((self.writers, self.light, self.heavy))
+
+
+class PostgresStore:
+    """A `Store` on one database. Open it with `PostgresStore.open`. `for_board` returns the store of a board's set."""
+
+    sole_writer = False
+
+    def __init__(
+        self, connections: _Connections, attempts: Retrier, others: list[tuple[BoardConnectionPool, PostgresStore]]
+    ):
+        self._connections, self._attempts, self._others = connections, attempts, others
+        self.dialect: Dialect = POSTGRES
+        self.damaged = asyncio.Event()  # never set: a server's own log says what is wrong with its files
+        self._chosen: dict[str, PostgresStore] = {}
+        self._ran = report_statements_to(attempts.observer)
+        self.writes_at_once = connections.writers.limits.connections
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        limits: PostgresLimits,
+        *,
+        rng: random.Random | None = None,
+        observer: StoreObserver | None = None,
+    ) -> PostgresStore:
+        """Create the connection pools and reach the server once.
+
+        Raises:
+            StoreUnsupported: the URL cannot be read, the server is too old, or it refuses this user or database.
+            StoreAway: the server cannot be reached.
+        """
+        bounds = RetryLimits(**{field.name: getattr(limits, field.name) for field in fields(RetryLimits)})
+        observer = observer or SilentObserver()
+        attempts = Retrier(bounds, rng=rng or random.Random(), observer=observer)
+        others = [
+            (pool, cls(_connect(url, limits, observer, pool), attempts, []))
+            for pool in parse_connection_pools(limits.pools)
+        ]
+        store = cls(_connect(url, limits, observer, None), attempts, others)
+        try:
+            await attempts.run(store._connections.writers, _check_server)
+        except BaseException as error:
+            await store.close()
+            if isinstance(error, ValueError):  # from the driver's URL parser, which quotes what it read
+                raise StoreUnsupported("the address of the store cannot be read") from None
+            refused = isinstance(error, StoreBusy) and error.__cause__ is not None and not is_lost(error.__cause__)
+            if refused:
+                raise StoreUnsupported(str(error)) from error
+            raise
+        return store
+
+    def for_board(self, board_id: str) -> PostgresStore:
+        """Return the store with a board's connections: see `Store.for_board`."""
+        chosen = self._chosen.get(board_id)
+        if chosen is None:
+            if len(self._chosen) >= POOL_CHOICES_MAX:
+                self._chosen.clear()
+            chosen = next((store for pool, store in self._others if pool.matches_board(board_id)), self)
+            self._chosen[board_id] = chosen
+        return chosen
+
+    def set_dialect(self, dialect: Dialect) -> None:
+        """Set the dialect of all programs that are made from now on: see `store_start`."""
+        for store in (self, *(store for _, store in self._others)):
+            store.dialect = dialect
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        """Run a program against one snapshot: see `Store.read`."""
+
+        async def attempt(connection: PostgresConnection) -> T:
+            await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            result = await self._drive(connection, program())
+            await connection.execute("COMMIT")
+            return result
+
+        return await self._attempts.run(self._connections.heavy if heavy else self._connections.light, attempt)
+
+    async def read_query(self, query: Built) -> Rows:
+        """Return the rows of one query: see `Store.read_query`.
+
+        A single statement has a snapshot of its own, which saves two round trips (BEGIN and COMMIT).
+        """
+        return await self._attempts.run(self._connections.light, lambda connection: self._run(connection, query))
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        """Run a program in one transaction: see `Store.write`.
+
+        Several write programs may run at once, in this process and in others.
+
+        Raises:
+            OutcomeUnknown: the connection was lost before the server answered COMMIT.
+        """
+
+        async def attempt(connection: PostgresConnection) -> T:
+            await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+            result = await self._drive(connection, program())
+            await self._attempts.commit(connection)
+            return result
+
+        return await self._attempts.run(self._connections.writers, attempt)
+
+    async def write_query(self, query: Built) -> Rows:
+        """Run one statement as a transaction: see `Store.write_query`.
+
+        This saves two round trips. After a lost race the caller has to read again, so the statement is not run again.
+        """
+        rows = await self._attempts.run(
+            self._connections.writers, lambda connection: self._attempts.run_single_statement(connection, query)
+        )
+        self._ran(query, rows)
+        return rows
+
+    async def _run(self, connection: PostgresConnection, query: Built) -> Rows:
+        rows = await connection.run_query(query)
+        self._ran(query, rows)
+        return rows
+
+    async def _drive(self, connection: PostgresConnection, program: Program[T]) -> T:
+        try:
+            query = next(program)
+            while True:
+                query = program.send(await self._run(connection, query))
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        finally:
+            program.close()
+
+    async def read_log_position(self) -> str:
+        """Return how far the server's log is durable.
+
+        A replica that has replayed this position holds every write that was acknowledged before the call.
+        """
+        position: str = await self._attempts.run(
+            self._connections.light, lambda connection: connection.fetchval("SELECT pg_current_wal_flush_lsn()::text")
+        )
+        return position
+
+    async def has_replayed(self, position: str) -> bool | None:
+        """Return whether this server, a replica, has replayed a position; None if it is no replica."""
+        replayed: bool | None = await self._attempts.run(
+            self._connections.heavy,
+            lambda connection: connection.fetchval("SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", position),
+        )
+        return replayed
+
+    async def size(self) -> StoreSize:
+        """Return how large the database is: see `Store.size`."""
+        store_bytes: int = await self._attempts.run(
+            self._connections.light,
+            lambda connection: connection.fetchval("SELECT pg_database_size(current_database())"),
+        )
+        return StoreSize(store_bytes, None)
+
+    async def close(self) -> None:
+        """Let attempts that have begun finish, then close every connection: see `Store.close`."""
+        await self._attempts.close()
+        for connections in (self._connections, *(store._connections for _, store in self._others)):
+            for pool in connections:
+                await pool.close()
+
+
+def _connect(
+    url: str, limits: PostgresLimits, observer: StoreObserver, pool: BoardConnectionPool | None
+) -> _Connections:
+    name = COMMON_CONNECTION_POOL if pool is None else pool.name
+
+    def connections_for(
+        kind: str, count: int, timeout_s: float, *, read_only: bool
+    ) -> ConnectionPool[PostgresConnection]:
+        session = SessionLimits(
+            connect_timeout_s=limits.connect_timeout_s,
+            statement_timeout_s=timeout_s,
+            lock_timeout_s=limits.lock_timeout_s,
+            statement_cache=limits.statement_cache,
+            read_only=read_only,
+            whole_tables=kind == "heavy",
+        )
+        bounds = ConnectionPoolLimits(
+            connections=count,
+            waiting_max=limits.reads_waiting_max,
+            wait_s_max=limits.connection_wait_s_max,
+            close_s_max=limits.connect_timeout_s,
+        )
+        return ConnectionPool(
+            f"{name} {kind}",
+            Connector(url, session),
+            bounds,
+            waited=lambda seconds: observer.connection_waited(name, kind, seconds),
+            lent=lambda lent, waiting: observer.connections_lent(name, kind, lent, waiting=waiting, limit=count),
+        )
+
+    light_s, heavy_s = limits.statement_timeout_s, limits.heavy_statement_timeout_s
+    return _Connections(
+        connections_for("write", limits.writer_connections if pool is None else 1, light_s, read_only=False),
+        connections_for(
+            "read", limits.reader_connections if pool is None else pool.connections, light_s, read_only=True
+        ),
+        connections_for("heavy", limits.heavy_reader_connections if pool is None else 1, heavy_s, read_only=True),
+    )
+
+
+async def _check_server(connection: PostgresConnection) -> None:
+    version = connection.get_server_version()
+    if version.major < VERSION_MIN:
+        raise StoreUnsupported(f"PostgreSQL {version.major} is older than {VERSION_MIN}")
+    for setting in ("fsync", "synchronous_commit"):
+        if await connection.fetchval(f"SHOW {setting}") == "off":
+            log.warning("store_not_durable", detail=f"the server has {setting} = off: a crash loses posts")

@@ -1,0 +1,176 @@
+"""Opens a session with a PostgreSQL server, and runs one built query in it.
+
+The most important rule: every session bounds each wait: for a statement, a lock, an idle transaction, a silent network.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+
+from querybuilder import Built
+from storage.store import Rows
+
+from .postgres_errors import DRIVER_ERRORS, is_lost
+
+APPLICATION_NAME = "rankcurve"
+KEEPALIVE_IDLE_S = 10
+KEEPALIVE_INTERVAL_S = 5
+KEEPALIVE_PROBES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """The bounds of one kind of session."""
+
+    connect_timeout_s: float
+    statement_timeout_s: float
+    lock_timeout_s: float
+    statement_cache: int
+    read_only: bool
+    whole_tables: bool  # whether the planner may read a whole table where that looks cheaper than an index
+
+
+@lru_cache(maxsize=4096)
+def _answers_rows(sql: str) -> bool:
+    # The text always comes from the query builder, so its keywords are where the builder puts them.
+    return sql.startswith(("SELECT", "WITH")) or " RETURNING " in sql
+
+
+class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the driver has no types
+    """A session that runs built queries."""
+
+    __slots__ = ()
+
+    async def run_query(self, query: Built, *, timeout_s: float | None = None) -> Rows:
+        """Run a query and return its rows.
+
+        A write without RETURNING gives one row: the number of rows that it touched. A DDL statement gives -1.
+
+        After `timeout_s` the driver asks the server to stop. None means the session's own timeout.
+        """
+        if _answers_rows(query.sql):
+            rows: Rows = await self.fetch(query.sql, *query.arguments, timeout=timeout_s)
+            return rows
+        status: str = await self.execute(query.sql, *query.arguments, timeout=timeout_s)
+        touched = status.rpartition(" ")[2]
+        return [(int(touched) if touched.isdigit() else -1,)]
+
+
+def hosts_of(url: str) -> list[str]:
+    """Return one URL for each host of a multi-host URL, in order."""
+    parts = urlsplit(url)
+    if "," not in parts.netloc:
+        return [url]
+    user, at, hosts = parts.netloc.rpartition("@")
+    return [urlunsplit(parts._replace(netloc=f"{user}{at}{host}")) for host in hosts.split(",")]
+
+
+class Connector:
+    """Opens sessions. It first tries the host that accepted the last session, then the others in their order.
+
+    The driver could try the hosts itself, but with one timeout for all of them: a host that drops packets would use up
+    the time of the next host.
+    """
+
+    def __init__(self, url: str, limits: SessionLimits) -> None:
+        self._urls = hosts_of(url)
+        self._limits = limits
+        self._first = 0
+        # Only one of several hosts takes writes. If the URL has the attribute, the driver reads it from there.
+        self._attributes = {"target_session_attrs": "read-write"} if len(self._urls) > 1 else {}
+        if "target_session_attrs=" in url:
+            self._attributes = {}
+
+    async def __call__(self) -> PostgresConnection:
+        """Open a session.
+
+        Raises:
+            The error of the last host, if every host fails.
+        """
+        failure: BaseException | None = None
+        for step in range(len(self._urls)):
+            index = (self._first + step) % len(self._urls)
+            try:
+                connection = await self._open(self._urls[index])
+            except DRIVER_ERRORS as error:
+                if not is_lost(error) and len(self._urls) == 1:
+                    raise
+                failure = error
+                continue
+            self._first = index
+            return connection
+        assert failure is not None
+        raise failure
+
+    async def _open(self, url: str) -> PostgresConnection:
+        limits = self._limits
+        connection: PostgresConnection = await asyncpg.connect(
+            url,
+            connection_class=PostgresConnection,
+            timeout=limits.connect_timeout_s,
+            # This ends the wait for a silent server. A working server ends the statement itself before that.
+            command_timeout=limits.statement_timeout_s + limits.connect_timeout_s,
+            statement_cache_size=limits.statement_cache,
+            max_cached_statement_lifetime=0,
+            **self._attributes,
+        )
+        try:
+            _keep_alive(connection)
+            await connection.execute(_session_settings(limits))
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+
+def _session_settings(limits: SessionLimits) -> str:
+    # SET instead of start-up parameters: a connection pooler in between refuses parameters that it doesn't know.
+    settings: dict[str, Any] = {
+        "application_name": f"'{APPLICATION_NAME}'",
+        "statement_timeout": round(limits.statement_timeout_s * 1000),
+        "lock_timeout": round(limits.lock_timeout_s * 1000),
+        # A process that stops or loses the network inside a transaction must not keep its locks.
+        "idle_in_transaction_session_timeout": round(limits.statement_timeout_s * 1000),
+        "client_min_messages": "warning",  # the server reports an unsafe COMMIT by a warning only
+        "cursor_tuple_fraction": 0,  # a cursor follows an index and never sorts, however many rows it skips
+        "jit": "off",  # compiling costs more time than any statement here gains by it
+        # Every join here looks up keys that an index has. With missing or fresh statistics the planner takes a table
+        # for small and reads all of it to join a few thousand rows.
+        "enable_hashjoin": "off",
+        "enable_mergejoin": "off",
+    }
+    if limits.read_only:
+        settings["default_transaction_read_only"] = "on"
+    if not limits.whole_tables:
+        # The server keeps the plan that it made while a table was small, until it has counted the rows again. Until
+        # then each read of a growing board would read the whole table, which takes milliseconds.
+        settings["enable_seqscan"] = "off"
+    return "; ".join(f"SET {name} = {value}" for name, value in settings.items())
+
+
+def _keep_alive(connection: PostgresConnection) -> None:
+    # The driver has no option for keep-alive. Without it an idle connection never learns that its peer is gone.
+    transport = connection._transport
+    found = transport.get_extra_info("socket")
+    if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
+        ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
+        ("TCP_KEEPCNT", KEEPALIVE_PROBES),
+        # Without this the kernel repeats unanswered packets for a quarter of an hour before it gives the peer up.
+        ("TCP_USER_TIMEOUT", 1000 * (KEEPALIVE_IDLE_S + KEEPALIVE_INTERVAL_S * KEEPALIVE_PROBES)),
+    ):
+        if hasattr(socket, name):
+            found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+Connect = Callable[[], Awaitable[PostgresConnection]]

@@ -1,0 +1,219 @@
+"""Runs an attempt on a lent connection, and runs it again after a lost race or connection, within bounds.
+
+The most important rule: nothing here repeats a COMMIT whose answer was lost. That transaction may have happened.
+
+    attempt ── success ──> its result
+       │
+       ├── lost (the connection is useless, or there is none) ── pause ──> again, on another connection
+       ├── raced (another transaction came between) ── pause ──> again, which may succeed
+       ├── the board's table is missing ── pause ──> again, once: the transaction then sees that the board was deleted
+       ├── lost during COMMIT ──> OutcomeUnknown
+       └── any other error, or no attempts left ──> the error of the store that describes it
+
+`is_lost`, `is_raced` and their neighbours sort the driver's errors into these classes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import structlog
+
+from querybuilder import Built
+from storage.errors import LostRace, OutcomeUnknown, StoreBusy
+from storage.store import Rows
+
+from .connection_pool import ConnectionPool
+from .postgres_connection import PostgresConnection
+from .postgres_errors import (
+    DRIVER_ERRORS,
+    describe_error,
+    is_board_deleted,
+    is_failed_check,
+    is_lost,
+    is_raced,
+    translate_error,
+)
+from .store_observer import StoreObserver
+
+T = TypeVar("T")
+Attempt = Callable[[PostgresConnection], Coroutine[Any, Any, T]]
+log = structlog.get_logger(__name__)
+
+
+# The wait for a synchronous standby must not end by a timeout of the server. The server would confirm the COMMIT, and
+# only warn that the standby may not have it.
+COMMIT = "SET LOCAL statement_timeout = 0; COMMIT"
+NO_TIMEOUT_S = 10 * 365 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLimits:
+    """The bounds of retrying; each is a setting of the same name."""
+
+    connect_timeout_s: float
+    commit_timeout_s: float
+    store_attempts_max: int
+    store_backoff_base_s: float
+    store_backoff_s_max: float
+
+
+class Retrier:
+    """Runs attempts on the connections of one database. All connection pools of the database share it.
+
+    It holds their bounds and their source of chance, and it knows which attempts still run when the store is closed.
+    """
+
+    def __init__(self, limits: RetryLimits, *, rng: random.Random, observer: StoreObserver) -> None:
+        self._limits, self._rng, self.observer = limits, rng, observer
+        self._closed = False
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def run(self, pool: ConnectionPool[PostgresConnection], attempt: Attempt[T]) -> T:
+        """Run an attempt on a connection of `pool`, again if that may help, and return its result.
+
+        Raises:
+            StoreBusy: the store is closed, or the server refused.
+            StoreAway: the server can't be reached or does not answer in time.
+            StoreFull: the server's disk is full.
+            UnknownBoard: the board's table does not exist.
+            OutcomeUnknown: see `commit`.
+        """
+        if self._closed:
+            raise StoreBusy("the store is closed")
+        self._running += 1
+        self._idle.clear()
+        try:
+            return await self._run_again(pool, attempt)
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
+
+    async def _run_again(self, pool: ConnectionPool[PostgresConnection], attempt: Attempt[T]) -> T:
+        tries = 0
+        while True:
+            try:
+                return await self._once(pool, attempt)
+            except DRIVER_ERRORS as error:
+                tries += 1
+                # If a board was deleted meanwhile, the second attempt sees it in the catalog. Two attempts are enough.
+                tries_max = 2 if is_board_deleted(error) else self._limits.store_attempts_max
+                if tries >= tries_max or not (is_lost(error) or is_raced(error) or is_board_deleted(error)):
+                    raise translate_error(error) from error
+                self.observer.tried_again()
+                log.info("store_tried_again", pool=pool.name, detail=describe_error(error))
+            await asyncio.sleep(self._pause_s(tries - 1))
+
+    async def _once(self, pool: ConnectionPool[PostgresConnection], attempt: Attempt[T]) -> T:
+        connection = await pool.lend_connection()
+        try:
+            return await attempt(connection)
+        except asyncio.CancelledError:
+            # The driver asks the server to stop the statement. Until that has happened, the connection is useless.
+            self._in_background(_close(connection, self._limits.connect_timeout_s))
+            raise
+        except BaseException as error:
+            if is_lost(error) or isinstance(error, OutcomeUnknown):
+                connection.terminate()
+            elif connection.is_in_transaction():
+                await _roll_back(connection)
+            raise
+        finally:
+            pool.take_back(connection)
+
+    async def commit(self, connection: PostgresConnection) -> None:
+        """Commit the transaction of a connection.
+
+        Raises:
+            StoreBusy: the server rolled back instead.
+            OutcomeUnknown: see `_confirm_commit`.
+        """
+        status = await self._confirm_commit(connection, lambda: connection.execute(COMMIT, timeout=NO_TIMEOUT_S))
+        if status != "COMMIT":
+            raise StoreBusy("the store rolled the transaction back")
+
+    async def run_single_statement(self, connection: PostgresConnection, query: Built) -> Rows:
+        """Run a statement that is a transaction of its own.
+
+        Raises:
+            LostRace: another transaction came between, or the statement's own check failed.
+            OutcomeUnknown: see `_confirm_commit`.
+        """
+        try:
+            # The server's statement timeout bounds the statement up to its commit, and `_confirm_commit` bounds the
+            # commit. So the driver must not end either of them.
+            return await self._confirm_commit(connection, lambda: connection.run_query(query, timeout_s=NO_TIMEOUT_S))
+        except DRIVER_ERRORS as error:
+            if is_raced(error) or is_failed_check(error):
+                raise LostRace("another transaction came between") from error
+            raise
+
+    async def _confirm_commit(self, connection: PostgresConnection, commit: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a statement that commits, and return its answer once the server stands by it.
+
+        Raises:
+            OutcomeUnknown: the connection was lost before the answer, no answer came in time, or the server warned that
+                what was committed may be lost.
+        """
+        # If an operator cancels the wait for a standby, the server still answers COMMIT and sends a warning.
+        warnings: list[object] = []
+
+        def warned(_connection: object, message: object) -> None:
+            warnings.append(message)
+
+        connection.add_log_listener(warned)
+        # The driver's own timeout would cancel that wait. So a missing answer terminates the connection instead.
+        loop = asyncio.get_running_loop()
+        expiry = loop.call_later(self._limits.commit_timeout_s, connection.terminate)
+        try:
+            answer = await commit()
+        except DRIVER_ERRORS as error:
+            if is_lost(error):
+                raise OutcomeUnknown from error
+            raise
+        finally:
+            expiry.cancel()
+            connection.remove_log_listener(warned)
+        if warnings:
+            raise OutcomeUnknown(f"the store does not vouch for what it committed: {warnings[0]}")
+        return answer
+
+    def _pause_s(self, pauses_before: int) -> float:
+        # Full jitter: transactions that lost the same race don't all return at the same moment.
+        longest = min(self._limits.store_backoff_s_max, self._limits.store_backoff_base_s * 2**pauses_before)
+        return self._rng.uniform(0, longest)
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def close(self) -> None:
+        """Refuse new attempts, and return when those that have begun are done."""
+        self._closed = True
+        await self._idle.wait()
+        await asyncio.gather(*self._background)
+
+
+async def _roll_back(connection: PostgresConnection) -> None:
+    try:
+        await connection.execute("ROLLBACK")
+    except BaseException as error:
+        connection.terminate()  # the server rolls back a transaction without a client
+        if not isinstance(error, DRIVER_ERRORS):
+            raise
+
+
+async def _close(connection: PostgresConnection, timeout_s: float) -> None:
+    try:
+        await connection.close(timeout=timeout_s)
+    except DRIVER_ERRORS:
+        connection.terminate()

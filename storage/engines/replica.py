@@ -1,0 +1,101 @@
+"""Sends long reads to a read replica, with the same guarantee as on the primary.
+
+    heavy read ──> the primary's log position ──> the replica has replayed it in time? ── yes ──> read on the replica
+                                                                                        └─ no ──> read on the primary
+
+The most important rule: a replica that lags, is unreachable or is no replica costs time, never correctness. A snapshot
+holds every write that was acknowledged before the read, wherever it is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import structlog
+
+from querybuilder import Built
+from storage.errors import StoreBusy
+from storage.store import Program, Rows, StoreSize
+
+from .postgres import PostgresStore
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+POLL_S = 0.02
+
+
+class ReplicaFirst:
+    """A `Store` that sends heavy reads to a replica. Other reads and all writes go to the primary."""
+
+    def __init__(
+        self,
+        primary: PostgresStore,
+        replica: PostgresStore,
+        *,
+        lag_s_max: float,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        on_fallback: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._primary, self._replica = primary, replica
+        self._lag_s_max, self._sleep, self._on_fallback = lag_s_max, sleep, on_fallback
+        self.dialect, self.sole_writer, self.writes_at_once = primary.dialect, False, primary.writes_at_once
+        self.damaged = primary.damaged
+        self._views: dict[PostgresStore, ReplicaFirst] = {primary: self}
+
+    def for_board(self, board_id: str) -> ReplicaFirst:
+        """Return the view with a board's connections: see `Store.for_board`."""
+        primary = self._primary.for_board(board_id)
+        view = self._views.get(primary)
+        if view is None:
+            view = self._views[primary] = ReplicaFirst(
+                primary, self._replica, lag_s_max=self._lag_s_max, sleep=self._sleep, on_fallback=self._on_fallback
+            )
+        return view
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        """Run a program on the replica if it is heavy, else on the primary: see `Store.read`."""
+        if not heavy:
+            return await self._primary.read(program)
+        position = await self._primary.read_log_position()
+        try:
+            if await self._caught_up(position):
+                return await self._replica.read(program, heavy=True)
+            detail = f"the replica has not got {position} within {self._lag_s_max:g} s, or is none"
+        except StoreBusy as error:
+            detail = error.detail
+        log.warning("replica_passed_over", detail=detail)
+        self._on_fallback()
+        return await self._primary.read(program, heavy=True)
+
+    async def _caught_up(self, position: str) -> bool:
+        waited_s = 0.0
+        while True:
+            caught_up = await self._replica.has_replayed(position)
+            if caught_up is None or waited_s >= self._lag_s_max:
+                return False
+            if caught_up:
+                return True
+            await self._sleep(POLL_S)
+            waited_s += POLL_S
+
+    async def read_query(self, query: Built) -> Rows:
+        """Return the rows of one query on the primary: see `Store.read_query`."""
+        return await self._primary.read_query(query)
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        """Run a program on the primary: see `Store.write`."""
+        return await self._primary.write(program)
+
+    async def write_query(self, query: Built) -> Rows:
+        """Run one statement on the primary: see `Store.write_query`."""
+        return await self._primary.write_query(query)
+
+    async def size(self) -> StoreSize:
+        """Return how large the primary is: see `Store.size`."""
+        return await self._primary.size()
+
+    async def close(self) -> None:
+        """Close the replica. Whoever opened the primary closes it."""
+        await self._replica.close()

@@ -1,0 +1,396 @@
+"""The embedded store: one SQLite file with one connection that writes and several that read.
+
+Each connection has a thread of its own (aiosqlite). A whole program costs one hop to that thread.
+
+Where a query may return many rows, SQLite packs them into one JSON text. While the event loop is busy, each step of a
+statement may wait for the interpreter lock, so a thread that takes fewer steps is faster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from time import monotonic
+from typing import Any, TypeVar
+
+import aiosqlite
+import msgspec
+import structlog
+
+from config.pools import COMMON_CONNECTION_POOL
+from querybuilder import SQLITE, Built
+from storage.errors import StoreBusy, StoreDamaged, StoreFull, StoreUnsupported, UnknownBoard
+from storage.store import Program, Rows, StoreSize
+
+from .file_lock import FileLock
+from .sqlite_file import (
+    NO_DATABASE,
+    check_content,
+    check_file,
+    create_file,
+    describe_damage,
+    is_full_error,
+    is_full_os_error,
+    size_of,
+)
+from .store_observer import SilentObserver, StoreObserver, report_statements_to
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+
+VERSION_MIN = (3, 37, 0)  # STRICT tables, RETURNING, UPDATE … FROM
+FULL_TOLD_AGAIN_S = 60.0
+_decode_rows: Callable[[str], Any] = msgspec.json.Decoder(list[list[Any]]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteLimits:
+    """The store's bounds; each is a setting of the same name."""
+
+    reader_connections: int
+    heavy_reader_connections: int
+    reads_waiting_max: int
+    sqlite_cache_mib: int
+    checkpoint_pages: int
+    checkpoint_idle_s: float
+    statement_cache: int
+    create_store: bool
+    store_check: str  # "none", "quick" or "full"
+
+
+class _Connection(aiosqlite.Connection):
+    """A connection whose thread runs a whole function in one hop, instead of one statement."""
+
+    async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a function on the connection's thread and return its result."""
+        return await self._execute(function, self._conn)  # type: ignore[no-any-return, no-untyped-call]
+
+    def join(self) -> None:
+        """Wait until the connection's thread has ended."""
+        self._thread.join()
+
+
+Ran = Callable[[Built, Rows], None]
+
+
+def _execute(connection: sqlite3.Connection, query: Built, ran: Ran) -> Rows:
+    cursor = connection.execute(query.sql, query.arguments)
+    if query.packed:
+        rows: Rows = _decode_rows(cursor.fetchone()[0])
+    elif cursor.description is None:
+        rows = [(cursor.rowcount,)]
+    else:
+        rows = cursor.fetchall()
+    ran(query, rows)
+    return rows
+
+
+def _drive(connection: sqlite3.Connection, program: Program[T], ran: Ran) -> T:
+    try:
+        query = next(program)
+        while True:
+            query = program.send(_execute(connection, query, ran))
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    finally:
+        program.close()
+
+
+def _in_transaction(connection: sqlite3.Connection, begin: str, make: Callable[[], Program[T]], ran: Ran) -> T:
+    connection.execute(begin)
+    try:
+        result = _drive(connection, make(), ran)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return result
+
+
+class SqliteStore:
+    """A `Store` on one file. Open it with `SqliteStore.open`."""
+
+    dialect = SQLITE
+    sole_writer = True
+    writes_at_once = 1
+
+    def __init__(self, path: Path, limits: SqliteLimits, lock: FileLock, observer: StoreObserver) -> None:
+        self._path, self._limits, self._lock = path, limits, lock
+        self._observer, self._ran = observer, report_statements_to(observer)
+        self._writer: _Connection
+        # Last in, first out: the connection that ran last has its pages and statements in its caches.
+        self._light: asyncio.Queue[_Connection] = asyncio.LifoQueue()
+        self._heavy: asyncio.Queue[_Connection] = asyncio.LifoQueue()
+        self._connections: list[_Connection] = []  # the writer comes first
+        self.damaged = asyncio.Event()
+        self._closed = self._full = False
+        self._full_told_s = -inf
+        self._waiting = 0
+        self._writes = 0
+        self._idle_checkpoint: asyncio.TimerHandle | None = None
+        self._background: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    async def open(cls, path: Path, limits: SqliteLimits, *, observer: StoreObserver | None = None) -> SqliteStore:
+        """Open or create the file and take its lock.
+
+        Raises:
+            StoreLocked: another process owns the file.
+            StoreUnsupported: the SQLite library is too old, or the file can't be opened or is not a database.
+            StoreDamaged: the file is missing although its log exists, or it is damaged.
+            StoreFull: the disk has no room for the log.
+        """
+        if sqlite3.sqlite_version_info < VERSION_MIN:
+            raise StoreUnsupported(f"SQLite {sqlite3.sqlite_version} is older than {'.'.join(map(str, VERSION_MIN))}")
+        lock = FileLock(path)
+        try:
+            check_file(path, create=limits.create_store)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except OSError as error:
+            raise _refused(path, error) from error
+        store = cls(path, limits, lock, observer or SilentObserver())
+        try:
+            create_file(path)
+            await store._connect()
+        except BaseException as error:
+            await store.close()
+            if isinstance(error, (sqlite3.Error, OSError)):
+                raise _refused(path, error) from error
+            raise
+        return store
+
+    async def _connect(self) -> None:
+        uri = self._path.absolute().as_uri()
+        self._writer = await self._open_connection(uri, self._prepare_writer)
+        for queue, connections in (
+            (self._light, self._limits.reader_connections),
+            (self._heavy, self._limits.heavy_reader_connections),
+        ):
+            for _ in range(connections):
+                # mode=ro: if an ordinary reader were the last to close, it would checkpoint beside the writer.
+                queue.put_nowait(await self._open_connection(uri + "?mode=ro", self._prepare_reader))
+
+    async def _open_connection(self, uri: str, prepare: Callable[[sqlite3.Connection], None]) -> _Connection:
+        def connect() -> sqlite3.Connection:
+            return sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=self._limits.statement_cache)
+
+        connection = _Connection(connect, iter_chunk_size=1)
+        try:
+            await connection
+        except BaseException:
+            # The thread reports its end to the event loop. Without this wait the loop could be closed before that.
+            await asyncio.to_thread(connection.join)
+            raise
+        # Before `prepare`, so that `close` also finds a connection that fails there.
+        self._connections.append(connection)
+        await connection.run(prepare)
+        return connection
+
+    def _prepare_writer(self, connection: sqlite3.Connection) -> None:
+        [mode] = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        if mode != "wal":  # the file system or another opener forbids WAL; SQLite then returns the mode it stays in
+            raise StoreUnsupported(f"{self._path}: the journal stays in mode {mode!r}, WAL is needed")
+        for pragma in (
+            "PRAGMA synchronous=FULL",
+            f"PRAGMA wal_autocheckpoint={self._limits.checkpoint_pages}",
+            f"PRAGMA cache_size={-1024 * self._limits.sqlite_cache_mib}",
+            "PRAGMA temp_store=MEMORY",
+        ):
+            connection.execute(pragma)
+        check_content(connection, self._limits.store_check, self._path)
+
+    def _prepare_reader(self, connection: sqlite3.Connection) -> None:
+        for pragma in (
+            "PRAGMA query_only=1",
+            # Only the writer checkpoints: two connections that reset a WAL at once can corrupt it.
+            "PRAGMA wal_autocheckpoint=0",
+            f"PRAGMA cache_size={-1024 * self._limits.sqlite_cache_mib}",
+            "PRAGMA temp_store=MEMORY",
+        ):
+            connection.execute(pragma)
+
+    def for_board(self, board_id: str) -> SqliteStore:
+        """Return this store: all boards use the same connections, see `Store.for_board`."""
+        return self
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        """Run a program against one snapshot: see `Store.read`."""
+        return await self._reading(
+            lambda raw: _in_transaction(raw, "BEGIN", program, self._ran), self._heavy if heavy else self._light
+        )
+
+    async def read_query(self, query: Built) -> Rows:
+        """Return the rows of one query: see `Store.read_query`.
+
+        A single statement has a snapshot of its own. That saves the steps of BEGIN and COMMIT.
+        """
+        return await self._reading(lambda raw: _execute(raw, query, self._ran), self._light)
+
+    async def _reading(self, work: Callable[[sqlite3.Connection], T], queue: asyncio.Queue[_Connection]) -> T:
+        if self._waiting >= self._limits.reads_waiting_max:
+            raise StoreBusy(f"{self._waiting} reads are waiting")
+        self._waiting += 1
+        began_s = 0.0 if queue.qsize() else monotonic()
+        try:
+            connection = await queue.get()
+        finally:
+            self._waiting -= 1
+        kind, _ = self._kind(queue)
+        self._observer.connection_waited(COMMON_CONNECTION_POOL, kind, monotonic() - began_s if began_s else 0.0)
+        self._tell_lent(queue)
+        idle = True
+        try:
+            self._check_open()
+            return await connection.run(work)
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+        except asyncio.CancelledError:
+            idle = False  # the thread still runs the cancelled read, and the next reader would have to wait for it
+            self._in_background(self._give_back(connection, queue))
+            raise
+        finally:
+            if idle:
+                queue.put_nowait(connection)
+                self._tell_lent(queue)
+
+    def _kind(self, queue: asyncio.Queue[_Connection]) -> tuple[str, int]:
+        """Return what the connections of a queue are for, and how many there are."""
+        limits = self._limits
+        return (
+            ("heavy", limits.heavy_reader_connections) if queue is self._heavy else ("read", limits.reader_connections)
+        )
+
+    def _tell_lent(self, queue: asyncio.Queue[_Connection]) -> None:
+        kind, limit = self._kind(queue)
+        waiting = 0 if queue.qsize() else self._waiting
+        self._observer.connections_lent(
+            COMMON_CONNECTION_POOL, kind, limit - queue.qsize(), waiting=waiting, limit=limit
+        )
+
+    async def _give_back(self, connection: _Connection, queue: asyncio.Queue[_Connection]) -> None:
+        try:
+            await connection.run(lambda _: None)  # the thread runs functions in order: this one ends when it is idle
+        finally:
+            queue.put_nowait(connection)
+            self._tell_lent(queue)
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        """Run a program in one transaction: see `Store.write`.
+
+        Transactions run one after the other on the writer's thread, so the database never reports a lost race.
+        """
+        self._check_open()
+        if self.damaged.is_set():
+            raise StoreDamaged
+        self._writes += 1
+        try:
+            result = await self._writer.run(lambda raw: _in_transaction(raw, "BEGIN IMMEDIATE", program, self._ran))
+        except sqlite3.Error as error:
+            if is_full_error(error, self._path):
+                self._tell_full()
+                raise StoreFull from error
+            raise self._translated(error) from error
+        else:
+            self._tell_room()
+            return result
+        finally:
+            self._writes -= 1
+            self._checkpoint_when_idle()
+
+    def _translated(self, error: sqlite3.Error) -> Exception:
+        if isinstance(error, sqlite3.OperationalError) and "no such table: entries_" in str(error):
+            return UnknownBoard("the leaderboard was deleted meanwhile")
+        cause = describe_damage(error)
+        if cause is not None:
+            if not self.damaged.is_set():  # log it once: from now on every request may find the damage
+                self.damaged.set()
+                detail = "writes are refused and jobs end: stop the service and restore a backup"
+                log.error("store_damaged", path=str(self._path.resolve()), cause=cause, detail=detail)
+            return StoreDamaged()
+        return StoreBusy(f"the store failed: {error}")
+
+    def _tell_full(self) -> None:
+        # Small writes may find room where large ones do not, so the store could change state often. Log it rarely.
+        now_s = monotonic()
+        if not self._full and now_s - self._full_told_s >= FULL_TOLD_AGAIN_S:
+            self._full, self._full_told_s = True, now_s
+            log.error("store_full", path=str(self._path.resolve()), detail="writes are refused until there is room")
+
+    def _tell_room(self) -> None:
+        if self._full:
+            self._full = False
+            log.warning("store_has_room", path=str(self._path.resolve()))
+
+    async def write_query(self, query: Built) -> Rows:
+        """Run one statement as a transaction: see `Store.write_query`. No one else writes, so no race can be lost."""
+
+        def program() -> Program[Rows]:
+            return (yield query)
+
+        return await self.write(program)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreBusy("the store is closed")
+
+    def _checkpoint_when_idle(self) -> None:
+        # A post has to wait for an automatic checkpoint. Checkpoints between bursts of posts make those rare.
+        if self._idle_checkpoint is not None:
+            self._idle_checkpoint.cancel()
+        if self._closed:
+            return  # the connection that closes last makes a checkpoint
+        loop = asyncio.get_running_loop()
+        self._idle_checkpoint = loop.call_later(self._limits.checkpoint_idle_s, self._start_checkpoint)
+
+    def _start_checkpoint(self) -> None:
+        if self._writes == 0 and not self.damaged.is_set():
+            self._in_background(self._checkpoint())
+
+    async def _checkpoint(self) -> None:
+        try:
+            await self._writer.run(lambda raw: raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall())
+        except sqlite3.Error as error:
+            log.warning("checkpoint_failed", detail=str(error))  # nothing is lost: the log only stays long
+
+    async def size(self) -> StoreSize:
+        """Return the bytes of the file and its log, and the free space: see `Store.size`."""
+        try:
+            return await asyncio.to_thread(size_of, self._path)
+        except OSError as error:
+            raise StoreBusy(f"the store failed: {error}") from error
+
+    async def close(self) -> None:
+        """Close every connection and give the lock back: see `Store.close`.
+
+        Running programs and accepted writes finish. Reads that wait for a connection are refused.
+        """
+        self._closed = True
+        if self._idle_checkpoint is not None:
+            self._idle_checkpoint.cancel()
+        await asyncio.gather(*self._background)
+        try:
+            for connection in reversed(self._connections):
+                await connection.close()
+        finally:
+            self._lock.release()
+
+
+def _refused(path: Path, error: sqlite3.Error | OSError) -> Exception:
+    """Return the error with which a start is refused."""
+    if is_full_os_error(error) if isinstance(error, OSError) else is_full_error(error, path):
+        return StoreFull(f"{path}: the disk is full, and the store needs some room to start: {error}")
+    cause = describe_damage(error) if isinstance(error, sqlite3.Error) else None
+    if cause is not None and cause != NO_DATABASE:  # a wrong path is more likely than damage
+        return StoreDamaged(f"{path} is damaged: {cause}: restore a backup")
+    return StoreUnsupported(f"{path}: {error}")

@@ -1,0 +1,131 @@
+"""Backs up a SQLite store to one file while a service uses it, and restores such a file.
+
+    back up:  store ──one snapshot──> FILE.partial ──check, sync──> FILE
+    restore:  FILE ──> store.partial ──check, sync──> store; the files before it are renamed to *.replaced
+
+The most important rule: a file under its final name is complete. Each copy is made under another name, checked, synced
+and then renamed. A copy that was interrupted stays as `.partial`, and the next attempt makes it anew.
+
+A backup only reads, so it takes no lock: the service keeps the file, and only the service's writer makes checkpoints. A
+restore takes the store's lock. The log beside a store (`-wal`) is part of the store, and it would damage another file
+that is put in the store's place. So restore with this module, not with `cp`.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from querybuilder import SQLITE, col, select
+from storage.errors import BackupFailed
+from storage.schema.steps import META, STEPS
+
+from .file_lock import FileLock
+
+REPLACED = ".replaced"
+_PARTIAL = ".partial"
+_BESIDE = ("", "-wal", "-shm")
+_CACHE_KIB = 65_536  # for the check of the copy, which reads every index in the index's order
+
+
+def back_up_store(database: Path, into: Path) -> int:
+    """Copy one snapshot of a store into a new file and return the file's bytes.
+
+    The copy holds everything that was acknowledged before the call. The store's log can't shrink during the call.
+
+    Raises:
+        BackupFailed: there is no store, the file exists, or the copy is damaged.
+    """
+    with _told(f"{database} -> {into}"):
+        if into.exists():
+            raise BackupFailed(f"{into} exists: choose another name")
+        partial = _sound_copy(database, into)
+        partial.rename(into)
+        _sync(into.parent)
+        return into.stat().st_size
+
+
+def restore_store(backup: Path, database: Path, *, replace: bool) -> list[Path]:
+    """Put a backup in a store's place and return the new paths of the files that were there before.
+
+    Raises:
+        StoreLocked: a service owns the store.
+        BackupFailed: the backup is damaged, or there is a store and `replace` is false.
+    """
+    with _told(f"{backup} -> {database}"):
+        database = database.resolve()
+        database.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(database)
+        lock.acquire()
+        try:
+            there = [path for path in (Path(f"{database}{end}") for end in _BESIDE) if path.exists()]
+            aside = [Path(f"{path}{REPLACED}") for path in there]
+            if there and not replace:
+                raise BackupFailed(f"there is a store at {database} already: --replace moves it to *{REPLACED}")
+            if kept := [path for path in aside if path.exists()]:
+                raise BackupFailed(f"{kept[0]} of an earlier restore is still there: move it away first")
+            partial = _sound_copy(backup, database)
+            for path, other in zip(there, aside, strict=True):
+                path.rename(other)
+            partial.rename(database)
+            _sync(database.parent)
+            return aside
+        finally:
+            lock.release()
+
+
+def _sound_copy(source: Path, beside: Path) -> Path:
+    if not source.is_file():
+        raise BackupFailed(f"there is no file {source}")
+    partial = Path(f"{beside}{_PARTIAL}")
+    for end in (*_BESIDE, "-journal"):
+        Path(f"{partial}{end}").unlink(missing_ok=True)
+    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # as private as the store itself
+    reading = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)
+    with closing(reading), closing(sqlite3.connect(partial, isolation_level=None)) as writing:
+        reading.backup(writing)  # all pages in one step, so one snapshot, however busy the store is
+        writing.execute("PRAGMA journal_mode=DELETE")  # one file, without a log beside it
+        _check(writing, source)
+    _sync(partial)
+    return partial
+
+
+def _check(copy: sqlite3.Connection, source: Path) -> None:
+    """Check a copy.
+
+    Raises:
+        BackupFailed: the copy is damaged, or is not a store that this version can open.
+    """
+    copy.execute(f"PRAGMA cache_size={-_CACHE_KIB}")
+    [found] = copy.execute("PRAGMA integrity_check(1)").fetchone()
+    if found != "ok":
+        raise BackupFailed(f"{source} is damaged: {found}")
+    query = select(col("content")).from_(META).where(col("name").eq("schema_version")).build(SQLITE)
+    rows = []
+    with suppress(sqlite3.OperationalError):  # no such table
+        rows = copy.execute(query.sql, query.arguments).fetchall()
+    if not rows:
+        raise BackupFailed(f"{source} is no store")
+    if int(rows[0][0]) > len(STEPS):
+        raise BackupFailed(f"{source} has schema {rows[0][0]}, this version knows {len(STEPS)}")
+
+
+def _sync(path: Path) -> None:
+    """Sync a file, or the names in a folder, so that they survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Turn errors of files and of SQLite into BackupFailed."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise BackupFailed(f"{what}: {error}") from error

@@ -1,0 +1,131 @@
+"""Checks the file of a SQLite store before SQLite opens it, and interprets SQLite's errors about the file later.
+
+The most important rule: a bad file is refused before anything beside it changes. SQLite deletes a log whose database
+file is empty, and with it the posts in that log.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import structlog
+
+from storage.errors import StoreDamaged, StoreUnsupported
+from storage.store import StoreSize
+
+log = structlog.get_logger(__name__)
+
+MODE = 0o600  # SQLite gives the log and its index the same mode as the file
+PROBE_BYTES = 65_536  # more than the index of a new log needs
+NO_DATABASE = "file is not a database"
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_PERHAPS_FULL = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+_PRIMARY = 0xFF  # the part of an extended code that is the primary one
+_CHECKS = {"quick": "PRAGMA quick_check(1)", "full": "PRAGMA integrity_check(1)"}
+
+
+def check_file(path: Path, *, create: bool) -> None:
+    """Refuse a file that must not be opened.
+
+    Raises:
+        StoreUnsupported: there is no store and none may be created, or the file has several names (hard links).
+        StoreDamaged: the file is empty or missing, but its log is not.
+        OSError: the file can't be inspected.
+    """
+    real = path.resolve()
+    size_bytes, names = 0, 1
+    with suppress(FileNotFoundError):
+        found = real.stat()
+        size_bytes, names = found.st_size, found.st_nlink
+    if names > 1 and real.is_file():
+        # SQLite would keep a log beside each name, but there must be only one log per file. A lock on the file itself
+        # would not prevent that.
+        raise StoreUnsupported(f"{real} has {names} names (hard links), and a store has one: remove the others")
+    if size_bytes > 0:
+        return
+    left = real.with_name(real.name + "-wal")
+    left_bytes = left.stat().st_size if left.exists() else 0
+    if left_bytes > 0:
+        raise StoreDamaged(
+            f"{real} is {'empty' if real.exists() else 'missing'}, but {left.name} holds {left_bytes} bytes of posts: "
+            "put the file back, or restore a backup"
+        )
+    if not create:
+        raise StoreUnsupported(f"there is no store at {real}: check the path, or set create_store = true to create one")
+
+
+def create_file(path: Path) -> None:
+    """Create the file if it does not exist, readable by its owner only, and log a warning if the store is empty."""
+    real = path.resolve()
+    with suppress(FileExistsError):
+        # Closing a descriptor would drop SQLite's locks on the file, but no connection of this process has it open yet.
+        os.close(os.open(real, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE))
+    if real.stat().st_size == 0:
+        log.warning("store_created", path=str(real))
+
+
+def size_of(path: Path) -> StoreSize:
+    """Return the bytes of the file and its log, and the free space on its disk."""
+    real = path.resolve()
+    store_bytes = 0
+    for each in (real, real.with_name(real.name + "-wal")):
+        with suppress(FileNotFoundError):
+            store_bytes += each.stat().st_size
+    return StoreSize(store_bytes, shutil.disk_usage(real.parent).free)
+
+
+def check_content(connection: sqlite3.Connection, check: str, path: Path) -> None:
+    """Have SQLite check the whole file: "quick" checks the pages, "full" also the indexes, "none" checks nothing.
+
+    Raises:
+        StoreDamaged: the check found damage.
+    """
+    if check == "none":
+        return
+    [found] = connection.execute(_CHECKS[check]).fetchone()
+    if found != "ok":
+        raise StoreDamaged(f"{path} is damaged: {found.partition(chr(10))[0]}: restore a backup")
+    log.info("store_checked", check=check)
+
+
+def describe_damage(error: sqlite3.Error) -> str | None:
+    """Return what damage to the file an error of SQLite or its driver reports; None if it reports something else."""
+    code = _code_of(error)
+    if code is None:  # the driver's own errors have no code, and they quote what they read
+        return "a text is not UTF-8" if str(error).startswith("Could not decode to UTF-8") else None
+    return str(error) if code & _PRIMARY in _DAMAGED or code == sqlite3.SQLITE_IOERR_CORRUPTFS else None
+
+
+def is_full_error(error: sqlite3.Error, path: Path) -> bool:
+    """Return whether a write failed because there is no room. Where SQLite is unclear, try a write beside the file."""
+    code = _code_of(error) or 0
+    if code & _PRIMARY == sqlite3.SQLITE_FULL:
+        return True
+    return code & _PRIMARY in _PERHAPS_FULL and not _has_room(path.resolve())
+
+
+def _code_of(error: sqlite3.Error) -> int | None:
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return code
+
+
+def _has_room(path: Path) -> bool:
+    """Return whether the disk, the quota and the process's limit let a file grow past the end of the log."""
+    left = path.with_name(path.name + "-wal")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent) as file:
+            begin = left.stat().st_size if left.exists() else 0
+            return os.pwrite(file.fileno(), b"\0" * PROBE_BYTES, begin) == PROBE_BYTES
+    except OSError as error:
+        return not is_full_os_error(error)
+
+
+def is_full_os_error(error: OSError) -> bool:
+    """Return whether an error says that a file could not grow: full disk, quota or the process's limit."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

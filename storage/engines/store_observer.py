@@ -1,0 +1,73 @@
+"""The events that a store reports to an observer, such as metrics.
+
+The store calls the observer in the middle of its work. So a call may take a microsecond at most. The values of `kind`
+come from the code and those of `pool` from the settings, so there are few of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Protocol
+
+from querybuilder import Built
+from storage.store import Rows
+
+STATEMENT_KINDS = ("select", "insert", "update", "delete", "with", "other")
+
+
+class StoreObserver(Protocol):
+    """Receives the events of a store."""
+
+    def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
+        """Record that a connection was lent, and how long its borrower waited."""
+
+    def connections_lent(self, pool: str, kind: str, lent: int, *, waiting: int, limit: int) -> None:
+        """Record, after a change, how many connections are lent, how many callers wait, and how many may be lent."""
+
+    def statement_ran(self, kind: str, rows: int) -> None:
+        """Record that a statement of one of STATEMENT_KINDS returned or changed rows. Any thread may call this."""
+
+    def tried_again(self) -> None:
+        """Record that an attempt is run again after a lost race or connection."""
+
+
+class SilentObserver:
+    """A `StoreObserver` that ignores every event."""
+
+    def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
+        """Do nothing."""
+
+    def connections_lent(self, pool: str, kind: str, lent: int, *, waiting: int, limit: int) -> None:
+        """Do nothing."""
+
+    def statement_ran(self, kind: str, rows: int) -> None:
+        """Do nothing."""
+
+    def tried_again(self) -> None:
+        """Do nothing."""
+
+
+@lru_cache(maxsize=4096)
+def statement_kind(sql: str) -> str:
+    """Return which of STATEMENT_KINDS a built SQL text is."""
+    word = sql.split(None, 1)[0].lower() if sql.strip() else ""
+    return word if word in STATEMENT_KINDS else "other"
+
+
+def report_statements_to(observer: StoreObserver) -> Callable[[Built, Rows], None]:
+    """Return a function that reports a statement and its rows to an observer."""
+
+    def ran(query: Built, rows: Rows) -> None:
+        observer.statement_ran(statement_kind(query.sql), count_rows(query, rows))
+
+    return ran
+
+
+def count_rows(query: Built, rows: Rows) -> int:
+    """Return how many rows a statement returned, or changed if it returns none."""
+    if len(rows) == 1 and len(rows[0]) == 1 and not query.sql.startswith(("SELECT", "WITH")):
+        count = rows[0][0]
+        if isinstance(count, int) and " RETURNING " not in query.sql:
+            return max(0, count)
+    return len(rows)

@@ -1,0 +1,118 @@
+"""Prepares a store when a process starts: it brings the schema up to date and detects a store that was restored.
+
+PostgreSQL numbers transactions separately in each cluster (server). A store that pg_restore has copied to another
+cluster may hold changes, marks and published numbers that are higher than the numbers of the new cluster. They would
+seem to lie in the future. For years the journal would show none of them, and no curve could tell what it counts.
+
+So the store adds a constant to the numbers of the new cluster, which then continue from the highest stored number. The
+stored numbers stay as they are.
+
+How a restored store is detected: a snapshot only sees what was written by transactions below the snapshot's end. A
+higher stored number therefore comes from another cluster. A store that never moved holds none.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from querybuilder import (
+    TEXT,
+    Column,
+    Dialect,
+    Lock,
+    Term,
+    coalesce,
+    col,
+    create_table,
+    insert,
+    max_,
+    next_transaction,
+    numbered_from,
+    param,
+    plus,
+    renumber,
+    select,
+)
+from storage.schema.lease_tables import LEASE_JOURNAL
+from storage.schema.steps import CHANGE_LOG, CHANGES_PRUNED, CURVES, LIVE_MARK, META, SEQUENCES, migrate
+from storage.store import Program, Store
+
+from .postgres import PostgresStore
+
+log = structlog.get_logger(__name__)
+_BEFORE = "transactions_before"  # the name in `meta` of the constant that is added to this cluster's numbers
+_POSITION = "position"
+_ONE = 1
+
+
+async def prepare_store(store: Store) -> str:
+    """Bring a store's schema and its transaction numbers up to date, and return the store's secret salt (hex).
+
+    Raises:
+        SchemaTooNew, StoreDamaged: see `migrate`.
+    """
+    if not isinstance(store, PostgresStore):
+        return await store.write(lambda: migrate(store.dialect))
+    plain = store.dialect
+    before = await store.write(lambda: _read_offset(plain))
+    if before:
+        store.set_dialect(numbered_from(plain, before))
+    salt = await store.write(lambda: migrate(store.dialect))
+    moved = await store.write(lambda: _raise_offset(plain, before))
+    if moved != before:
+        log.warning("store_was_restored", transactions_before=moved)
+        store.set_dialect(numbered_from(plain, moved))
+    return salt
+
+
+def _read_offset(dialect: Dialect) -> Program[int]:
+    """Return the constant that the store adds to this cluster's transaction numbers, 0 at first."""
+    table = create_table(META).column("name", TEXT).column("content", TEXT).primary_key("name").if_not_exists()
+    yield table.build(dialect)
+    return (yield from _stored(dialect))
+
+
+def _stored(dialect: Dialect) -> Program[int]:
+    rows = yield select(col("content")).from_(META).where(col("name").eq(_BEFORE)).build(dialect)
+    return int(rows[0][0]) if rows else 0
+
+
+def _raise_offset(plain: Dialect, before: int) -> Program[int]:
+    """Return the constant that has to be added. Store a higher one if the store comes from a cluster with more."""
+    if not (yield from _find_foreign_number(plain, before)):
+        return before
+    # One process does this. Others that start at the same time wait here and find it done.
+    yield select(col("content")).from_(META).where(col("name").eq("schema_version")).locked(Lock.UPDATE).build(plain)
+    before = yield from _stored(plain)
+    highest = yield from _find_foreign_number(plain, before)
+    if not highest:
+        return before
+    dialect = numbered_from(plain, highest)
+    row = insert(META).values(name=param("name"), content=param("content")).on_conflict("name").overwrite()
+    yield row.build(dialect, name=_BEFORE, content=str(highest))
+    for table in (CHANGE_LOG, LEASE_JOURNAL):
+        yield renumber(table, _POSITION).build(dialect)
+    return highest
+
+
+def _find_foreign_number(plain: Dialect, before: int) -> Program[int]:
+    """Return the highest number in the store if this cluster can't have assigned it, else 0."""
+    dialect = numbered_from(plain, before) if before else plain
+    rows = yield select(next_transaction(), *_highest()).build(dialect)
+    following, *numbers = rows[0]
+    highest = max(numbers)
+    return highest if highest > following else 0
+
+
+def _highest() -> list[Term]:
+    """Return terms for the numbers that no future transaction may fall below.
+
+    For the change log and the journal of leases, that is one more than the highest number.
+    """
+
+    def of(table: str, column: Column) -> Term:
+        return coalesce(select(max_(column)).from_(table).scalar(), 0)
+
+    pruned = coalesce(select(col("next")).from_(SEQUENCES).where(col("name").eq(CHANGES_PRUNED)).scalar(), 0)
+    rows = [plus(of(table, col(_POSITION)), _ONE) for table in (CHANGE_LOG, LEASE_JOURNAL)]
+    return [*rows, of(LIVE_MARK, col(_POSITION)), of(CURVES, col("mark_position")), pruned]

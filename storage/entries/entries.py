@@ -1,0 +1,262 @@
+"""The statements for one board's rows by owner: reads, conditional writes, erasure, totals.
+
+They are compiled once for all boards of one table and one spec, and bound on each call.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cached_property, lru_cache
+
+from querybuilder import (
+    INTEGER,
+    Built,
+    Dialect,
+    Lock,
+    Statement,
+    asc,
+    col,
+    delete,
+    excluded,
+    insert,
+    lit,
+    null,
+    param,
+    plus,
+    select,
+    union_all,
+)
+from storage.boards.boards import ALL_ENTRIES, CHANGES
+from storage.boards.closed_boards import hold_rows_key
+from storage.boards.row_tables import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
+from storage.boards.total_shares import add_up_shares, count_shares, stored_index
+from storage.errors import LostRace
+from storage.log.cells import RankedCells
+from storage.log.change_log import NewChange, change_log
+from storage.log.log_record import ChangeKind, record_of_event
+from storage.log.merging import Merger
+from storage.records import Board, Entry
+from storage.schema.steps import BOARDS, TOTALS
+from storage.store import Program, Rows
+
+from .conditional_writes import RowWrites, shared_writes
+from .rankings import Ranking, decode_entry
+
+_ENTRY_ROW = -10  # marks a row of an entry; no column has this index
+
+
+class EntryStatements:
+    """The compiled statements of a layout."""
+
+    def __init__(self, dialect: Dialect, layout: Layout) -> None:
+        table, row, scope = layout.table, layout.row_columns(), layout.scope()
+        found = select(*row).from_(table).where(*scope, col("owner").in_(param("owners")))
+        self.by_owners = found.packed().compile(dialect)
+        # One statement reads the owners' rows and the board's totals, so a point read costs one round trip.
+        no_cells = (null(kind) for kind in layout.kinds.values())
+        totals = select(col("column_index"), lit(""), col("entries"), *no_cells).from_(TOTALS)
+        self.with_totals = (
+            union_all(
+                select(lit(_ENTRY_ROW), *row).from_(table).where(*scope, col("owner").in_(param("owners"))),
+                totals.where(col("board_key").eq(param("totals_key", INTEGER))),
+            )
+            .packed()
+            .compile(dialect)
+        )
+        self.erase = delete(table).where(*scope, col("owner").eq(param("owner"))).compile(dialect)
+        self._dialect, self._layout = dialect, layout
+
+    @cached_property
+    def _of_owner(self) -> Statement:
+        found = select(col(ROWS_KEY), *self._layout.row_columns()).from_(self._layout.table)
+        mine = found.where(col(ROWS_KEY).in_(param("keys")), col("owner").eq(param("owner")))
+        return mine.packed().compile(self._dialect)
+
+    def find_of_owner(self, owner: str, rows_keys: Sequence[int]) -> Program[dict[int, Entry]]:
+        """Return the owner's entries on boards that share this table, by the boards' keys in it."""
+        rows = yield self._of_owner.bind(keys=rows_keys, owner=owner)
+        return {row[0]: decode_entry(row[1:]) for row in rows}
+
+
+@lru_cache(maxsize=SHARED_STATEMENTS_MAX)
+def _shared_statements(dialect: Dialect, layout: Layout) -> EntryStatements:
+    return EntryStatements(dialect, layout)
+
+
+class Pattern:
+    """What boards of one table and one spec have in common. That is nearly everything, so opening a board is cheap."""
+
+    def __init__(self, dialect: Dialect, board: Board) -> None:
+        self.spec, self.dialect = board.spec, dialect
+        self.layout = layout_of(board)
+        shared = self.layout.shared
+        self.writes = (shared_writes if shared else RowWrites)(dialect, self.layout)
+        self.sql = (_shared_statements if shared else EntryStatements)(dialect, self.layout)
+        self.ranked_cells = RankedCells(board)
+        self.merger = Merger(board)
+        self.sorted_indexes = board.sorted_indexes
+
+
+class Entries:
+    """Programs that read and write one board's rows, and a `Ranking` for each sorted column."""
+
+    def __init__(self, dialect: Dialect, board: Board, pattern: Pattern | None = None) -> None:
+        self.pattern = pattern or Pattern(dialect, board)
+        self.board, self.dialect = board, dialect
+        self.layout, self.writes = self.pattern.layout, self.pattern.writes
+        self.ranked_cells, self._sql = self.pattern.ranked_cells, self.pattern.sql
+        self._scope = scope_of(board)
+
+    @cached_property
+    def rankings(self) -> dict[int, Ranking]:
+        """Return the rankings by column index. They are made on first use, because posts need none."""
+        return {index: Ranking(self.dialect, self.board, index) for index in self.board.sorted_indexes}
+
+    def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
+        """Read the entries of those owners that have one, in one statement."""
+        rows = yield self._sql.by_owners.bind(owners=owners, **self._scope)
+        return {row[0]: decode_entry(row) for row in rows}
+
+    def build_totals_query(self, owners: Sequence[str]) -> Built:
+        """Build one query for the entries of owners and the totals of the board."""
+        return self._sql.with_totals.bind(owners=owners, totals_key=self.board.key, **self._scope)
+
+    def erase_entry(self, owner: str, *, now_us: int) -> Program[bool]:
+        """Remove an owner's row, log the removal and adjust the totals; return False if there was no row.
+
+        Raises:
+            UnknownBoard: the board was deleted.
+            BoardChanged: the board was archived.
+        """
+        return (yield from self.remove_entry(owner, ChangeKind.ERASED, now_us=now_us)) is not None
+
+    def remove_entry(self, owner: str, happened: ChangeKind, *, now_us: int, place: int = 0) -> Program[Entry | None]:
+        """Remove an owner's row and log the reason `happened`; return the entry, or None if there was no row.
+
+        `place`: how many changes this transaction has logged before.
+
+        Raises:
+            UnknownBoard: the board was deleted.
+            BoardChanged: the board was archived.
+        """
+        if self.board.is_unreached:
+            return None
+        rows_key = yield from hold_rows_key(self.dialect, self.board)
+        held = yield from self.writes.lock_rows([(rows_key, owner)])
+        if not held:
+            return None
+        [(_, entry)] = held
+        yield self._sql.erase.bind(owner=owner, **(self._scope and {ROWS_KEY: rows_key}))
+        said = record_of_event(happened, entry.cells if happened is ChangeKind.HIDDEN else (), entry.updated_at_us)
+        previous = self.ranked_cells.join_cells(entry.cells)
+        change = NewChange(self.board.key, owner, previous, self.ranked_cells.none, said)
+        yield from self._moved(entry, change, -1, now_us=now_us, place=place)
+        return entry
+
+    def restore_entry(self, entry: Entry, *, now_us: int, place: int = 0) -> Program[None]:
+        """Insert the row of an owner who is shown again, log that and adjust the totals.
+
+        `place`: how many changes this transaction has logged before.
+
+        Raises:
+            LostRace: the owner has a row already.
+        """
+        rows_key = yield from hold_rows_key(self.dialect, self.board)
+        inserted = yield self.writes.build_insert([(rows_key, entry)])
+        if inserted[0][0] != 1:
+            raise LostRace(f"{entry.owner!r} has a row already")
+        others = [entry.cells[index] for index in self.ranked_cells.others]
+        said = record_of_event(ChangeKind.SHOWN, others, entry.updated_at_us)
+        following = self.ranked_cells.join_cells(entry.cells)
+        change = NewChange(self.board.key, entry.owner, self.ranked_cells.none, following, said)
+        yield from self._moved(entry, change, 1, now_us=now_us, place=place)
+
+    def _moved(self, entry: Entry, change: NewChange, more: int, *, now_us: int, place: int) -> Program[None]:
+        yield change_log(self.dialect).append_changes([change], now_us=now_us, place=place)
+        counted = {ALL_ENTRIES: more, CHANGES: 1}
+        counted.update({index: more for index in self.pattern.sorted_indexes if entry.cells[index] is not None})
+        yield build_totals_update(self.dialect, {self.board.key: counted})
+
+
+def lock_boards_with_owner(boards: Iterable[Entries], owner: str) -> Program[list[Entries]]:
+    """Return those of the boards, all in shared tables, that have an entry of the owner.
+
+    The entries are locked until the transaction ends. The cost is one statement per table.
+    """
+    tables: dict[RowWrites, dict[int, Entries]] = defaultdict(dict)
+    for entries in boards:
+        tables[entries.writes][entries.board.rows_key] = entries
+    found: list[Entries] = []
+    for writes, by_key in sorted(tables.items(), key=lambda table: min(table[1])):
+        held = yield from writes.lock_rows([(rows_key, owner) for rows_key in by_key])
+        found += [by_key[rows_key] for rows_key, _ in held]
+    return found
+
+
+def parse_totals_rows(rows: Rows) -> tuple[dict[str, Entry], dict[int, int]]:
+    """Return entries by owner and totals by column index, parsed from the rows of `build_totals_query`."""
+    entries: dict[str, Entry] = {}
+    stored: list[tuple[int, int]] = []
+    for row in rows:
+        if row[0] == _ENTRY_ROW:
+            entries[row[1]] = Entry(row[1], row[2], list(row[3:]))
+        else:
+            stored.append((row[0], row[2]))
+    return entries, add_up_shares(stored)
+
+
+def build_totals_update(dialect: Dialect, changes: dict[int, dict[int, int]], *, spread: int = 0) -> Built:
+    """Build the query that adds to the totals. It belongs in the transaction that changes the rows.
+
+    `changes`: what to add, by board key and column index. `spread`: any number; it chooses the share of a total that is
+    added to, so that transactions do not wait for each other's row.
+    """
+    share = spread % count_shares(dialect)
+    rows = [
+        (key, stored_index(index, share), count)
+        for key, by_index in changes.items()
+        for index, count in by_index.items()
+        if count
+    ]
+    return _add_totals(dialect).bind(rows=sorted(rows))  # all writers use one order, so they never deadlock
+
+
+@lru_cache
+def _add_totals(dialect: Dialect) -> Statement:
+    return (
+        insert(TOTALS)
+        .rows(param("rows"), board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
+        .on_conflict("board_key", "column_index")
+        .do_update(entries=plus(col("entries", TOTALS), excluded("entries")))
+        .compile(dialect)
+    )
+
+
+def read_live_epochs(dialect: Dialect, board_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, int]]:
+    """Return the epochs of those boards that still exist, by key; `held` locks them until the transaction ends."""
+    rows = yield _live_epochs(dialect, held).bind(keys=list(board_keys))
+    return {row[0]: row[1] for row in rows}
+
+
+@lru_cache
+def _live_epochs(dialect: Dialect, held: bool) -> Statement:
+    epochs = select(col("board_key"), col("epoch")).from_(BOARDS)
+    epochs = epochs.where(col("board_key").in_(param("keys"))).packed()
+    return (epochs.locked(Lock.SHARE, asc(col("board_key"))) if held else epochs).compile(dialect)
+
+
+def lock_rows_keys(dialect: Dialect, board_keys: Iterable[int]) -> Program[dict[int, int]]:
+    """Return the keys of boards' rows in shared tables, by board key, and lock them until the transaction ends.
+
+    A board in a table of its own needs no lock: once its table is dropped, a write to it fails. A board that leaves a
+    shared table, or is emptied there, leaves its rows behind, and what is written to these rows is lost.
+    """
+    rows = yield _held_rows_keys(dialect).bind(keys=list(board_keys))
+    return {row[0]: row[1] for row in rows}
+
+
+@lru_cache
+def _held_rows_keys(dialect: Dialect) -> Statement:
+    keys = select(col("board_key"), col("rows_key")).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed()
+    return keys.locked(Lock.SHARE, asc(col("board_key"))).compile(dialect)

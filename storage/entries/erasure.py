@@ -1,0 +1,159 @@
+"""Take erased owners out of the change log. Their changes stay, first without a name, later without cells.
+
+`rename_owner` replaces the owner's name by a token and removes the posts. `blank_cells` removes the cells once every
+fit and every live count has counted them. A bundle is locked while it is rewritten.
+
+The most important rule: rename an owner's bundles from the oldest up. A job that counts by the log then finds each name
+in one unbroken piece of a history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Dialect,
+    Lock,
+    Term,
+    asc,
+    coalesce,
+    col,
+    contains_text,
+    insert,
+    min_,
+    null,
+    param,
+    select,
+    update,
+)
+from storage.log.bundles import NAMELESS, cells_text, owner_mark, owners_of, owners_text, pieces_of
+from storage.log.change_log import change_log, count_rows_holding
+from storage.log.log_record import decode_records, encode_records
+from storage.log.owner_index import PositionRange, may_hold, owner_blocks
+from storage.records import INT64_MAX
+from storage.schema.steps import CHANGE_LOG, CURVES, LIVE_MARK
+from storage.store import Program, Rows
+
+_ALIAS = "v"
+
+
+class ErasureStatements:
+    """The compiled statements for one dialect; use `erasure_statements` to get them."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._log = log = change_log(dialect)
+        stretch = (log.position.ge(param("first")), log.position.le(param("last")))
+        theirs = select(col("seq"), col("changes")).from_(CHANGE_LOG)
+        between = (*stretch, col("seq").gt(param("past")), col("seq").le(param("until")))
+        theirs = theirs.where(*between, contains_text(col("owners"), param("owner", TEXT))).order_by(asc(col("seq")))
+        self._found = theirs.limit(param("limit")).packed().compile(dialect)
+        held = select(*map(col, ("seq", "board_key", "owners", "cells", "posts"))).from_(CHANGE_LOG)
+        held = held.where(*stretch, col("seq").in_(param("seqs"))).order_by(asc(col("seq")))
+        self._held = held.packed().locked(Lock.NO_KEY_UPDATE).compile(dialect)
+        row = {"board_key": INTEGER, "seq": INTEGER, "owners": TEXT, "posts": TEXT}
+        same = (col(name, CHANGE_LOG).eq(col(name, _ALIAS)) for name in ("board_key", "seq"))
+        renamed = update(CHANGE_LOG).set(owners=col("owners", _ALIAS), posts=col("posts", _ALIAS), erased=1)
+        self._rename = renamed.from_rows(_ALIAS, param("rows"), **row).where(*same).compile(dialect)
+        said: dict[str, Term | str | int] = {"board_key": 0, "updated_at": param("now_us"), "changes": 1, "cells": ""}
+        said |= {"owners": owners_text([""]), "posts": encode_records([None])}
+        said |= {"place": param("place")} if dialect.transaction else {}
+        self._say = insert(CHANGE_LOG).values(**said).returning(col("seq")).compile(dialect)
+        horizon = log.horizon_now.scalar()
+        folded = select(min_(col("position"))).from_(LIVE_MARK).scalar()
+        fits = select(min_(col("mark_position"))).from_(CURVES)
+        fitted = fits.where(col("board_key", CURVES).eq(col("board_key", CHANGE_LOG))).scalar()
+        counted = (log.position.lt(coalesce(bound, horizon)) for bound in (folded, fitted))
+        old = (col("erased").not_null(), col("updated_at").lt(param("before_us")))
+        erased = select(log.position, col("seq"), col("changes")).from_(CHANGE_LOG).where(*old, *counted)
+        self._erased = erased.order_by(asc(col("seq"))).limit(param("limit")).packed().compile(dialect)
+        cells = {"board_key": INTEGER, "seq": INTEGER, "cells": TEXT}
+        same = (col(name, CHANGE_LOG).eq(col(name, _ALIAS)) for name in ("board_key", "seq"))
+        blanked = update(CHANGE_LOG).set(cells=col("cells", _ALIAS), erased=null(INTEGER))
+        self._blank = blanked.from_rows(_ALIAS, param("rows"), **cells).where(*same).compile(dialect)
+
+    def log_erasure(self, *, now_us: int, place: int = 0) -> Program[int]:
+        """Log that an owner is erased, without the name, after `place` other changes; return the bundle's `seq`."""
+        given = {"now_us": now_us} | ({"place": place} if self._dialect.transaction else {})
+        rows = yield self._say.bind(**given)
+        return int(rows[0][0])
+
+    def find_stretches(self, owner: str, *, past: int) -> Program[tuple[list[PositionRange], int | None]]:
+        """Return the stretches past a position that may hold the owner's changes, and the position to go on from.
+
+        Oldest stretches come first; None as the position: there are no more.
+        """
+        index = owner_blocks(self._dialect)
+        page = yield from index.list_blocks_above(past)
+        if page:
+            return [block.positions for block in page if may_hold(block.filter, owner)], page[-1].positions.first
+        covered = yield from index.find_covered_position()
+        return [PositionRange(max(past, covered) + 1, INT64_MAX)], None
+
+    def rename_owner(
+        self,
+        owner: str,
+        stretch: PositionRange,
+        *,
+        token: str,
+        until: Mapping[int, int],
+        otherwise: int,
+        rows_max: int,
+        past: int = 0,
+    ) -> Program[int | None]:
+        """Take name and posts out of the owner's oldest bundles in a stretch; return the `seq` to go on from, or None.
+
+        One call rewrites bundles of about `rows_max` changes whose `seq` is above `past`. `until` holds the last `seq`
+        for each board key; `otherwise` is that for all other boards. `token` tells one erasure from others.
+        """
+        last = max(otherwise, *until.values()) if until else otherwise
+        sought = {"first": stretch.first, "last": stretch.last, "owner": owner_mark(owner)}
+        found = yield self._found.bind(**sought, past=past, until=last, limit=rows_max)
+        if not found:
+            return None
+        held = yield from self._hold(stretch, found, rows_max)
+        renamed = []
+        for seq, board_key, owners, _, posts in held:
+            if seq <= until.get(board_key, otherwise):
+                renamed.append((board_key, seq, *_without(owner, NAMELESS + token, owners, posts)))
+        if renamed:
+            yield self._rename.bind(rows=renamed)
+        return int(held[-1][0]) if held else None
+
+    def _hold(self, stretch: PositionRange, found: Rows, rows_max: int) -> Program[Rows]:
+        seqs = [seq for seq, _ in found[: count_rows_holding([row[1:] for row in found], rows_max)]]
+        return (yield self._held.bind(first=stretch.first, last=stretch.last, seqs=seqs))
+
+    def blank_cells(self, *, before_us: int, rows_max: int) -> Program[int]:
+        """Take the cells out of nameless changes that every fit and live count has passed; return how many bundles.
+
+        One call rewrites bundles of about `rows_max` changes. Changes since `before_us` are kept, because a fit that is
+        not stored yet may not have counted them.
+        """
+        erased = yield self._erased.bind(before_us=before_us, limit=rows_max)
+        if not erased:
+            return 0
+        stretch = PositionRange(min(row[0] for row in erased), max(row[0] for row in erased))
+        held = yield from self._hold(stretch, [row[1:] for row in erased], rows_max)
+        yield self._blank.bind(rows=[(key, seq, _blanked(cells, posts)) for seq, key, _, cells, posts in held])
+        return len(held)
+
+
+def _without(owner: str, nameless: str, owners: str, posts: str) -> tuple[str, str]:
+    names, said = owners_of(owners), decode_records(posts)
+    kept = [None if name == owner else one for name, one in zip(names, said, strict=True)]
+    return owners_text([nameless if name == owner else name for name in names]), encode_records(kept)
+
+
+def _blanked(cells: str, posts: str) -> str:
+    told = zip(pieces_of(cells), decode_records(posts), strict=True)
+    return cells_text(["" if posted is None else piece for piece, posted in told])
+
+
+@lru_cache
+def erasure_statements(dialect: Dialect) -> ErasureStatements:
+    """Return the statements, compiled once for each dialect."""
+    return ErasureStatements(dialect)

@@ -1,0 +1,204 @@
+"""Exact ranks anywhere: a knot's count from the curve, the changes since from the log, and one short count in a gap.
+
+    better than a cell = the knot's count (as of the curve's mark)
+                       + changes past the mark: (next at the knot or better) - (previous at the knot or better)
+                       + entries strictly between the knot and the cell
+
+If the next knot is nearer, the count goes from below: the entries better than that knot, minus those from the cell on
+that stand before it.
+
+The most important rule: one statement reads all of this together with the board's totals. If the log cannot confirm the
+knot's count, there is no result. That happens with a mark that is older than the log, that is newer (after a restore,
+or on a replica), or that is so far back that a full count costs no more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple, Protocol
+
+from predictor import AnchorKnot, Bracket, KeyBracket
+from querybuilder import (
+    INTEGER,
+    Built,
+    Dialect,
+    Statement,
+    Term,
+    coalesce,
+    col,
+    count,
+    count_if,
+    lit,
+    minus,
+    null,
+    param,
+    select,
+    union_all,
+)
+from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
+from storage.boards.total_shares import add_up_shares
+from storage.log.cells import CellSpan, Padding, RankedCells
+from storage.log.change_log import LogMark, change_log
+from storage.records import Best, Board
+from storage.schema.steps import CHANGE_LOG, TOTALS
+from storage.store import Rows
+
+_COUNT_ROW = -10  # marks the row with the count; no column has this index
+_PIECE = "m"
+_BETTER_THAN_ANY = {True: ":", False: ""}  # by whether high values win; ":" sorts after every digit, "" before
+
+
+class AnchorCurve(Protocol):
+    """The part of a curve that counting needs."""
+
+    def find_anchor_above(self, key: int) -> AnchorKnot:
+        """See `KnotRanks.find_anchor_above`."""
+        ...
+
+    def find_anchor_below(self, key: int) -> AnchorKnot:
+        """See `KnotRanks.find_anchor_below`."""
+        ...
+
+    def locate(self, key: int) -> Bracket:
+        """See `KnotRanks.locate`."""
+        ...
+
+    def key_at(self, rank: int) -> KeyBracket | None:
+        """See `KnotRanks.key_at`."""
+        ...
+
+
+class CountStart(NamedTuple):
+    """What counts in one column start from: a curve and the mark in the log that its counts are as of."""
+
+    curve: AnchorCurve
+    mark: LogMark
+    changes_max: int  # changes past the mark; if there are more, they are not summed up
+
+
+class GapCount(NamedTuple):
+    """How many entries are better than a cell, in one snapshot with the totals of the board."""
+
+    better_count: int
+    ties_before: int  # entries with the cell that stand before the owner in question
+    totals: dict[int, int]
+    from_anchor: bool  # whether the count started at a knot; otherwise at the top
+
+
+@dataclass(frozen=True, slots=True)
+class GapCountQuery:
+    """The bound query for one count; `parse_count` parses its rows."""
+
+    query: Built
+    mark: LogMark
+    anchor: AnchorKnot
+    changes_max: int
+    from_below: bool
+
+    def parse_count(self, rows: Rows) -> GapCount | None:
+        """Parse the count; None if the log cannot confirm it."""
+        stored: list[tuple[int, int]] = []
+        found: GapCount | None = None
+        for kind, number, changes, between, ties, horizon, seen, pruned_before in rows:
+            if kind != _COUNT_ROW:
+                stored.append((kind, number))
+            elif (
+                changes <= self.changes_max
+                and pruned_before <= self.mark.position <= horizon
+                and seen == len(self.mark.seen)
+            ):
+                further = -between if self.from_below else between
+                found = GapCount(self.anchor.counted + number + further, ties, {}, self.anchor.key is not None)
+        return None if found is None else found._replace(totals=add_up_shares(stored))
+
+
+class GapCounts:
+    """Build the counts of one ranked column of a board."""
+
+    def __init__(self, dialect: Dialect, board: Board, index: int) -> None:
+        self._dialect, self._board, self._index = dialect, board, index
+        self._padding = Padding.for_column(board.spec, board.spec.columns[index])
+        self._high = board.spec.columns[index].best is Best.HIGH
+
+    def build_count(self, footing: CountStart, cell: str, *, owner: str = "") -> GapCountQuery:
+        """Build the count of the entries better than a cell, from the knot that is probably nearer."""
+        key, curve = self._padding.key_of_cell(cell), footing.curve
+        rung, below = curve.find_anchor_above(key), curve.find_anchor_below(key)
+        from_below = below.key is not None and 2 * (curve.locate(key).rank - 1 - rung.counted) > rung.gap_rows
+        if from_below:
+            return self._bound(below, footing, cell, owner, from_below=True)
+        return self._bound(rung, footing, cell, owner, from_below=False)
+
+    def build_count_up_to_anchor(self, rung: AnchorKnot, footing: CountStart) -> GapCountQuery:
+        """Build the count of the entries that are better than a knot or tied with it."""
+        return self._bound(rung, footing, None, "", from_below=False)
+
+    def _bound(
+        self, rung: AnchorKnot, footing: CountStart, cell: str | None, owner: str, *, from_below: bool
+    ) -> GapCountQuery:
+        start = _BETTER_THAN_ANY[self._high] if rung.key is None else self._padding.cell_of_key(rung.key)
+        query = (self._from_below if from_below else self._from_above).bind(
+            rung=start,
+            cell=start if cell is None else cell,
+            owner=owner,
+            changes=footing.changes_max + 1,
+            totals_key=self._board.key,
+            **scope_of(self._board),
+            **change_log(self._dialect).mark_parameters(footing.mark),
+        )
+        return GapCountQuery(query, footing.mark, rung, footing.changes_max, from_below)
+
+    @cached_property
+    def _from_above(self) -> Statement:
+        return self._statement(from_below=False)
+
+    @cached_property
+    def _from_below(self) -> Statement:
+        return self._statement(from_below=True)
+
+    def _statement(self, *, from_below: bool) -> Statement:
+        make = _compiled if self._board.table_key is None else _shared_statement
+        place = RankedCells(self._board).find_span(self._index)
+        return make(self._dialect, layout_of(self._board), self._index, place, from_below=from_below)
+
+
+def _compiled(dialect: Dialect, layout: Layout, index: int, place: CellSpan, *, from_below: bool) -> Statement:
+    log, high = change_log(dialect), place.high
+    own, rung, cell = col(layout.columns[index].name), param("rung"), param("cell")
+    entries = select(count()).from_(layout.table).where(*layout.scope())
+    if from_below:
+        between = (own.le(cell), own.gt(rung)) if high else (own.ge(cell), own.lt(rung))
+        entered, left = (place.better(name, rung) for name in ("next", "previous"))
+    else:
+        between = (own.lt(rung), own.gt(cell)) if high else (own.gt(rung), own.lt(cell))
+        entered, left = (place.at_least(name, rung) for name in ("next", "previous"))
+    of_board = col("board_key").eq(param("totals_key", INTEGER))
+    # Without the order, PostgreSQL may read the log from its start, hoping to find the limited number of rows early.
+    piece = col("value", _PIECE)
+    past = select(*place.cells_before_and_after(piece)).from_(CHANGE_LOG).each_piece(col("cells"), _PIECE)
+    past = past.where(of_board, log.after_mark(), place.holds_column(piece))
+    counted = select(
+        lit(_COUNT_ROW),
+        minus(count_if(entered), count_if(left)),
+        count(),
+        entries.where(*between).scalar(),
+        entries.where(own.eq(cell), col("owner").lt(param("owner"))).scalar(),
+        log.horizon_now.scalar(),
+        _seen(dialect),
+        coalesce(log.pruned_before.scalar(), 0),
+    ).from_(past.order_by(log.position).limit(param("changes")))
+    totals = select(col("column_index"), col("entries"), *[null(INTEGER)] * 6).from_(TOTALS)
+    return union_all(counted, totals.where(of_board)).packed().compile(dialect)
+
+
+_shared_statement = lru_cache(maxsize=SHARED_STATEMENTS_MAX)(_compiled)
+
+
+def _seen(dialect: Dialect) -> Term:
+    """Count those of the mark's later transactions that are in this snapshot."""
+    log = change_log(dialect)
+    if not dialect.transaction:
+        return lit(0)
+    seen = select(log.position).from_(CHANGE_LOG).where(log.position.in_(param("mark_seen")))
+    return select(count()).from_(seen.group_by(log.position)).scalar()

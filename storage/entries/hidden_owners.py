@@ -1,0 +1,247 @@
+"""Entries of hidden owners. Posts still merge into them, but they have a table of their own, so no ranking holds them.
+
+    shown ──> changing ──> all who saw it shown have ended ──> hidden: new rows go here, others are moved here
+    hidden ──> changing ──> all who saw it hidden have ended ──> shown: new rows go to boards, others are moved there
+
+The most important rule: an owner's row on a board is in one of the two tables. A post looks in the board's table first
+and here second. So it finds a row that is moved meanwhile, or it loses the race.
+
+While an owner is changing, nobody inserts a new row of this owner, so two posts never insert one in each table. An
+inserting transaction takes its id before it checks; the process that hides an owner can therefore wait for it.
+
+A change that exceeds its time is undone by the owner's next post. The process that then ends the change gets
+`LostRace`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Built,
+    Dialect,
+    asc,
+    col,
+    delete,
+    excluded,
+    insert,
+    param,
+    select,
+    this_transaction,
+    update,
+)
+from storage.errors import LostRace
+from storage.log.cells import Cell
+from storage.log.change_log import NewChange, change_log
+from storage.log.log_record import ChangeKind, record_of_event
+from storage.records import Entry
+from storage.schema.steps import HIDDEN_ENTRIES
+from storage.store import Program
+
+from .entries import Entries
+
+HIDDEN_KEY = 0  # the board key of a row that says that the owner is hidden; no board has it
+CHANGING_KEY = -1  # the board key of a row that says: being hidden or shown, until `updated_at` at the latest
+_WAS_SHOWN, _WAS_HIDDEN = "[]", "[1]"  # the cells of a CHANGING row
+_ASKED_SINGLY = 20  # for more owners, ask first whether anybody is hidden: looking up 1,000 owners takes 1 ms
+_KEY = ("board_key", "owner")
+_BEGUN = {"updated_at": param("until_us"), "cells": param("was")}
+_ALIAS = "v"
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[Cell]).decode
+
+
+class HiddenEntry(NamedTuple):
+    """An entry that its board does not show."""
+
+    board_key: int
+    entry: Entry
+
+    def widen_cells(self, columns: int) -> Entry:
+        """Return the entry with a cell for every column: columns may have been added since it was written."""
+        self.entry.cells.extend([None] * (columns - len(self.entry.cells)))
+        return self.entry
+
+
+class HiddenFound(NamedTuple):
+    """What the table holds on some owners."""
+
+    hidden_owners: set[str]
+    changing: dict[str, int]  # owners who are being hidden or shown, and until when
+    entries: list[HiddenEntry]
+
+
+_NOTHING = HiddenFound(set(), {}, [])
+
+
+class HiddenStatements:
+    """The compiled statements for one dialect; use `hidden_statements` to get them."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        row = {"board_key": INTEGER, "owner": TEXT, "updated_at": INTEGER, "cells": TEXT}
+        rows = select(*map(col, row)).from_(HIDDEN_ENTRIES)
+        theirs = col("owner").eq(param("owner"))
+        found = rows.where(col("board_key").in_(param("keys")), col("owner").in_(param("owners")))
+        self._find = found.packed().compile(dialect)
+        self._anybody = select(col("board_key")).from_(HIDDEN_ENTRIES).limit(1).compile(dialect)
+        of_owner = rows.where(theirs, col("board_key").gt(HIDDEN_KEY)).order_by(asc(col("board_key")))
+        self._of_owner = of_owner.limit(param("limit")).packed().compile(dialect)
+        fresh = insert(HIDDEN_ENTRIES).rows(param("rows"), **row).on_conflict(*_KEY)
+        self._insert = fresh.do_nothing().compile(dialect)
+        self._update = (
+            update(HIDDEN_ENTRIES)
+            .set(updated_at=col("updated_at", _ALIAS), cells=col("cells", _ALIAS))
+            .from_rows(_ALIAS, param("rows"), expected=INTEGER, **row)
+            .where(
+                *(col(name, HIDDEN_ENTRIES).eq(col(name, _ALIAS)) for name in ("board_key", "owner")),
+                col("updated_at", HIDDEN_ENTRIES).eq(col("expected", _ALIAS)),
+            )
+            .compile(dialect)
+        )
+        here = delete(HIDDEN_ENTRIES).where(theirs, col("board_key").eq(param("key")))
+        self._take = here.returning(col("updated_at"), col("cells")).compile(dialect)
+        left = here.where(col("updated_at").eq(param("until_us")))
+        self._take_left = left.returning(col("cells")).compile(dialect)
+        begun = insert(HIDDEN_ENTRIES).values(board_key=CHANGING_KEY, owner=param("owner"), **_BEGUN).on_conflict(*_KEY)
+        self._begin = begun.do_update(updated_at=excluded("updated_at")).compile(dialect)
+        self._now = select(this_transaction()).compile(dialect)
+
+    def find_hidden(self, board_keys: Sequence[int], owners: Sequence[str]) -> Program[HiddenFound]:
+        """Read what the table holds on these owners, on these boards."""
+        if len(owners) > _ASKED_SINGLY and not (yield self._anybody.bind()):
+            return _NOTHING
+        rows = yield self._find.bind(keys=[CHANGING_KEY, HIDDEN_KEY, *board_keys], owners=owners)
+        if not rows:  # nearly always
+            return _NOTHING
+        marked = {row[1] for row in rows if row[0] == HIDDEN_KEY}
+        changing = {row[1]: row[2] for row in rows if row[0] == CHANGING_KEY}
+        return HiddenFound(marked, changing, [_hidden(row) for row in rows if row[0] > HIDDEN_KEY])
+
+    def find_for_write(self, board_keys: Sequence[int], owners: Sequence[str], *, now_us: int) -> Program[HiddenFound]:
+        """Do what `find_hidden` does, for a writer: also undo changes that have exceeded their time.
+
+        Raises:
+            LostRace: another transaction ended such a change.
+        """
+        found = yield from self.find_hidden(board_keys, owners)
+        for owner in sorted(owner for owner, until_us in found.changing.items() if until_us < now_us):
+            left = yield self._take_left.bind(owner=owner, key=CHANGING_KEY, until_us=found.changing.pop(owner))
+            if not left:
+                raise LostRace(f"{owner!r} was hidden or shown by somebody else")
+            if left[0][0] == _WAS_HIDDEN:
+                yield self._insert.bind(rows=[(HIDDEN_KEY, owner, now_us, "[]")])
+                found.hidden_owners.add(owner)
+        return found
+
+    def build_insert(self, rows: Iterable[HiddenEntry]) -> Built:
+        """Build the query that inserts rows that are absent; its row holds how many it inserted."""
+        return self._insert.bind(
+            rows=[(key, entry.owner, entry.updated_at_us, _encode(entry.cells).decode()) for key, entry in rows]
+        )
+
+    def build_update(self, rows: Iterable[tuple[HiddenEntry, int]]) -> Built:
+        """Build the query that writes rows whose version is still the expected one; its row holds how many it wrote."""
+        return self._update.bind(
+            rows=[
+                (expected, key, entry.owner, entry.updated_at_us, _encode(entry.cells).decode())
+                for (key, entry), expected in rows
+            ]
+        )
+
+    def begin_change(self, owner: str, *, until_us: int, hide: bool) -> Program[bool]:
+        """Begin to hide or show an owner: until `until_us` at the latest, nobody inserts new rows of this owner.
+
+        Return False if the owner is to be hidden and already is.
+        """
+        if hide and owner in (yield from self.find_hidden([], [owner])).hidden_owners:
+            return False
+        was_hidden = yield self._take.bind(owner=owner, key=HIDDEN_KEY)
+        yield self._begin.bind(owner=owner, until_us=until_us, was=_WAS_HIDDEN if was_hidden else _WAS_SHOWN)
+        return True
+
+    def end_change(self, owner: str, *, now_us: int, hide: bool | None) -> Program[None]:
+        """End a change: new rows go here (`hide_owner`) or to their boards; None: wherever they went before.
+
+        Raises:
+            LostRace: another transaction has ended the change.
+        """
+        taken = yield self._take.bind(owner=owner, key=CHANGING_KEY)
+        if not taken:
+            raise LostRace(f"{owner!r} was hidden or shown by somebody else")
+        if taken[0][1] == _WAS_HIDDEN if hide is None else hide:
+            yield self._insert.bind(rows=[(HIDDEN_KEY, owner, now_us, "[]")])
+
+    def delete_marks(self, owner: str) -> Program[None]:
+        """Delete the marks of an owner, as if the owner had never been hidden."""
+        for key in (HIDDEN_KEY, CHANGING_KEY):
+            yield self._take.bind(owner=owner, key=key)
+
+    def take_transaction_id(self) -> Program[int]:
+        """Give this transaction its id and return it; from now on `have_earlier_ended` waits for this transaction.
+
+        A transaction after `begin_change` calls this to get the id to wait for before `end_change`.
+        """
+        rows = yield self._now.bind()
+        return int(rows[0][0])
+
+    def have_earlier_ended(self, transaction: int) -> Program[bool]:
+        """Tell whether every transaction that may have missed the `begin_change` has ended."""
+        if not self._dialect.transaction:
+            return True
+        return (yield from change_log(self._dialect).find_horizon()) > transaction
+
+    def hide_owner(self, boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
+        """Move the owner's rows from these boards to the hidden ones."""
+        moved: list[HiddenEntry] = []
+        for entries in boards:
+            entry = yield from entries.remove_entry(owner, ChangeKind.HIDDEN, now_us=now_us, place=len(moved))
+            if entry is not None:
+                moved.append(HiddenEntry(entries.board.key, entry))
+        if moved:
+            inserted = yield self.build_insert(moved)
+            if inserted[0][0] != len(moved):
+                raise LostRace(f"{owner!r} has a hidden row already")
+
+    def show_owner(self, boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
+        """Move the owner's rows back to these boards."""
+        place = 0
+        for entries in boards:
+            rows = yield self._take.bind(owner=owner, key=entries.board.key)
+            if rows:
+                found = HiddenEntry(entries.board.key, Entry(owner, rows[0][0], _decode(rows[0][1])))
+                entry = found.widen_cells(len(entries.board.spec.columns))
+                yield from entries.restore_entry(entry, now_us=now_us, place=place)
+                place += 1
+
+    def list_hidden_boards(self, owner: str, *, limit: int) -> Program[list[int]]:
+        """Return the keys of boards on which the owner has a hidden row, in ascending order, at most `limit`."""
+        rows = yield self._of_owner.bind(owner=owner, limit=limit)
+        return [row[0] for row in rows]
+
+    def erase_hidden_entry(self, entries: Entries, owner: str, *, now_us: int, place: int = 0) -> Program[bool]:
+        """Erase the owner's hidden row on a board and log that; return whether there was one."""
+        if not (yield self._take.bind(owner=owner, key=entries.board.key)):
+            return False
+        none = entries.ranked_cells.none
+        gone = NewChange(entries.board.key, owner, none, none, record_of_event(ChangeKind.ERASED))
+        yield change_log(self._dialect).append_changes([gone], now_us=now_us, place=place)
+        return True
+
+
+def _hidden(row: Sequence[object]) -> HiddenEntry:
+    key, owner, updated_at_us, cells = row
+    assert isinstance(key, int) and isinstance(owner, str) and isinstance(updated_at_us, int) and isinstance(cells, str)
+    return HiddenEntry(key, Entry(owner, updated_at_us, _decode(cells)))
+
+
+@lru_cache
+def hidden_statements(dialect: Dialect) -> HiddenStatements:
+    """Return the statements, compiled once for each dialect."""
+    return HiddenStatements(dialect)

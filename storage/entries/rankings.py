@@ -1,0 +1,249 @@
+"""The ranking statements of one sorted column, compiled once and bound on each call.
+
+The most important rule: `better` means nearer to rank 1, on boards where high values win and where low values win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from querybuilder import Dialect, Select, asc, col, count, count_if, desc, lit, param, select, union_all
+from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
+from storage.log.cells import Padding
+from storage.records import Best, Board, Entry
+from storage.store import Program, Rows
+
+from .exact_ranks import CountStart, GapCount, GapCountQuery, GapCounts
+from .neighbours import NeighbourReads, Neighbours
+
+ANCHORS_MAX = 8  # knots tried for one row, each better than the one before
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A cell that some row holds, how many rows with that cell stand before the row, and how many there are in all."""
+
+    cell: str
+    ties_before: int
+    ties: int
+
+
+def decode_entry(row: Sequence[Any]) -> Entry:
+    """Return a row `owner, updated_at, cells…` as an entry."""
+    return Entry(owner=row[0], updated_at_us=row[1], cells=list(row[2:]))
+
+
+class RankingStatements:
+    """The compiled statements of one ranked column of a layout."""
+
+    def __init__(self, dialect: Dialect, layout: Layout, index: int) -> None:
+        column = layout.columns[index]
+        self._dialect, self._layout = dialect, layout
+        self._table, self._name, self._high = layout.table, column.name, column.best is Best.HIGH
+        high = self._high
+        self._cell = col(self._name)
+        self._owner = col("owner")
+        self._row = layout.row_columns()
+        self._best_first = (desc if high else asc)(self._cell), asc(self._owner)
+        self._worst_first = (asc if high else desc)(self._cell), desc(self._owner)
+        cell, owner, limit = param("cell"), param("owner"), param("limit")
+        ranked, tied = self._cell.not_null(), self._cell.eq(cell)
+        better = self._cell.gt if high else self._cell.lt
+        worse = self._cell.lt if high else self._cell.gt
+        scope = layout.scope()
+        counted = select(count()).from_(self._table).where(*scope)
+        landing = select(self._cell, self._owner).from_(self._table).where(*scope)
+
+        def compiled(query: Any) -> Any:
+            return query.compile(dialect)
+
+        self.count_better = compiled(counted.where(better(cell)))
+        self.count_better_up_to = compiled(
+            select(count()).from_(select(lit(1).as_("one")).from_(self._table).where(*scope, better(cell)).limit(limit))
+        )
+        self.count_range = compiled(counted.where(self._cell.ge(param("least")), self._cell.lt(param("past"))))
+        self.count_tied = compiled(
+            select(count(), count_if(self._owner.lt(owner))).from_(self._table).where(*scope, tied)
+        )
+        at = landing.order_by(*self._best_first).limit(1).offset(param("offset"))
+        self.landing_from_top = compiled(at.where(ranked))
+        self.landing_below = compiled(at.where(worse(cell)))
+        worst = landing.where(ranked).order_by(*self._worst_first).limit(1)
+        self.worst = compiled(worst)
+        self.sample_from_top = compiled(self._with_ties(at.where(ranked)))
+        self.sample_below = compiled(self._with_ties(at.where(worse(cell))))
+        self.sample_worst = compiled(self._with_ties(worst))
+        tallied = select(self._cell, count()).from_(self._table).where(*scope).group_by(self._cell)
+        tallied = tallied.order_by(self._best_first[0]).limit(limit).packed()
+        self.tallied_from_top = compiled(tallied.where(ranked))
+        self.tallied_below = compiled(tallied.where(worse(cell)))
+        rows_of = select(*self._row).from_(self._table).where(*scope)
+        self.first_rows = compiled(rows_of.where(ranked).order_by(*self._best_first).limit(limit).packed())
+        # The keyset is split into the rest of a tie run and what is worse: comparing row values tests every row again.
+        after = union_all(rows_of.where(tied, self._owner.gt(owner)), rows_of.where(worse(cell)))
+        before = union_all(rows_of.where(tied, self._owner.lt(owner)), rows_of.where(better(cell)))
+        self.rows_after = compiled(after.order_by(*self._best_first).limit(limit).packed())
+        self.next_better = compiled(landing.where(better(cell)).order_by(*self._worst_first).limit(1))
+        self.rows_before = compiled(before.order_by(*self._worst_first).limit(limit).packed())
+
+    def _with_ties(self, one_row: Select) -> Select:
+        # Two counts divide the tie run between them. One count of the whole run and a filtered one would read it twice.
+        found = "s"
+        tied = select(count()).from_(self._table, "t").where(*self._layout.scope("t"))
+        tied = tied.where(col(self._name, "t").eq(col(self._name, found)))
+        owner, found_owner = col("owner", "t"), col("owner", found)
+        return select(
+            col(self._name, found),
+            tied.where(owner.lt(found_owner)).scalar(),
+            tied.where(owner.ge(found_owner)).scalar(),
+        ).from_(one_row, found)
+
+
+@lru_cache(maxsize=SHARED_STATEMENTS_MAX)
+def _shared_statements(dialect: Dialect, layout: Layout, index: int) -> RankingStatements:
+    return RankingStatements(dialect, layout, index)
+
+
+class Ranking:
+    """Programs that read one ranked column of one board."""
+
+    def __init__(self, dialect: Dialect, board: Board, index: int) -> None:
+        self.index = index
+        self.padding = Padding.for_column(board.spec, board.spec.columns[index])
+        self.timed = self.padding.timed
+        self.neighbours = NeighbourReads(dialect, board, index)
+        self.gaps = GapCounts(dialect, board, index)
+        make = RankingStatements if board.table_key is None else _shared_statements
+        self._sql = make(dialect, layout_of(board), index)
+        self._scope = scope_of(board)
+
+    def count_better(self, cell: str) -> Program[int]:
+        """Count all entries strictly better than a cell. The cost grows with their number."""
+        rows = yield self._sql.count_better.bind(cell=cell, **self._scope)
+        return int(rows[0][0])
+
+    def count_better_up_to(self, cell: str, limit: int) -> Program[int]:
+        """Count the entries strictly better than a cell, but at most `limit`. It reads at most `limit` rows."""
+        rows = yield self._sql.count_better_up_to.bind(cell=cell, limit=limit, **self._scope)
+        return int(rows[0][0])
+
+    def count_range(self, *, least: str, past: str) -> Program[int]:
+        """Count the entries whose cell is at least `least` and less than `past` as text, whichever end ranks first."""
+        rows = yield self._sql.count_range.bind(least=least, past=past, **self._scope)
+        return int(rows[0][0])
+
+    def build_anchor_count(self, footing: CountStart, cell: str, *, owner: str = "") -> GapCountQuery:
+        """Build the short count of the entries better than a cell, and of those tied with it before `owner`."""
+        return self.gaps.build_count(footing, cell, owner=owner)
+
+    def count_from_anchor(self, footing: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
+        """Run the count of `build_anchor_count`; None if the log cannot confirm the count of the knot."""
+        asked = self.build_anchor_count(footing, cell, owner=owner)
+        return asked.parse_count((yield asked.query))
+
+    def find_row(self, footing: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
+        """Return the cell and owner of the `rank`-th row; None past the end.
+
+        The search starts at a knot if the log can confirm the knot's count, otherwise at the top. All its statements
+        have to run in one snapshot.
+        """
+        below, skip_rows = (None, rank - 1) if footing is None else (yield from self._find_anchor_before(footing, rank))
+        return (yield from self.find_row_after_skip(skip_rows, below))
+
+    def _find_anchor_before(self, footing: CountStart, rank: int) -> Program[tuple[str | None, int]]:
+        """Return the cell of a knot (None: the top), and how many rows to skip below it."""
+        curve, sought = footing.curve, rank
+        for _ in range(ANCHORS_MAX):
+            near = curve.key_at(sought)
+            rung = None if near is None else curve.find_anchor_above(near.low)
+            if rung is None or rung.key is None:
+                break
+            asked = self.gaps.build_count_up_to_anchor(rung, footing)
+            found = asked.parse_count((yield asked.query))
+            if found is None:
+                break
+            skip_rows = rank - 1 - found.better_count
+            if skip_rows >= 0:
+                return self.padding.cell_of_key(rung.key), skip_rows
+            sought = max(1, sought + skip_rows)  # so many entries have come that the row is before the knot
+        return None, rank - 1
+
+    def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
+        """Count the entries with this cell, and those of them that stand before `owner`."""
+        rows = yield self._sql.count_tied.bind(cell=cell, owner=owner, **self._scope)
+        return int(rows[0][0]), int(rows[0][1])
+
+    def find_row_after_skip(self, skip_rows: int, below: str | None = None) -> Program[tuple[str, str] | None]:
+        """Skip rows from the top, or below a cell, and return the next row's cell and owner; None past the end."""
+        if below is None:
+            rows = yield self._sql.landing_from_top.bind(offset=skip_rows, **self._scope)
+        else:
+            rows = yield self._sql.landing_below.bind(cell=below, offset=skip_rows, **self._scope)
+        return (rows[0][0], rows[0][1]) if rows else None
+
+    def sample_row(self, skip_rows: int, below: str | None = None) -> Program[Sample | None]:
+        """Do what `find_row_after_skip` does and count the ties, in one statement: a walk asks a thousand times."""
+        if below is None:
+            rows = yield self._sql.sample_from_top.bind(offset=skip_rows, **self._scope)
+        else:
+            rows = yield self._sql.sample_below.bind(cell=below, offset=skip_rows, **self._scope)
+        return _sample(rows)
+
+    def sample_worst_row(self) -> Program[Sample | None]:
+        """Do what `find_worst_row` does and count the ties."""
+        rows = yield self._sql.sample_worst.bind(**self._scope)
+        return _sample(rows)
+
+    def tally_cells(self, limit: int, below: str | None = None) -> Program[Rows]:
+        """Return (cell, entries with it) of `limit` distinct cells, best first, from the top or below a cell."""
+        if below is None:
+            return (yield self._sql.tallied_from_top.bind(limit=limit, **self._scope))
+        return (yield self._sql.tallied_below.bind(cell=below, limit=limit, **self._scope))
+
+    def find_worst_row(self) -> Program[tuple[str, str] | None]:
+        """Return the cell and owner of the last row; None on an empty board."""
+        rows = yield self._sql.worst.bind(**self._scope)
+        return (rows[0][0], rows[0][1]) if rows else None
+
+    def read_first_rows(self, limit: int) -> Program[list[Entry]]:
+        """Return the best rows, best first."""
+        rows = yield self._sql.first_rows.bind(limit=limit, **self._scope)
+        return [decode_entry(row) for row in rows]
+
+    def read_rows_after(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
+        """Return the rows after a cell and owner in the order, best first. No row need have that cell and owner."""
+        rows = yield self._sql.rows_after.bind(cell=cell, owner=owner, limit=limit, **self._scope)
+        return [decode_entry(row) for row in rows]
+
+    def read_rows_before(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
+        """Return the rows before a cell and owner in the order, best first."""
+        rows = yield self._sql.rows_before.bind(cell=cell, owner=owner, limit=limit, **self._scope)
+        return [decode_entry(row) for row in reversed(rows)]
+
+    def find_next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
+        """Return the cell and owner of the next row that ranks better than an owner's; None if the owner is first.
+
+        Where equal values share a rank, that row has a strictly better cell. Otherwise it precedes the owner's row.
+        """
+        if self.timed:
+            before = yield from self.read_rows_before(cell, owner, 1)
+            found = [(entry.cells[self.index], entry.owner) for entry in before]
+        else:
+            found = [(row[0], row[1]) for row in (yield self._sql.next_better.bind(cell=cell, **self._scope))]
+        return (str(found[0][0]), found[0][1]) if found else None
+
+    def read_rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
+        """Read the rows before a cell and owner, the rows from it on, and the ties needed to count ranks."""
+        return (
+            yield from self.neighbours.read_around_place(cell, owner, better_rows=better_rows, worse_rows=worse_rows)
+        )
+
+
+def _sample(rows: Rows) -> Sample | None:
+    if not rows:
+        return None
+    cell, before, from_it_on = rows[0]
+    return Sample(cell, ties_before=before, ties=before + from_it_on)

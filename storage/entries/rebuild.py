@@ -1,0 +1,175 @@
+"""Rebuild a board's rows from the journal: each row as the owner's last post left it.
+
+The most important rule: a rebuild is all or nothing. It is one transaction, and nobody posts to the board meanwhile.
+Post ids, the journal and the board's epoch stay, so a post that is sent again is still a duplicate. Stored curves are
+deleted, and the next refresh makes new ones.
+
+This module reads what was posted since the board was created or reset. `posting.replay` begins at a given number of the
+journal instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from querybuilder import Dialect, Lock
+from storage.boards.boards import ALL_ENTRIES, CHANGES, find_board, find_totals, remove_rows, store_state
+from storage.errors import Archived, JournalIncomplete, NothingReplayed
+from storage.log.cells import Cell
+from storage.log.journal import JournalRow, RowReader, journal
+from storage.log.log_record import NO_CHANGE, ChangeKind, ChangeRecord
+from storage.records import Board, Entry
+from storage.store import Program
+
+from .entries import Entries, build_totals_update
+from .hidden_owners import HiddenEntry, hidden_statements
+
+PAGE_ROWS = 5_000
+CLOCK_SKEW_US_MAX = 600_000_000  # a generous bound of how far the clocks of processes may differ
+_SEEN = (ChangeKind.APPLIED, ChangeKind.SHOWN)
+_UNSEEN = (ChangeKind.UNSEEN, ChangeKind.HIDDEN)
+
+
+@dataclass(slots=True)
+class RebuildCounts:
+    """What a rebuild did."""
+
+    rows: int = 0  # rows of the journal that were read
+    replayed: int = 0  # of them, those that the board's rows are made from
+    rejected: int = 0  # of them, those that would leave the range of a column
+    duplicates: int = 0  # of them, those whose post id came before
+    entries: int = 0  # entries that the board has now
+    hidden_entries: int = 0  # entries of hidden owners, which the board does not show
+    entries_before: int = 0
+
+
+class OwnerRow(NamedTuple):
+    """The last state of an owner in the journal; `cells` None: erased."""
+
+    order: int
+    updated_at_us: int
+    cells: list[Cell] | None
+    is_hidden: bool
+
+
+_ERASED = (0, None, False)
+
+
+def rebuild_board(dialect: Dialect, *, board_id: str) -> Program[RebuildCounts]:
+    """Rebuild the board's rows from the journal. Memory use grows with the number of owners.
+
+    Raises:
+        UnknownBoard: there is no such board.
+        JournalIncomplete: the journal starts too late.
+        NothingReplayed: the journal has no post to the board.
+        Archived: the board was archived, so its rows were removed on purpose.
+    """
+    board, done, changes = yield from empty_board(dialect, board_id)
+    owners = yield from _owners(dialect, board, done)
+    if not done.replayed:
+        raise NothingReplayed((yield from _where_posts_are(dialect, board)))
+    yield from store_owner_rows(Entries(dialect, board), owners, changes, done)
+    yield from store_state(dialect, board)
+    return done
+
+
+def empty_board(dialect: Dialect, board_id: str) -> Program[tuple[Board, RebuildCounts, int]]:
+    """Empty a board and lock it, so that nobody posts to it before this transaction ends.
+
+    Return the board, a `RebuildCounts` with its earlier number of entries, and its number of changes.
+
+    Raises:
+        UnknownBoard: there is no such board.
+        Archived: the board was archived, so its rows were removed on purpose.
+    """
+    board = yield from find_board(dialect, board_id, lock=Lock.UPDATE)
+    if board.archived_us is not None:
+        raise Archived(f"the leaderboard {board_id!r} was archived: it has no rows any more")
+    totals = (yield from find_totals(dialect, [board.key]))[board.key]
+    done = RebuildCounts(entries_before=totals.get(ALL_ENTRIES, 0))
+    return (yield from remove_rows(dialect, board)), done, totals.get(CHANGES, 0)
+
+
+def _owners(dialect: Dialect, board: Board, done: RebuildCounts) -> Program[dict[str, OwnerRow]]:
+    log, reader = journal(dialect), RowReader(board)
+    owners: dict[str, OwnerRow] = {}
+    emptied = after = 0
+    while True:
+        rows = yield from log.read_changes(after, limit=PAGE_ROWS, boards=[board.key], held=True)
+        done.rows += len(rows)
+        for row in rows:
+            if row.record is None or row.order < emptied:
+                continue
+            if row.record.kind is ChangeKind.RESET:
+                emptied, done.replayed = row.order, 0
+            elif row.owner is not None and row.record.kind not in NO_CHANGE:
+                done.replayed += 1
+                known = owners.get(row.owner)
+                if known is None or known.order < row.order:
+                    owners[row.owner] = _last(row, row.record, reader)
+        if len(rows) < PAGE_ROWS:
+            break
+        after = rows[-1].number
+    if not emptied:
+        yield from _check_start(dialect, board)
+    return {owner: last for owner, last in owners.items() if last.order > emptied}
+
+
+def _last(row: JournalRow, posted: ChangeRecord, reader: RowReader) -> OwnerRow:
+    if posted.kind not in _SEEN and posted.kind not in _UNSEEN:
+        return OwnerRow(row.order, *_ERASED)
+    version = row.at_us if posted.version is None else posted.version
+    return OwnerRow(row.order, version, reader.cells_after(row, posted), posted.kind in _UNSEEN)
+
+
+def _check_start(dialect: Dialect, board: Board) -> Program[None]:
+    """Raise `JournalIncomplete` if rows of the board may have been removed from the journal."""
+    begins_after = yield from journal(dialect).find_begin()
+    if not begins_after:
+        return
+    oldest_us = yield from journal(dialect).oldest_us()
+    if oldest_us is None or board.created_at_us < oldest_us + CLOCK_SKEW_US_MAX:
+        detail = f"the journal begins after {begins_after}, and {board.id!r} is older: what was posted before is gone"
+        raise JournalIncomplete(detail + "; keep it longer with change_log_retention_s")
+
+
+def _where_posts_are(dialect: Dialect, board: Board) -> Program[str]:
+    """Return a message: nothing was posted to the board, and where the posts to earlier boards of its name begin."""
+    log, nothing = journal(dialect), f"the journal has no post to {board.id!r} since it was created or reset"
+    earlier = yield from log.find_deleted_boards(board.id, since=0)
+    rows = yield from log.read_changes(0, limit=1, boards=[board.key, *earlier], held=True)
+    return f"{nothing}; what was posted before begins at --since {rows[0].number}" if rows else nothing
+
+
+def store_owner_rows(
+    entries: Entries, owners: Mapping[str, OwnerRow], changes: int, done: RebuildCounts
+) -> Program[None]:
+    """Insert the rows of an empty board with their totals. `changes`: how many changes the board has had."""
+    counted = {ALL_ENTRIES: 0, CHANGES: changes + 1, **dict.fromkeys(entries.pattern.sorted_indexes, 0)}
+    for page in _pages(owners):
+        seen = [
+            Entry(owner, last.updated_at_us, last.cells) for owner, last in page if last.cells and not last.is_hidden
+        ]
+        unseen = [Entry(owner, last.updated_at_us, last.cells) for owner, last in page if last.cells and last.is_hidden]
+        if seen:
+            yield entries.writes.build_insert([(entries.board.rows_key, entry) for entry in seen])
+        if unseen:
+            yield hidden_statements(entries.dialect).build_insert(
+                [HiddenEntry(entries.board.key, entry) for entry in unseen]
+            )
+        done.entries += len(seen)
+        done.hidden_entries += len(unseen)
+        for index in entries.pattern.sorted_indexes:
+            counted[index] += sum(entry.cells[index] is not None for entry in seen)
+    counted[ALL_ENTRIES] = done.entries
+    counted[CHANGES] += done.entries
+    yield build_totals_update(entries.dialect, {entries.board.key: counted})
+
+
+def _pages(owners: Mapping[str, OwnerRow]) -> Iterator[list[tuple[str, OwnerRow]]]:
+    # In the order of the table, the database fills its pages instead of splitting them.
+    ordered = sorted(owners.items())
+    for start in range(0, len(ordered), PAGE_ROWS):
+        yield ordered[start : start + PAGE_ROWS]

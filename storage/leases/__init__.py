@@ -1,0 +1,26 @@
+"""Leases: time-limited exclusive rights, on resources that applications share and on the store's own work.
+
+Two kinds of leases share one mechanism, the conditional writes of `claims`:
+
+- `work_leases`: which process refreshes a curve, prunes or applies a shard. `jobs.ownership` builds on it.
+- All other modules: pools of opaque resources, which the keys of clients lease through the API.
+
+The life of a resource of a pool:
+
+    added ──> free ── a key acquires it: version + 1 ──> leased ── extended ──> leased …
+               ^                                           |
+               ├── released by its key ────────────────────┤
+               └── liberated: expired and the margin over ─┘      the key may still get the same resource back
+
+One request travels like this:
+
+    batcher ──> one read for many keys ──> lasts long enough: answered
+                        └── anything else ──> lease_transaction ──> rows, journal and counts in one commit
+                                                    └── a new resource: from free_queue, else an expired lease
+
+The rule: every write is conditional on what was read. If another transaction changed the row meanwhile, nothing is
+written and the request is decided again. Only the store's clock decides; clocks of holders are never asked.
+
+This room may import `schema` and the modules at the root of `storage`, no other room. Begin with `lease_records` (the
+words), then `claims`, then `lease_transaction`. `upkeep` serves jobs; `peers` knows leases in other stores.
+"""

@@ -1,0 +1,303 @@
+"""Batches the lease requests of one process: one read answers many keys, one transaction serves many requests.
+
+    a key asks ──> shared read ──> its lease lasts long enough: answered
+                       └── else ──> waiting ──> a group, in one transaction ──> each request answered
+    a key gives back ──────────────────┘
+
+The rule: a key is never in two transactions of this process at once, and its requests are served in their order.
+
+Requests that arrive during a transaction share the next one. A second transaction beside it starts only when many
+requests wait: two small transactions cost more than one, and everyone waits for both. If the read already decides
+everything, the transaction is a single statement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from contextvars import Context
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import structlog
+
+from storage.coalesce import Coalescer
+from storage.errors import LostRace, NoResource, OutcomeUnknown, QueueFull, StorageError, WaitTooLong
+from storage.store import Program, Store
+
+from .lease_records import Grant, LeaseRequest, PoolRequest, Release
+from .lease_transaction import Findings, LeaseTransactions, Outcome, lease_findings, merge_findings
+
+log = structlog.get_logger(__name__)
+
+# Another transaction starts beside a running one when at least `CROWD` requests wait, and at least `CROWD_TIMES` as
+# many as are in transactions.
+CROWD = 32
+CROWD_TIMES = 8
+GATHER_TURNS = 2  # turns of the event loop between the first request and its transaction, as in `Coalescer`
+FRESH_S = 0.25  # findings older than this are read again: a lease starts at the time of its read
+RequestKey = tuple[str, str, str]  # client, pool and key
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseBatcherLimits:
+    """The bounds of `LeaseBatcher`; each is a setting of the same name."""
+
+    lease_group_max: int  # requests in one transaction
+    lease_groups_in_flight_max: int
+    lease_requests_waiting_max: int
+    lease_wait_s_max: float
+    point_read_lanes: int
+
+
+class LeaseObserver(Protocol):
+    """What `LeaseBatcher` reports to operators."""
+
+    def lease_answered(self, outcome: str) -> None:
+        """Count a request: "kept", "extended", "acquired", "released", "no_resource", or "refused" for other causes."""
+
+    def lease_requests_waiting(self, requests: int) -> None:
+        """Record how many requests wait for a transaction, after a change."""
+
+    def lease_group_written(self, requests: int, seconds: float) -> None:
+        """Record a committed transaction."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    request: PoolRequest
+    done: asyncio.Future[Grant]
+    found: Findings | None  # what a read found for its key
+    asked_s: float  # a time before that read began, on the clock of the event loop
+
+
+class LeaseBatcher:
+    """Answers the lease requests of one process."""
+
+    def __init__(
+        self, store: Store, groups: LeaseTransactions, limits: LeaseBatcherLimits, observer: LeaseObserver
+    ) -> None:
+        self._store, self._groups, self._limits, self._observer = store, groups, limits, observer
+        self._loop = asyncio.get_running_loop()
+        self._in_flight_max = min(limits.lease_groups_in_flight_max, store.writes_at_once)
+        self._waiting: deque[_Waiting] = deque()
+        self._busy: set[RequestKey] = set()  # keys in a transaction
+        self._in_flight = 0
+        self._under_way = 0  # requests in transactions
+        self._ended_s: dict[RequestKey, float] = {}  # when the last transaction of each key ended
+        self._forgotten_s = 0.0  # for a key that is not in `_ended_s`: its last transaction ended by this time
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._looking = False
+        self._closing = False
+        self._reads: Coalescer[LeaseRequest, Findings] = Coalescer(
+            self._find,
+            batch_max=limits.lease_group_max,
+            waiting_max=limits.lease_requests_waiting_max,
+            # If readers are threads of this process, two of them only compete for the interpreter.
+            lanes=1 if store.sole_writer else limits.point_read_lanes,
+        )
+
+    async def _find(self, asked: list[LeaseRequest]) -> Sequence[Findings]:
+        return [await lease_findings(self._store.dialect).read(self._store, asked)] * len(asked)
+
+    async def request_lease(self, ask: LeaseRequest) -> Grant:
+        """Give a key a resource, or keep the one that it has for longer; return its lease.
+
+        Raises:
+            UnknownPool, NoResource, LeaseInPast: it has no lease, or its lease was not extended.
+            QueueFull, WaitTooLong, StoreBusy: it is not known what the key has; asking again settles that.
+        """
+        asked_s = self._loop.time()
+        found = await self._reads.ask(None, ask)
+        running = found.find_running(ask)
+        if running is not None and running.expires_at_us >= _expiry(ask, running):
+            self._observer.lease_answered("kept")
+            return running
+        given = await self._in_group(ask, found, asked_s)
+        self._observer.lease_answered("acquired" if given.acquired else "extended")
+        return given
+
+    async def find_lease(self, client_id: str, pool_id: str, key: str) -> Grant:
+        """Return the running lease of a key, here or as known of another store.
+
+        Raises:
+            UnknownPool, UnknownLease: there is no such pool, or no running lease.
+        """
+        ask = LeaseRequest(client_id, pool_id, key, "")
+        running = (await self._reads.ask(None, ask)).find_running(ask)
+        if running is None:
+            return await self._store.read(lambda: self._groups.find_lease(client_id, pool_id, key))
+        return running
+
+    async def release_lease(self, request: Release) -> Grant:
+        """Free a key's resource and return which one it was.
+
+        Raises:
+            UnknownPool, UnknownLease: there is no such pool, or the key has no lease in it.
+            QueueFull, WaitTooLong, StoreBusy: it is not known whether it was freed; asking again settles that.
+        """
+        given = await self._in_group(request)
+        self._observer.lease_answered("released")
+        return given
+
+    async def _in_group(self, request: PoolRequest, found: Findings | None = None, asked_s: float = 0.0) -> Grant:
+        if self._closing:
+            raise QueueFull("shutting down")
+        if len(self._waiting) >= self._limits.lease_requests_waiting_max:
+            raise QueueFull(f"{len(self._waiting)} requests for leases are waiting")
+        waiting = _Waiting(request, self._loop.create_future(), found, asked_s)
+        self._waiting.append(waiting)
+        self._observer.lease_requests_waiting(len(self._waiting))
+        self._begin()
+        try:
+            async with asyncio.timeout(self._limits.lease_wait_s_max):
+                return await waiting.done
+        except TimeoutError as error:
+            raise WaitTooLong("the lease took too long: ask again") from error
+        except StorageError as error:
+            self._observer.lease_answered("no_resource" if isinstance(error, NoResource) else "refused")
+            raise
+        finally:
+            if not waiting.done.done():
+                waiting.done.cancel()
+
+    def _begin(self) -> None:
+        crowded = not self._in_flight or len(self._waiting) >= max(CROWD, CROWD_TIMES * self._under_way)
+        if self._waiting and crowded and self._in_flight < self._in_flight_max:
+            self._in_flight += 1
+            self._start(self._write_groups(), "lease group")
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        # An empty context: the task serves many requests, so its log lines must not carry the first one's ids.
+        task = asyncio.create_task(work, name=name, context=Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _write_groups(self) -> None:
+        try:
+            while True:
+                for _ in range(GATHER_TURNS):
+                    await asyncio.sleep(0)
+                group = self._take()
+                if not group:
+                    return  # nobody waits, or only keys in another transaction, whose task serves them next
+                self._under_way += len(group)
+                try:
+                    await self._write(group)
+                finally:
+                    self._under_way -= len(group)
+                    self._end({waiting.request[:3] for waiting in group})
+        finally:
+            self._in_flight -= 1
+            self._begin_again()
+
+    def _end(self, keys: set[RequestKey]) -> None:
+        self._busy -= keys
+        now_s = self._loop.time()
+        if len(self._ended_s) + len(keys) > self._limits.lease_requests_waiting_max:
+            self._ended_s.clear()
+            self._forgotten_s = now_s
+        self._ended_s.update(dict.fromkeys(keys, now_s))
+
+    def _found(self, group: list[_Waiting]) -> Findings | None:
+        """Return what reads found for a whole group; None if any is too old, or its key was in a transaction since."""
+        oldest_s = self._loop.time() - FRESH_S
+        found = [
+            waiting.found
+            for waiting in group
+            if waiting.found is not None
+            and max(oldest_s, self._ended_s.get(waiting.request[:3], self._forgotten_s)) < waiting.asked_s
+        ]
+        return merge_findings([waiting.request for waiting in group], found) if len(found) == len(group) else None
+
+    def _begin_again(self) -> None:
+        if any(waiting.request[:3] not in self._busy for waiting in self._waiting):
+            self._begin()
+
+    def _take(self) -> list[_Waiting]:
+        group: list[_Waiting] = []
+        stepped_over: list[_Waiting] = []
+        keys = set(self._busy)
+        while self._waiting and len(group) < self._limits.lease_group_max:
+            waiting = self._waiting.popleft()
+            if waiting.done.done():
+                continue  # the caller gave up
+            key = waiting.request[:3]
+            (stepped_over if key in keys else group).append(waiting)
+            keys.add(key)
+        self._waiting.extendleft(reversed(stepped_over))
+        self._busy |= {waiting.request[:3] for waiting in group}
+        self._observer.lease_requests_waiting(len(self._waiting))
+        return group
+
+    async def _write(self, group: list[_Waiting]) -> None:
+        started_s = self._loop.time()
+        try:
+            outcomes = await self._outcomes([waiting.request for waiting in group], self._found(group))
+        except Exception as error:
+            for waiting in group:
+                if not waiting.done.done():
+                    waiting.done.set_exception(_copy_error(error))
+            return
+        self._observer.lease_group_written(len(group), self._loop.time() - started_s)
+        for waiting, outcome in zip(group, outcomes, strict=True):
+            if waiting.done.done():
+                continue
+            if isinstance(outcome, StorageError):
+                waiting.done.set_exception(outcome)
+            else:
+                waiting.done.set_result(outcome)
+
+    async def _outcomes(self, requests: list[PoolRequest], found: Findings | None) -> list[Outcome]:
+        at_once = self._groups.build_single_write(requests, found) if found is not None else None
+        if at_once is not None:
+            try:
+                await self._store.write_query(at_once.query)
+            except (LostRace, OutcomeUnknown):  # a transaction that reads again settles either
+                self._groups.note_lost_race(at_once)
+                found = None
+            else:
+                self._look_on(at_once.now_us)
+                return at_once.outcomes
+
+        def program() -> Program[list[Outcome]]:
+            nonlocal found
+            before, found = found, None  # if the store runs this again, another process has changed what was found
+            return self._groups.serve_requests(requests, before)
+
+        return await self._store.write(program)
+
+    def _look_on(self, now_us: int) -> None:
+        if self._groups.should_read_ahead and not self._looking:
+            self._looking = True
+            self._start(self._look(now_us), "leases that come next")
+
+    async def _look(self, now_us: int) -> None:
+        try:
+            await self._groups.read_ahead(self._store, now_us)
+        except StorageError as error:
+            log.info("lease_look_failed", detail=error.detail)  # the next request that needs more reads it itself
+        finally:
+            self._looking = False
+
+    async def close(self) -> None:
+        """Refuse new requests, and return when the accepted ones are answered."""
+        self._closing = True
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _copy_error(error: Exception) -> Exception:
+    """Return a copy of an error for one waiter: an instance that several raise would collect all their tracebacks."""
+    if isinstance(error, OutcomeUnknown):
+        return WaitTooLong("the connection to the store was lost before it said what became of the lease: ask again")
+    if isinstance(error, StorageError):
+        own = type(error)(error.detail)
+        own.__cause__ = error
+        return own
+    return error
+
+
+def _expiry(ask: LeaseRequest, known: Grant) -> int:
+    return known.now_us + ask.lease_us if ask.expires_at_us is None else ask.expires_at_us

@@ -1,0 +1,165 @@
+"""Finds the longest-free resources of a partition: a queue for each, of which this process remembers the front.
+
+    rows wanted ──> remembered rows are enough: taken from memory, without a statement
+                └── else ──> read on from the remembered start ──> taken; the rest is remembered
+
+A process remembers two things for each partition:
+
+- The start of the queue: since when its first resource has been free. Without a remembered start, finding the
+  longest-free row scans every dead index entry before it, until the database has cleaned them up.
+- The next few rows, unlocked. Taking them saves a round trip. `read_ahead` reads further rows before they run out,
+  while no request waits for it.
+
+If another process takes a remembered row first, the conditional write of this process finds the row changed. For
+`ALONE_US` after that, this process remembers no rows of the region and reads and locks them each time.
+
+The rule: a remembered start is where a read found the first free row, so no free row stood before it then. A row may
+get there later, when a resource is moved or a long transaction commits. It is found when the start is forgotten, which
+happens after `KNOWN_US`, and always before a partition counts as empty.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterable
+from typing import TypeVar
+
+from querybuilder import Dialect
+from storage.store import Program, Store
+
+from .lease_records import Resource
+from .lease_resources import ResourceKey, lease_resources
+from .region_counts import Region
+
+K = TypeVar("K")
+V = TypeVar("V")
+KNOWN_US = 60_000_000  # how long a start is remembered
+LATELY_US = 1_000_000  # how long a partition that had too few rows is tried last, and not read ahead past its end
+ALONE_US = 10_000_000  # without a lost race for this long, a process counts as the only one that takes from a region
+AHEAD = 64  # rows that a read remembers beyond those it is for
+LOW = 16  # if fewer remembered rows are left, somebody should call `read_ahead`
+AHEAD_MAX = 1_000  # partitions with remembered rows
+KNOWN_MAX = 100_000  # partitions, and regions, with a remembered start or time
+TAKEN_MAX = 10_000  # resources
+PartitionKey = tuple[Region, int]  # region and partition
+
+
+class FreeQueues:
+    """The queues of free resources, as one process knows them."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._resources = lease_resources(dialect)
+        self._known: dict[PartitionKey, tuple[int, int]] = {}  # free_since of the first row, and when that was read
+        self._ahead: dict[PartitionKey, deque[Resource]] = {}  # the next rows, unless another process took them
+        self.running_low: set[PartitionKey] = set()  # where somebody should call `read_ahead`
+        self._taken: dict[ResourceKey, int] = {}  # versions of rows taken here: reads see them as free until the commit
+        self._lost_us: dict[Region, int] = {}  # when another process was faster
+        self._exhausted_us: dict[PartitionKey, int] = {}  # when a read found too few rows
+        self._ended_us: dict[PartitionKey, int] = {}  # when reading ahead reached the last row
+
+    def note_lost_race(self, region: Region, now_us: int) -> None:
+        """Note that another process took a remembered row, and forget the remembered rows of the region."""
+        _bound(self._lost_us, KNOWN_MAX)[region] = now_us
+        for place in [place for place in self._ahead if place[0] == region]:
+            del self._ahead[place]
+
+    def order_partitions(self, region: Region, partitions: int, *, rng: random.Random, now_us: int) -> list[int]:
+        """Return all partitions of a region, in turn from a random one; those lately exhausted come last."""
+        first = rng.randrange(partitions)
+        turn = [(first + step) % partitions for step in range(partitions)]
+        return sorted(turn, key=lambda partition: _lately(self._exhausted_us, (region, partition), now_us))
+
+    def take_front(self, region: Region, partition: int, *, limit: int, now_us: int) -> Program[list[Resource]]:
+        """Return up to `limit` of the longest-free resources of a partition.
+
+        Another process may have taken them meanwhile; the conditional write finds that out.
+        """
+        if self._is_alone(region, now_us):
+            if not self.has_remembered(region, partition, limit=limit, now_us=now_us):
+                yield from self._look_ahead((region, partition), limit, now_us)
+            if self.has_remembered(region, partition, limit=limit, now_us=now_us):
+                return self.take_remembered(region, partition, limit=limit, now_us=now_us)
+        return (yield from self._look((region, partition), limit=limit, now_us=now_us))
+
+    def has_remembered(self, region: Region, partition: int, *, limit: int, now_us: int) -> bool:
+        """Return whether `take_remembered` can take `limit` rows of a partition."""
+        self._begin((region, partition), now_us)
+        return self._is_alone(region, now_us) and len(self._ahead.get((region, partition), ())) >= limit
+
+    def take_remembered(self, region: Region, partition: int, *, limit: int, now_us: int) -> list[Resource]:
+        """Take the `limit` longest-free remembered rows; nobody else in this process gets them.
+
+        See `has_remembered`.
+        """
+        place = (region, partition)
+        _, known_us = self._begin(place, now_us)
+        rows = [self._ahead[place].popleft() for _ in range(limit)]
+        _bound(self._known, KNOWN_MAX)[place] = (rows[-1].free_since_us or 0, known_us)
+        self._take(rows)
+        low = len(self._ahead[place]) < LOW and not _lately(self._ended_us, place, now_us)
+        if low and len(self.running_low) < AHEAD_MAX:
+            self.running_low.add(place)
+        return rows
+
+    async def read_ahead(self, store: Store, now_us: int) -> None:
+        """Read further rows of the partitions in `running_low`, so that no request has to wait for that read.
+
+        Raises:
+            StoreBusy: the store did not answer within its bounds; the next request that needs more reads it.
+        """
+        while self.running_low:
+            place = self.running_low.pop()
+            await store.read(lambda place=place: self._look_ahead(place, AHEAD, now_us))  # type: ignore[misc]
+
+    def _is_alone(self, region: Region, now_us: int) -> bool:
+        lost_us = self._lost_us.get(region)
+        return lost_us is None or not 0 <= now_us - lost_us < ALONE_US
+
+    def _look_ahead(self, place: PartitionKey, limit: int, now_us: int) -> Program[None]:
+        (region, partition), (since_us, _) = place, self._begin(place, now_us)
+        wanted = limit + AHEAD
+        found = yield from self._resources.find_free(*region, partition, limit=wanted, since_us=since_us, locked=False)
+        _bound(self._ahead, AHEAD_MAX)[place] = deque(row for row in found if self._taken.get(row[:2]) != row.version)
+        if len(found) < wanted:
+            _bound(self._ended_us, KNOWN_MAX)[place] = now_us
+
+    def _take(self, rows: Iterable[Resource]) -> None:
+        self._taken.update((row[:2], row.version) for row in rows)
+        while len(self._taken) > TAKEN_MAX:
+            del self._taken[next(iter(self._taken))]
+
+    def _look(self, place: PartitionKey, *, limit: int, now_us: int) -> Program[list[Resource]]:
+        (region, partition), (since_us, known_us) = place, self._begin(place, now_us)
+        self._ahead.pop(place, None)
+        rows = yield from self._resources.find_free(*region, partition, limit=limit, since_us=since_us)
+        if len(rows) < limit and since_us:
+            known_us = now_us
+            rows = yield from self._resources.find_free(*region, partition, limit=limit)
+        if len(rows) < limit:
+            _bound(self._exhausted_us, KNOWN_MAX)[place] = now_us
+        self._take(rows)
+        if rows:
+            _bound(self._known, KNOWN_MAX)[place] = (rows[0].free_since_us or 0, known_us)
+        else:
+            self._known.pop(place, None)
+        return rows
+
+    def _begin(self, place: PartitionKey, now_us: int) -> tuple[int, int]:
+        """Return the start of the queue and when it was read; forget one that is too old, with its rows."""
+        since_us, known_us = self._known.get(place, (0, now_us))
+        if 0 <= now_us - known_us < KNOWN_US:
+            return since_us, known_us
+        del self._known[place]
+        self._ahead.pop(place, None)
+        return 0, now_us
+
+
+def _lately(when_us: dict[PartitionKey, int], place: PartitionKey, now_us: int) -> bool:
+    return place in when_us and 0 <= now_us - when_us[place] < LATELY_US
+
+
+def _bound(remembered: dict[K, V], most: int) -> dict[K, V]:
+    if len(remembered) >= most:
+        remembered.clear()
+    return remembered

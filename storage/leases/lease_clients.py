@@ -1,0 +1,93 @@
+"""Clients, the owners of pools.
+
+The rule: creating a pool creates its client; dropping a client drops all its pools.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from querybuilder import Dialect, asc, col, count, delete, insert, param, select, update
+from storage.errors import UnknownClient
+from storage.schema.lease_tables import LEASE_CLIENTS, LEASE_POOLS, build_pool_drop
+from storage.store import Program
+
+
+class Client(NamedTuple):
+    """A client and how many pools it has."""
+
+    client_id: str
+    name: str  # for people to read
+    created_at_us: int
+    pools: int
+
+
+class LeaseClients:
+    """The statements on clients, for one dialect; see `lease_clients`."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        alive = col("deleted_at", "p").is_null()
+        theirs = col("client_id", "p").eq(col("client_id", "c"))
+        pools = select(count()).from_(LEASE_POOLS, "p").where(theirs, alive).scalar()
+        rows = select(*(col(name, "c") for name in ("client_id", "name", "created_at")), pools).from_(
+            LEASE_CLIENTS, "c"
+        )
+        self._find = rows.where(col("client_id", "c").eq(param("client_id"))).compile(dialect)
+        after = rows.where(col("client_id", "c").gt(param("after"))).order_by(asc(col("client_id", "c")))
+        self._listed = after.limit(param("limit")).compile(dialect)
+        self._insert = (
+            insert(LEASE_CLIENTS)
+            .values(client_id=param("client_id"), name=param("name"), created_at=param("now_us"))
+            .on_conflict("client_id")
+            .do_nothing()
+            .compile(dialect)
+        )
+        by_id = col("client_id").eq(param("client_id"))
+        self._rename = update(LEASE_CLIENTS).set(name=param("name")).where(by_id).compile(dialect)
+        self._delete = delete(LEASE_CLIENTS).where(by_id).compile(dialect)
+        self._drop_pools = build_pool_drop().where(by_id, col("deleted_at").is_null()).compile(dialect)
+
+    def ensure_client(self, client_id: str, *, now_us: int, name: str = "") -> Program[bool]:
+        """Make a client unless it exists; return whether it is new."""
+        rows = yield self._insert.bind(client_id=client_id, name=name, now_us=now_us)
+        return bool(rows[0][0])
+
+    def create_or_rename_client(self, client_id: str, name: str | None, *, now_us: int) -> Program[tuple[Client, bool]]:
+        """Make a client, or rename the existing one if a name is given; return it and whether it is new."""
+        made = yield from self.ensure_client(client_id, now_us=now_us, name=name or "")
+        if not made and name is not None:
+            yield self._rename.bind(client_id=client_id, name=name)
+        return (yield from self.read_client(client_id)), made
+
+    def read_client(self, client_id: str) -> Program[Client]:
+        """Return one client.
+
+        Raises:
+            UnknownClient: it does not exist.
+        """
+        rows = yield self._find.bind(client_id=client_id)
+        if not rows:
+            raise UnknownClient(f"there is no client {client_id!r}")
+        return Client(*rows[0])
+
+    def list_clients(self, *, after: str, limit: int) -> Program[list[Client]]:
+        """Return up to `limit` clients past the id `after`, ordered by id."""
+        rows = yield self._listed.bind(after=after, limit=limit)
+        return [Client(*row) for row in rows]
+
+    def drop_client(self, client_id: str, *, now_us: int) -> Program[None]:
+        """Drop a client with all its pools and every lease in them.
+
+        Raises:
+            UnknownClient: it does not exist.
+        """
+        yield from self.read_client(client_id)
+        yield self._drop_pools.bind(client_id=client_id, now_us=now_us)
+        yield self._delete.bind(client_id=client_id)
+
+
+@lru_cache
+def lease_clients(dialect: Dialect) -> LeaseClients:
+    """Return the statements, compiled once for each dialect."""
+    return LeaseClients(dialect)

@@ -1,0 +1,146 @@
+"""The journal of leases: what happened to every resource, written in the transaction that did it.
+
+The rule: an event is published once every earlier transaction has ended. A reader who has seen a number therefore
+never misses an event with a smaller one.
+
+On PostgreSQL a number combines the transaction's number and the event's place within that transaction, so numbers grow
+with gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Dialect,
+    Insert,
+    all_of,
+    any_of,
+    asc,
+    col,
+    count,
+    delete,
+    insert,
+    lit,
+    max_,
+    min_,
+    oldest_transaction,
+    param,
+    select,
+)
+from storage.schema.lease_tables import LEASE_JOURNAL, LEASE_POOLS
+from storage.store import Program
+
+from .lease_records import LeaseEvent
+
+PLACES = 1 << 20  # numbers that one transaction may use
+_BODY = ("kind", "resource", "holder", "region", "version", "at", "expires_at")
+
+
+class PublishedLeaseEvent(NamedTuple):
+    """A row of the journal with its published number."""
+
+    number: int
+    client_id: str
+    pool_id: str
+    kind: str
+    resource: str
+    key: str | None
+    region: str
+    version: int
+    at_us: int
+    expires_at_us: int  # 0: it is free
+
+
+def build_journal_insert(parameter: str) -> Insert:
+    """Return the query that appends the rows of `journal_rows`, bound to `parameter`."""
+    kinds = dict.fromkeys(_BODY, TEXT) | dict.fromkeys(("version", "at", "expires_at"), INTEGER)
+    return insert(LEASE_JOURNAL).rows(param(parameter), place=INTEGER, pool_key=INTEGER, **kinds)
+
+
+def journal_rows(happened: Sequence[LeaseEvent]) -> list[tuple[object, ...]]:
+    """Return the journal rows of one transaction: all of its events, in their order."""
+    return [
+        (place, row.pool_key, kind.value, row.resource, holder, row.region, row.version, at_us, row.expires_at_us)
+        for place, (kind, row, holder, at_us) in enumerate(happened)
+    ]
+
+
+class LeaseJournal:
+    """The statements on the journal, for one dialect; see `lease_journal`."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._in_order = not dialect.transaction
+        self._append = build_journal_insert("rows").compile(dialect)
+        position = col("seq" if self._in_order else "position", LEASE_JOURNAL)
+        place = lit(0) if self._in_order else col("place", LEASE_JOURNAL)
+        after = position.gt(param("position"))
+        order = [asc(position)]
+        if not self._in_order:
+            after = all_of(position.ge(param("position")), any_of(after, place.gt(param("place"))))
+            order.append(asc(col("seq", LEASE_JOURNAL)))
+        rows = (
+            select(position, place, col("client_id"), col("pool_id"), *(col(name, LEASE_JOURNAL) for name in _BODY))
+            .from_(LEASE_JOURNAL)
+            .join(LEASE_POOLS, col("pool_key", LEASE_POOLS).eq(col("pool_key", LEASE_JOURNAL)))
+            .where(after)
+        )
+        if not self._in_order:
+            rows = rows.where(position.lt(oldest_transaction()))
+        self._page = rows.order_by(*order).limit(param("limit")).packed().compile(dialect)
+        plain = col("seq" if self._in_order else "position")
+        head = (
+            select(plain.as_("position"), col("at"))
+            .from_(LEASE_JOURNAL)
+            .order_by(asc(plain), *([] if self._in_order else [asc(col("seq"))]))
+            .limit(param("rows"))
+        )
+        self._ages = select(
+            select(min_(col("position"))).from_(head).where(col("at").ge(param("before_us"))).scalar(),
+            select(max_(col("position"))).from_(head).scalar(),
+            select(min_(col("position"))).from_(head).scalar(),
+            select(count()).from_(head).scalar(),
+        ).compile(dialect)
+        self._delete = delete(LEASE_JOURNAL).where(plain.lt(param("boundary"))).compile(dialect)
+
+    def append_events(self, happened: Sequence[LeaseEvent]) -> Program[None]:
+        """Append the events of this transaction, in their order. Call it once: places are counted from 0."""
+        if happened:
+            yield self._append.bind(rows=journal_rows(happened))
+
+    def read_page(self, after: int, *, limit: int) -> Program[list[PublishedLeaseEvent]]:
+        """Return up to `limit` published events past the number `after`, in their order."""
+        position, place = (after, 0) if self._in_order else divmod(after, PLACES)
+        bound = {"position": position} | ({} if self._in_order else {"place": place})
+        rows = yield self._page.bind(**bound, limit=limit)
+        return [
+            PublishedLeaseEvent(position if self._in_order else position * PLACES + place, *body)
+            for position, place, *body in rows
+        ]
+
+    def prune(self, *, before_us: int, rows_max: int) -> Program[int]:
+        """Remove about `rows_max` of the oldest rows, those from before `before_us`; return how many.
+
+        The last row always stays: SQLite derives the next number from it.
+        """
+        rows = yield self._ages.bind(before_us=before_us, rows=rows_max + 1)
+        young, last, first, found = rows[0]
+        if not found:
+            return 0
+        # One transaction may have more rows than a step removes. Its rows go together, unless it is the last one.
+        boundary = last if last > first or found <= rows_max else last + 1
+        boundary = boundary if young is None else min(boundary, young)
+        if boundary <= first:
+            return 0
+        rows = yield self._delete.bind(boundary=boundary)
+        return int(rows[0][0])
+
+
+@lru_cache
+def lease_journal(dialect: Dialect) -> LeaseJournal:
+    """Return the statements, compiled once for each dialect."""
+    return LeaseJournal(dialect)

@@ -1,0 +1,235 @@
+"""The rows of resources: how they are found and how they are changed.
+
+`LeaseResources` finds rows, each way through one small index, and writes them. `LeaseWrites` writes resources, journal
+and counts in one statement, on databases that can.
+
+The rule: every change is conditional on the row being as it was found (`Claims.write_changes`). If any row of
+`LeaseWrites` has changed meanwhile, that statement writes neither journal nor counts. The transaction that decides
+again writes them.
+
+Where transactions lock rows, free resources are locked as they are picked: the next transaction that picks waits for a
+commit instead of losing a race.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Built,
+    Condition,
+    Dialect,
+    Lock,
+    Select,
+    all_of,
+    asc,
+    chained,
+    col,
+    count,
+    param,
+    rows,
+    select,
+)
+from storage.schema.lease_tables import LEASE_RESOURCES
+from storage.store import Program, Rows
+
+from .claims import Claims
+from .lease_journal import build_journal_insert, journal_rows
+from .lease_records import LeaseEvent, RegionCounts, Resource
+from .region_counts import Region, build_counts_upsert, lease_counts
+
+RESOURCE_COLUMNS = (
+    "pool_key",
+    "resource",
+    "region",
+    "partition",
+    "holder",
+    "version",
+    "expires_at",
+    "free_since",
+    "acquired_at",
+)
+RESOURCES_ALIAS = "r"  # the alias of the table in statements
+ResourceKey = tuple[int, str]  # pool key, and a holder's key or a resource's name
+
+
+class ResourceChange(NamedTuple):
+    """A resource as it was found, and as it should become."""
+
+    before: Resource
+    after: Resource
+
+
+def select_resources() -> Select:
+    """Return the start of a query that selects all columns of a resource."""
+    return select(*(col(name, RESOURCES_ALIAS) for name in RESOURCE_COLUMNS))
+
+
+def select_named_resources(column: str) -> Select:
+    """Return the query for the resources whose `column` has one of the names in the parameter `keys`, across pools."""
+    same = (
+        col("pool_key", RESOURCES_ALIAS).eq(col("pool_key", "v")),
+        col(column, RESOURCES_ALIAS).eq(col("name", "v")),
+    )
+    keys = rows("v", param("keys"), pool_key=INTEGER, name=TEXT)
+    return select_resources().from_(keys).join(LEASE_RESOURCES, all_of(*same), alias=RESOURCES_ALIAS).packed()
+
+
+def pool_condition(asked: str) -> Condition:
+    """Return the condition that `p` is the existing pool whose client id and pool id a row of `asked` names."""
+    same = (col(name, "p").eq(col(name, asked)) for name in ("client_id", "pool_id"))
+    return all_of(*same, col("deleted_at", "p").is_null())
+
+
+def change_rows(changes: Sequence[ResourceChange]) -> list[tuple[object, ...]]:
+    """Return changes as rows of `LeaseResources.writing`, in the order in which all transactions lock resources."""
+    return [
+        (
+            *before[:2], before.version, before.expires_at_us,
+            after.holder, after.version, after.expires_at_us, after.region, after.partition, after.free_since_us,
+            after.acquired_at_us,
+        )
+        for before, after in sorted(changes)
+    ]  # fmt: skip
+
+
+class LeaseResources:
+    """The statements on resources, for one dialect; see `lease_resources`."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        more = {"region": TEXT, "partition": INTEGER, "free_since": INTEGER, "acquired_at": INTEGER}
+        self._claims = Claims(dialect, LEASE_RESOURCES, {"pool_key": INTEGER, "resource": TEXT}, more)
+        self.writing = self._claims.writing
+        self._by_holders = select_named_resources("holder").compile(dialect)
+        self._by_names = select_named_resources("resource").compile(dialect)
+        region = (
+            col("pool_key", RESOURCES_ALIAS).eq(param("pool_key")),
+            col("region", RESOURCES_ALIAS).eq(param("region")),
+        )
+        in_region = select_resources().from_(LEASE_RESOURCES, RESOURCES_ALIAS).where(*region).limit(param("limit"))
+        line = in_region.where(
+            col("partition", RESOURCES_ALIAS).eq(param("partition")),
+            col("free_since", RESOURCES_ALIAS).not_null(),
+            col("free_since", RESOURCES_ALIAS).ge(param("since")),
+        ).order_by(asc(col("free_since", RESOURCES_ALIAS)), asc(col("resource", RESOURCES_ALIAS)))
+        self._see_free = line.compile(dialect)
+        self._free = line.locked(Lock.NO_KEY_UPDATE).compile(dialect)
+        expired = in_region.where(
+            col("free_since", RESOURCES_ALIAS).is_null(), col("expires_at", RESOURCES_ALIAS).le(param("expired_before"))
+        ).order_by(asc(col("expires_at", RESOURCES_ALIAS)), asc(col("resource", RESOURCES_ALIAS)))
+        self._expired = expired.locked(Lock.NO_KEY_UPDATE).compile(dialect)
+        self._count_expired = select(count()).from_(expired).compile(dialect)
+
+    def find_by_holders(self, keys: Iterable[ResourceKey]) -> Program[dict[ResourceKey, Resource]]:
+        """Return the resources that keys have, or had last and may get back, by pool and key."""
+        found = yield self._by_holders.bind(keys=keys)
+        return {(row[0], row[4]): Resource(*row) for row in found}
+
+    def find_by_names(self, names: Iterable[ResourceKey]) -> Program[dict[ResourceKey, Resource]]:
+        """Return those of the named resources that exist, by pool and name."""
+        found = yield self._by_names.bind(keys=names)
+        return {(row[0], row[1]): Resource(*row) for row in found}
+
+    def find_free(
+        self, pool_key: int, region: str, partition: int, *, limit: int, since_us: int = 0, locked: bool = True
+    ) -> Program[list[Resource]]:
+        """Return up to `limit` free resources of a partition, the longest free first.
+
+        Resources that were free before `since_us` are left out: see `free_queue`. `locked` locks the rows.
+        """
+        statement = self._free if locked else self._see_free
+        bound = {"pool_key": pool_key, "region": region, "partition": partition}
+        found = yield statement.bind(**bound, since=since_us, limit=limit)
+        return [Resource(*row) for row in found]
+
+    def find_expired(self, pool_key: int, region: str, *, before_us: int, limit: int) -> Program[list[Resource]]:
+        """Lock and return up to `limit` leases of a region that expired by `before_us`, the longest expired first."""
+        found = yield self._expired.bind(pool_key=pool_key, region=region, expired_before=before_us, limit=limit)
+        return [Resource(*row) for row in found]
+
+    def count_expired(self, pool_key: int, region: str, *, before_us: int, limit: int) -> Program[int]:
+        """Return how many leases of a region expired by `before_us`, counted up to `limit`."""
+        bound = {"pool_key": pool_key, "region": region, "expired_before": before_us, "limit": limit}
+        found = yield self._count_expired.bind(**bound)
+        return int(found[0][0])
+
+    def write_changes(self, changes: Sequence[ResourceChange]) -> Program[set[ResourceKey]]:
+        """Change the resources that are still as they were found; return which ones, by pool and name."""
+        if not changes:
+            return set()
+        changed: Rows = yield self._claims.write_changes(change_rows(changes))
+        return {(row[0], row[1]) for row in changed}
+
+
+@lru_cache
+def lease_resources(dialect: Dialect) -> LeaseResources:
+    """Return the statements, compiled once for each dialect."""
+    return LeaseResources(dialect)
+
+
+_CHANGED = "changed"
+
+
+class LeaseWrites:
+    """The statement that writes resources, journal and counts together; see `lease_writes`."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._counts = lease_counts(dialect)
+        writing, changes = lease_resources(dialect).writing, param("changes", INTEGER)
+        telling_, adding_ = build_journal_insert("happened"), build_counts_upsert("counts")
+        all_changed = select(count()).from_(_CHANGED).scalar().eq(changes)
+        self._write = chained(_CHANGED, writing, telling_.where(all_changed), adding_.where(all_changed)).compile(
+            dialect
+        )
+        self._write_all = chained(_CHANGED, writing, telling_, adding_).require_changes(changes).compile(dialect)
+
+    def write_changes(
+        self,
+        changes: Sequence[ResourceChange],
+        happened: Sequence[LeaseEvent],
+        counts: Mapping[Region, RegionCounts],
+        rng: random.Random,
+    ) -> Program[set[ResourceKey]]:
+        """Change the resources that are still as they were found; return which ones, by pool and name.
+
+        If all of them were, the statement also writes `happened` to the journal and `counts`. Both must then hold
+        everything that this transaction has to write there.
+        """
+        changed: Rows = yield self._write.bind(**self._bound(changes, happened, counts, rng))
+        return {(row[0], row[1]) for row in changed}
+
+    def build_write(
+        self,
+        changes: Sequence[ResourceChange],
+        happened: Sequence[LeaseEvent],
+        counts: Mapping[Region, RegionCounts],
+        rng: random.Random,
+    ) -> Built:
+        """Return a query for `Store.write_query` that writes all changes, the journal and the counts, or fails."""
+        return self._write_all.bind(**self._bound(changes, happened, counts, rng))
+
+    def _bound(
+        self,
+        changes: Sequence[ResourceChange],
+        happened: Sequence[LeaseEvent],
+        counts: Mapping[Region, RegionCounts],
+        rng: random.Random,
+    ) -> dict[str, object]:
+        rows = self._counts.rows(counts, rng)
+        return {
+            "rows": change_rows(changes),
+            "changes": len(changes),
+            "happened": journal_rows(happened),
+            "counts": rows,
+        }
+
+
+@lru_cache
+def lease_writes(dialect: Dialect) -> LeaseWrites | None:
+    """Return the statement, compiled once; None for a dialect whose statements change only one table."""
+    return LeaseWrites(dialect) if dialect.chains else None

@@ -1,0 +1,512 @@
+"""Decides the lease requests of many keys in one transaction: which resource each gets, keeps or gives back.
+
+    LeaseFindings: one statement reads pools, resources of keys and the time
+        └──> LeaseGroups decides each request
+                ├── the key has a resource, or had it last ──> the same one, with a later expiry
+                └── it has none ──> a free one of a random partition, else of the next partitions,
+                                    else one whose lease expired, else refused
+
+The rule: decisions rest on what was read, and they are written on condition that this is still so. What another
+transaction changed meanwhile is read and decided again.
+
+A transaction starts from the findings of the read that came before it, because requests that wait behind it pay for
+every further round trip. `LeaseTransactions.build_single_write` needs only one: a single statement that writes
+everything or fails.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+from querybuilder import TEXT, Built, Dialect, all_of, clock_us, col, param, rows, select
+from storage.errors import LeaseInPast, NoResource, RacesLost, StorageError, UnknownLease, UnknownPool, UnknownRegion
+from storage.leases.peers.elsewhere import RemoteLease
+from storage.leases.peers.roaming import RemoteRequests
+from storage.schema.lease_tables import LEASE_POOLS, LEASE_RESOURCES
+from storage.store import Program, Rows, Store
+
+from .claims import GIVEN_BACK, StoreClock, store_clock
+from .free_queue import FreeQueues
+from .lease_journal import lease_journal
+from .lease_records import (
+    Grant,
+    LeaseEvent,
+    LeaseEventKind,
+    LeaseRequest,
+    Pool,
+    PoolRequest,
+    RegionCounts,
+    Release,
+    Resource,
+)
+from .lease_resources import (
+    RESOURCE_COLUMNS,
+    RESOURCES_ALIAS,
+    ResourceChange,
+    ResourceKey,
+    lease_resources,
+    lease_writes,
+    pool_condition,
+)
+from .pools import POOL_COLUMNS, lease_pools, pool_from_row
+from .region_counts import Region, lease_counts
+
+Outcome = Grant | StorageError
+
+_POOL_END = 1 + len(POOL_COLUMNS)  # in a row, after the time
+_HOLDER = _POOL_END + RESOURCE_COLUMNS.index("holder")
+
+_ACQUIRED = RegionCounts(held=1, acquired=1)
+_TAKEN_OVER = RegionCounts(acquired=1, freed=1)
+_FREED = RegionCounts(held=-1, freed=1)
+_REFUSED = RegionCounts(refused=1)
+
+
+class Findings(NamedTuple):
+    """What one read found for some requests."""
+
+    now_us: int  # by the store's own clock; 0 if none of the pools exists
+    pools: dict[tuple[str, str], Pool]  # the pools that exist, by client id and pool id
+    held: dict[ResourceKey, Resource]  # the resources that keys have, or had last and may get back, by pool and key
+
+    def key(self, request: PoolRequest) -> ResourceKey:
+        """Return the index in `held` for the key of a request whose pool exists."""
+        return self.pools[request[:2]].key, request.key
+
+    def find_running(self, request: PoolRequest) -> Grant | None:
+        """Return the running lease of the request's key; None if it has none or it expired."""
+        row = self.held.get(self.key(request)) if request[:2] in self.pools else None
+        if row is None or row.is_free or row.expires_at_us <= self.now_us:
+            return None
+        return row.grant(request.key, self.now_us, acquired=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SingleWrite:
+    """The outcomes of requests if `query` succeeds."""
+
+    query: Built
+    outcomes: list[Outcome]
+    regions: list[Region]  # where it takes free resources from
+    now_us: int
+
+
+class LeaseTransactions:
+    """Programs that serve groups of lease requests."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        clock: StoreClock | None,
+        *,
+        margin_us: int,
+        attempts_max: int,
+        rng: random.Random,
+        peers: bool = False,
+    ) -> None:
+        """`clock`: None uses the store's own clock, which needs no statement of its own.
+
+        `margin_us`: how long nobody else gets an expired lease, for a store whose clock may be set or may fail over.
+
+        `peers`: whether keys may also lease in other stores, whose journals this one reads.
+        """
+        self._dialect, self._peers, self._lines = dialect, peers, FreeQueues(dialect)
+        self._pools, self._resources = lease_pools(dialect), lease_resources(dialect)
+        self._counts, self._journal = lease_counts(dialect), lease_journal(dialect)
+        self._findings = lease_findings(dialect)
+        # With peers, rows about other stores are written between the resources and the counts, so no single statement.
+        self._writes = None if peers else lease_writes(dialect)
+        self._clock, self._margin_us, self._attempts_max, self._rng = clock, margin_us, attempts_max, rng
+
+    def serve_requests(self, requests: Sequence[PoolRequest], found: Findings | None = None) -> Program[list[Outcome]]:
+        """Decide and write requests of different keys; return an outcome for each, in their order.
+
+        `found`: an earlier read for the same requests; saves one round trip. If a key had nothing then and has since
+        got a resource from another process, the transaction fails as a lost race. It must then run again without
+        `found`.
+
+        Raises:
+            RacesLost: resources kept changing.
+        """
+        found = found or (yield from self._findings.read_findings(requests))
+        if self._clock is not None:
+            found = found._replace(now_us=(yield from self._clock()))
+        settled, roaming = _Settled(_unknown(requests, found)), RemoteRequests(self._dialect)
+        outcomes = settled.outcomes
+        for attempt in range(self._attempts_max):
+            left = [index for index in range(len(requests)) if index not in outcomes]
+            if not left:
+                break
+            if attempt:
+                keys = sorted((found.pools[requests[index][:2]].key, requests[index].key) for index in left)
+                found = found._replace(held=(yield from self._resources.find_by_holders(keys)))
+            yield from self._try(requests, left, found, settled, roaming)
+        else:
+            if len(outcomes) < len(requests):
+                raise RacesLost(f"resources kept changing during {self._attempts_max} attempts")
+        yield from roaming.store_requests()
+        if not settled.told:
+            yield from self._journal.append_events(settled.happened)
+            yield from self._counts.add_counts(settled.counts, self._rng)
+        return [outcomes[index] for index in range(len(requests))]
+
+    def build_single_write(self, requests: Sequence[PoolRequest], found: Findings) -> SingleWrite | None:
+        """Return what `serve_requests` would do as one statement that does all of it or fails; see `Store.write_query`.
+
+        Return None if the dialect has no such statement, or if `serve_requests` would have to read more than `found`,
+        such as further free resources.
+        """
+        if self._writes is None or self._clock is not None:
+            return None
+        settled, now_us = _Settled(_unknown(requests, found)), found.now_us
+        left = [index for index in range(len(requests)) if index not in settled.outcomes]
+        trying = self._decide(requests, left, found, {}, settled, RemoteRequests(self._dialect))
+        places: list[tuple[Region, int, int]] = []
+        for region, pool in trying.regions(found):
+            partition = self._lines.order_partitions(region, pool.spec.partitions, rng=self._rng, now_us=now_us)[0]
+            limit = trying.limit(region, partition)
+            if not self._lines.has_remembered(region, partition, limit=limit, now_us=now_us):
+                return None
+            places.append((region, partition, limit))
+        for region, partition, limit in places:
+            _give(
+                self._lines.take_remembered(region, partition, limit=limit, now_us=now_us),
+                requests,
+                region,
+                trying,
+                now_us,
+            )
+        for decided in trying.decided:
+            settled.settle(decided)
+        if len(settled.outcomes) < len(requests) or not trying.decided:
+            return None
+        changes = [one.change for one in trying.decided]
+        query = self._writes.build_write(changes, settled.happened, settled.counts, self._rng)
+        return SingleWrite(
+            query, [settled.outcomes[index] for index in range(len(requests))], [place[0] for place in places], now_us
+        )
+
+    async def read_ahead(self, store: Store, now_us: int) -> None:
+        """See `FreeQueues.read_ahead`."""
+        await self._lines.read_ahead(store, now_us)
+
+    @property
+    def should_read_ahead(self) -> bool:
+        """Return whether `read_ahead` would find something to do."""
+        return bool(self._lines.running_low)
+
+    def note_lost_race(self, at_once: SingleWrite) -> None:
+        """Note that the statement failed, because another process probably took the resources first."""
+        for region in at_once.regions:
+            self._lines.note_lost_race(region, at_once.now_us)
+
+    def find_lease(self, client_id: str, pool_id: str, key: str) -> Program[Grant]:
+        """Return the running lease of a key in another store, as it is known here.
+
+        Raises:
+            UnknownPool, UnknownLease: there is no such pool, or no running lease.
+        """
+        pool = yield from self._pools.read_pool(client_id, pool_id)
+        if self._peers:
+            now_us, place = (yield from (self._clock or store_clock(self._dialect))()), (pool.key, key)
+            away = yield from RemoteRequests(self._dialect).find_running([place], {}, now_us)
+            if place in away:
+                return away[place].grant(now_us)
+        raise UnknownLease(f"{key!r} has no lease in this pool")
+
+    def _try(
+        self,
+        requests: Sequence[PoolRequest],
+        left: list[int],
+        found: Findings,
+        settled: _Settled,
+        roaming: RemoteRequests,
+    ) -> Program[None]:
+        now_us = found.now_us
+        keys = [found.key(requests[index]) for index in left]
+        away = (yield from roaming.find_running(keys, found.held, now_us)) if self._peers else {}
+        trying = self._decide(requests, left, found, away, settled, roaming)
+        for region, pool in trying.regions(found):
+            yield from self._take(requests, pool, region, trying, now_us, settled)
+        written = yield from self._write(trying.decided, settled)
+        for decided in trying.decided:
+            before = decided.change.before
+            if before[:2] in written:
+                settled.settle(decided)
+            elif before.is_free:
+                self._lines.note_lost_race((before.pool_key, before.region), now_us)
+
+    def _decide(
+        self,
+        requests: Sequence[PoolRequest],
+        left: list[int],
+        found: Findings,
+        away: Mapping[ResourceKey, RemoteLease],
+        settled: _Settled,
+        roaming: RemoteRequests,
+    ) -> _Attempt:
+        """Decide or settle the requests that need no free resource, and list the others in `_Round.wanted`."""
+        now_us, trying = found.now_us, _Attempt()
+        for index in left:
+            request, key = requests[index], found.key(requests[index])
+            row = found.held.get(key)
+            if key in away:
+                until_us = _expiry(request, now_us) if isinstance(request, LeaseRequest) else 0
+                settled.outcomes[index], told = roaming.answer_request(request, away[key], until_us, now_us)
+                settled.happened += told
+                continue
+            if isinstance(request, Release):
+                outcome = _given_back(index, request, row, now_us)
+            elif row is not None:
+                outcome = _kept(index, request, row, now_us)
+            elif _expiry(request, now_us) <= now_us:
+                outcome = LeaseInPast(f"the lease of {request.key!r} would be over already")
+            else:
+                trying.wanted.setdefault((key[0], request.region), []).append(index)
+                continue
+            if isinstance(outcome, Decision):
+                trying.decide(outcome)
+            else:
+                settled.outcomes[index] = outcome
+        return trying
+
+    def _write(self, decided: Sequence[Decision], settled: _Settled) -> Program[set[ResourceKey]]:
+        """Write the decided changes, with journal and counts if nothing will be left; return the changed resources."""
+        changes = [one.change for one in decided]
+        if self._writes is None or not changes:
+            return (yield from self._resources.write_changes(changes))
+        whole = settled.copy()
+        for one in decided:
+            whole.settle(one)
+        written = yield from self._writes.write_changes(changes, whole.happened, whole.counts, self._rng)
+        settled.told = len(written) == len(changes)
+        return written
+
+    def _take(
+        self,
+        requests: Sequence[PoolRequest],
+        pool: Pool,
+        region: Region,
+        trying: _Attempt,
+        now_us: int,
+        settled: _Settled,
+    ) -> Program[None]:
+        """Give the longest free resources of a region to those who need one."""
+        waiting = trying.wanted[region]
+        in_turn = self._lines.order_partitions(region, pool.spec.partitions, rng=self._rng, now_us=now_us)
+        for partition in (*in_turn, None):
+            if not waiting:
+                return
+            limit = trying.limit(region, partition)
+            if partition is not None:
+                rows = yield from self._lines.take_front(region, partition, limit=limit, now_us=now_us)
+            else:  # no free resource is left: expired leases go straight to the requests
+                before_us = now_us - self._margin_us
+                rows = yield from self._resources.find_expired(*region, before_us=before_us, limit=limit)
+            _give(rows, requests, region, trying, now_us)
+        if waiting:
+            known = yield from self._counts.read_counts([pool.key])
+            for index in waiting:
+                if region not in known:  # a region that a caller made up must not be stored in the counts
+                    settled.outcomes[index] = UnknownRegion(f"the pool has no region {region[1]!r}")
+                    continue
+                settled.outcomes[index] = NoResource(f"the region {region[1]!r} has no resource left")
+                settled.count(region, _REFUSED)
+
+
+class LeaseFindings:
+    """The statement that reads what requests are decided on, for one dialect; see `lease_findings`."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        asked = rows("v", param("asked"), client_id=TEXT, pool_id=TEXT, name=TEXT)
+        holds = (
+            col("pool_key", RESOURCES_ALIAS).eq(col("pool_key", "p")),
+            col("holder", RESOURCES_ALIAS).eq(col("name", "v")),
+        )
+        what = select(
+            clock_us(),
+            *(col(name, "p") for name in POOL_COLUMNS),
+            *(col(name, RESOURCES_ALIAS) for name in RESOURCE_COLUMNS),
+        )
+        self._find = (
+            what.from_(asked)
+            .join(LEASE_POOLS, pool_condition("v"), alias="p")
+            .left_join(LEASE_RESOURCES, all_of(*holds), alias=RESOURCES_ALIAS)
+            .packed()
+            .compile(dialect)
+        )
+
+    def read_findings(self, requests: Sequence[PoolRequest]) -> Program[Findings]:
+        """Read what requests are decided on."""
+        return _findings((yield self._query(requests)))
+
+    async def read(self, store: Store, requests: Sequence[PoolRequest]) -> Findings:
+        """Read the same outside of a transaction."""
+        return _findings(await store.read_query(self._query(requests)))
+
+    def _query(self, requests: Sequence[PoolRequest]) -> Built:
+        return self._find.bind(asked=sorted({request[:3] for request in requests}))
+
+
+@lru_cache
+def lease_findings(dialect: Dialect) -> LeaseFindings:
+    """Return the statement, compiled once for each dialect."""
+    return LeaseFindings(dialect)
+
+
+def merge_findings(requests: Sequence[PoolRequest], found: Sequence[Findings]) -> Findings:
+    """Merge the findings of several requests, each with a different key, into one."""
+    pools: dict[tuple[str, str], Pool] = {}
+    held: dict[ResourceKey, Resource] = {}
+    for request, each in zip(requests, found, strict=True):
+        pool = each.pools.get(request[:2])
+        if pool is None:
+            continue
+        pools[pool.name] = pool
+        row = each.held.get((pool.key, request.key))
+        if row is not None:
+            held[pool.key, request.key] = row
+    return Findings(max(each.now_us for each in found), pools, held)
+
+
+def _findings(found: Rows) -> Findings:
+    pools: dict[tuple[str, str], Pool] = {}
+    held: dict[ResourceKey, Resource] = {}
+    for row in found:
+        if (row[2], row[3]) not in pools:
+            pools[row[2], row[3]] = pool_from_row(row[1:_POOL_END])
+        if row[_HOLDER] is not None:
+            held[row[1], row[_HOLDER]] = Resource(*row[_POOL_END:])
+    return Findings(found[0][0] if found else 0, pools, held)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The decision on one request. It holds if its change can be written."""
+
+    index: int  # of the request
+    change: ResourceChange
+    happened: tuple[LeaseEvent, ...]
+    counts: RegionCounts
+    grant: Grant
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One attempt at the requests that have no outcome yet."""
+
+    decided: list[Decision] = field(default_factory=list)
+    wanted: dict[Region, list[int]] = field(default_factory=dict)  # indexes of requests that need a new resource
+    touched: set[ResourceKey] = field(default_factory=set)  # resources that a decision changes
+
+    def decide(self, decided: Decision) -> None:
+        """Record a decision and reserve its resource."""
+        self.decided.append(decided)
+        self.touched.add(decided.change.before[:2])
+
+    def regions(self, found: Findings) -> list[tuple[Region, Pool]]:
+        """Return the regions where resources are wanted, in the order in which all transactions take them."""
+        by_key = {pool.key: pool for pool in found.pools.values()}
+        return [(region, by_key[region[0]]) for region in sorted(self.wanted)]
+
+    def limit(self, region: Region, partition: int | None) -> int:
+        """Return how many rows of a partition to read, so that every request that wants one finds one."""
+        return len(self.wanted[region]) + self._spoken_for(region, partition)
+
+    def _spoken_for(self, region: Region, partition: int | None) -> int:
+        """Count the free resources of a partition that decisions change; for None, the leased ones of the region."""
+        rows = [decided.change.before for decided in self.decided]
+        here = [row for row in rows if (row.pool_key, row.region) == region]
+        return sum(row.partition == partition if row.is_free else partition is None for row in here)
+
+
+@dataclass(slots=True)
+class _Settled:
+    """The outcomes so far, and what has to be written to journal and counts for them."""
+
+    outcomes: dict[int, Outcome]
+    happened: list[LeaseEvent] = field(default_factory=list)
+    counts: dict[Region, RegionCounts] = field(default_factory=dict)
+    told: bool = False  # journal and counts are written already
+
+    def copy(self) -> _Settled:
+        """Return a copy that can change by itself; never `told`."""
+        return _Settled(dict(self.outcomes), list(self.happened), dict(self.counts))
+
+    def settle(self, decided: Decision) -> None:
+        self.outcomes[decided.index] = decided.grant
+        self.happened.extend(decided.happened)
+        after = decided.change.after
+        self.count((after.pool_key, after.region), decided.counts)
+
+    def count(self, region: Region, counts: RegionCounts) -> None:
+        self.counts[region] = self.counts.get(region, RegionCounts()).plus(counts)
+
+
+def _unknown(requests: Sequence[PoolRequest], found: Findings) -> dict[int, Outcome]:
+    return {
+        index: UnknownPool(f"the client {request.client_id!r} has no pool {request.pool_id!r}")
+        for index, request in enumerate(requests)
+        if request[:2] not in found.pools
+    }
+
+
+def _give(
+    rows: Sequence[Resource], requests: Sequence[PoolRequest], region: Region, trying: _Attempt, now_us: int
+) -> None:
+    """Give resources to the requests that want one, except resources that another decision changes."""
+    waiting = trying.wanted[region]
+    for row in rows:
+        if waiting and row[:2] not in trying.touched:
+            index = waiting.pop()
+            request = requests[index]
+            assert isinstance(request, LeaseRequest)
+            trying.decide(_taken(index, request, row, now_us))
+
+
+def _expiry(ask: LeaseRequest, now_us: int) -> int:
+    return now_us + ask.lease_us if ask.expires_at_us is None else ask.expires_at_us
+
+
+def _kept(index: int, ask: LeaseRequest, row: Resource, now_us: int) -> Decision | Outcome:
+    """Decide a request whose key has this resource, or had it last."""
+    expires_at_us = max(_expiry(ask, now_us), row.expires_at_us)
+    if expires_at_us <= now_us:
+        return LeaseInPast(f"the lease of {ask.key!r} would be over already")
+    if row.is_free:  # it was liberated: a new lease begins
+        return _taken(index, ask, row, now_us)
+    if expires_at_us == row.expires_at_us:
+        return row.grant(ask.key, now_us, acquired=False)
+    after = row._replace(expires_at_us=expires_at_us)
+    happened = (LeaseEvent(LeaseEventKind.EXTENDED, after, ask.key, now_us),)
+    given = after.grant(ask.key, now_us, acquired=False)
+    return Decision(index, ResourceChange(row, after), happened, RegionCounts(), given)
+
+
+def _taken(index: int, ask: LeaseRequest, row: Resource, now_us: int) -> Decision:
+    """Decide that the key gets this resource, which is free or whose lease has expired."""
+    expires_at_us = _expiry(ask, now_us)
+    after = row._replace(
+        holder=ask.key, version=row.version + 1, expires_at_us=expires_at_us, free_since_us=None, acquired_at_us=now_us
+    )
+    happened = [LeaseEvent(LeaseEventKind.ACQUIRED, after, ask.key, now_us)]
+    if not row.is_free:
+        freed = row._replace(expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)
+        happened.insert(0, LeaseEvent(LeaseEventKind.LIBERATED, freed, row.holder, now_us))
+    counts = _ACQUIRED if row.is_free else _TAKEN_OVER
+    return Decision(
+        index, ResourceChange(row, after), tuple(happened), counts, after.grant(ask.key, now_us, acquired=True)
+    )
+
+
+def _given_back(index: int, request: Release, row: Resource | None, now_us: int) -> Decision | Outcome:
+    if row is None or row.is_free:
+        return UnknownLease(f"{request.key!r} has no lease in this pool")
+    after = row._replace(holder=None, expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)
+    happened = (LeaseEvent(LeaseEventKind.RELEASED, after, request.key, now_us),)
+    given = after.grant(request.key, now_us, acquired=False)
+    return Decision(index, ResourceChange(row, after), happened, _FREED, given)

@@ -1,0 +1,179 @@
+"""Applies a page of another store's journal here.
+
+    acquired, extended, released, liberated   updates what is known of that store's leases
+    acquired, and the key has one here too    a duplicate: the lease that was acquired first stays
+    wanted, returned                          a key with a lease here asked that store: extend the lease, or free it
+
+The rule: a page is applied once, in one transaction with the cursor past it. Nothing is written to the other store.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from querybuilder import Dialect
+from storage.errors import RacesLost
+from storage.leases.claims import GIVEN_BACK, StoreClock
+from storage.leases.lease_journal import PublishedLeaseEvent, lease_journal
+from storage.leases.lease_records import LeaseEvent, LeaseEventKind, RegionCounts, Resource
+from storage.leases.lease_resources import ResourceChange, ResourceKey, lease_resources
+from storage.leases.pools import lease_pools
+from storage.leases.region_counts import Region, lease_counts
+from storage.store import Program
+
+from .elsewhere import PeerEvent, RemoteLease, remote_leases
+
+_FREED = RegionCounts(held=-1, freed=1)
+_ROW_KINDS = frozenset(
+    (
+        LeaseEventKind.ACQUIRED,
+        LeaseEventKind.EXTENDED,
+        LeaseEventKind.RELEASED,
+        LeaseEventKind.LIBERATED,
+        LeaseEventKind.WANTED,
+        LeaseEventKind.RETURNED,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedPage:
+    """What applying a page did."""
+
+    events: int
+    duplicates: int = 0  # found
+    released: int = 0  # of the duplicates
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One attempt: decisions on resources here, by pool and name. A decision holds if its change can be written."""
+
+    changes: dict[ResourceKey, ResourceChange] = field(default_factory=dict)
+    told: list[tuple[ResourceKey, LeaseEvent]] = field(default_factory=list)
+    duplicates: set[ResourceKey] = field(default_factory=set)
+
+    def void(self, written: set[ResourceKey]) -> set[ResourceKey]:
+        """Return the resources that another transaction changed meanwhile."""
+        return self.changes.keys() - written
+
+
+class LeaseExchange:
+    """Programs of a store that reads the journals of other stores."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        clock: StoreClock,
+        *,
+        store_name: str,
+        release_duplicates: bool,
+        attempts_max: int,
+        rng: random.Random,
+    ) -> None:
+        """`store_name`: the name by which the other stores know this one."""
+        self._pools, self._resources = lease_pools(dialect), lease_resources(dialect)
+        self._elsewhere, self._journal = remote_leases(dialect), lease_journal(dialect)
+        self._counts, self._clock = lease_counts(dialect), clock
+        self._store_name, self._release = store_name, release_duplicates
+        self._attempts_max, self._rng = attempts_max, rng
+
+    def read_cursor(self, peer: str) -> Program[int]:
+        """Return the number of the last event that was read from a peer's journal; 0 before the first."""
+        return (yield from self._elsewhere.read_cursor(peer))
+
+    def apply_page(self, peer: str, page: Sequence[PublishedLeaseEvent], *, rows_max: int) -> Program[AppliedPage]:
+        """Apply a page that follows `read_cursor` in a peer's journal.
+
+        Raises:
+            RacesLost: resources kept changing.
+        """
+        if not page:
+            return AppliedPage(0)
+        now_us = yield from self._clock()
+        events = yield from self._of_pools_here(page)
+        yield from self._elsewhere.apply_page(peer, events, position=page[-1].number)
+        yield from self._elsewhere.sweep_expired(before_us=now_us, rows_max=rows_max)
+        left, duplicates = events, 0
+        for _ in range(self._attempts_max):
+            trying = yield from self._decide(peer, left, now_us)
+            written = yield from self._resources.write_changes(list(trying.changes.values()))
+            void = trying.void(written)
+            duplicates += len(trying.duplicates - void)
+            yield from self._settle(trying, void)
+            if not void:
+                return AppliedPage(len(page), duplicates, duplicates if self._release else 0)
+            again = {trying.changes[place].before.holder for place in void}
+            left = [event for event in left if event.key in again]
+        raise RacesLost(f"resources kept changing during {self._attempts_max} attempts")
+
+    def _of_pools_here(self, page: Sequence[PublishedLeaseEvent]) -> Program[list[PeerEvent]]:
+        pools = yield from self._pools.find_by_names([(event.client_id, event.pool_id) for event in page])
+        found: list[PeerEvent] = []
+        for event in page:
+            pool = pools.get((event.client_id, event.pool_id))
+            if pool is not None and event.key is not None and event.kind in _ROW_KINDS:
+                found.append(
+                    PeerEvent(
+                        LeaseEventKind(event.kind), pool.key, event.key, event.resource, event.region, event.version,
+                        event.at_us, event.expires_at_us,
+                    )
+                )  # fmt: skip
+        return found
+
+    def _decide(self, peer: str, events: Sequence[PeerEvent], now_us: int) -> Program[_Attempt]:
+        ours = yield from self._resources.find_by_holders(sorted({(event.pool_key, event.key) for event in events}))
+        theirs = yield from self._elsewhere.find_by_keys(sorted(ours))
+        trying = _Attempt()
+        after = dict(ours)
+        for event in events:
+            key = (event.pool_key, event.key)
+            row = after.get(key)
+            if row is None or row.is_free:
+                continue
+            named = (event.resource, event.version) == (row.resource, row.version)
+            kinds: tuple[LeaseEventKind, ...] = ()
+            if event.kind is LeaseEventKind.WANTED and named and event.expires_at_us > row.expires_at_us:
+                row, kinds = row._replace(expires_at_us=event.expires_at_us), (LeaseEventKind.EXTENDED,)
+            elif event.kind is LeaseEventKind.RETURNED and named:
+                row, kinds = _free(row, now_us), (LeaseEventKind.RELEASED,)
+            elif event.kind is LeaseEventKind.ACQUIRED and self._comes_second(
+                row, theirs.get(key, ()), peer, event, now_us
+            ):
+                trying.duplicates.add(row[:2])
+                kinds = (
+                    (LeaseEventKind.DUPLICATE, LeaseEventKind.RELEASED)
+                    if self._release
+                    else (LeaseEventKind.DUPLICATE,)
+                )
+                row = _free(row, now_us) if self._release else row
+            trying.told += [(row[:2], LeaseEvent(kind, row, event.key, now_us)) for kind in kinds]
+            after[key] = row
+        trying.changes = {row[:2]: ResourceChange(ours[key], row) for key, row in after.items() if row != ours[key]}
+        return trying
+
+    def _comes_second(
+        self, row: Resource, theirs: Sequence[RemoteLease], peer: str, event: PeerEvent, now_us: int
+    ) -> bool:
+        """Return whether the key's leases there and here both run, and the one there was acquired first."""
+        runs_there = any(
+            one.peer == peer and one.version == event.version and one.expires_at_us > now_us for one in theirs
+        )
+        if not runs_there or row.expires_at_us <= now_us:
+            return False
+        return (event.at_us, peer) < (row.acquired_at_us, self._store_name)
+
+    def _settle(self, trying: _Attempt, void: set[ResourceKey]) -> Program[None]:
+        counts: dict[Region, RegionCounts] = {}
+        for place, change in trying.changes.items():
+            if place not in void and change.after.is_free:
+                region = (change.after.pool_key, change.after.region)
+                counts[region] = counts.get(region, RegionCounts()).plus(_FREED)
+        yield from self._journal.append_events([happened for place, happened in trying.told if place not in void])
+        yield from self._counts.add_counts(counts, self._rng)
+
+
+def _free(row: Resource, now_us: int) -> Resource:
+    return row._replace(holder=None, expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)

@@ -1,0 +1,282 @@
+"""Pools and what operators do with them: make, list, fill, empty and drop.
+
+The rule: nobody takes a running lease away, not even an operator. A leased resource stays in its pool until its lease
+ends. Dropping a whole pool is the exception: its leases end with it. Callers stop seeing a dropped pool at once, and
+`LeasePools.sweep_dropped` deletes its rows later, in bounded steps.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from querybuilder import (
+    ASC,
+    INTEGER,
+    TEXT,
+    Dialect,
+    Lock,
+    asc,
+    coalesce,
+    col,
+    count,
+    delete,
+    insert,
+    max_,
+    param,
+    rows,
+    seek,
+    select,
+    update,
+)
+from storage.errors import TooManyPools, UnknownPool
+from storage.schema.lease_tables import LEASE_POOLS, LEASE_RESOURCES, build_pool_drop
+from storage.schema.steps import take_number
+from storage.store import Program, Row
+
+from .claims import GIVEN_BACK
+from .lease_clients import lease_clients
+from .lease_journal import lease_journal
+from .lease_records import LeaseEvent, LeaseEventKind, Pool, PoolSpec, RegionCounts, Resource
+from .lease_resources import RESOURCE_COLUMNS, RESOURCES_ALIAS, lease_resources, pool_condition, select_resources
+from .region_counts import Region, lease_counts
+
+POOL_SEQUENCE = "pool_key"
+POOL_COLUMNS = ("pool_key", "client_id", "pool_id", "spec", "created_at", "floor")
+
+
+class Removed(NamedTuple):
+    """The numbers of resources that an operator asked to remove, by what happened to them."""
+
+    removed: int
+    leased: int  # these stay
+    unknown: int
+
+
+def pool_from_row(row: Row) -> Pool:
+    """Return the pool in a row of `POOL_COLUMNS`."""
+    key, client_id, pool_id, spec, created_at_us, floor = row
+    return Pool(key, client_id, pool_id, msgspec.json.decode(spec, type=PoolSpec), created_at_us, floor)
+
+
+class LeasePools:
+    """The statements on pools, for one dialect; see `lease_pools`."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._counts, self._journal = lease_counts(dialect), lease_journal(dialect)
+        self._resources = lease_resources(dialect)
+        alive = col("deleted_at", "p").is_null()
+        pools = select(*(col(name, "p") for name in POOL_COLUMNS))
+        named = rows("v", param("names"), client_id=TEXT, pool_id=TEXT)
+        self._by_names = pools.from_(LEASE_POOLS, "p").join(named, pool_condition("v")).packed().compile(dialect)
+        listed = pools.from_(LEASE_POOLS, "p").where(alive).limit(param("limit")).packed()
+        order = (asc(col("client_id", "p")), asc(col("pool_id", "p")))
+        after = seek((col("client_id", "p"), ASC, param("client_id")), (col("pool_id", "p"), ASC, param("pool_id")))
+        self._listed = listed.where(after).order_by(*order).compile(dialect)
+        one_client = col("client_id", "p").eq(param("client_id"))
+        of_client = listed.where(one_client, col("pool_id", "p").gt(param("pool_id")))
+        self._of_client = of_client.order_by(*order).compile(dialect)
+        self._number = select(count()).from_(LEASE_POOLS).where(col("deleted_at").is_null()).compile(dialect)
+        by_key = col("pool_key").eq(param("pool_key"))
+        self._insert = (
+            insert(LEASE_POOLS)
+            .values(**{name: param(name) for name in POOL_COLUMNS}, deleted_at=None, swept=0)
+            .compile(dialect)
+        )
+        self._set_spec = update(LEASE_POOLS).set(spec=param("spec")).where(by_key).compile(dialect)
+        higher = (by_key, col("floor").lt(param("floor")))
+        self._set_floor = update(LEASE_POOLS).set(floor=param("floor")).where(*higher).compile(dialect)
+        still_there = select(col("floor")).from_(LEASE_POOLS).where(by_key, col("deleted_at").is_null())
+        self._hold = still_there.locked(Lock.NO_KEY_UPDATE).compile(dialect)
+        self._drop = build_pool_drop().where(by_key).compile(dialect)
+        same_name = (col("client_id").eq(param("client_id")), col("pool_id").eq(param("pool_id")))
+        self._dropped_floor = (
+            select(coalesce(max_(col("floor")), 0)).from_(LEASE_POOLS).where(*same_name).compile(dialect)
+        )
+        self._to_sweep = (
+            select(col("pool_key"))
+            .from_(LEASE_POOLS)
+            .where(col("deleted_at").not_null(), col("swept").eq(0))
+            .order_by(asc(col("pool_key")))
+            .limit(1)
+            .compile(dialect)
+        )
+        self._swept = update(LEASE_POOLS).set(swept=1).where(by_key).compile(dialect)
+        self._compile_resources(dialect)
+
+    def _compile_resources(self, dialect: Dialect) -> None:
+        kinds = dict.fromkeys(RESOURCE_COLUMNS, INTEGER) | dict.fromkeys(("resource", "region", "holder"), TEXT)
+        self._add = (
+            insert(LEASE_RESOURCES)
+            .rows(param("rows"), **kinds)
+            .on_conflict("pool_key", "resource")
+            .do_nothing()
+            .returning(col("resource"))
+            .compile(dialect)
+        )
+        by_key = col("pool_key").eq(param("pool_key"))
+        # Only free ones: a resource that another transaction is taking is no longer free when this statement sees it.
+        free = (by_key, col("resource").in_(param("resources")), col("free_since").not_null())
+        removed = delete(LEASE_RESOURCES).where(*free).returning(*map(col, RESOURCE_COLUMNS))
+        self._remove = removed.compile(dialect)
+        self._remove_here = removed.where(col("region").eq(param("region"))).compile(dialect)
+        some = select(col("resource")).from_(LEASE_RESOURCES).where(by_key).order_by(asc(col("resource")))
+        self._sweep = (
+            delete(LEASE_RESOURCES).where(by_key, col("resource").in_(some.limit(param("limit")))).compile(dialect)
+        )
+        page = (
+            select_resources()
+            .from_(LEASE_RESOURCES, RESOURCES_ALIAS)
+            .where(col("pool_key", RESOURCES_ALIAS).eq(param("pool_key")))
+        )
+        self._page = (
+            page.where(col("resource", RESOURCES_ALIAS).gt(param("after")))
+            .order_by(asc(col("resource", RESOURCES_ALIAS)))
+            .limit(param("limit"))
+            .packed()
+            .compile(dialect)
+        )
+
+    def find_by_names(self, names: Sequence[tuple[str, str]]) -> Program[dict[tuple[str, str], Pool]]:
+        """Return those of the named pools that exist, by client id and pool id."""
+        found = yield self._by_names.bind(names=sorted(set(names)))
+        return {pool.name: pool for pool in map(pool_from_row, found)}
+
+    def read_pool(self, client_id: str, pool_id: str) -> Program[Pool]:
+        """Return one pool.
+
+        Raises:
+            UnknownPool: it does not exist.
+        """
+        found = yield from self.find_by_names([(client_id, pool_id)])
+        if not found:
+            raise UnknownPool(f"the client {client_id!r} has no pool {pool_id!r}")
+        return found[client_id, pool_id]
+
+    def list_pools(
+        self, *, after: tuple[str, str] = ("", ""), client_id: str | None, limit: int
+    ) -> Program[list[Pool]]:
+        """Return up to `limit` pools past `after`, ordered by client id and pool id; of one client if it is given."""
+        if client_id is None:
+            found = yield self._listed.bind(client_id=after[0], pool_id=after[1], limit=limit)
+        else:
+            found = yield self._of_client.bind(client_id=client_id, pool_id=after[1], limit=limit)
+        return [pool_from_row(row) for row in found]
+
+    def save_pool(
+        self, client_id: str, pool_id: str, spec: PoolSpec, *, now_us: int, pools_max: int
+    ) -> Program[tuple[Pool, bool]]:
+        """Make a pool, or replace the spec of the existing one; return it and whether it is new.
+
+        Raises:
+            TooManyPools: the store holds `pools_max` already.
+        """
+        found = yield from self.find_by_names([(client_id, pool_id)])
+        text = msgspec.json.encode(spec).decode()
+        if found:
+            pool = found[client_id, pool_id]
+            yield self._set_spec.bind(pool_key=pool.key, spec=text)
+            return replace(pool, spec=spec), False
+        [[number]] = yield self._number.bind()
+        if number >= pools_max:
+            raise TooManyPools(f"this store holds {pools_max} pools, as many as lease_pools_max allows")
+        yield from lease_clients(self._dialect).ensure_client(client_id, now_us=now_us)
+        key = yield from take_number(self._dialect, POOL_SEQUENCE)
+        bound = {"pool_key": key, "client_id": client_id, "pool_id": pool_id, "spec": text, "created_at": now_us}
+        [[floor]] = yield self._dropped_floor.bind(client_id=client_id, pool_id=pool_id)
+        yield self._insert.bind(**bound, floor=floor)
+        return Pool(key, client_id, pool_id, spec, now_us, floor), True
+
+    def drop_pool(self, client_id: str, pool_id: str, *, now_us: int) -> Program[None]:
+        """Drop a pool with every lease in it.
+
+        Raises:
+            UnknownPool: it does not exist.
+        """
+        pool = yield from self.read_pool(client_id, pool_id)
+        yield self._drop.bind(pool_key=pool.key, now_us=now_us)
+
+    def sweep_dropped(self, *, rows_max: int) -> Program[int]:
+        """Delete up to `rows_max` resources of one dropped pool.
+
+        Return the number of rows, but at least 1 if a pool was swept. Return 0 if no dropped pool is left.
+        """
+        found = yield self._to_sweep.bind()
+        if not found:
+            return 0
+        [[pool_key]] = found
+        [[gone]] = yield self._sweep.bind(pool_key=pool_key, limit=rows_max)
+        if gone < rows_max:
+            yield from self._counts.delete_counts(pool_key)
+            yield self._swept.bind(pool_key=pool_key)
+        return max(1, int(gone))  # 0 would end the sweep, and another dropped pool may still have rows
+
+    def add_resources(
+        self, pool: Pool, region: str, names: Sequence[str], *, now_us: int, rng: random.Random
+    ) -> Program[list[str]]:
+        """Add resources to a region and return the names of the new ones; those already in the pool stay as they are.
+
+        Raises:
+            UnknownPool: the pool was dropped meanwhile.
+        """
+        floor = yield from self._hold_floor(pool)
+        first = rng.randrange(pool.spec.partitions)
+        partitions = pool.spec.partitions
+        wanted = {
+            name: Resource(pool.key, name, region, (first + number) % partitions, None, floor, GIVEN_BACK, now_us)
+            for number, name in enumerate(names)
+        }
+        added = yield self._add.bind(rows=[wanted[name] for name in sorted(wanted)])
+        happened = [LeaseEvent(LeaseEventKind.ADDED, wanted[name], None, now_us) for [name] in added]
+        yield from self._journal.append_events(happened)
+        yield from self._counts.add_counts({(pool.key, region): RegionCounts(total=len(added))}, rng)
+        return [name for [name] in added]
+
+    def remove_resources(
+        self, pool: Pool, names: Sequence[str], *, now_us: int, rng: random.Random, region: str | None = None
+    ) -> Program[Removed]:
+        """Remove free resources from a pool, or from one region of it; leased ones stay.
+
+        Raises:
+            UnknownPool: the pool was dropped meanwhile.
+        """
+        yield from self._hold_floor(pool)
+        wanted = sorted(set(names))
+        bound = {"pool_key": pool.key, "resources": wanted}
+        found = yield (self._remove.bind(**bound) if region is None else self._remove_here.bind(**bound, region=region))
+        gone = [Resource(*row) for row in found]
+        if gone:
+            yield self._set_floor.bind(pool_key=pool.key, floor=max(row.version for row in gone))
+        left = yield from self._resources.find_by_names([(pool.key, name) for name in wanted])
+        leased = sum(region is None or row.region == region for row in left.values())
+        yield from self._journal.append_events([LeaseEvent(LeaseEventKind.REMOVED, row, None, now_us) for row in gone])
+        changes: dict[Region, RegionCounts] = {}
+        for row in gone:
+            here = (pool.key, row.region)
+            changes[here] = changes.get(here, RegionCounts()).plus(RegionCounts(total=-1))
+        yield from self._counts.add_counts(changes, rng)
+        return Removed(len(gone), leased, len(wanted) - len(gone) - leased)
+
+    def _hold_floor(self, pool: Pool) -> Program[int]:
+        """Lock the pool and return its floor; no other transaction adds or removes resources until this one ends."""
+        found = yield self._hold.bind(pool_key=pool.key)
+        if not found:
+            raise UnknownPool(f"the client {pool.client_id!r} has no pool {pool.pool_id!r}")
+        return int(found[0][0])
+
+    def list_resources(self, pool: Pool, *, after: str, limit: int) -> Program[list[Resource]]:
+        """Return up to `limit` resources of a pool past the name `after`, ordered by name."""
+        found = yield self._page.bind(pool_key=pool.key, after=after, limit=limit)
+        return [Resource(*row) for row in found]
+
+
+@lru_cache
+def lease_pools(dialect: Dialect) -> LeasePools:
+    """Return the statements, compiled once for each dialect."""
+    return LeasePools(dialect)

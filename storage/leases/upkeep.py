@@ -1,0 +1,148 @@
+"""What jobs do to resources without a request: they liberate expired leases and move free resources between regions.
+
+The rule: a step is one short transaction over a bounded number of rows, and each row is written on condition that it is
+as it was found. A killed job leaves only complete steps behind, and the next one finds the rest by reading.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import lru_cache
+
+from querybuilder import INTEGER, TEXT, Dialect, col, insert, param, select
+from storage.schema.lease_tables import LEASE_LOADS
+from storage.store import Program
+
+from .claims import GIVEN_BACK
+from .lease_journal import lease_journal
+from .lease_records import LeaseEvent, LeaseEventKind, Pool, RegionCounts, Resource
+from .lease_resources import ResourceChange, lease_resources
+from .region_counts import Region, lease_counts
+
+
+class LeaseUpkeep:
+    """The programs, for one dialect; see `lease_upkeep`."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._resources, self._journal = lease_resources(dialect), lease_journal(dialect)
+        self._counts = lease_counts(dialect)
+        self._loads = (
+            select(col("pool_key"), col("region"), col("load"))
+            .from_(LEASE_LOADS)
+            .where(col("pool_key").in_(param("pools")))
+            .packed()
+            .compile(dialect)
+        )
+        self._set_loads = (
+            insert(LEASE_LOADS)
+            .rows(param("rows"), pool_key=INTEGER, region=TEXT, load=TEXT)
+            .on_conflict("pool_key", "region")
+            .overwrite()
+            .compile(dialect)
+        )
+
+    def liberate_expired(
+        self, region: Region, *, before_us: int, now_us: int, rows_max: int, rng: random.Random
+    ) -> Program[int]:
+        """Free up to `rows_max` leases of a region that expired by `before_us`; return how many.
+
+        The rows keep their holders: a key that comes back before another one gets the resource has the same one again.
+        """
+        rows = yield from self._resources.find_expired(*region, before_us=before_us, limit=rows_max)
+        changes = [ResourceChange(row, _liberated(row, now_us)) for row in rows]
+        freed = yield from self._written(changes)
+        happened = [LeaseEvent(LeaseEventKind.LIBERATED, row, row.holder, now_us) for row in freed]
+        yield from self._journal.append_events(happened)
+        yield from self._counts.add_counts({region: RegionCounts(held=-len(freed), freed=len(freed))}, rng)
+        return len(freed)
+
+    def move_resources(
+        self,
+        pool: Pool,
+        source: str,
+        target: str,
+        resources: int,
+        *,
+        before_us: int,
+        now_us: int,
+        rng: random.Random,
+    ) -> Program[int]:
+        """Move up to `resources` resources to another region and return how many moved.
+
+        Free ones go first, evenly from all partitions. Then leases that expired by `before_us` are liberated and go.
+        """
+        partitions = pool.spec.partitions
+        found: list[Resource] = []
+        first = rng.randrange(partitions)
+        for step in range(partitions):
+            wanted = -(-(resources - len(found)) // (partitions - step))
+            if wanted > 0:
+                found += yield from self._resources.find_free(
+                    pool.key, source, (first + step) % partitions, limit=wanted
+                )
+        if len(found) < resources:
+            limit = resources - len(found)
+            found += yield from self._resources.find_expired(pool.key, source, before_us=before_us, limit=limit)
+        written = yield from self._resources.write_changes([_moved(row, target, now_us) for row in found])
+        gone = [row for row in found if row[:2] in written]
+        happened: list[LeaseEvent] = []
+        for row in gone:
+            if not row.is_free:
+                happened.append(LeaseEvent(LeaseEventKind.LIBERATED, _liberated(row, now_us), row.holder, now_us))
+            happened.append(LeaseEvent(LeaseEventKind.MOVED, _moved(row, target, now_us).after, None, now_us))
+        yield from self._journal.append_events(happened)
+        liberated = sum(not row.is_free for row in gone)
+        left = RegionCounts(total=-len(gone), held=-liberated, freed=liberated)
+        yield from self._counts.add_counts(
+            {(pool.key, source): left, (pool.key, target): RegionCounts(total=len(gone))}, rng
+        )
+        return len(gone)
+
+    def bring_resources(
+        self, pool: Pool, target: str, names: Sequence[str], *, now_us: int, rng: random.Random
+    ) -> Program[int]:
+        """Move those of the named resources that are free in another region to `target`; return how many moved."""
+        found = yield from self._resources.find_by_names((pool.key, name) for name in names)
+        elsewhere = [row for row in found.values() if row.is_free and row.region != target]
+        changes = [ResourceChange(row, row._replace(region=target, version=row.version + 1)) for row in elsewhere]
+        moved = yield from self._written(changes)
+        came = {row.resource for row in moved}
+        yield from self._journal.append_events([LeaseEvent(LeaseEventKind.MOVED, row, None, now_us) for row in moved])
+        counts = {(pool.key, target): RegionCounts(total=len(moved))}
+        for row in elsewhere:
+            if row.resource in came:
+                place = (pool.key, row.region)
+                counts[place] = counts.get(place, RegionCounts()).plus(RegionCounts(total=-1))
+        yield from self._counts.add_counts(counts, rng)
+        return len(moved)
+
+    def _written(self, changes: Sequence[ResourceChange]) -> Program[list[Resource]]:
+        written = yield from self._resources.write_changes(changes)
+        return [change.after for change in changes if change.after[:2] in written]
+
+    def loads(self, pool_keys: Sequence[int]) -> Program[dict[Region, str]]:
+        """Return the stored measurements of the regions of pools."""
+        rows = yield self._loads.bind(pools=pool_keys)
+        return {(row[0], row[1]): row[2] for row in rows}
+
+    def set_loads(self, loads: dict[Region, str]) -> Program[None]:
+        """Store the measurements of regions."""
+        if loads:
+            yield self._set_loads.bind(rows=[(*region, loads[region]) for region in sorted(loads)])
+
+
+def _liberated(row: Resource, now_us: int) -> Resource:
+    """Return an expired lease as a free resource, which its key may still get back."""
+    return row._replace(expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)
+
+
+def _moved(row: Resource, target: str, now_us: int) -> ResourceChange:
+    free = row if row.is_free else _liberated(row, now_us)
+    return ResourceChange(row, free._replace(region=target, version=row.version + 1))
+
+
+@lru_cache
+def lease_upkeep(dialect: Dialect) -> LeaseUpkeep:
+    """Return the programs, compiled once for each dialect."""
+    return LeaseUpkeep(dialect)

@@ -1,0 +1,128 @@
+"""Leases on the store's own work: which process may refresh a curve, prune or apply a shard, and until when.
+
+`WorkLeases.claim` takes a free resource, `renew` keeps it, `release` gives it back. `claims` has the mechanism.
+
+The rule: a holder renews or releases its lease in the same transaction that stores its work. If it was paused for
+longer than its lease and another process took over, that call raises `LeaseLost` and the whole transaction is undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from querybuilder import TEXT, Dialect, Lock, asc, col, param, select, update
+from storage.errors import LeaseLost, LeaseTaken
+from storage.schema.steps import WORK_LEASES
+from storage.store import Program
+
+from .claims import GIVEN_BACK, Claims, StoreClock
+
+
+@dataclass(frozen=True, slots=True)
+class WorkLease:
+    """One holder's right to one resource."""
+
+    pool: str  # the kind of work
+    resource: str  # which one of that kind
+    holder: str
+    version: int  # the fencing number
+    expires_at_us: int  # by the store's clock
+
+
+class WorkLeases:
+    """Programs over the leases of a store."""
+
+    def __init__(self, dialect: Dialect, clock: StoreClock, *, margin_us: int) -> None:
+        """`margin_us`: how long nobody takes an expired lease; for stores whose clock may be set or may fail over."""
+        self.clock = self._clock = clock
+        self._margin_us = margin_us
+        self._claims = Claims(dialect, WORK_LEASES, {"pool": TEXT, "resource": TEXT})
+        documents = select(col("resource"), col("holder"), col("version"), col("expires_at")).from_(WORK_LEASES)
+        of_pool = documents.where(col("pool").eq(param("pool")))
+        self._of_pool = of_pool.packed().compile(dialect)
+        named = (col("pool").eq(param("pool")), col("resource").in_(param("resources")))
+        versions = select(col("resource"), col("version")).from_(WORK_LEASES)
+        held = versions.where(*named, col("expires_at").ne(GIVEN_BACK)).packed()
+        self._hold = held.locked(Lock.NO_KEY_UPDATE, asc(col("resource"))).compile(dialect)
+        self._extend = update(WORK_LEASES).set(expires_at=param("expires_at")).where(*named).compile(dialect)
+
+    def find_lease(self, pool: str, resource: str) -> Program[WorkLease | None]:
+        """Return the last lease on a resource, even if expired or released; None if there never was one."""
+        rows = yield self._claims.find_document(pool=pool, resource=resource)
+        if not rows:
+            return None
+        holder, version, expires_at = rows[0]
+        return WorkLease(pool, resource, holder, version, expires_at)
+
+    def find_held(self, pool: str) -> Program[tuple[dict[str, WorkLease], int]]:
+        """Return the leases of a pool that nobody else may take yet, by resource, and the store's time of this."""
+        now_us = yield from self._clock()
+        rows = yield self._of_pool.bind(pool=pool)
+        found = [WorkLease(pool, *row) for row in rows]
+        return {lease.resource: lease for lease in found if lease.expires_at_us > now_us - self._margin_us}, now_us
+
+    def renew_leases(self, leases: Sequence[WorkLease], *, lease_us: int) -> Program[list[WorkLease]]:
+        """Keep leases of one pool for `lease_us` from now, even expired ones; return those that nobody else took.
+
+        The rows stay locked: nobody takes these leases before this transaction ends, however long that is.
+        """
+        if not leases:
+            return []
+        pool, names = leases[0].pool, [lease.resource for lease in leases]
+        rows = yield self._hold.bind(pool=pool, resources=names)
+        versions = {row[0]: row[1] for row in rows}
+        kept = [lease for lease in leases if versions.get(lease.resource) == lease.version]
+        if not kept:
+            return []
+        expires_at_us = (yield from self._clock()) + lease_us  # read after the locks, which may have taken long
+        yield self._extend.bind(pool=pool, resources=[lease.resource for lease in kept], expires_at=expires_at_us)
+        return [replace(lease, expires_at_us=expires_at_us) for lease in kept]
+
+    def claim(self, pool: str, resource: str, *, holder: str, lease_us: int) -> Program[WorkLease]:
+        """Take a free resource for `lease_us` from now.
+
+        Raises:
+            LeaseTaken: it is held, by this holder or another one.
+        """
+        now_us = yield from self._clock()
+        expires_at_us = now_us + lease_us
+        rows = yield self._claims.claim(
+            pool=pool,
+            resource=resource,
+            holder=holder,
+            expires_at_us=expires_at_us,
+            expired_before_us=now_us - self._margin_us,
+        )
+        if rows:
+            return WorkLease(pool, resource, holder, int(rows[0][0]), expires_at_us)
+        found = yield from self.find_lease(pool, resource)
+        free_in_us = 0 if found is None else max(0, found.expires_at_us + self._margin_us - now_us)
+        by = "nobody" if found is None else found.holder
+        raise LeaseTaken(f"{pool} {resource} is held by {by}", free_in_us=free_in_us)
+
+    def renew(self, lease: WorkLease, *, lease_us: int) -> Program[WorkLease]:
+        """Keep a lease for `lease_us` from now, even an expired one, as long as nobody else took it.
+
+        Raises:
+            LeaseLost: somebody else took it, or it was released.
+        """
+        now_us = yield from self._clock()
+        return (yield from self._let_expire(lease, now_us + lease_us))
+
+    def release(self, lease: WorkLease, *, rests_until_us: int = GIVEN_BACK) -> Program[None]:
+        """Give a lease back. With `rests_until_us`, by the store's clock, nobody can take it before that time.
+
+        Raises:
+            LeaseLost: somebody else holds it. Raised in a transaction, this undoes the writes of a holder that is late.
+        """
+        # Claims wait for the margin on top of the written expiry, so it is subtracted from the rest.
+        yield from self._let_expire(lease, max(GIVEN_BACK, rests_until_us - self._margin_us))
+
+    def _let_expire(self, lease: WorkLease, expires_at_us: int) -> Program[WorkLease]:
+        rows = yield self._claims.expire_at(
+            expires_at_us, version=lease.version, pool=lease.pool, resource=lease.resource
+        )
+        if not rows[0][0]:
+            raise LeaseLost(f"{lease.pool} {lease.resource} is no longer held under number {lease.version}")
+        return replace(lease, expires_at_us=expires_at_us)

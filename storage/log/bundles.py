@@ -1,0 +1,96 @@
+"""Bundles: the changes of one board in one transaction, as one row of the log.
+
+A row per change made posting 10 % slower (benchmarks/change_log_cost.py).
+
+    cells  "  100  250,  007    "     a piece per change: the ranked cells before and after; SQL takes the pieces apart
+    owners "\\nada\\nbob\\n"            between newlines, so that SQL finds an owner
+    posts  JSON, what was posted      see `log_record`
+
+The rule: each of the three holds one item per change, in the order in which the changes happened. Both halves of a
+piece are equally long. A piece is empty if the change leaves the cells as they are, or if its owner was erased long
+ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from .log_record import RecordFields, encode_records
+
+PLACES = 1 << 20  # changes that one transaction may log: a request is one, and posts to at most a million boards
+NAMELESS = "\x1f"  # begins the text that replaces an erased owner; no owner contains a control character
+_OWNER_END = "\n"
+_PIECE_END = ","
+
+
+class LoggedChange(NamedTuple):
+    """What one post, or an erasure, changed on one board."""
+
+    position: int
+    number: int  # grows over the changes of an owner on a board
+    board_key: int
+    owner: str
+    previous: str  # see `RankedCells`
+    next: str
+
+
+class Bundle(NamedTuple):
+    """A row of the log, without the column `posts`."""
+
+    position: int
+    seq: int
+    board_key: int
+    owners: str
+    cells: str
+    changes_count: int  # number of changes
+
+    def changes(self) -> Iterator[LoggedChange]:
+        """Yield the changes in the order in which they happened."""
+        number = self.seq * PLACES
+        for index, (owner, piece) in enumerate(zip(owners_of(self.owners), pieces_of(self.cells), strict=True)):
+            half = len(piece) >> 1
+            yield LoggedChange(self.position, number + index, self.board_key, owner, piece[:half], piece[half:])
+
+
+@dataclass(slots=True)
+class BundleDraft:
+    """A bundle that is being filled: the changes of one board that a transaction is about to log."""
+
+    board_key: int
+    changes: list[tuple[str, str, RecordFields]] = field(default_factory=list)  # owner, cells before and after, record
+
+    def add_change(self, owner: str, previous: str, following: str, said: RecordFields) -> None:
+        """Add one change."""
+        self.changes.append((owner, previous + following, said))
+
+    def encode_row(self, at_us: int) -> tuple[int, int, int, str, str, str]:
+        """Return the columns of the bundle's row: board, time, number of changes, owners, cells, posts."""
+        owners, cells, posts = zip(*self.changes, strict=True)
+        return self.board_key, at_us, len(owners), owners_text(owners), cells_text(cells), encode_records(posts)
+
+
+def owners_text(owners: Sequence[str]) -> str:
+    """Encode owners for the column `owners`."""
+    return f"{_OWNER_END}{_OWNER_END.join(owners)}{_OWNER_END}"
+
+
+def owners_of(text: str) -> list[str]:
+    """Decode the column `owners`. A text that begins with `NAMELESS` replaces an erased owner."""
+    return text[1:-1].split(_OWNER_END)
+
+
+def owner_mark(owner: str) -> str:
+    """Return the text that the column `owners` contains if and only if this owner is among them."""
+    return f"{_OWNER_END}{owner}{_OWNER_END}"
+
+
+def cells_text(pieces: Sequence[str]) -> str:
+    """Encode the pieces of changes for the column `cells`."""
+    return _PIECE_END.join(pieces)
+
+
+def pieces_of(text: str) -> list[str]:
+    """Decode the column `cells`: return the piece of each change, with its cells before and after."""
+    return text.split(_PIECE_END)

@@ -1,0 +1,159 @@
+"""Cells: ranked values as padded text that sorts as the values do, and the ranked cells of a row side by side.
+
+A cell holds digits only, so its order as text is also the order of its integer. It is the scaled value plus the
+column's offset (0 unless `min` is negative), padded to the width of the column's range. On boards where the earliest of
+equal values is better, 16 more digits hold the time reached in microseconds. On `high` columns, whose better end is the
+larger text, that time is inverted.
+
+    value 250, range 0 to 9999     "0250"
+    … with the time reached        "0250" + 16 digits
+
+The change log stores the ranked cells of a row as one text, each at a fixed place (`RankedCells`), so that SQL can
+compare one of them with a knot. An absent cell is worse than every cell. A column that was added later is absent before
+and after an older change, so it cancels out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from querybuilder import Aliased, Condition, Term, col, length, plus, whole_part
+from querybuilder import part as part_of
+from storage.records import Best, Board, BoardSpec, ColumnSpec, Ties
+
+Cell = str | int | None
+
+
+TIME_DIGITS = 16
+TIME_LIMIT_US = 10**TIME_DIGITS - 1  # in the year 2286
+
+
+@dataclass(frozen=True, slots=True)
+class Padding:
+    """The text form of one ranked column's cells."""
+
+    offset: int
+    width: int  # digits of the value
+    timed: bool
+    high: bool
+    min_scaled: int
+    max_scaled: int
+
+    @classmethod
+    def for_column(cls, spec: BoardSpec, column: ColumnSpec) -> Padding:
+        """Return the padding for a column's range and a board's tie rule."""
+        offset = -column.min_scaled if column.min_scaled < 0 else 0
+        width = len(str(column.max_scaled + offset))
+        return cls(
+            offset=offset,
+            width=width,
+            timed=spec.ties is Ties.EARLIEST,
+            high=column.best is Best.HIGH,
+            min_scaled=column.min_scaled,
+            max_scaled=column.max_scaled,
+        )
+
+    def pad(self, scaled: int, reached_us: int = 0) -> str:
+        """Return the cell of a value in the column's range. `reached_us` is ignored if equal values share a rank."""
+        text = str(scaled + self.offset).zfill(self.width)
+        if not self.timed:
+            return text
+        reached_us = min(max(reached_us, 0), TIME_LIMIT_US)
+        return text + str(TIME_LIMIT_US - reached_us if self.high else reached_us).zfill(TIME_DIGITS)
+
+    def pad_arrival(self, scaled: int) -> str:
+        """Return the worst cell with this value: the cell of a value that is reached in the far future."""
+        return self.pad(scaled, TIME_LIMIT_US)
+
+    def text_start(self, scaled: int) -> str:
+        """Return a text that is greater than every cell of a smaller value, but than no cell of this or a larger one.
+
+        It may be shorter than a cell.
+        """
+        if scaled > self.max_scaled:
+            return ":"  # greater than every digit
+        return str(scaled + self.offset).zfill(self.width)
+
+    def decode_value(self, cell: str) -> int:
+        """Return the scaled value of a cell."""
+        return int(cell[: self.width]) - self.offset
+
+    def reached_us(self, cell: str) -> int:
+        """Return the time reached, in microseconds, of a timed cell."""
+        time = int(cell[self.width :])
+        return TIME_LIMIT_US - time if self.high else time
+
+    def key_of_cell(self, cell: str) -> int:
+        """Return the cell as a curve's key: an integer; smaller is better."""
+        return -int(cell) if self.high else int(cell)
+
+    def cell_of_key(self, key: int) -> str:
+        """Return the cell with this key."""
+        digits = self.width + (TIME_DIGITS if self.timed else 0)
+        return str(-key if self.high else key).zfill(digits)
+
+
+_WORSE_THAN_ANY = {True: " ", False: "~"}  # by whether high is best: less and greater than every digit
+
+
+@dataclass(frozen=True, slots=True)
+class CellSpan:
+    """Where the cell of one ranked column stands in the text of `RankedCells`."""
+
+    start: int  # index of its first character, 0-based
+    width: int  # characters
+    absent: str  # stands there if the row has no value
+    high: bool
+
+    def cells_before_and_after(self, piece: Term) -> tuple[Aliased, Aliased]:
+        """Return the terms `previous` and `next`: the cells around a logged change that is `holds_column`."""
+        before = part_of(piece, self.start + 1, self.width)
+        after = part_of(piece, plus(whole_part(length(piece), 2), self.start + 1), self.width)
+        return before.as_("previous"), after.as_("next")
+
+    def holds_column(self, piece: Term) -> Condition:
+        """Return the condition that a logged change holds this column; it does not if the column was added later."""
+        return length(piece).gt(2 * self.start)
+
+    def at_least(self, name: str, cell: Term | str) -> Condition:
+        """Return the condition that `previous` or `next`, as `name` says, is this cell or better."""
+        return col(name).ge(cell) if self.high else col(name).le(cell)
+
+    def better(self, name: str, cell: Term | str) -> Condition:
+        """Return the condition that `previous` or `next`, as `name` says, is strictly better than this cell."""
+        return col(name).gt(cell) if self.high else col(name).lt(cell)
+
+
+class RankedCells:
+    """The ranked cells of one board's rows, side by side in one text: composes it and takes it apart."""
+
+    def __init__(self, board: Board) -> None:
+        self._places: dict[int, CellSpan] = {}
+        start = 0
+        for index in board.sorted_indexes:
+            padding = Padding.for_column(board.spec, board.spec.columns[index])
+            width = padding.width + (TIME_DIGITS if padding.timed else 0)
+            self._places[index] = CellSpan(start, width, _WORSE_THAN_ANY[padding.high] * width, padding.high)
+            start += width
+        self._absent = [(index, place.absent) for index, place in self._places.items()]
+        self.others = [index for index in range(len(board.spec.columns)) if index not in self._places]
+        self.indexes = list(self._places)
+        self._only = self._absent[0] if len(self._absent) == 1 else None
+        self.none = "".join(absent for _, absent in self._absent)  # the text of a row that does not exist
+
+    def find_span(self, column_index: int) -> CellSpan:
+        """Return where a column's cell stands. Texts from before the column was added end earlier."""
+        return self._places[column_index]
+
+    def join_cells(self, cells: Sequence[Cell]) -> str:
+        """Return the ranked cells of a row, side by side."""
+        if self._only is not None:  # most boards have one
+            return cells[self._only[0]] or self._only[1]  # type: ignore[return-value]
+        return "".join([cells[index] or absent for index, absent in self._absent])  # type: ignore[misc]
+
+    def extract_cell(self, text: str, column_index: int) -> str | None:
+        """Return the cell of a column; None if the row has none, or the board had no such column yet."""
+        place = self._places[column_index]
+        found = text[place.start : place.start + place.width]
+        return None if not found or found == place.absent else found

@@ -1,0 +1,277 @@
+"""The change log: what each applied post changed, written in the post's own transaction. Its rows are `bundles`.
+
+A reader that follows the log keeps a `LogMark`: exactly the changes that one snapshot saw.
+
+    mark_now ──> mark ── changes_between(mark, next mark) ──> bundles to count, each exactly once ──> next mark
+
+The rule: a reader counts by marks, never by "everything after the last number that I saw". A row gets its numbers
+before its transaction commits, so a later number may become visible before an earlier one. On PostgreSQL a mark is the
+oldest transaction that was still running, and those of the later ones that had ended. SQLite has one writer at a time,
+so a mark is just the number of a row.
+
+Each order has its own use. `seq` orders the changes of an owner: of two bundles with the same owner, the earlier one
+has the smaller `seq`. (`position`, `seq`) orders pages, but not the changes of an owner: a transaction may begin before
+another one and still change the owner after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from typing import NamedTuple
+
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Built,
+    Column,
+    Condition,
+    Dialect,
+    Ordering,
+    Statement,
+    all_of,
+    any_of,
+    asc,
+    coalesce,
+    col,
+    delete,
+    insert,
+    lit,
+    max_,
+    not_,
+    oldest_transaction,
+    param,
+    plus,
+    select,
+    union_all,
+)
+from storage.errors import ChangesUnordered
+from storage.schema.steps import CHANGE_LOG, CHANGES_PRUNED, SEQUENCES
+from storage.store import Program
+
+from .bundles import Bundle, BundleDraft
+from .log_record import RecordFields
+
+SEEN_MAX = 10_000  # transactions after the oldest one still running; some hundred start in a second
+
+
+@dataclass(frozen=True, slots=True)
+class LogMark:
+    """How far a reader has come: all changes at a lower position, and those at the positions `seen` after it."""
+
+    position: int
+    seen: tuple[int, ...] = ()  # ascending
+
+    def covers(self, position: int) -> bool:
+        """Return whether the mark counts the changes at a position."""
+        return position < self.position or position in self.seen
+
+
+class NewChange(NamedTuple):
+    """A change as the writing transaction passes it to `ChangeLog.append_changes`."""
+
+    board_key: int
+    owner: str
+    previous: str  # see `RankedCells`
+    next: str  # as long as `previous`
+    record: RecordFields  # see `log_record`
+
+
+class ChangeLog:
+    """Programs over the change log. `change_log` returns the instance for a dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._in_order = not dialect.transaction
+        self.position = col("seq" if self._in_order else "position")
+        order = (asc(self.position),) if self._in_order else (asc(self.position), asc(col("seq")))
+        row = {
+            "board_key": INTEGER,
+            "updated_at": INTEGER,
+            "changes": INTEGER,
+            "owners": TEXT,
+            "cells": TEXT,
+            "posts": TEXT,
+        }
+        placed = row if self._in_order else row | {"place": INTEGER}
+        self._append = insert(CHANGE_LOG).rows(param("rows"), **placed).compile(dialect)
+        next_number = select(plus(coalesce(max_(self.position), 0), 1)).from_(CHANGE_LOG)
+        self.horizon_now = next_number if self._in_order else select(oldest_transaction())
+        self._horizon = self.horizon_now.compile(dialect)
+        seen = select(self.position).from_(CHANGE_LOG).group_by(self.position).limit(SEEN_MAX + 1)
+        self._mark = (
+            self._horizon
+            if self._in_order
+            else union_all(self.horizon_now, seen.where(self.position.ge(oldest_transaction()))).compile(dialect)
+        )
+        beyond = self.position.gt(param("past_position"))
+        until = self.position.lt(param("until"))
+        if not self._in_order:
+            beyond = all_of(self.position.ge(param("past_position")), any_of(beyond, col("seq").gt(param("past_seq"))))
+            until = any_of(until, self.position.in_(param("until_seen")))
+        between = beyond, self.after_mark(), until
+        self._sizes, self._between = self._pages(dialect, order, between)
+        self._sizes_of_boards, self._between_of_boards = self._pages(
+            dialect, order, (*between, col("board_key").in_(param("boards")))
+        )
+        self._any_between = select(lit(1)).from_(CHANGE_LOG).where(*between).limit(1).compile(dialect)
+        self.pruned_before = select(col("next")).from_(SEQUENCES).where(col("name").eq(CHANGES_PRUNED))
+        self._pruned = self.pruned_before.compile(dialect)
+        oldest = select(self.position, col("updated_at"), col("changes")).from_(CHANGE_LOG).order_by(*order)
+        self._ages = oldest.limit(param("rows")).packed().compile(dialect)
+        self._delete = delete(CHANGE_LOG).where(self.position.lt(param("boundary"))).compile(dialect)
+        self._set_pruned = (
+            insert(SEQUENCES)
+            .values(name=CHANGES_PRUNED, next=param("boundary"))
+            .on_conflict("name")
+            .overwrite()
+            .compile(dialect)
+        )
+
+    def _pages(
+        self, dialect: Dialect, order: tuple[Ordering, ...], between: tuple[Condition, ...]
+    ) -> tuple[Statement, Statement]:
+        """Compile two statements over the rows that fulfil `between`: their numbers of changes, and their bundles."""
+
+        def compiled(*columns: Column) -> Statement:
+            found = select(*columns).from_(CHANGE_LOG).where(*between).order_by(*order)
+            return found.limit(param("limit")).packed().compile(dialect)
+
+        return compiled(col("changes")), compiled(*self.bundle_columns())
+
+    def after_mark(self) -> Condition:
+        """Return the condition that a mark does not count a row. Bind it with `mark_parameters` of the mark."""
+        past = self.position.ge(param("mark_position"))
+        return past if self._in_order else all_of(past, not_(self.position.in_(param("mark_seen"))))
+
+    def mark_parameters(self, mark: LogMark) -> dict[str, object]:
+        """Return a mark as the parameters of `after_mark`."""
+        return {"mark_position": mark.position} | ({} if self._in_order else {"mark_seen": mark.seen})
+
+    def bundle_columns(self) -> tuple[Column, ...]:
+        """Return the columns of a `Bundle`, in its order."""
+        return (self.position, *map(col, ("seq", "board_key", "owners", "cells", "changes")))
+
+    def append_changes(self, changes: Iterable[NewChange], *, now_us: int, place: int = 0) -> Built:
+        """Log changes in the transaction that makes them, on each board in this order.
+
+        The transaction has to hold the locks of the changed rows already. `place`: how many changes it logged before.
+        """
+        drafts: dict[int, BundleDraft] = {}
+        for board_key, owner, previous, following, said in changes:
+            drafts.setdefault(board_key, BundleDraft(board_key)).add_change(owner, previous, following, said)
+        return self.append_drafts(list(drafts.values()), now_us=now_us, place=place)
+
+    def append_drafts(self, drafts: Sequence[BundleDraft], *, now_us: int, place: int = 0) -> Built:
+        """Log the changes of drafts, like `append_changes`."""
+        rows = [draft.encode_row(now_us) for draft in drafts]
+        if self._in_order:
+            return self._append.bind(rows=rows)
+        places = accumulate((len(draft.changes) for draft in drafts), initial=place)
+        return self._append.bind(rows=[(*row, at) for row, at in zip(rows, places, strict=False)])
+
+    def find_horizon(self) -> Program[int]:
+        """Return the horizon: all transactions below this position have ended, and this snapshot sees their changes."""
+        rows = yield self._horizon.bind()
+        return int(rows[0][0])
+
+    def take_mark(self) -> Program[LogMark]:
+        """Return the mark of what this snapshot sees. This works on a standby too.
+
+        Raises:
+            ChangesUnordered: a transaction has been running for too long: more than `SEEN_MAX` later ones
+                have logged changes.
+        """
+        rows = yield self._mark.bind()
+        position, *seen = sorted(row[0] for row in rows)  # the oldest running one is below all that are seen
+        if len(seen) > SEEN_MAX:
+            raise ChangesUnordered
+        return LogMark(position, tuple(seen))
+
+    def list_bundles_between(
+        self,
+        done: LogMark,
+        until: LogMark,
+        *,
+        limit: int,
+        past: tuple[int, int] = (0, 0),
+        boards: Collection[int] | None = None,
+    ) -> Program[list[Bundle]]:
+        """Return the bundles that `until` counts and `done` does not, ordered by (position, seq).
+
+        `past`: only bundles after this (position, seq), for the next page. `boards`: only bundles of boards with these
+        keys; the keys are searched for every row that is read, so pass few. The bundles are whole, and together hold
+        `limit` changes or a few more. If they hold fewer, there are no more.
+        """
+        bound = self._between_parameters(done, until, past)
+        sizes_of, page_of = self._sizes, self._between
+        if boards is not None:
+            sizes_of, page_of, bound["boards"] = self._sizes_of_boards, self._between_of_boards, list(boards)
+        sizes = yield sizes_of.bind(**bound, limit=limit)
+        if not sizes:
+            return []
+        rows = yield page_of.bind(**bound, limit=count_rows_holding(sizes, limit))
+        return [Bundle(*row) for row in rows]
+
+    def has_changes_between(self, done: LogMark, until: LogMark) -> Program[bool]:
+        """Return whether `until` counts any change that `done` does not."""
+        rows = yield self._any_between.bind(**self._between_parameters(done, until, (0, 0)))
+        return bool(rows)
+
+    def _between_parameters(self, done: LogMark, until: LogMark, past: tuple[int, int]) -> dict[str, object]:
+        bound = self.mark_parameters(done) | {"past_position": past[0], "until": until.position}
+        return bound if self._in_order else bound | {"past_seq": past[1], "until_seen": until.seen}
+
+    def find_pruned_position(self) -> Program[int]:
+        """Return the lowest position at which nothing was pruned. A reader with a mark below it has missed changes."""
+        rows = yield self._pruned.bind()
+        return int(rows[0][0]) if rows else 0
+
+    def oldest_us(self) -> Program[int | None]:
+        """Return when the oldest bundle was logged; None if there is none."""
+        rows = yield self._ages.bind(rows=1)
+        return int(rows[0][1]) if rows else None
+
+    def prune(self, *, before_us: int, keep_from: int | None, rows_max: int) -> Program[int]:
+        """Remove the oldest bundles if they were logged before `before_us`. Return how many were removed.
+
+        One call removes about `rows_max` changes, and nothing at or after the position `keep_from`. It never removes
+        the last bundle, because the next numbers are counted from it.
+        """
+        rows = yield self._ages.bind(rows=rows_max + 1)
+        if not rows:
+            return 0
+        head = rows[: count_rows_holding([row[2:] for row in rows], rows_max + 1)]
+        first, last = head[0][0], head[-1][0]
+        young = next((position for position, updated_at_us, _ in head if updated_at_us >= before_us), None)
+        # A transaction may have more changes than a step: it is removed as a whole, unless it is the last one.
+        every = len(head) == len(rows) <= rows_max
+        boundary = last if last > first or every else last + 1
+        boundary = min(boundary, (yield from self.find_horizon()))
+        for bound in (young, keep_from):
+            boundary = boundary if bound is None else min(boundary, bound)
+        if boundary <= first:
+            return 0
+        rows = yield self._delete.bind(boundary=boundary)
+        yield self._set_pruned.bind(boundary=boundary)
+        return int(rows[0][0])
+
+
+def count_rows_holding(sizes: Sequence[Sequence[int]], changes: int) -> int:
+    """Return how many rows, from the first on, hold that many changes; all of them if they hold fewer.
+
+    `sizes`: a row per bundle, whose only value is its number of changes.
+    """
+    held = 0
+    for rows, (size,) in enumerate(sizes, 1):
+        held += size
+        if held >= changes:
+            return rows
+    return len(sizes)
+
+
+@lru_cache
+def change_log(dialect: Dialect) -> ChangeLog:
+    """Return the programs, with statements that are compiled once for a dialect."""
+    return ChangeLog(dialect)

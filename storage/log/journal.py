@@ -1,0 +1,299 @@
+"""The journal: the change log as callers read it. Each change has a number, and no change appears below a read number.
+
+    logged in a transaction ──> committed ──> every earlier transaction has ended: published ──> pruned
+
+The rule: a change is published only when every transaction before its own has ended. Its number combines the position
+of its bundle with a place: within the transaction on PostgreSQL, within the bundle on SQLite, where one transaction
+commits after the other. So numbers have gaps.
+
+`RowReader` decodes the cells that a change left in its board. Columns that were added later are absent in earlier
+changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from querybuilder import (
+    TEXT,
+    Dialect,
+    Select,
+    all_of,
+    any_of,
+    asc,
+    col,
+    contains_text,
+    desc,
+    lit,
+    oldest_transaction,
+    param,
+    plus,
+    select,
+)
+from storage.boards.boards import find_boards_by_key
+from storage.records import INT64_MAX, Board, BoardSpec
+from storage.schema.steps import CHANGE_LOG
+from storage.store import Program, Row
+
+from .bundles import NAMELESS, PLACES, owner_mark, owners_of, owners_text, pieces_of
+from .cells import Cell, RankedCells
+from .change_log import NewChange, change_log, count_rows_holding
+from .log_record import ChangeKind, ChangeRecord, decode_records, record_of_deletion, record_of_event
+from .owner_index import PositionRange, may_hold, owner_blocks
+
+_LAST_BUNDLES = 100  # of a deleted board: its deletion is among that many last bundles
+_BUNDLES = 64  # bundles of an owner that are read at a time
+_DELETED_A_STATEMENT = 1_000  # deleted boards that one statement logs, each with its spec
+_MOVED = (ChangeKind.HIDDEN, ChangeKind.SHOWN)  # these happen later than the version of their row says
+
+
+class JournalRow(NamedTuple):
+    """One change with its published number."""
+
+    number: int
+    board_key: int
+    owner: str | None  # None: erased, or the change is of the whole board
+    at_us: int  # when the change was accepted
+    previous: str  # see `RankedCells`
+    next: str
+    record: ChangeRecord | None  # None: the owner was erased
+    order: int  # grows over the changes of an owner on a board
+    logged_us: int  # when its transaction was logged: the time of a post that came without one
+
+
+class Journal:
+    """Programs that read the journal and log events of boards. `journal` returns the instance for a dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect, self._in_order = dialect, not dialect.transaction
+        self._log = change_log(dialect)
+        position, place = self._log.position, lit(0) if self._in_order else col("place")
+        names = ("seq", "board_key", "updated_at", "owners", "cells", "posts")
+        bundles = select(position, place, *map(col, names)).from_(CHANGE_LOG)
+        published = () if self._in_order else (position.lt(oldest_transaction()),)
+        beyond = (position.gt(param("position")), plus(place, col("changes")).gt(param("next")))
+        later = (position.ge(param("position")), any_of(*beyond))
+        of_boards = col("board_key").in_(param("boards"))
+        sizes = select(col("changes")).from_(CHANGE_LOG)
+        self._page, self._of_boards, self._held = (
+            [self._ordered(rows.where(*later, *which)).compile(dialect) for rows in (sizes, bundles)]
+            for which in (published, (*published, of_boards), (of_boards,))
+        )
+        below = all_of(
+            position.le(param("position")),
+            any_of(position.lt(param("position")), place.lt(param("place"))),
+        )
+        stretch = (position.ge(param("first")), position.le(param("last")))
+        theirs = bundles.where(*published, *stretch, contains_text(col("owners"), param("owner", TEXT)), below)
+        self._of_owner = self._ordered(theirs, newest_first=True).compile(dialect)
+        last = bundles.where(col("board_key").eq(param("board_key")))
+        self._last_of_board = self._ordered(last, newest_first=True).compile(dialect)
+        # The deletion of a board is the only change of its bundle, and the text holds the board's id unescaped.
+        ends = select(col("board_key"), col("posts")).from_(CHANGE_LOG).where(position.ge(param("position")))
+        ends = ends.where(col("owners").eq(param("nobody")), contains_text(col("posts"), param("named", TEXT)))
+        self._deleted = ends.packed().compile(dialect)
+
+    def _ordered(self, rows: Select, *, newest_first: bool = False) -> Select:
+        way = desc if newest_first else asc
+        order = (self._log.position,) if self._in_order else (self._log.position, col("seq"))
+        return rows.order_by(*map(way, order)).limit(param("limit")).packed()
+
+    def read_changes(
+        self, after: int, *, limit: int, boards: Sequence[int] | None = None, held: bool = False
+    ) -> Program[list[JournalRow]]:
+        """Return published changes after a number, in the order of their numbers.
+
+        `find_boards`: only changes of boards with these keys. `held`: also changes that are not published yet; only
+        right for boards that no other transaction can change before this one ends.
+        """
+        rows = yield from self.read_bundles(after, limit=limit, boards=boards, held=held)
+        return list(islice(changes_past(rows, after), limit))
+
+    def read_bundles(
+        self, after: int, *, limit: int, boards: Sequence[int] | None = None, held: bool = False
+    ) -> Program[list[Row]]:
+        """Return the bundles of `read_changes` as stored rows, for `changes_past`.
+
+        They may hold more changes than `limit`.
+        """
+        position, place = divmod(after, PLACES)
+        bound: dict[str, object] = {"position": position, "next": place + 1}
+        bound |= {} if boards is None else {"boards": boards}
+        sized, read = self._page if boards is None else self._held if held else self._of_boards
+        sizes = yield sized.bind(**bound, limit=limit)
+        if not sizes:
+            return []
+        # Some changes of the first bundle may be below the number, so one more bundle is read.
+        return (yield read.bind(**bound, limit=count_rows_holding([*sizes[1:]], limit) + 1))
+
+    def read_changes_of_owner(
+        self, owner: str, *, before: int, limit: int, blocks_max: int
+    ) -> Program[tuple[list[JournalRow], int | None]]:
+        """Return an owner's published changes below a number, newest first, and a number below which there may be more.
+
+        That number is None if there are no more. There may be more even if fewer than `limit` are returned: one call
+        looks at no more than `blocks_max` blocks of the journal.
+        """
+        index = owner_blocks(self._dialect)
+        covered = yield from index.find_covered_position()
+        found: list[JournalRow] = []
+        rows = yield from self._in_stretch(PositionRange(covered + 1, INT64_MAX), owner, before, limit)
+        found += rows
+        at, looked_at = position_of(before), 0
+        while len(found) < limit:
+            page = yield from index.list_blocks_below(min(at + 1, INT64_MAX))
+            if not page:
+                return found, None
+            for block in page:
+                if looked_at == blocks_max:
+                    return found, self._last_below(at + 1) + 1
+                looked_at += 1
+                at = block.positions.first - 1
+                if may_hold(block.filter, owner):
+                    found += yield from self._in_stretch(block.positions, owner, before, limit - len(found))
+                    if len(found) == limit:
+                        break
+        return found, found[-1].number
+
+    def _in_stretch(self, stretch: PositionRange, owner: str, before: int, limit: int) -> Program[list[JournalRow]]:
+        found: list[JournalRow] = []
+        while len(found) < limit:
+            position, place = divmod(before, PLACES)
+            rows = yield self._of_owner.bind(
+                first=stretch.first,
+                last=stretch.last,
+                position=position,
+                place=place,
+                owner=owner_mark(owner),
+                limit=min(limit, _BUNDLES),
+            )
+            for row in rows:
+                theirs = [each for each in changes_of(row) if each.owner == owner and each.number < before]
+                found += theirs[::-1]
+            if len(rows) < min(limit, _BUNDLES):
+                break
+            before = rows[-1][0] * PLACES + rows[-1][1]
+        return found[:limit]
+
+    def find_last_published(self) -> Program[int]:
+        """Return the number up to which everything is published. No change has to have this number."""
+        horizon = yield from self._log.find_horizon()
+        return self._last_below(horizon)
+
+    def find_begin(self) -> Program[int]:
+        """Return the number after which no change was ever removed; 0 if none was removed at all."""
+        pruned = yield from self._log.find_pruned_position()
+        return max(0, self._last_below(pruned))
+
+    def _last_below(self, position: int) -> int:
+        return position * PLACES - 1
+
+    def oldest_us(self) -> Program[int | None]:
+        """Return when the oldest change was accepted; None if there is none."""
+        rows = yield from self.read_changes(0, limit=1)
+        return rows[0].at_us if rows else None
+
+    def find_boards(self, board_keys: Iterable[int]) -> Program[dict[int, Board]]:
+        """Return the boards with these keys. A deleted board is returned as long as the journal holds its deletion."""
+        keys = sorted(set(board_keys))
+        found = yield from find_boards_by_key(self._dialect, keys)
+        for key in keys:
+            if key in found:
+                continue
+            rows = yield self._last_of_board.bind(board_key=key, limit=_LAST_BUNDLES)
+            for said in (posted for row in rows for posted in decode_records(row[-1]) if posted is not None):
+                if said.kind is ChangeKind.DELETED:
+                    found[key] = _deleted_board(key, said)
+        return found
+
+    def find_deleted_boards(self, board_id: str, *, since: int) -> Program[dict[int, Board]]:
+        """Return the boards with an id that were deleted at or after a number, by key. It reads all later bundles."""
+        named = f'"{board_id}"'
+        rows = yield self._deleted.bind(position=position_of(since), nobody=owners_text([""]), named=named)
+        said = [
+            (board_key, posted) for board_key, posts in rows for posted in decode_records(posts) if posted is not None
+        ]
+        return {
+            board_key: _deleted_board(board_key, posted)
+            for board_key, posted in said
+            if posted.kind is ChangeKind.DELETED and posted.board_id == board_id
+        }
+
+    def log_reset(self, board: Board, now_us: int) -> Program[None]:
+        """Log that this transaction empties a board."""
+        event = NewChange(board.key, "", "", "", record_of_event(ChangeKind.RESET))
+        yield self._log.append_changes([event], now_us=now_us)
+
+    def log_deleted(self, boards: Sequence[Board], now_us: int) -> Program[None]:
+        """Log that this transaction deletes boards. Their earlier changes stay readable."""
+        for start in range(0, len(boards), _DELETED_A_STATEMENT):
+            some = boards[start : start + _DELETED_A_STATEMENT]
+            events = [NewChange(board.key, "", "", "", record_of_deletion(board.id, board.spec)) for board in some]
+            yield self._log.append_changes(events, now_us=now_us, place=start)
+
+
+def _deleted_board(board_key: int, said: ChangeRecord) -> Board:
+    return Board(board_key, said.board_id or "", msgspec.convert(said.spec, BoardSpec), 0, 0)
+
+
+def changes_of(row: Row) -> Iterator[JournalRow]:
+    """Yield the changes of a bundle from `Journal.read_bundles`, in the order in which they happened."""
+    position, place, seq, board_key, at_us, owners, pieces, posts = row
+    first, order = position * PLACES + place, seq * PLACES
+    told = zip(owners_of(owners), pieces_of(pieces), decode_records(posts), strict=True)
+    for index, (owner, piece, posted) in enumerate(told):
+        named = None if owner.startswith(NAMELESS) else owner or None
+        half, changed_us = len(piece) >> 1, at_us
+        if posted is not None and posted.version is not None and posted.kind not in _MOVED:
+            changed_us = posted.version
+        cells = piece[:half], piece[half:]
+        yield JournalRow(first + index, board_key, named, changed_us, *cells, posted, order + index, at_us)
+
+
+def changes_past(rows: Iterable[Row], after: int) -> Iterator[JournalRow]:
+    """Yield the changes of bundles that have a larger number, in the order in which they happened."""
+    return (each for row in rows for each in changes_of(row) if each.number > after)
+
+
+def board_key_of(row: Row) -> int:
+    """Return the key of the board of a bundle from `Journal.read_bundles`."""
+    return int(row[3])
+
+
+def position_of(number: int) -> int:
+    """Return the position in the change log of the change with a published number."""
+    return number // PLACES
+
+
+@lru_cache
+def journal(dialect: Dialect) -> Journal:
+    """Return the programs, with statements that are compiled once for a dialect."""
+    return Journal(dialect)
+
+
+# Records of these kinds hold every cell, because `next` does not hold the ranked ones.
+_WHOLE = (ChangeKind.UNSEEN, ChangeKind.HIDDEN)
+
+
+class RowReader:
+    """Decodes the journal's rows of one board."""
+
+    def __init__(self, board: Board) -> None:
+        self._ranked = RankedCells(board)
+        self._columns = len(board.spec.columns)
+
+    def cells_after(self, row: JournalRow, posted: ChangeRecord) -> list[Cell]:
+        """Return the entry's cells after a change. Don't call it for a row that changed none, see `NO_CHANGE`."""
+        if posted.kind in _WHOLE:
+            return [*posted.cells, *[None] * (self._columns - len(posted.cells))]
+        cells: list[Cell] = [None] * self._columns
+        for index, cell in zip(self._ranked.others, posted.cells, strict=False):
+            cells[index] = cell
+        for index in self._ranked.indexes:
+            cells[index] = self._ranked.extract_cell(row.next, index)
+        return cells

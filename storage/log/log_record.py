@@ -1,0 +1,96 @@
+"""The record of one change in the log: what was posted, or what else happened, besides the ranked cells.
+
+The rule: a record is a JSON array that ends after its last field with a value, because every post pays for every byte.
+Columns are stored as their index in the board's spec, which never changes: columns are only added, at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from storage.records import ColumnChange
+
+from .cells import Cell
+
+RecordedError = tuple[str, str, str | None]  # the kind of error, its sentence, and a pointer into the post
+RecordFields = tuple[Any, ...]  # the first fields of `ChangeRecord`, up to the last that has a value
+
+
+class ChangeKind(StrEnum):
+    """What kind of change a record describes. The log stores the letter."""
+
+    APPLIED = "p"
+    UNCHANGED = "u"  # a post that changed no value
+    REJECTED = "n"  # a queued post that was rejected when it was applied
+    UNSEEN = "d"  # applied to a hidden entry: the record holds all cells, the ranked ones too
+    ERASED = "e"
+    HIDDEN = "h"
+    SHOWN = "s"
+    RESET = "r"  # the board was emptied
+    DELETED = "x"  # the board was deleted; the record holds its id and spec
+
+
+NO_CHANGE = (ChangeKind.UNCHANGED, ChangeKind.REJECTED)
+
+
+class ChangeRecord(msgspec.Struct, frozen=True, array_like=True):
+    """The record of one change, decoded."""
+
+    kind: ChangeKind
+    changes: list[ColumnChange] = []
+    post_id: str | None = None
+    at_us: int | None = None  # the time that the post names; None: it arrived without one
+    cells: list[Cell] = []  # of the row afterwards: of the columns that are not ranked, or of all if it is hidden
+    version: int | None = None  # of the row afterwards; None: the time of its bundle
+    board_id: str | None = None
+    spec: Any = None  # the spec of a deleted board, as JSON types
+    error: RecordedError | None = None  # why the post was rejected
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[ChangeRecord | None]).decode
+
+
+def record_of_post(
+    happened: ChangeKind,
+    changes: Sequence[ColumnChange],
+    post_id: str | None,
+    at_us: int | None,
+    cells: Sequence[Cell],
+    version: int | None,
+) -> RecordFields:
+    """Return the record of a post, with no more fields than needed."""
+    if at_us is None and version is None and not cells:
+        return (happened, changes) if post_id is None else (happened, changes, post_id)
+    return happened, changes, post_id, at_us, cells, version
+
+
+def record_of_event(happened: ChangeKind, cells: Sequence[Cell] = (), version: int | None = None) -> RecordFields:
+    """Return the record of a change that is no post. If an entry remains, give its cells and its version."""
+    return (happened,) if version is None else (happened, (), None, None, cells, version)
+
+
+def record_of_deletion(board_id: str, spec: object) -> RecordFields:
+    """Return the record of a board's deletion. With its spec, readers can still decode the board's earlier changes."""
+    return ChangeKind.DELETED, (), None, None, (), None, board_id, spec
+
+
+def record_of_rejection(
+    changes: Sequence[ColumnChange], post_id: str | None, at_us: int | None, error: RecordedError
+) -> RecordFields:
+    """Return the record of a post that was accepted and then not applied."""
+    return ChangeKind.REJECTED, changes, post_id, at_us, (), None, None, None, error
+
+
+def encode_records(said: Sequence[RecordFields | ChangeRecord | None]) -> str:
+    """Encode the records of a bundle for the column `posts`; None replaces that of an erased owner."""
+    return _encode(said).decode()
+
+
+def decode_records(text: str) -> list[ChangeRecord | None]:
+    """Decode the column `posts`: return a record per change, None if its owner was erased."""
+    return _decode(text)

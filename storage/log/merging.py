@@ -1,0 +1,92 @@
+"""How a post changes a row: the merge rules of columns, applied to stored cells.
+
+This module is pure: it does no I/O. It only returns the cells that a post really changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storage.errors import ValueOutOfRange
+from storage.records import Board, ColumnChange, ColumnKind, ColumnSpec, Merge, StatValue
+
+from .cells import Cell, Padding
+
+
+class Merger:
+    """Merges posts into the rows of one board."""
+
+    def __init__(self, board: Board) -> None:
+        self._columns = board.spec.columns
+        self._paddings = [
+            Padding.for_column(board.spec, column) if column.sorted else None for column in board.spec.columns
+        ]
+        self._only = self._paddings[0] if len(self._paddings) == 1 else None  # most boards have one
+
+    def decode_stats(self, cells: Sequence[Cell]) -> list[StatValue | None]:
+        """Return the values of a row in column order: scaled integers, text, or None."""
+        if self._only is not None:
+            cell = cells[0]
+            return [self._only.decode_value(cell) if isinstance(cell, str) else cell]
+        return [
+            padding.decode_value(cell) if padding is not None and isinstance(cell, str) else cell
+            for padding, cell in zip(self._paddings, cells, strict=True)
+        ]
+
+    def decode_value(self, index: int, cell: Cell) -> StatValue | None:
+        """Return the value of one cell: a scaled integer, text, or None."""
+        padding = self._paddings[index]
+        return padding.decode_value(cell) if padding is not None and isinstance(cell, str) else cell
+
+    def merge_changes(self, cells: list[Cell] | None, changes: Sequence[ColumnChange], at_us: int) -> dict[int, Cell]:
+        """Return the cells that a post changes, by column index. `cells` (None: there is no row yet) stays as it is.
+
+        `at_us`: when the post's values were reached.
+
+        Raises:
+            ValueOutOfRange: a result leaves its column's range.
+        """
+        changed: dict[int, Cell] = {}
+        for change in changes:
+            index = change.index
+            padding = self._paddings[index]
+            stored = None if cells is None else cells[index]
+            if changed:
+                stored = changed.get(index, stored)
+            before = padding.decode_value(stored) if padding is not None and isinstance(stored, str) else stored
+            after = self._merged(self._columns[index], before, change)
+            if after == before:
+                continue  # an equal value never changes the time it was reached
+            if index in changed and cells is not None and after == self.decode_value(index, cells[index]):
+                del changed[index]  # a merge and a `set` of one post cancelled out
+                continue
+            changed[index] = padding.pad(after, at_us) if padding is not None and isinstance(after, int) else after
+        return changed
+
+    def _merged(self, column: ColumnSpec, before: StatValue | None, change: ColumnChange) -> StatValue:
+        value = change.value
+        if column.kind is ColumnKind.TEXT or isinstance(value, str):
+            return value
+        if column.merge is Merge.SUM and not change.overwrite:
+            value += before if isinstance(before, int) else 0
+        if not column.min_scaled <= value <= column.max_scaled:
+            raise ValueOutOfRange(
+                f"{column.name} would leave its range: {scaled_text(value, column.scale)} is not between "
+                f"{scaled_text(column.min_scaled, column.scale)} and {scaled_text(column.max_scaled, column.scale)}",
+                pointer=f"/{'set' if change.overwrite else 'stats'}/{column.name}",
+            )
+        if change.overwrite or not isinstance(before, int):
+            return value
+        if column.merge is Merge.MAX:
+            return max(before, value)
+        if column.merge is Merge.MIN:
+            return min(before, value)
+        return value
+
+
+def scaled_text(scaled: int, scale: int) -> str:
+    """Return a scaled integer as the decimal number that it stands for."""
+    if scale == 0:
+        return str(scaled)
+    digits = str(abs(scaled)).zfill(scale + 1)
+    return f"{'-' if scaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"

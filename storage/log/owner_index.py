@@ -1,0 +1,131 @@
+"""Which parts of the journal may hold an owner's changes: a Bloom filter per block of some 8,000 changes.
+
+    changes ── a job, once there are enough ──> block: first and last position, Bloom filter of its owners
+
+The rule: a block is made once, and covers only whole transactions that have ended. So a filter never misses an owner.
+
+The filters replace an index by owner, whose pages every post would touch at random. A filter costs about 2 us and
+2 bytes per change, and a job writes it later, in order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from querybuilder import Dialect, asc, col, delete, desc, insert, max_, param, select
+from storage.schema.steps import CHANGE_LOG, JOURNAL_BLOCKS
+from storage.store import Program, Rows
+
+from .bundles import owners_of
+from .change_log import change_log, count_rows_holding
+
+BLOCK_CHANGES = 8_192
+_FILTER_BITS = BLOCK_CHANGES * 16  # with 4 probes an owner, one block in 400 is searched in vain
+_PROBES = 4
+_BYTES_HASHED = 8
+_PAGE = 32  # blocks that are read at a time
+
+
+class PositionRange(NamedTuple):
+    """The positions of the change log from `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+
+class OwnerBlock(NamedTuple):
+    """A stretch of the log, and the Bloom filter of the owners in it."""
+
+    positions: PositionRange
+    filter: bytes
+
+
+def filter_of(owners: Iterable[str]) -> bytes:
+    """Return a Bloom filter of these owners."""
+    bits = bytearray(_FILTER_BITS // 8)
+    for owner in owners:
+        for bit in _bits(owner):
+            bits[bit >> 3] |= 1 << (bit & 7)
+    return bytes(bits)
+
+
+def may_hold(bits: bytes, owner: str) -> bool:
+    """Return whether a filter may have been made of this owner; False is certain."""
+    return all(bits[bit >> 3] >> (bit & 7) & 1 for bit in _bits(owner))
+
+
+def _bits(owner: str) -> Iterator[int]:
+    number = int.from_bytes(hashlib.blake2b(owner.encode(), digest_size=_BYTES_HASHED).digest())
+    start, step = number >> 32, number & 0xFFFFFFFF | 1
+    return ((start + probe * step) % _FILTER_BITS for probe in range(_PROBES))
+
+
+class OwnerBlocks:
+    """Programs over the blocks. `owner_blocks` returns the instance for a dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._log = change_log(dialect)
+        position = self._log.position
+        self._covered = select(max_(col("last"))).from_(JOURNAL_BLOCKS).compile(dialect)
+        beyond = position.gt(param("past")), position.lt(self._log.horizon_now.scalar())
+        sizes = select(position, col("changes")).from_(CHANGE_LOG).where(*beyond).order_by(asc(position))
+        self._sizes = sizes.limit(BLOCK_CHANGES).packed().compile(dialect)
+        owners = select(col("owners")).from_(CHANGE_LOG).where(position.gt(param("past")), position.le(param("last")))
+        self._owners = owners.packed().compile(dialect)
+        self._add = (
+            insert(JOURNAL_BLOCKS)
+            .values(first=param("first"), last=param("last"), owners=param("owners"))
+            .compile(dialect)
+        )
+        found = select(col("first"), col("last"), col("owners")).from_(JOURNAL_BLOCKS)
+        down = found.where(col("first").lt(param("at"))).order_by(desc(col("first")))
+        self._down = down.limit(_PAGE).compile(dialect)
+        self._up = found.where(col("first").gt(param("at"))).order_by(asc(col("first"))).limit(_PAGE).compile(dialect)
+        self._prune = delete(JOURNAL_BLOCKS).where(col("last").lt(param("boundary"))).compile(dialect)
+
+    def find_covered_position(self) -> Program[int]:
+        """Return the last position that is covered by a block; 0 if there are none."""
+        rows = yield self._covered.bind()
+        return int(rows[0][0] or 0)
+
+    def build_next_block(self) -> Program[OwnerBlock | None]:
+        """Read the log and return the next block; None if there are too few changes since the last one."""
+        past = yield from self.find_covered_position()
+        sizes = yield self._sizes.bind(past=past)
+        if sum(changes for _, changes in sizes) < BLOCK_CHANGES:
+            return None
+        last = int(sizes[count_rows_holding([row[1:] for row in sizes], BLOCK_CHANGES) - 1][0])
+        rows = yield self._owners.bind(past=past, last=last)
+        return OwnerBlock(
+            PositionRange(past + 1, last), filter_of({owner for row in rows for owner in owners_of(row[0])})
+        )
+
+    def store_block(self, block: OwnerBlock) -> Program[None]:
+        """Store a block."""
+        yield self._add.bind(first=block.positions.first, last=block.positions.last, owners=block.filter)
+
+    def prune(self) -> Program[int]:
+        """Remove the blocks whose rows were pruned from the log. Return how many were removed."""
+        rows = yield self._prune.bind(boundary=(yield from self._log.find_pruned_position()))
+        return int(rows[0][0])
+
+    def list_blocks_below(self, position: int) -> Program[list[OwnerBlock]]:
+        """Return a page of blocks that begin below a position, newest first; an empty one if there are no more."""
+        return _blocks((yield self._down.bind(at=position)))
+
+    def list_blocks_above(self, position: int) -> Program[list[OwnerBlock]]:
+        """Return a page of blocks that begin above a position, oldest first; an empty one if there are no more."""
+        return _blocks((yield self._up.bind(at=position)))
+
+
+def _blocks(rows: Rows) -> list[OwnerBlock]:
+    return [OwnerBlock(PositionRange(row[0], row[1]), bytes(row[2])) for row in rows]
+
+
+@lru_cache
+def owner_blocks(dialect: Dialect) -> OwnerBlocks:
+    """Return the programs, with statements that are compiled once for a dialect."""
+    return OwnerBlocks(dialect)

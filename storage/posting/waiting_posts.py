@@ -1,0 +1,204 @@
+"""Requests with posts that wait for a writer: their queue, the task that empties it, and the timer of their wait.
+
+    append ──> waiting ──take_group──> in flight ──ended──> removed
+                  └── withdraw: the caller left or waited too long
+
+The most important rule: an owner's posts are never in two groups at once, and no request overtakes another with the
+same owner. So the posts of one owner are applied in order, and the groups of one process never wait for each other's
+rows or lose races to each other.
+
+`RequestIntake` is the task: it applies everything that was accepted before `close` returns. `WaitTimer` is one timer
+for all requests. They wait equally long, so the first one expires first, and only the head of the queue has to be
+checked. A timer per request costs a small request a fiftieth of its time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from storage.records import PartOutcome, Post
+
+STEPPED_OVER_MAX = 1_000  # most requests with owners in flight that `take_group` steps over
+
+# Turns of the event loop before a group is taken. Each turn reads every socket with a post, so callers that were just
+# answered and post again join the group. This is no delay: an idle loop turns at once.
+GATHER_TURNS = 4
+
+W = TypeVar("W")
+
+
+@dataclass(slots=True, eq=False)
+class WaitingRequest:
+    """The posts of one waiting request, and the future of its caller."""
+
+    posts: Sequence[Post]
+    parts: int  # the posts, each counted once per board: the work of a transaction
+    done: asyncio.Future[list[list[PartOutcome]]]
+    owners: set[str] = field(default_factory=set)  # filled when first needed
+
+    def fail(self, error: Exception) -> None:
+        """Give the caller an error, if it still waits."""
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+class RequestQueue:
+    """The waiting requests in order of arrival, and the groups in flight."""
+
+    def __init__(self, *, group_posts_max: int, grouping: bool, enough: int | None = None) -> None:
+        """`enough`: a group with that many posts takes no further request, so that some are left for other groups."""
+        self._group_posts_max, self._grouping = group_posts_max, grouping
+        self._enough = group_posts_max if enough is None else enough
+        self._requests: deque[WaitingRequest] = deque()
+        self._in_flight: list[list[WaitingRequest]] = []
+        self.parts = 0
+        self.parts_in_flight = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._requests)
+
+    @property
+    def groups_in_flight(self) -> int:
+        """Return how many groups were taken and have not ended."""
+        return len(self._in_flight)
+
+    def append_request(self, waiting: WaitingRequest) -> None:
+        """Add a request behind all others."""
+        self._requests.append(waiting)
+        self.parts += waiting.parts
+
+    def withdraw_request(self, waiting: WaitingRequest) -> bool:
+        """Remove a request; return False if a group has already taken it."""
+        if waiting not in self._requests:
+            return False
+        self._requests.remove(waiting)
+        self.parts -= waiting.parts
+        return True
+
+    def take_group(self) -> list[WaitingRequest]:
+        """Take whole requests up to the limit of a group, or one larger request.
+
+        Return an empty list if all of them have owners that are in flight.
+        """
+        busy = self._busy_owners()
+        group: list[WaitingRequest] = []
+        parts = 0
+        stepped_over: list[WaitingRequest] = []
+        while self._requests and len(stepped_over) < STEPPED_OVER_MAX:
+            waiting = self._requests[0]
+            if group and (not self._grouping or parts >= self._enough or parts + waiting.parts > self._group_posts_max):
+                break
+            self._requests.popleft()
+            if self._in_flight and not self._is_free(waiting, busy):
+                stepped_over.append(waiting)
+                continue
+            group.append(waiting)
+            parts += waiting.parts
+        self._requests.extendleft(reversed(stepped_over))
+        self.parts -= parts
+        if group:
+            self._in_flight.append(group)
+            self.parts_in_flight += parts
+        return group
+
+    def release_group(self, group: list[WaitingRequest]) -> None:
+        """Record that a group is no longer in flight."""
+        self._in_flight.remove(group)
+        self.parts_in_flight -= sum(waiting.parts for waiting in group)
+
+    def _busy_owners(self) -> set[str]:
+        return {owner for group in self._in_flight for waiting in group for owner in _owners(waiting)}
+
+    def _is_free(self, waiting: WaitingRequest, busy: set[str]) -> bool:
+        owners = _owners(waiting)
+        if owners.isdisjoint(busy):
+            return True
+        busy |= owners  # later requests with one of these owners must stay behind
+        return False
+
+
+def _owners(waiting: WaitingRequest) -> set[str]:
+    if not waiting.owners:
+        waiting.owners = {post.owner for post in waiting.posts}
+    return waiting.owners
+
+
+class RequestIntake(ABC, Generic[W]):
+    """A task that takes waiting requests until it is closed, and the timer that ends their wait."""
+
+    def __init__(self, name: str, *, wait_s_max: float) -> None:
+        self._name = name  # name of the task
+        self._expiry: WaitTimer[W] = WaitTimer(wait_s_max, self._expire)
+        self._wake = asyncio.Event()
+        self._closing = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the task."""
+        self._task = asyncio.create_task(self._run(), name=self._name)
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether the task runs."""
+        return self._task is not None and not self._task.done()
+
+    async def close(self) -> None:
+        """Finish the requests that were accepted, then stop."""
+        self._closing = True
+        self._wake.set()
+        if self._task is not None:
+            await self._task
+        self._expiry.close()
+
+    @abstractmethod
+    async def _run(self) -> None:
+        """Take requests until `_closing` is set and none waits; `_wake` is set when either changes."""
+
+    @abstractmethod
+    def _expire(self, waiting: W) -> None:
+        """Tell one request that it waited too long."""
+
+
+class WaitTimer(Generic[W]):
+    """Call `expire` with every item whose future is not done `wait_s` after it was added."""
+
+    def __init__(self, wait_s: float, expire: Callable[[W], None]) -> None:
+        self._wait_s, self._expire = wait_s, expire
+        self._line: deque[tuple[float, asyncio.Future[Any], W]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    def add_waiting(self, waiting: W, done: asyncio.Future[Any]) -> None:
+        """Begin the wait of an item, now."""
+        self._drop_done()  # so the queue holds only items that came after the oldest one that still waits
+        loop = done.get_loop()
+        self._line.append((loop.time() + self._wait_s, done, waiting))
+        if self._timer is None:
+            self._timer = loop.call_later(self._wait_s, self._look, loop)
+
+    def _drop_done(self) -> None:
+        line = self._line
+        while line and line[0][1].done():
+            line.popleft()
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        self._drop_done()
+        while self._line and self._line[0][0] <= loop.time():
+            self._expire(self._line.popleft()[2])
+            self._drop_done()
+        if self._line:
+            self._timer = loop.call_at(self._line[0][0], self._look, loop)
+
+    def close(self) -> None:
+        """Stop: no further item expires."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._line.clear()

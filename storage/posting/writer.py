@@ -1,0 +1,433 @@
+"""Take posts in and return durable outcomes.
+
+Posts are grouped without a timer: those that wait when a commit ends form the next transaction.
+
+    submit ──> queue (bounded: QueueFull, Overloaded) ──> groups, a few at once ──> a transaction each ──> outcomes
+                                                            ^                             │
+                                                            └── LostRace: pause (jittered), read again
+
+The writer refuses posts on arrival if those before them would take longer than posts may wait. So it answers accepted
+posts in time, however many are sent. `WriteLimit` decides how many groups are in flight; on a store that runs one
+write at a time it is 1.
+
+A caller that waits too long gets `WaitTooLong`. If its posts are still queued, they are withdrawn and never applied.
+Otherwise sending the same post ids again settles their outcome. If a group fails for another reason, its requests are
+run again one by one, so that one bad request does not fail its neighbours.
+
+`Writers` keeps one writer for each connection pool, so that a pool that stands still delays only the posts to its own
+boards. The posts of one request go through one writer: that of their boards' connection pool, or the common one if the
+boards belong to several.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+from storage.entries.entries import Entries
+from storage.errors import (
+    LostRace,
+    OutcomeUnknown,
+    Overloaded,
+    QueueFull,
+    RacesLost,
+    StorageError,
+    StoreAway,
+    StoreBusy,
+    StoreDamaged,
+    StoreFull,
+    UnknownBoard,
+    WaitTooLong,
+)
+from storage.log.merging import Merger
+from storage.reads.open_boards import OpenBoards
+from storage.records import Board, PartOutcome, Post
+from storage.store import Program, Store
+
+from .admission import DrainRate, WriteLimit
+from .post_ids import PostIds
+from .transaction import PostTransaction, TransactionResult
+from .waiting_posts import GATHER_TURNS, RequestIntake, RequestQueue, WaitingRequest
+
+
+@dataclass(frozen=True, slots=True)
+class WriterLimits:
+    """The writer's limits; each is a setting of the same name."""
+
+    queue_posts_max: int
+    group_posts_max: int
+    write_attempts_max: int
+    write_backoff_base_s: float
+    write_backoff_s_max: float
+    post_wait_s_max: float
+    writes_in_flight_max: int
+    grouping: bool  # False: one request per transaction
+    change_log: bool  # False: posts are not logged
+
+
+# That many posts, each counted once per board, are worth a transaction: its fixed cost is small beside theirs. Larger
+# batches would leave the store idle while they are answered and read. Large groups also often have an owner in common,
+# and such groups cannot be in flight together.
+BATCH_POSTS = 500
+# Answering a batch takes the event loop milliseconds. If another batch waits, the store gets that one first, and the
+# answers wait at most this long for it to begin.
+ANSWER_DELAY_S_MAX = 0.002
+# The posts before a new post may take this share of `post_wait_s_max`. Then even a store that becomes half as fast
+# answers in time. With a share of 1, nearly every post is committed just after its caller was told `WaitTooLong`.
+ADMITTED_WAIT_RATIO = 0.5
+
+
+class WriterObserver(Protocol):
+    """What the writer reports to its operators."""
+
+    def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
+        """Report a committed transaction."""
+
+    def race_lost(self) -> None:
+        """Report that a conditional write found another version."""
+
+    def queue_depth(self, posts: int) -> None:
+        """Report how many posts wait, each counted once per board, after a change."""
+
+    def writes_in_flight(self, groups: int, *, limit: int) -> None:
+        """Report how many groups are in flight and how many may be, after a change."""
+
+    def posts_refused(self, reason: str, posts: int) -> None:
+        """Report posts that are not applied, each counted once per board.
+
+        `reason`: "queue_full", "overloaded", "stopping", or "expired" for those that waited too long.
+        """
+
+
+class Writer(RequestIntake[WaitingRequest]):
+    """Group posts and apply them through the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        boards: OpenBoards,
+        post_ids: PostIds,
+        limits: WriterLimits,
+        observer: WriterObserver,
+        *,
+        now_us: Callable[[], int],
+        monotonic: Callable[[], float],
+        rng: random.Random,
+    ) -> None:
+        super().__init__("writer", wait_s_max=limits.post_wait_s_max)
+        self._store, self._boards, self._post_ids = store, boards, post_ids
+        self._limits, self._observer = limits, observer
+        self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
+        groups_max = min(limits.writes_in_flight_max, store.writes_at_once)
+        self._queue = RequestQueue(
+            group_posts_max=limits.group_posts_max,
+            grouping=limits.grouping,
+            enough=BATCH_POSTS if groups_max > 1 else None,
+        )
+        self._limit = WriteLimit(groups_max=groups_max)
+        self._drain = DrainRate()
+        self._begun: asyncio.Event | None = None
+
+    def start(self) -> None:
+        """Start the task that takes posts from the queue."""
+        self._tell_in_flight()
+        super().start()
+
+    async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
+        """Apply posts in order; return, once durable, one outcome for each part of each post.
+
+        Raises:
+            QueueFull, Overloaded: no post was accepted.
+            WaitTooLong: the outcome is not known yet, or no post was taken from the queue.
+            StoreBusy, StoreDamaged, StoreFull: nothing was applied.
+        """
+        parts = sum(len(post.parts) for post in posts)
+        self._admit(parts)
+        loop = asyncio.get_running_loop()
+        waiting = WaitingRequest(posts, parts, loop.create_future())
+        self._queue.append_request(waiting)
+        self._observer.queue_depth(self._queue.parts)
+        self._wake.set()
+        # A bare future, because asyncio's timeout and shield together cost a single post a tenth of its time.
+        self._expiry.add_waiting(waiting, waiting.done)
+        try:
+            return await waiting.done
+        except asyncio.CancelledError:
+            self._withdraw(waiting)
+            raise
+
+    def _admit(self, parts: int) -> None:
+        if self._closing:
+            self._turn_away("stopping", parts, QueueFull("shutting down"))
+        waiting = self._queue.parts
+        ahead_s = total_s = 0.0
+        if self._drain.known and waiting:  # if nobody waits, the post is accepted and the rate is measured anew
+            now_s, ahead = self._monotonic(), waiting + self._queue.parts_in_flight
+            ahead_s = self._drain.estimate_wait_s(ahead, now_s=now_s)
+            total_s = self._drain.estimate_wait_s(ahead + parts, now_s=now_s)
+        if waiting + parts > max(self._limits.queue_posts_max, parts):
+            self._turn_away("queue_full", parts, QueueFull(f"{waiting} posts are waiting", retry_after_s=ahead_s))
+        wait_s_max = self._limits.post_wait_s_max
+        if ahead_s > wait_s_max * ADMITTED_WAIT_RATIO or total_s > wait_s_max:
+            detail = f"{waiting} posts are waiting, for longer than these may wait"
+            self._turn_away("overloaded", parts, Overloaded(detail, retry_after_s=ahead_s))
+
+    def _turn_away(self, reason: str, posts: int, error: StorageError) -> NoReturn:
+        self._observer.posts_refused(reason, posts)
+        raise error
+
+    def _expire(self, waiting: WaitingRequest) -> None:
+        if self._withdraw(waiting):
+            self._observer.posts_refused("expired", waiting.parts)
+        waiting.fail(WaitTooLong())
+
+    def _withdraw(self, waiting: WaitingRequest) -> bool:
+        # Posts that were already taken from the queue are applied all the same, and nobody gets their outcome.
+        withdrawn = self._queue.withdraw_request(waiting)
+        if withdrawn:
+            self._observer.queue_depth(self._queue.parts)
+        return withdrawn
+
+    async def _run(self) -> None:
+        taken = False
+        async with asyncio.TaskGroup() as groups:
+            while self._queue or not self._closing:
+                if self._queue and self._queue.groups_in_flight < self._limit.limit:
+                    await self._gather()
+                    group = self._queue.take_group()
+                    self._drain.record_left_behind(self._queue.parts, now_s=self._monotonic())
+                    if group:
+                        self._observer.queue_depth(self._queue.parts)
+                        groups.create_task(self._write(group))
+                        taken = True
+                        continue
+                # No request waits, or those that do must wait for a group to end or for an owner's earlier posts.
+                if not taken:
+                    self._let_answer()
+                taken = False
+                self._wake.clear()
+                await self._wake.wait()
+
+    async def _gather(self) -> None:
+        for _ in range(GATHER_TURNS):
+            if self._queue.parts >= BATCH_POSTS:
+                return
+            await asyncio.sleep(0)
+
+    async def _write(self, group: list[WaitingRequest]) -> None:
+        self._tell_in_flight()
+        result = None
+        try:
+            result = await self._settle(group)
+        finally:
+            self._queue.release_group(group)
+            self._tell_in_flight()
+            self._wake.set()
+        if result is not None:
+            if self._queue.parts >= BATCH_POSTS:
+                await self._next_begins()
+            _answer(group, result)
+
+    async def _next_begins(self) -> None:
+        # Return also if no further group may begin, or if none begins in time.
+        if self._begun is None:
+            self._begun = asyncio.Event()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_DELAY_S_MAX):
+                await self._begun.wait()
+
+    def _let_answer(self) -> None:
+        if self._begun is not None:
+            self._begun.set()
+            self._begun = None
+
+    def _tell_in_flight(self) -> None:
+        self._observer.writes_in_flight(self._queue.groups_in_flight, limit=self._limit.limit)
+
+    async def _settle(self, group: list[WaitingRequest], *, unknown: bool = False) -> TransactionResult | None:
+        # Return the result for callers that have no answer yet. `unknown`: an earlier run may have applied the posts.
+        started = self._monotonic()
+        try:
+            posts = [post for waiting in group for post in waiting.posts]
+            result = await self._apply(posts, check_boards=False)
+        except (
+            RacesLost,
+            StoreAway,
+            StoreDamaged,
+            StoreFull,
+            OutcomeUnknown,
+        ) as error:  # each request alone would meet the same error
+            self._limit.record_failure(now_s=self._monotonic())
+            if isinstance(error, OutcomeUnknown) and not unknown:
+                await self._settle_unknown(group)
+            else:
+                _refuse(group, OutcomeUnknown() if unknown else error)
+            return None
+        except Exception as error:
+            if isinstance(error, StoreBusy):
+                self._limit.record_failure(now_s=self._monotonic())
+            if len(group) > 1:
+                for waiting in group:
+                    # If it is done, the caller was told `WaitTooLong` or has left, so its posts need not be applied.
+                    if not waiting.done.done():
+                        alone = await self._settle([waiting], unknown=unknown)
+                        if alone is not None:
+                            _answer([waiting], alone)
+                return None
+            failure = error if isinstance(error, StorageError) else StoreBusy("the posts could not be applied")
+            failure.__cause__ = error if failure is not error else error.__cause__
+            group[0].fail(failure)
+            return None
+        # The transaction is committed, so nothing below may fail the group.
+        rows, now_s = sum(result.rows_written.values()), self._monotonic()
+        self._observer.group_written(posts=len(posts), rows=rows, seconds=now_s - started)
+        parts = sum(waiting.parts for waiting in group)
+        self._drain.record_commit(parts, now_s=now_s)
+        self._limit.record_commit(parts, seconds=now_s - started, now_s=now_s, waiting=bool(self._queue))
+        return result
+
+    async def _settle_unknown(self, group: list[WaitingRequest]) -> None:
+        """Run once more the requests whose posts all have ids, because ids show what was applied.
+
+        The other requests could be applied twice, so they get `OutcomeUnknown`.
+        """
+        again = [waiting for waiting in group if all(post.post_hash is not None for post in waiting.posts)]
+        _refuse([waiting for waiting in group if waiting not in again], OutcomeUnknown())
+        if again:
+            settled = await self._settle(again, unknown=True)
+            if settled is not None:
+                _answer(again, settled)
+
+    async def _apply(self, posts: list[Post], *, check_boards: bool) -> TransactionResult:
+        opened = self._open_boards(posts)
+        loop = asyncio.get_running_loop()
+
+        def program() -> Program[TransactionResult]:
+            if self._begun is not None:
+                loop.call_soon_threadsafe(self._let_answer)  # once the store has begun
+            group = PostTransaction(
+                opened,
+                self._post_ids,
+                self._now_us(),
+                check_boards=check_boards,
+                logged=self._limits.change_log,
+            )
+            return group.apply_posts(posts)
+
+        for attempt in range(self._limits.write_attempts_max):
+            if attempt > 0:
+                await asyncio.sleep(self._pause_s(attempt - 1))
+            try:
+                return await self._store.write(program)
+            except LostRace:
+                self._observer.race_lost()
+                continue
+            except UnknownBoard:
+                if check_boards:
+                    raise
+                return await self._apply(posts, check_boards=True)  # then only the posts to that board are rejected
+        raise RacesLost(f"rows kept changing during {self._limits.write_attempts_max} attempts")
+
+    def _open_boards(self, posts: list[Post]) -> list[tuple[Entries, Merger]]:
+        # A group may hold posts that were parsed before and after a column was added. The wider board serves both.
+        boards: dict[int, Board] = {}
+        for post in posts:
+            for part in post.parts:
+                known = boards.get(part.board.key)
+                if known is None or len(known.spec.columns) < len(part.board.spec.columns):
+                    boards[part.board.key] = part.board
+        return [self._boards.open_board(board) for board in boards.values()]
+
+    def _pause_s(self, pauses_before: int) -> float:
+        # Full jitter, so that the losers of one race do not meet again at the same moment.
+        longest = min(self._limits.write_backoff_s_max, self._limits.write_backoff_base_s * 2**pauses_before)
+        return self._rng.uniform(0, longest)
+
+
+def _answer(group: Sequence[WaitingRequest], result: TransactionResult) -> None:
+    start = 0
+    for waiting in group:
+        if not waiting.done.done():
+            waiting.done.set_result(result.outcomes[start : start + len(waiting.posts)])
+        start += len(waiting.posts)
+
+
+def _refuse(group: Sequence[WaitingRequest], error: StorageError) -> None:
+    for waiting in group:
+        waiting.fail(type(error)(error.detail))
+
+
+class _ShareObserver:
+    """One writer's observer, which adds its figures to those of all writers."""
+
+    def __init__(self, whole: WriterObserver, shares: list[_ShareObserver]) -> None:
+        self._whole, self._shares = whole, shares
+        self._depth = self._groups = self._limit = 0
+        shares.append(self)
+
+    def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
+        """See `WriterObserver`."""
+        self._whole.group_written(posts=posts, rows=rows, seconds=seconds)
+
+    def race_lost(self) -> None:
+        """See `WriterObserver`."""
+        self._whole.race_lost()
+
+    def queue_depth(self, posts: int) -> None:
+        """See `WriterObserver`."""
+        self._depth = posts
+        self._whole.queue_depth(sum(share._depth for share in self._shares))
+
+    def writes_in_flight(self, groups: int, *, limit: int) -> None:
+        """See `WriterObserver`."""
+        self._groups, self._limit = groups, limit
+        limits = sum(share._limit for share in self._shares)
+        self._whole.writes_in_flight(sum(share._groups for share in self._shares), limit=limits)
+
+    def posts_refused(self, reason: str, posts: int) -> None:
+        """See `WriterObserver`."""
+        self._whole.posts_refused(reason, posts)
+
+
+class Writers:
+    """Hand posts to the writer of their connection pool; a writer starts with its first posts."""
+
+    def __init__(self, store: Store, make: Callable[[Store, WriterObserver], Writer], observer: WriterObserver) -> None:
+        self._store, self._make, self._observer = store, make, observer
+        self._shares: list[_ShareObserver] = []
+        self._writers: dict[Store, Writer] = {}
+        self._writer_of(store)
+
+    def _writer_of(self, store: Store) -> Writer:
+        writer = self._writers.get(store)
+        if writer is None:
+            writer = self._writers[store] = self._make(store, _ShareObserver(self._observer, self._shares))
+            writer.start()
+        return writer
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether every writer takes posts from its queue."""
+        return all(writer.alive for writer in self._writers.values())
+
+    async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
+        """See `Writer.submit`."""
+        stores = {self._store.for_board(board_id) for board_id in _boards_of(posts)}
+        return await self._writer_of(stores.pop() if len(stores) == 1 else self._store).submit(posts)
+
+    async def close(self) -> None:
+        """Apply the accepted posts, then stop."""
+        await asyncio.gather(*(writer.close() for writer in self._writers.values()))
+
+
+def _boards_of(posts: Sequence[Post]) -> set[str]:
+    """Return the ids of boards that choose the connection pool.
+
+    For a family's posts it is the id of its all-time board, even if the family has no such board.
+    """
+    alone = {part.board.id for post in posts if post.family is None for part in post.parts}
+    return alone | {f"{family_id}:all" for family_id in {post.family.id for post in posts if post.family is not None}}

@@ -1,0 +1,270 @@
+"""The ingest queue in the store: blocks of accepted posts, by shard, in the order in which they were accepted.
+
+    append (durable: accepted) ──> waiting ──> take, in the transaction that applies them ──> removed
+
+The rule: a block is removed only by the transaction that applies its posts, so a crash repeats nothing and loses
+nothing. If two workers take the same block, the second one finds it removed and is rolled back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Dialect,
+    Statement,
+    asc,
+    col,
+    contains_text,
+    count,
+    delete,
+    excluded,
+    insert,
+    min_,
+    param,
+    plus,
+    select,
+    sum_,
+    union_all,
+    update,
+)
+from storage.errors import LostRace
+from storage.schema.ingest_tables import INGEST_BLOCKS, INGEST_SHARDS
+from storage.store import Program, Row, Store
+
+_HEAD = tuple(map(col, ("shard", "number", "queued_at", "posts", "edition")))
+
+
+class NewBlock(NamedTuple):
+    """A block to be queued."""
+
+    shard: int
+    queued_at_us: int
+    posts: int
+    block: str
+    edition: int = 1
+
+
+class BlockHead(NamedTuple):
+    """A block without its posts."""
+
+    shard: int
+    number: int
+    queued_at_us: int
+    posts: int
+    edition: int
+
+    @property
+    def block_id(self) -> tuple[int, int]:
+        """Return the shard and number, which identify the block."""
+        return self[:2]
+
+
+class WaitingBlock(NamedTuple):
+    """A block with its posts."""
+
+    head: BlockHead
+    block: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShardBacklog:
+    """What waits in a shard."""
+
+    posts: int
+    oldest_us: int  # when the oldest of them was accepted
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCount:
+    """What workers have done for a shard since the queue was made."""
+
+    applied: int  # posts
+    busy_us: int
+
+
+class IngestQueue:
+    """The statements for one dialect, see `ingest_queue`."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._append = (
+            insert(INGEST_BLOCKS)
+            .rows(param("rows"), shard=INTEGER, queued_at=INTEGER, posts=INTEGER, block=TEXT, edition=INTEGER)
+            .compile(dialect)
+        )
+        self._dialect = dialect
+        self._heads: dict[int, Statement] = {}  # by the number of shards
+        one = (col("shard").in_(param("shards")), col("number").in_(param("numbers")))
+        blocks = select(col("shard"), col("number"), col("block")).from_(INGEST_BLOCKS).where(*one)
+        self._blocks = blocks.packed().compile(dialect)
+        self._delete = (
+            delete(INGEST_BLOCKS).where(*one).returning(col("shard"), col("number"), col("edition")).compile(dialect)
+        )
+        as_read = (col(name).eq(param(name)) for name in ("shard", "number", "edition"))
+        self._rewrite = (
+            update(INGEST_BLOCKS)
+            .set(posts=param("posts"), block=param("block"), edition=plus(col("edition"), 1))
+            .where(*as_read)
+            .compile(dialect)
+        )
+        self._backlog = (
+            select(col("shard"), sum_(col("posts")), min_(col("queued_at")))
+            .from_(INGEST_BLOCKS)
+            .group_by(col("shard"))
+            .packed()
+            .compile(dialect)
+        )
+        any_block = select(col("number")).from_(INGEST_BLOCKS).order_by(asc(col("shard")), asc(col("number"))).limit(1)
+        self._any = any_block.compile(dialect)
+        found = select(*_HEAD, col("block")).from_(INGEST_BLOCKS).where(contains_text(col("block"), param("text")))
+        found = found.order_by(asc(col("number"))).limit(param("limit")).packed()
+        self._mentioning = found.compile(dialect)
+        past = (col("shard").eq(param("shard")), col("number").gt(param("past")))
+        self._mentioning_in = found.where(*past).compile(dialect)
+        self._shards = select(count()).from_(INGEST_SHARDS).compile(dialect)
+        self._make_shards = (
+            insert(INGEST_SHARDS)
+            .rows(param("rows"), shard=INTEGER, applied=INTEGER, busy_us=INTEGER)
+            .on_conflict("shard")
+            .do_nothing()
+            .compile(dialect)
+        )
+        self._counts = (
+            select(col("shard"), col("applied"), col("busy_us")).from_(INGEST_SHARDS).packed().compile(dialect)
+        )
+        self._count = (
+            insert(INGEST_SHARDS)
+            .rows(param("rows"), shard=INTEGER, applied=INTEGER, busy_us=INTEGER)
+            .on_conflict("shard")
+            .do_update(
+                applied=plus(col("applied", INGEST_SHARDS), excluded("applied")),
+                busy_us=plus(col("busy_us", INGEST_SHARDS), excluded("busy_us")),
+            )
+            .compile(dialect)
+        )
+
+    def shards(self) -> Program[int]:
+        """Return how many shards the store has; 0 if they were not made yet."""
+        [[shards]] = yield self._shards.bind()
+        return int(shards)
+
+    def make_shards(self, wanted: int) -> Program[int]:
+        """Divide the queue into shards, unless it is divided already. Return how many shards there are.
+
+        The division is final: an owner's posts must never be in two shards.
+        """
+        shards = yield from self.shards()
+        if not shards:
+            yield self._make_shards.bind(rows=[(shard, 0, 0) for shard in range(wanted)])
+            shards = yield from self.shards()
+        return shards
+
+    def append_blocks(self, blocks: Iterable[NewBlock]) -> Program[None]:
+        """Queue blocks, in this order."""
+        yield self._append.bind(rows=blocks)
+
+    def heads(self, shards: Sequence[int], *, blocks_max: int) -> Program[list[BlockHead]]:
+        """Return up to `blocks_max` of the oldest blocks of each of these shards, the oldest of all first."""
+        if not shards:
+            return []
+        statement = self._heads.get(len(shards))
+        if statement is None:
+            statement = self._heads[len(shards)] = self._compile_heads(len(shards))
+        rows = yield statement.bind(limit=blocks_max, **{f"shard_{index}": each for index, each in enumerate(shards)})
+        return sorted((BlockHead(*row) for row in rows), key=_number)
+
+    def _compile_heads(self, shards: int) -> Statement:
+        # One arm for each shard: it reads from its own oldest block up to its limit, however long other shards are.
+        heads = select(*_HEAD).from_(INGEST_BLOCKS)
+        ordered = heads.order_by(asc(col("number"))).limit(param("limit", INTEGER))
+        arms = [ordered.where(col("shard").eq(param(f"shard_{index}", INTEGER))) for index in range(shards)]
+        return union_all(*arms).packed().compile(self._dialect)
+
+    def blocks(self, heads: Sequence[BlockHead]) -> Program[list[WaitingBlock]]:
+        """Return these blocks with their posts, in the same order; blocks that were removed are left out."""
+        rows = yield self._blocks.bind(**_named(heads))
+        texts = {(shard, number): block for shard, number, block in rows}
+        return [WaitingBlock(head, texts[head.block_id]) for head in heads if head.block_id in texts]
+
+    def take_blocks(self, heads: Sequence[BlockHead]) -> Program[None]:
+        """Remove these blocks in the present transaction.
+
+        Raises:
+            LostRace: somebody has removed or rewritten one of them.
+        """
+        rows = yield self._delete.bind(**_named(heads))
+        taken = {(shard, number): edition for shard, number, edition in rows}
+        if any(taken.get(head.block_id) != head.edition for head in heads):
+            raise LostRace("a block was gone, or another one")
+
+    def rewrite(self, head: BlockHead, *, posts: int, block: str) -> Program[bool]:
+        """Replace the posts of a block by `posts` other ones, unless it has changed since it was read.
+
+        Return whether it was replaced.
+        """
+        rows = yield self._rewrite.bind(
+            posts=posts, block=block, shard=head.shard, number=head.number, edition=head.edition
+        )
+        return bool(rows[0][0])
+
+    def backlog(self) -> Program[dict[int, ShardBacklog]]:
+        """Return what waits, by shard; shards where nothing waits are left out."""
+        rows = yield self._backlog.bind()
+        return {shard: ShardBacklog(posts, oldest_us) for shard, posts, oldest_us in rows}
+
+    async def is_empty(self, store: Store) -> bool:
+        """Return whether nothing waits. This is one short statement, because workers ask all the time."""
+        return not await store.read_query(self._any.bind())
+
+    async def fetch_backlog(self, store: Store) -> dict[int, ShardBacklog]:
+        """Return the same as `backlog`, read as one statement on its own. It reads the head of every block."""
+        rows = await store.read_query(self._backlog.bind())
+        return {shard: ShardBacklog(posts, oldest_us) for shard, posts, oldest_us in rows}
+
+    def find_mentions(self, text: str, *, blocks_max: int) -> Program[list[WaitingBlock]]:
+        """Return up to `blocks_max` blocks whose text contains another text, oldest first."""
+        rows = yield self._mentioning.bind(text=text, limit=blocks_max)
+        return [_waiting(row) for row in rows]
+
+    def find_mentions_in_shard(
+        self, shard: int, text: str, *, past: int, blocks_max: int
+    ) -> Program[list[WaitingBlock]]:
+        """Return such blocks of one shard with numbers above `past`."""
+        rows = yield self._mentioning_in.bind(shard=shard, text=text, past=past, limit=blocks_max)
+        return [_waiting(row) for row in rows]
+
+    def counts(self) -> Program[dict[int, ShardCount]]:
+        """Return what workers have done so far, by shard."""
+        rows = yield self._counts.bind()
+        return {shard: ShardCount(applied, busy_us) for shard, applied, busy_us in rows}
+
+    def add_counts(self, applied: dict[int, int], *, busy_us: int) -> Program[None]:
+        """Add applied posts by shard, and the time that a worker was busy with all of them."""
+        shards = sorted(applied)  # all writers use one order, so they cannot deadlock
+        rows = [(shard, applied[shard], busy_us if shard == shards[0] else 0) for shard in shards]
+        yield self._count.bind(rows=rows)
+
+
+def _waiting(row: Row) -> WaitingBlock:
+    *head, block = row
+    return WaitingBlock(BlockHead(*head), block)
+
+
+def _number(head: BlockHead) -> int:
+    return head.number
+
+
+def _named(heads: Sequence[BlockHead]) -> dict[str, object]:
+    # A block number is unique in the store, across all shards.
+    return {"shards": sorted({head.shard for head in heads}), "numbers": [head.number for head in heads]}
+
+
+@lru_cache
+def ingest_queue(dialect: Dialect) -> IngestQueue:
+    """Return the statements of the queue, compiled once for a dialect."""
+    return IngestQueue(dialect)

@@ -1,0 +1,319 @@
+"""Takes posts into the ingest queue, many requests in one transaction. A request that is answered is durably accepted.
+
+    submit ──> refused at once (depth, age) ──> waiting ──> one transaction at a time ──> accepted
+
+The rule: a process runs one transaction at a time, with everything that waits when it begins. So the requests of one
+process are queued in the order in which they came. What a caller sends after an answer is queued behind what was
+answered.
+
+`QueueBacklog` decides what is refused, before the queue grows without end. It reads the depth and age of the queue from
+the store again if the last read is `ingest_look_s` old. In between it adds the posts that this process queues. Posts of
+other processes are counted at the next read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from querybuilder import Dialect
+from storage.boards.families import find_families_by_key
+from storage.entries.entries import read_live_epochs
+from storage.errors import BoardChanged, OutcomeUnknown, Overloaded, QueueFull, StorageError, StoreBusy, WaitTooLong
+from storage.posting.waiting_posts import GATHER_TURNS, RequestIntake
+from storage.records import Post
+from storage.store import Program, Store
+
+from .ingest_queue import NewBlock, ingest_queue
+from .post_blocks import encode_posts, shard_of
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueueLimits:
+    """The bounds; each is a setting of the same name."""
+
+    queue_posts_max: int  # waiting for their transaction
+    ingest_group_posts_max: int
+    ingest_block_posts_max: int
+    post_wait_s_max: float
+
+
+class EnqueueObserver(Protocol):
+    """Receives what happens while posts are queued, for metrics."""
+
+    def posts_queued(self, posts: int) -> None:
+        """Count posts that are durable in the queue."""
+
+    def queueing_refused(self, reason: str, posts: int) -> None:
+        """Count posts that were not queued.
+
+        The reason is "queue_full", "overloaded", "stopping", or "expired" while they waited.
+        """
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    posts: Sequence[Post]
+    done: asyncio.Future[None] = field(repr=False)
+
+
+class Enqueuer(RequestIntake[_Request]):
+    """Queues posts through the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        backlog: QueueBacklog,
+        shards: int,
+        limits: EnqueueLimits,
+        observer: EnqueueObserver,
+        *,
+        now_us: Callable[[], int],
+        appended: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`appended` is called after each transaction, so that a worker in this process need not poll for the posts."""
+        super().__init__("enqueuer", wait_s_max=limits.post_wait_s_max)
+        self._store, self._backlog, self._shards = store, backlog, shards
+        self._limits, self._observer, self._now_us, self._appended = limits, observer, now_us, appended
+        self._queue = ingest_queue(store.dialect)
+        self._waiting: deque[_Request] = deque()
+        self._posts_waiting = 0
+
+    async def submit(self, posts: Sequence[Post]) -> None:
+        """Return once all of the posts are durable in the queue.
+
+        Raises:
+            QueueFull, Overloaded: nothing was queued.
+            OutcomeUnknown: the posts may be queued.
+            WaitTooLong, StoreBusy: nothing was queued.
+            BoardChanged: nothing was queued; a board or a family was deleted or emptied.
+        """
+        if self._closing:
+            self._observer.queueing_refused("stopping", len(posts))
+            raise QueueFull("shutting down")
+        if self._posts_waiting + len(posts) > max(self._limits.queue_posts_max, len(posts)):
+            self._observer.queueing_refused("queue_full", len(posts))
+            raise QueueFull(f"{self._posts_waiting} posts are waiting to be queued")
+        try:
+            await self._backlog.admit_posts(self._posts_waiting + len(posts))
+        except StorageError as error:
+            reason = "queue_full" if isinstance(error, QueueFull) else "overloaded"
+            self._observer.queueing_refused(reason, len(posts))
+            raise
+        request = _Request(posts, asyncio.get_running_loop().create_future())
+        self._waiting.append(request)
+        self._posts_waiting += len(posts)
+        self._wake.set()
+        self._expiry.add_waiting(request, request.done)
+        await request.done
+
+    def _expire(self, request: _Request) -> None:
+        if request in self._waiting:
+            self._waiting.remove(request)
+            self._posts_waiting -= len(request.posts)
+            self._observer.queueing_refused("expired", len(request.posts))
+            _fail(request, WaitTooLong())
+        else:
+            _fail(request, OutcomeUnknown())
+
+    async def _run(self) -> None:
+        while self._waiting or not self._closing:
+            if not self._waiting:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            for _ in range(GATHER_TURNS):
+                await asyncio.sleep(0)
+            group = self._take_group()
+            if group:
+                await self._append(group)
+
+    def _take_group(self) -> list[_Request]:
+        group: list[_Request] = []
+        posts = 0
+        while self._waiting:
+            request = self._waiting[0]
+            if group and posts + len(request.posts) > self._limits.ingest_group_posts_max:
+                break
+            self._waiting.popleft()
+            self._posts_waiting -= len(request.posts)
+            if not request.done.done():  # a caller that gave up before its turn is left out
+                group.append(request)
+                posts += len(request.posts)
+        return group
+
+    async def _append(self, group: list[_Request]) -> None:
+        posts = [post for request in group for post in request.posts]
+        blocks, targets = self._blocks(posts), _targets(posts)
+
+        def program() -> Program[None]:
+            yield from targets.check(self._store.dialect)
+            yield from self._queue.append_blocks(blocks)
+
+        try:
+            await self._store.write(program)
+        except _TargetsChanged as gone:
+            still = [request for request in group if _targets(request.posts).isdisjoint(gone)]
+            for request in group:
+                if request not in still:
+                    _fail(request, BoardChanged())
+            if still:
+                await self._append(still)
+            return
+        except StorageError as error:  # each request alone would fail in the same way
+            for request in group:
+                _fail(request, type(error)(error.detail))
+            return
+        except Exception as error:
+            if len(group) > 1:  # try one by one: one bad request must not fail the others
+                for request in group:
+                    await self._append([request])
+                return
+            failure = StoreBusy("the posts could not be queued")
+            failure.__cause__ = error
+            _fail(group[0], failure)
+            return
+        self._backlog.count_queued(len(posts))
+        self._observer.posts_queued(len(posts))
+        for request in group:
+            if not request.done.done():
+                request.done.set_result(None)
+        self._appended()
+
+    def _blocks(self, posts: Sequence[Post]) -> list[NewBlock]:
+        now_us, most = self._now_us(), self._limits.ingest_block_posts_max
+        by_shard: dict[int, list[Post]] = defaultdict(list)
+        for post in posts:
+            by_shard[shard_of(post.owner, self._shards)].append(post)
+        return [
+            NewBlock(shard, now_us, len(block), encode_posts(block, now_us))
+            for shard, theirs in sorted(by_shard.items())
+            for block in (theirs[at : at + most] for at in range(0, len(theirs), most))
+        ]
+
+
+class _TargetsChanged(Exception):
+    """boards or families are no longer what they were"""
+
+    def __init__(self, boards: set[int], families: set[int]) -> None:
+        super().__init__(self.__doc__)
+        self.boards, self.families = boards, families
+
+
+@dataclass(frozen=True, slots=True)
+class _Targets:
+    """The boards and families that posts go to. Others may have deleted or emptied them, unnoticed by this process."""
+
+    epochs: dict[int, int]  # by key, of each board without a family
+    families: set[int]
+
+    def check(self, dialect: Dialect) -> Program[None]:
+        """Raise `_TargetsChanged` if one of them was deleted or emptied."""
+        gone: set[int] = set()
+        families: set[int] = set()
+        if self.epochs:
+            found = yield from read_live_epochs(dialect, sorted(self.epochs))
+            gone = {key for key, epoch in self.epochs.items() if found.get(key) != epoch}
+        if self.families:
+            families = self.families - (yield from find_families_by_key(dialect, sorted(self.families))).keys()
+        if gone or families:
+            raise _TargetsChanged(gone, families)
+
+    def isdisjoint(self, gone: _TargetsChanged) -> bool:
+        """Return whether all of them are still there."""
+        return gone.boards.isdisjoint(self.epochs) and gone.families.isdisjoint(self.families)
+
+
+def _targets(posts: Sequence[Post]) -> _Targets:
+    alone = [part.board for post in posts if post.family is None for part in post.parts]
+    families = {post.family.key for post in posts if post.family is not None}
+    return _Targets({board.key: board.epoch for board in alone}, families)
+
+
+def _fail(request: _Request, error: Exception) -> None:
+    if not request.done.done():
+        request.done.set_exception(error)
+
+
+RETRY_S_MIN = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogLimits:
+    """The bounds; each is a setting of the same name."""
+
+    ingest_posts_max: int
+    ingest_age_s_max: float
+    ingest_look_s: float
+
+
+class QueueBacklog:
+    """What a process knows of the depth and age of the queue."""
+
+    def __init__(
+        self, store: Store, limits: BacklogLimits, *, now_us: Callable[[], int], monotonic: Callable[[], float]
+    ) -> None:
+        self._store, self._limits, self._now_us, self._monotonic = store, limits, now_us, monotonic
+        self._looked_s: float | None = None
+        self._posts, self._oldest_us = 0, 0  # as last read from the store
+        self._since = 0  # posts queued by this process since then
+        self._rate: float | None = None  # posts applied per second, between the last two reads
+        self._looking: asyncio.Task[None] | None = None
+
+    @property
+    def posts(self) -> int:
+        """Return about how many posts wait."""
+        return self._posts + self._since
+
+    @property
+    def age_s(self) -> float:
+        """Return how long the oldest post has waited."""
+        return max(0.0, (self._now_us() - self._oldest_us) / 1e6) if self._posts else 0.0
+
+    def count_queued(self, posts: int) -> None:
+        """Count posts that this process has queued."""
+        self._since += posts
+
+    async def admit_posts(self, posts: int) -> None:
+        """Return if `posts` more may wait.
+
+        Raises:
+            QueueFull: too many posts wait.
+            Overloaded: posts wait for too long.
+        """
+        if self._looked_s is None or self._monotonic() - self._looked_s >= self._limits.ingest_look_s:
+            await self.read_queue()
+        if self.posts and self.posts + posts > self._limits.ingest_posts_max:
+            over = self.posts + posts - self._limits.ingest_posts_max
+            raise QueueFull(f"{self.posts} posts wait in the queue", retry_after_s=self._takes_s(over))
+        if self.age_s > self._limits.ingest_age_s_max:
+            detail = f"posts in the queue have waited for {self.age_s:.0f} s"
+            raise Overloaded(detail, retry_after_s=self._takes_s(self.posts // 2))
+
+    async def read_queue(self) -> None:
+        """Read the backlog from the store. Callers that come meanwhile share the same read."""
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+            self._looking.add_done_callback(self._looked)
+        await asyncio.shield(self._looking)
+
+    def _looked(self, done: asyncio.Task[None]) -> None:
+        self._looking = None
+        if not done.cancelled():
+            done.exception()  # every caller may have been cancelled
+
+    async def _look(self) -> None:
+        began_s, since = self._monotonic(), self._since
+        by_shard = await ingest_queue(self._store.dialect).fetch_backlog(self._store)
+        posts = sum(shard.posts for shard in by_shard.values())
+        if self._looked_s is not None and began_s > self._looked_s and self._posts:
+            self._rate = max(0.0, self._posts + since - posts) / (began_s - self._looked_s)
+        self._posts, self._since = posts, self._since - since
+        self._oldest_us = min((shard.oldest_us for shard in by_shard.values()), default=0)
+        self._looked_s = began_s
+
+    def _takes_s(self, posts: int) -> float:
+        return max(RETRY_S_MIN, posts / self._rate) if self._rate else RETRY_S_MIN

@@ -1,0 +1,152 @@
+"""What became of a queued post: `find_post_fate` finds it applied, rejected, or still in the queue.
+
+The rule: all three places are read in one snapshot. So a post on its way from the queue to a board is always found in
+one of them.
+
+The reasons of rejections are stored, because the senders were told "accepted" long before. They are kept by board and
+post id, up to an age and up to a number of posts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from querybuilder import INTEGER, TEXT, Dialect, asc, col, delete, desc, insert, param, select
+from storage import errors
+from storage.errors import PostError, PostRejected, StorageError, UnknownPost
+from storage.log.log_record import RecordedError
+from storage.posting.post_ids import PostIds
+from storage.records import Board, PostStatus, StatValue
+from storage.schema.ingest_tables import REJECTED_POSTS
+from storage.store import Program, Store
+
+from .ingest_queue import ingest_queue
+from .post_blocks import decode_block, encode_text
+
+BLOCKS_MAX = 1_000  # read at most: blocks whose text contains the id, in whatever field
+
+
+@dataclass(frozen=True, slots=True)
+class PostFate:
+    """What a board made of a post."""
+
+    status: PostStatus | None  # None: it still waits in the queue
+    updated_at_us: int | None = None
+    stats: list[StatValue | None] | None = None
+    error: StorageError | None = None
+
+
+async def find_post_fate(store: Store, post_ids: PostIds, board: Board, post_id: str) -> PostFate:
+    """Return what became of a post on a board.
+
+    Raises:
+        UnknownPost: nothing is known of it, or no longer.
+    """
+    post_hash = post_ids.hash_post_id(post_id)
+    found = await store.read(lambda: _settled(store, post_ids, board, post_hash))
+    if found is None:  # the queue may be long, so it is read last and as a heavy read
+        found = await store.read(lambda: _anywhere(store, post_ids, board, post_id, post_hash), heavy=True)
+    if found is None:
+        raise UnknownPost
+    return found
+
+
+def _anywhere(store: Store, post_ids: PostIds, board: Board, post_id: str, post_hash: str) -> Program[PostFate | None]:
+    queue = ingest_queue(store.dialect)
+    for waiting in (yield from queue.find_mentions(encode_text(post_id), blocks_max=BLOCKS_MAX)):
+        block = decode_block(waiting.block)
+        for queued in block.posts:
+            if queued.post_hash == post_hash and any(block.boards[place][0] == board.key for place in queued.boards):
+                return PostFate(None)
+    return (yield from _settled(store, post_ids, board, post_hash))
+
+
+def _settled(store: Store, post_ids: PostIds, board: Board, post_hash: str) -> Program[PostFate | None]:
+    if board.family_key is not None:
+        remembered = (yield from post_ids.find_in_family(board.family_key, [post_hash])).get(post_hash)
+        for part in [] if remembered is None else remembered.parts:
+            if part.board_key == board.key:
+                return PostFate(part.status, part.updated_at_us, part.stats)
+    else:
+        _, seen = yield from post_ids.find_known(board.key, board.epoch, [post_hash])
+        if (found := seen.get(post_hash)) is not None:
+            return PostFate(found.status, found.updated_at_us, found.stats)
+    error = yield from rejected_posts(store.dialect).find_error(board.key, post_hash)
+    return None if error is None else PostFate(PostStatus.REJECTED, error=error)
+
+
+class RejectedPost(NamedTuple):
+    """A post that one board did not take."""
+
+    board_key: int
+    post_hash: str
+    error: errors.StorageError
+
+
+class RejectedPosts:
+    """The statements for one dialect, see `rejected_posts`."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        named = (col("board_key").eq(param("board_key")), col("post_hash").eq(param("post_hash")))
+        self._find = select(col("error")).from_(REJECTED_POSTS).where(*named).compile(dialect)
+        self._remember = (
+            insert(REJECTED_POSTS)
+            .rows(param("rows"), board_key=INTEGER, post_hash=TEXT, error=TEXT, rejected_at=INTEGER)
+            .on_conflict("board_key", "post_hash")
+            .overwrite()
+            .compile(dialect)
+        )
+        times = select(col("rejected_at")).from_(REJECTED_POSTS)
+        self._oldest = times.order_by(asc(col("rejected_at"))).limit(1).offset(param("rows_max")).compile(dialect)
+        self._newest = times.order_by(desc(col("rejected_at"))).limit(1).offset(param("keep")).compile(dialect)
+        self._prune = delete(REJECTED_POSTS).where(col("rejected_at").le(param("until_us"))).compile(dialect)
+
+    def find_error(self, board_key: int, post_hash: str) -> Program[PostError | None]:
+        """Return why a board did not take a post; None if nothing is remembered."""
+        rows = yield self._find.bind(board_key=board_key, post_hash=post_hash)
+        return decode_error(msgspec.json.decode(rows[0][0])) if rows else None
+
+    def store_rejected(self, rejected: Iterable[RejectedPost], now_us: int) -> Program[None]:
+        """Store rejected posts. Of two for the same board and post keep the later one."""
+        last = {each[:2]: each for each in rejected}
+        if last:
+            rows = [
+                (key, post_hash, msgspec.json.encode(encode_error(error)).decode(), now_us)
+                for (key, post_hash), (*_, error) in sorted(last.items())
+            ]
+            yield self._remember.bind(rows=rows)
+
+    def prune(self, *, before_us: int, keep: int, rows_max: int) -> Program[int]:
+        """Delete rejected posts older than `before_us`, and all but the newest `keep`; return how many.
+
+        One call deletes about `rows_max` of them.
+        """
+        over = yield self._newest.bind(keep=keep)
+        until_us = max(before_us, over[0][0]) if over else before_us
+        bound = yield self._oldest.bind(rows_max=rows_max)
+        rows = yield self._prune.bind(until_us=min(until_us, bound[0][0]) if bound else until_us)
+        return int(rows[0][0])
+
+
+def encode_error(error: errors.StorageError) -> RecordedError:
+    """Return an error in its stored form."""
+    return type(error).__name__, error.detail, error.pointer
+
+
+def decode_error(said: RecordedError) -> PostError:
+    """Return the error from its stored form."""
+    name, detail, pointer = said
+    kind = getattr(errors, name, PostRejected)  # a newer version of the service may have written a class unknown here
+    known = isinstance(kind, type) and issubclass(kind, PostError)
+    return (kind if known else PostRejected)(detail, pointer=pointer)
+
+
+@lru_cache
+def rejected_posts(dialect: Dialect) -> RejectedPosts:
+    """Return the statements, compiled once for a dialect."""
+    return RejectedPosts(dialect)

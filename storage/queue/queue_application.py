@@ -1,0 +1,436 @@
+"""Applies queued posts: one transaction takes some of each shard's oldest posts out of the queue and applies them.
+
+    read the oldest ──> look up their boards ──> one transaction: keep the leases · take · apply · remember rejections
+
+The rule: a transaction applies the posts that it takes, or does neither. It begins by renewing the leases of the
+shards. A worker that was paused finds that somebody else holds them, and its transaction is rolled back.
+
+A board that was deleted or emptied since a post was accepted does not get the post. A post to several boards is applied
+to all of them or to none, unless they are boards of a family. Whether a board is still open is checked where the post
+is applied.
+
+A post that the store refuses even on its own is rejected after some attempts: the posts behind it have waited long
+enough.
+
+A round must end well within its lease, even if each post goes to many boards. Otherwise another worker believes that
+this one died, claims its shards, and waits for the locked rows of its leases.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from querybuilder import Dialect
+from storage.boards.boards import find_boards_by_key
+from storage.boards.families import find_families_by_key
+from storage.entries.entries import read_live_epochs
+from storage.errors import (
+    BoardChanged,
+    LeaseLost,
+    LostRace,
+    OutcomeUnknown,
+    PostError,
+    PostRejected,
+    RacesLost,
+    StorageError,
+    StoreAway,
+    StoreDamaged,
+    StoreFull,
+    UnknownBoard,
+)
+from storage.leases.work_leases import WorkLease, WorkLeases
+from storage.log.change_log import NewChange, change_log
+from storage.log.log_record import record_of_rejection
+from storage.posting.post_ids import PostIds
+from storage.posting.transaction import PostTransaction
+from storage.reads.open_boards import OpenBoards
+from storage.records import Board, ColumnChange, Family, PartOutcome, Post, PostStatus
+from storage.store import Program, Store
+
+from .ingest_queue import BlockHead, WaitingBlock, ingest_queue
+from .outcomes import RejectedPost, encode_error, rejected_posts
+from .post_blocks import Block, QueuedPost, changes_to, decode_block, encode_block, restore_post
+
+BLOCKS_MIN = 50  # read from each shard at least, so that blocks of few posts can fill a round
+
+
+@dataclass(frozen=True, slots=True)
+class DrainLimits:
+    """The bounds; each is a setting of the same name."""
+
+    ingest_round_posts_max: int
+    ingest_round_parts_max: int
+    ingest_alone_attempts_max: int
+    ingest_lease_s: float
+    write_attempts_max: int
+    write_backoff_base_s: float
+    write_backoff_s_max: float
+    change_log: bool  # False: nothing is written to the change log
+
+
+@dataclass(frozen=True, slots=True)
+class DrainedRound:
+    """The result of one round."""
+
+    posts: dict[int, int]  # by shard
+    statuses: Counter[str]  # each post counted once for each of its boards
+    rows: int
+    races: int
+    oldest_us: int  # when the oldest post of the round was accepted
+    more: bool  # posts were left waiting for the next round
+
+
+class Drainer:
+    """Applies queued posts of the shards that are leased to it."""
+
+    def __init__(
+        self,
+        store: Store,
+        boards: OpenBoards,
+        post_ids: PostIds,
+        leases: WorkLeases,
+        limits: DrainLimits,
+        *,
+        now_us: Callable[[], int],
+        monotonic: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+        rng: random.Random,
+    ) -> None:
+        self._store, self._boards, self._post_ids, self._leases = store, boards, post_ids, leases
+        self._limits, self._now_us, self._monotonic = limits, now_us, monotonic
+        self._sleep, self._rng = sleep, rng
+        self._queue = ingest_queue(store.dialect)
+        self._lease_us = round(limits.ingest_lease_s * 1e6)
+        self._posts_max = limits.ingest_round_posts_max
+        self._alone_failures = 0
+        self._uncounted_s = 0.0  # the end of the last round, after it had stored its busy time
+
+    async def drain_round(self, shards: Sequence[tuple[int, WorkLease]]) -> DrainedRound | None:
+        """Apply some of the oldest posts of these shards; return None if nothing waits there.
+
+        After an unexpected failure the next round takes a tenth as many posts, down to one. After a success it takes
+        twice as many, up to `ingest_round_posts_max`.
+
+        Raises:
+            LeaseLost: somebody else holds one of the shards.
+            RacesLost, StoreBusy: nothing was applied.
+            OutcomeUnknown: the posts may have been applied.
+        """
+        try:
+            drained = await self._round(shards, self._posts_max)
+        except (
+            LeaseLost,
+            StoreAway,
+            StoreDamaged,
+            StoreFull,
+            OutcomeUnknown,
+            RacesLost,
+        ):  # fewer posts would fail too
+            raise
+        except Exception:
+            if self._posts_max > 1:
+                self._posts_max = max(1, self._posts_max // 10)
+                raise
+            self._alone_failures += 1
+            if self._alone_failures < self._limits.ingest_alone_attempts_max:
+                raise
+            drained = await self._round(shards, 1, reject=PostRejected("the post could not be applied"))
+        self._alone_failures = 0
+        self._posts_max = min(self._limits.ingest_round_posts_max, self._posts_max * 2)
+        return drained
+
+    async def _round(
+        self, shards: Sequence[tuple[int, WorkLease]], posts_max: int, *, reject: PostError | None = None
+    ) -> DrainedRound | None:
+        check_boards, races = False, 0
+        for attempt in range(self._limits.write_attempts_max):
+            if attempt > 0:
+                await self._sleep(self._pause_s(attempt - 1))
+            began_s = self._monotonic()
+            batch = await self._store.read(lambda: self._read([shard for shard, _ in shards], posts_max))
+            if not batch.pieces:
+                return None
+            if reject is not None:
+                _refuse_all(batch, reject)
+            taken = {piece.head.shard for piece in batch.pieces}
+            held = [lease for shard, lease in shards if shard in taken]
+            run = _RoundTransaction(self, batch, held, check_boards=check_boards, began_s=began_s)
+            try:
+                outcomes, rows = await self._store.write(run.program)
+                self._uncounted_s = self._monotonic() - run.counted_to_s
+            except LostRace:
+                races += 1
+                continue
+            except BoardChanged:
+                continue
+            except UnknownBoard:
+                check_boards = True
+                continue
+            return _drained(batch, outcomes, rows, races)
+        raise RacesLost(f"posts could not be applied in {self._limits.write_attempts_max} attempts")
+
+    def _read(self, shards: list[int], posts_max: int) -> Program[_Batch]:
+        blocks_max = max(BLOCKS_MIN, posts_max // max(1, len(shards))) if posts_max > 1 else 1
+        heads = yield from self._queue.heads(shards, blocks_max=blocks_max)
+        chosen: list[BlockHead] = []
+        posts = 0
+        for head in heads:
+            if chosen and posts + head.posts > posts_max:
+                break
+            chosen.append(head)
+            posts += head.posts
+        batch = _Batch(more=len(chosen) < len(heads) or len(heads) >= blocks_max)
+        if chosen:
+            for waiting in (yield from self._queue.blocks(chosen)):
+                if not self._add(batch, waiting, posts_max):
+                    break
+            pieces = [(piece.block, piece.posts) for piece in batch.pieces]
+            batch.resolved = yield from resolve_posts(self._store.dialect, pieces)
+        return batch
+
+    def _add(self, batch: _Batch, waiting: WaitingBlock, posts_max: int) -> bool:
+        """Add a block to a round, or as many of its posts as the round has room for.
+
+        Return whether the round may have room for another block.
+        """
+        block, posts = decode_block(waiting.block), 0
+        for queued in block.posts[:posts_max]:
+            if batch.parts and batch.parts + len(queued.boards) > self._limits.ingest_round_parts_max:
+                break
+            batch.parts += len(queued.boards)
+            posts += 1
+        whole = posts == len(block.posts)  # also true of a block without posts
+        if posts or whole:
+            batch.pieces.append(_Piece(waiting.head, block, posts))
+        batch.more |= not whole
+        return whole
+
+    def _pause_s(self, pauses_before: int) -> float:
+        longest = min(self._limits.write_backoff_s_max, self._limits.write_backoff_base_s * 2**pauses_before)
+        return self._rng.uniform(0, longest)
+
+
+class _RoundTransaction:
+    """The transaction of one batch."""
+
+    def __init__(
+        self, drainer: Drainer, batch: _Batch, held: Sequence[WorkLease], *, check_boards: bool, began_s: float
+    ) -> None:
+        self._drainer, self._batch, self._held = drainer, batch, held
+        self._check_boards, self._began_s = check_boards, began_s
+        self.counted_to_s = began_s
+        self._opened = [drainer._boards.open_board(board) for board in boards_of(batch.resolved.posts)]
+
+    def program(self) -> Program[tuple[list[list[PartOutcome]], int]]:
+        """Keep the leases, take the posts, apply them and remember the rejected ones.
+
+        Return the outcomes of the posts and the number of rows written.
+        """
+        drainer, resolved = self._drainer, self._batch.resolved
+        dialect, queue = drainer._store.dialect, drainer._queue
+        now_us = drainer._now_us()
+        held = yield from drainer._leases.renew_leases(self._held, lease_us=drainer._lease_us)
+        if len(held) < len(self._held):
+            raise LeaseLost("a shard of the queue is another worker's by now")
+        yield from self._take()
+        if resolved.epochs:
+            found = yield from read_live_epochs(dialect, sorted(resolved.epochs), held=True)
+            if not epochs_unchanged(resolved.epochs, found):
+                raise BoardChanged
+        outcomes: list[list[PartOutcome]] = []
+        rows = logged = 0
+        if resolved.posts:
+            group = PostTransaction(
+                self._opened,
+                drainer._post_ids,
+                now_us,
+                check_boards=self._check_boards,
+                logged=drainer._limits.change_log,
+            )
+            result = yield from group.apply_posts(resolved.posts)
+            outcomes, rows, logged = result.outcomes, sum(result.rows_written.values()), result.logged
+        refused = [*resolved.refusals, *_refused_by(resolved, outcomes)]
+        kept = [
+            RejectedPost(each.board_key, each.queued.post_hash, each.error)
+            for each in refused
+            if each.there and each.queued.post_hash is not None
+        ]
+        yield from rejected_posts(dialect).store_rejected(kept, now_us)
+        if refused and drainer._limits.change_log:
+            yield change_log(dialect).append_changes(map(_journalled, refused), now_us=now_us, place=logged)
+        self.counted_to_s = drainer._monotonic()
+        busy_s = self.counted_to_s - self._began_s + drainer._uncounted_s
+        yield from queue.add_counts(_posts_by_shard(self._batch), busy_us=round(busy_s * 1e6))
+        return outcomes, rows
+
+    def _take(self) -> Program[None]:
+        queue, pieces = self._drainer._queue, self._batch.pieces
+        if whole := [piece.head for piece in pieces if piece.whole]:
+            yield from queue.take_blocks(whole)
+        for piece in pieces:
+            if not piece.whole:
+                posts = len(piece.block.posts) - piece.posts
+                if not (yield from queue.rewrite(piece.head, posts=posts, block=piece.rest)):
+                    raise LostRace("the block was gone, or another one")
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """The first posts of a block, or all of them."""
+
+    head: BlockHead
+    block: Block
+    posts: int
+
+    @property
+    def whole(self) -> bool:
+        return self.posts == len(self.block.posts)
+
+    @property
+    def rest(self) -> str:
+        return encode_block(Block(self.block.boards, self.block.posts[self.posts :]))
+
+
+class Refusal(NamedTuple):
+    """A post that a board will not get."""
+
+    board_key: int
+    there: bool  # the board exists, so a sender can ask it what became of the post
+    queued: QueuedPost
+    error: PostError
+    changes: Sequence[ColumnChange]  # what the post was to change on the board
+
+
+@dataclass(slots=True)
+class Resolved:
+    """Posts that can be applied, in their order, and the refusals of those that cannot."""
+
+    posts: list[Post] = field(default_factory=list)
+    queued: list[QueuedPost] = field(default_factory=list)  # the queued form of each of `posts`
+    refusals: list[Refusal] = field(default_factory=list)
+    epochs: dict[int, int] = field(default_factory=dict)  # of the boards that may be emptied
+
+
+@dataclass(slots=True)
+class _Batch:
+    more: bool = False  # more posts wait than these
+    parts: int = 0  # the posts, each counted once for each of its boards
+    pieces: list[_Piece] = field(default_factory=list)
+    resolved: Resolved = field(default_factory=Resolved)
+
+
+def resolve_posts(dialect: Dialect, blocks: Sequence[tuple[Block, int]]) -> Program[Resolved]:
+    """Find the boards of queued posts.
+
+    `blocks`: each block, and how many of its first posts are meant.
+    """
+    keys = {key for block, _ in blocks for key, _ in block.boards}
+    boards = yield from find_boards_by_key(dialect, sorted(keys))
+    families: Mapping[int, Family] = {}
+    if family_keys := {board.family_key for board in boards.values() if board.family_key is not None}:
+        families = yield from find_families_by_key(dialect, sorted(family_keys))
+    resolved = Resolved()
+    for block, count in blocks:
+        there = [_open(boards.get(key), epoch, families) for key, epoch in block.boards]
+        for queued in block.posts[:count]:
+            found = [(block.boards[place][0], there[place]) for place in queued.boards]
+            _resolve_one(resolved, queued, found, boards, families)
+    return resolved
+
+
+_Found = Board | PostError
+
+
+def _open(board: Board | None, epoch: int, families: Mapping[int, Family]) -> _Found:
+    if board is None:
+        return UnknownBoard("the leaderboard was deleted since the post was accepted")
+    if board.family_key is None:
+        if board.epoch != epoch:
+            return UnknownBoard("the leaderboard was emptied since the post was accepted")
+        return board
+    if board.family_key not in families:
+        return UnknownBoard("the family was deleted since the post was accepted")
+    return board
+
+
+def _resolve_one(
+    resolved: Resolved,
+    queued: QueuedPost,
+    found: Sequence[tuple[int, _Found]],
+    boards: Mapping[int, Board],
+    families: Mapping[int, Family],
+) -> None:
+    errors = {key: each for key, each in found if not isinstance(each, Board)}
+    if errors and queued.family_key is None:
+        refused = PostRejected()
+        errors = {key: errors.get(key, refused) for key, _ in found}
+    for index, (key, _) in enumerate(found):
+        if key in errors:
+            refusal = Refusal(key, key in boards, queued, errors[key], changes_to(queued, index))
+            resolved.refusals.append(refusal)
+    left = [each for key, each in found if key not in errors and isinstance(each, Board)]
+    if left:
+        resolved.epochs |= {board.key: board.epoch for board in left if board.family_key is None}
+        resolved.posts.append(restore_post(queued, left, families))
+        resolved.queued.append(queued)
+
+
+def epochs_unchanged(epochs: Mapping[int, int], found: Mapping[int, int]) -> bool:
+    """Return whether all boards are still in the epochs that posts were resolved for."""
+    return all(found.get(key) == epoch for key, epoch in epochs.items())
+
+
+def boards_of(posts: Iterable[Post]) -> list[Board]:
+    """Return every board that some post goes to, once.
+
+    The posts must have been resolved together, so that a board is one object.
+    """
+    return list({part.board.key: part.board for post in posts for part in post.parts}.values())
+
+
+def _refuse_all(batch: _Batch, error: PostError) -> None:
+    resolved = batch.resolved
+    for post, queued in zip(resolved.posts, resolved.queued, strict=True):
+        resolved.refusals += [Refusal(part.board.key, True, queued, error, part.changes) for part in post.parts]
+    resolved.posts, resolved.queued, resolved.epochs = [], [], {}
+
+
+def _refused_by(resolved: Resolved, outcomes: Sequence[list[PartOutcome]]) -> list[Refusal]:
+    """Return what the boards themselves refused."""
+    refused: list[Refusal] = []
+    for post, queued, parts in zip(resolved.posts, resolved.queued, outcomes, strict=False):
+        # Not strict: a duplicate of a family's post returns the parts of the first one.
+        for target, part in zip(post.parts, parts, strict=False):
+            if part.error is not None:
+                error = part.error if isinstance(part.error, PostError) else PostRejected(_said(part.error))
+                there = not isinstance(error, UnknownBoard)
+                refused.append(Refusal(target.board.key, there, queued, error, target.changes))
+    return refused
+
+
+def _said(error: StorageError) -> str:
+    return error.detail
+
+
+def _journalled(refusal: Refusal) -> NewChange:
+    queued = refusal.queued
+    said = record_of_rejection(refusal.changes, queued.post_id, queued.at_us, encode_error(refusal.error))
+    return NewChange(refusal.board_key, queued.owner, "", "", said)
+
+
+def _posts_by_shard(batch: _Batch) -> dict[int, int]:
+    posts: dict[int, int] = defaultdict(int)
+    for piece in batch.pieces:
+        posts[piece.head.shard] += piece.posts
+    return dict(posts)
+
+
+def _drained(batch: _Batch, outcomes: Sequence[list[PartOutcome]], rows: int, races: int) -> DrainedRound:
+    statuses = Counter(part.status.value for parts in outcomes for part in parts)
+    statuses[PostStatus.REJECTED.value] += len(batch.resolved.refusals)
+    oldest_us = min(piece.head.queued_at_us for piece in batch.pieces)
+    return DrainedRound(_posts_by_shard(batch), statuses, rows, races, oldest_us, batch.more)

@@ -1,0 +1,37 @@
+"""The state of the ingest queue for operators: what waits in each shard, who works on it, and how many may.
+
+All of it is read in one snapshot of the store, so every process returns the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from querybuilder import Dialect
+from storage.leases.work_leases import WorkLeases
+from storage.store import Program
+
+from .ingest_queue import ShardBacklog, ShardCount, ingest_queue
+from .workers import SHARD_POOL, Semaphore, Sizing
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """By shard: what waits, what was done, and which worker has it."""
+
+    backlog: dict[int, ShardBacklog]
+    counts: dict[int, ShardCount]
+    workers: dict[int, str]
+    holders: int
+    sizing: Sizing
+
+
+def read_queue_state(dialect: Dialect, leases: WorkLeases, semaphore: Semaphore) -> Program[QueueState]:
+    """Return the present state of the queue."""
+    queue = ingest_queue(dialect)
+    backlog = yield from queue.backlog()
+    counts = yield from queue.counts()
+    held, _ = yield from leases.find_held(SHARD_POOL)
+    holders = yield from semaphore.holders()
+    sizing = yield from semaphore.sizing()
+    return QueueState(backlog, counts, {int(name): lease.holder for name, lease in held.items()}, holders, sizing)

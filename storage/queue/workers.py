@@ -1,0 +1,197 @@
+"""The workers of the ingest queue: how many may work at once, and which worker empties which shards.
+
+A worker first needs a permit of a semaphore, and then leases its share of the shards. A shard has one worker at a time.
+Every permit holder leases the same number of shards as any other, give or take one. All transactions lock leases in the
+order of their names.
+
+A semaphore is a pool of leases, as many as its size, and each holder has one. The size is one number in the store. A
+holder whose permit has a number above the size gives the permit back at its next turn.
+
+While no posts wait, workers write nothing and their leases expire.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from querybuilder import Dialect, col, excluded, insert, param, select
+from storage.errors import LeaseLost, LeaseTaken
+from storage.leases.work_leases import WorkLease, WorkLeases
+from storage.schema.ingest_tables import SEMAPHORES
+from storage.store import Program
+
+SHARD_POOL = "ingest"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a worker holds."""
+
+    permit: WorkLease | None = None
+    shards: dict[int, WorkLease] = field(default_factory=dict)
+    workers: int = 0  # permit holders, itself included
+
+
+class ShardLeases:
+    """The programs of one worker."""
+
+    def __init__(
+        self, leases: WorkLeases, semaphore: Semaphore, *, shards: int, holder: str, lease_us: int, rng: random.Random
+    ) -> None:
+        self._leases, self._semaphore = leases, semaphore
+        self._shards, self._holder, self._lease_us, self._rng = shards, holder, lease_us, rng
+
+    def keep_share(self, share: Share) -> Program[Share]:
+        """Renew what is held, up to the worker's share, and release the rest. Without a permit the share is empty."""
+        permit, workers = yield from self._semaphore.keep_permit(
+            share.permit, holder=self._holder, lease_us=self._lease_us
+        )
+        if permit is None:
+            yield from self._release(share.shards.values())
+            return Share(None, {}, workers)
+        held = yield from self._leases.renew_leases(list(share.shards.values()), lease_us=self._lease_us)
+        due = self._due(workers)
+        yield from self._release(held[due:])
+        return Share(permit, {int(lease.resource): lease for lease in held[:due]}, workers)
+
+    def claim_shards(self, share: Share) -> Program[Share]:
+        """Claim free shards, up to the worker's share.
+
+        Run this in a transaction of its own: a worker that held other leases meanwhile could deadlock.
+        """
+        if not self.lacks(share):
+            return share
+        wanted = self._due(share.workers) - len(share.shards)
+        held, _ = yield from self._leases.find_held(SHARD_POOL)
+        free = [str(shard) for shard in range(self._shards) if str(shard) not in held]
+        taken = dict(share.shards)
+        for name in sorted(self._rng.sample(free, min(wanted, len(free)))):  # one order for all: no deadlock
+            try:
+                lease = yield from self._leases.claim(SHARD_POOL, name, holder=self._holder, lease_us=self._lease_us)
+            except LeaseTaken:
+                continue
+            taken[int(name)] = lease
+        return Share(share.permit, taken, share.workers)
+
+    def lacks(self, share: Share) -> bool:
+        """Return whether the worker holds fewer shards than its share."""
+        return share.permit is not None and len(share.shards) < self._due(share.workers)
+
+    def _due(self, workers: int) -> int:
+        return -(-self._shards // workers)
+
+    def release_share(self, share: Share) -> Program[None]:
+        """Release everything, so that other workers can claim it at once."""
+        yield from self._release(share.shards.values())
+        if share.permit is not None:
+            yield from self._semaphore.release_permit(share.permit)
+
+    def _release(self, leases: Iterable[WorkLease]) -> Program[None]:
+        for lease in sorted(leases, key=lambda lease: lease.resource):
+            try:
+                yield from self._leases.release(lease)
+            except LeaseLost:
+                continue
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """The size of a semaphore, and the measurements that it was computed from."""
+
+    size: int
+    capacity: int  # posts that the store applies per second; 0: not measured
+    speed: int  # posts that one holder applies per second; 0: not measured
+    sized_at_us: int
+
+
+class Semaphore:
+    """The programs of one semaphore."""
+
+    def __init__(self, dialect: Dialect, leases: WorkLeases, name: str, *, size: int) -> None:
+        """`size` is used as long as none is stored."""
+        self._leases, self._name, self._size = leases, name, size
+        self._pool = f"semaphore {name}"
+        named = col("name").eq(param("name"))
+        columns = [col("size"), col("capacity"), col("speed"), col("sized_at")]
+        self._find = select(*columns).from_(SEMAPHORES).where(named).compile(dialect)
+        self._store = (
+            insert(SEMAPHORES)
+            .values(
+                name=param("name"),
+                size=param("size"),
+                capacity=param("capacity"),
+                speed=param("speed"),
+                sized_at=param("sized_at"),
+            )
+            .on_conflict("name")
+            .do_update(
+                **{name: excluded(name) for name in ("size", "capacity", "speed", "sized_at")},
+                where=col("sized_at", SEMAPHORES).eq(param("found_at")),
+            )
+            .compile(dialect)
+        )
+
+    def sizing(self) -> Program[Sizing]:
+        """Return the current size."""
+        rows = yield self._find.bind(name=self._name)
+        return Sizing(*rows[0]) if rows else Sizing(self._size, 0, 0, 0)
+
+    def resize(self, sizing: Sizing, *, found: Sizing) -> Program[bool]:
+        """Change the size, unless it has changed since it was found. Return whether it was changed.
+
+        Any process that measures may call this; the second one finds that the size was changed already. Holders follow
+        at their next turns.
+        """
+        rows = yield self._store.bind(
+            name=self._name,
+            size=sizing.size,
+            capacity=sizing.capacity,
+            speed=sizing.speed,
+            sized_at=sizing.sized_at_us,
+            found_at=found.sized_at_us,
+        )
+        return bool(rows[0][0])
+
+    def holders(self) -> Program[int]:
+        """Return how many holders have a permit now."""
+        held, _ = yield from self._leases.find_held(self._pool)
+        return len(held)
+
+    def keep_permit(
+        self, permit: WorkLease | None, *, holder: str, lease_us: int
+    ) -> Program[tuple[WorkLease | None, int]]:
+        """Renew a permit for `lease_us` from now, or claim another one.
+
+        Return the permit, None if all are held, and how many holders there are.
+        """
+        sizing = yield from self.sizing()
+        held, _ = yield from self._leases.find_held(self._pool)
+        if permit is not None:
+            permit = yield from self._kept(permit, sizing.size, lease_us)
+        others = set(held) - ({permit.resource} if permit is not None else set())
+        free = [str(number) for number in range(1, sizing.size + 1) if str(number) not in held]
+        while permit is None and free:
+            resource = free.pop(0)
+            try:
+                permit = yield from self._leases.claim(self._pool, resource, holder=holder, lease_us=lease_us)
+            except LeaseTaken:
+                others.add(resource)
+        return permit, len(others) + (permit is not None)
+
+    def _kept(self, permit: WorkLease, size: int, lease_us: int) -> Program[WorkLease | None]:
+        try:
+            if int(permit.resource) <= size:
+                return (yield from self._leases.renew(permit, lease_us=lease_us))
+            yield from self._leases.release(permit)
+        except LeaseLost:
+            pass
+        return None
+
+    def release_permit(self, permit: WorkLease) -> Program[None]:
+        """Release a permit, so that another worker can claim it at once."""
+        try:
+            yield from self._leases.release(permit)
+        except LeaseLost:
+            return

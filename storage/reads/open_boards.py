@@ -1,0 +1,47 @@
+"""The compiled statements and merge rules of the boards that this process uses.
+
+Boards with the same table and the same spec share them. Their number is bounded: the least recently used are dropped.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from querybuilder import Dialect
+from storage.archive.archive_reader import ArchivedEntries
+from storage.entries.entries import Entries, Pattern
+from storage.log.merging import Merger
+from storage.records import Board
+
+
+class OpenBoards:
+    """The most recently used boards with their statements, at most `open_boards_max`."""
+
+    def __init__(self, dialect: Dialect, *, open_boards_max: int) -> None:
+        self._dialect = dialect
+        self._open_boards_max = open_boards_max
+        self._open: OrderedDict[int, tuple[Entries, Merger]] = OrderedDict()
+        self._patterns: OrderedDict[tuple[int, int], Pattern] = OrderedDict()  # by table and spec object
+
+    def open_board(self, board: Board) -> tuple[Entries, Merger]:
+        """Return the statements and merge rules for this version of a board."""
+        found = self._open.get(board.key)
+        if found is None or found[0].board is not board:
+            pattern = self._pattern(board)
+            opened = Entries if board.archived_us is None else ArchivedEntries
+            found = self._open[board.key] = (opened(self._dialect, board, pattern), pattern.merger)
+            if len(self._open) > self._open_boards_max:
+                self._open.popitem(last=False)
+        self._open.move_to_end(board.key)
+        return found
+
+    def _pattern(self, board: Board) -> Pattern:
+        if board.table_key is None:
+            return Pattern(self._dialect, board)
+        same = board.table_key, id(board.spec)
+        found = self._patterns.get(same)
+        if found is None or found.spec is not board.spec:
+            found = self._patterns[same] = Pattern(self._dialect, board)
+            if len(self._patterns) > self._open_boards_max:
+                self._patterns.popitem(last=False)
+        return found

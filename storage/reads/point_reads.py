@@ -1,0 +1,181 @@
+"""The point reads that nearly every request makes: entries with totals, and the rows around an owner.
+
+`PointReads` coalesces the reads of many requests, so that one statement answers all requests for the same board.
+`read_owner_on_boards` reads one owner on many boards with few statements: one for all totals, one for each table that
+boards share, and one for each other board.
+
+The most important rule: entries and totals come from one snapshot, as the boards are now. If a board is no longer what
+the caller knew, the call raises an error instead of returning an entry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from querybuilder import Dialect
+from storage.boards.boards import check_copy, check_exists, find_boards_by_key, find_totals, state_of
+from storage.coalesce import StoreCoalescers
+from storage.entries.entries import Entries, EntryStatements, parse_totals_rows
+from storage.entries.neighbours import OwnersNeighbours
+from storage.errors import BoardChanged, UnknownBoard
+from storage.reads.open_boards import OpenBoards
+from storage.records import Board, Entry
+from storage.store import Program, Store
+
+
+class EntryRead(NamedTuple):
+    """An owner's entry and the totals of its board, both from one snapshot."""
+
+    entry: Entry | None
+    totals: dict[int, int]  # number of entries by column index
+
+
+class PointReads:
+    """Answers many concurrent point reads with few statements."""
+
+    def __init__(
+        self, store: Store, boards: OpenBoards, *, point_reads_per_batch_max: int, reads_waiting_max: int, lanes: int
+    ) -> None:
+        self._store, self._boards = store, boards
+        batch_max, waiting_max = point_reads_per_batch_max, reads_waiting_max
+        self._entries = StoreCoalescers(self._read_entries, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes)
+        self._around_owners = StoreCoalescers(
+            self._read_owners, batch_max=batch_max, waiting_max=waiting_max, lanes=lanes
+        )
+
+    def read_entry(self, board: Board, owner: str) -> asyncio.Future[EntryRead]:
+        """Return a future for an owner's entry and the board's totals; `entry` is None if the owner has none.
+
+        Raises:
+            StoreBusy: too many reads are waiting.
+        """
+        return self._entries.ask(self._store.for_board(board.id), _shape(board), (board, owner))
+
+    def read_around_owner(
+        self, board: Board, column_index: int, owner: str, *, better_rows: int, worse_rows: int
+    ) -> asyncio.Future[OwnersNeighbours | None]:
+        """Return a future for the rows on both sides of an owner's row.
+
+        Its result is None if the owner has no value in the column, or if the board is archived.
+
+        Raises:
+            StoreBusy: too many reads are waiting.
+        """
+        asked = _Around(board, column_index, better_rows, worse_rows, owner)
+        kind = (*_shape(board), column_index, better_rows, worse_rows)
+        return self._around_owners.ask(self._store.for_board(board.id), kind, asked)
+
+    async def _read_entries(self, asked: list[tuple[Board, str]]) -> list[EntryRead]:
+        entries, _ = self._boards.open_board(asked[0][0])
+        owners = list({owner for _, owner in asked})
+        if entries.board.archived_us is not None:
+            store = self._store.for_board(entries.board.id)
+            found, totals = await store.read(lambda: _of_archive(entries, owners))
+            return [EntryRead(found.get(owner), totals) for _, owner in asked]
+        found, totals = parse_totals_rows(
+            await self._store.for_board(asked[0][0].id).read_query(entries.build_totals_query(owners))
+        )
+        await self._check(asked[0][0], totals)
+        return [EntryRead(found.get(owner), totals) for _, owner in asked]
+
+    async def _read_owners(self, asked: list[_Around]) -> list[OwnersNeighbours | None]:
+        first = asked[0]
+        if first.board.archived_us is not None:
+            return [None] * len(asked)
+        entries, _ = self._boards.open_board(first.board)
+        neighbours = entries.rankings[first.column_index].neighbours
+        owners = [each.owner for each in asked]
+        found = await self._store.for_board(first.board.id).read(
+            lambda: neighbours.read_around_owners(owners, better_rows=first.better_rows, worse_rows=first.worse_rows)
+        )
+        await self._check(first.board, next(iter(found.values())).totals if found else {})
+        return [found.get(number) for number in range(len(asked))]
+
+    async def _check(self, board: Board, totals: dict[int, int]) -> None:
+        """Check that the board still exists and is what the caller knew.
+
+        A board outside a family whose rows are in a shared table may have been deleted or emptied if it has no totals:
+        only the catalog can tell. If a board with a table of its own was deleted, the read before has failed already.
+
+        Raises:
+            UnknownBoard: the board was deleted.
+            BoardChanged: the board was emptied, widened or archived.
+        """
+        check_copy(board, totals)
+        if board.has_movable_rows and not totals:
+            store = self._store.for_board(board.id)
+            await store.read(lambda: check_exists(store.dialect, board))
+
+
+def read_owner_on_boards(dialect: Dialect, boards: Sequence[Entries], owner: str) -> Program[list[EntryRead]]:
+    """Return the owner's entry on each of these boards, with the board's totals, in the order of `boards`.
+
+    Raises:
+        UnknownBoard: a board was deleted.
+        BoardChanged: a board is not what the caller knew.
+    """
+    totals = yield from read_totals(dialect, [entries.board for entries in boards])
+    found: dict[int, Entry] = {}
+    own: dict[int, Entries] = {}
+    shared: dict[EntryStatements, dict[int, int]] = defaultdict(dict)  # by table: the board key of each rows key
+    for entries in boards:
+        board = entries.board
+        if board.table_key is not None and board.archived_us is None:
+            shared[entries.pattern.sql][board.rows_key] = board.key
+        elif totals[board.key]:
+            own[board.key] = entries
+    for key, entries in own.items():
+        if (entry := (yield from entries.find_entries([owner])).get(owner)) is not None:
+            found[key] = entry
+    for statements, by_rows_key in shared.items():
+        rows = yield from statements.find_of_owner(owner, list(by_rows_key))
+        found |= {by_rows_key[rows_key]: entry for rows_key, entry in rows.items()}
+    return [EntryRead(found.get(entries.board.key), totals[entries.board.key]) for entries in boards]
+
+
+def read_totals(dialect: Dialect, boards: Sequence[Board]) -> Program[dict[int, dict[int, int]]]:
+    """Return how many entries each board has: by board key, then by column index.
+
+    Raises:
+        UnknownBoard: a board was deleted.
+        BoardChanged: a board is not what the caller knew.
+    """
+    totals = yield from find_totals(dialect, list({board.key for board in boards}))
+    silent = []
+    for board in boards:
+        check_copy(board, totals[board.key])
+        if not totals[board.key] and not board.is_unreached:
+            silent.append(board)
+    if silent:
+        now = yield from find_boards_by_key(dialect, [board.key for board in silent])
+        for board in silent:
+            if board.key not in now:
+                raise UnknownBoard(f"no leaderboard {board.id!r}")
+            if now[board.key].rows_key != board.rows_key:
+                raise BoardChanged
+    return totals
+
+
+class _Around(NamedTuple):
+    board: Board
+    column_index: int
+    better_rows: int
+    worse_rows: int
+    owner: str
+
+
+def _shape(board: Board) -> tuple[int, int]:
+    # A board that was read before a column was added has shorter rows, so it is not coalesced with the new one.
+    return board.key, state_of(board)
+
+
+def _of_archive(entries: Entries, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
+    found = yield from entries.find_entries(owners)
+    totals = (yield from find_totals(entries.dialect, [entries.board.key]))[entries.board.key]
+    if not totals:
+        yield from check_exists(entries.dialect, entries.board)
+    check_copy(entries.board, totals)
+    return found, totals

@@ -1,0 +1,175 @@
+"""The tables of pools and leases, as a step of the store's schema.
+
+Like every step (see `steps`), it is never edited once it was released.
+"""
+
+from __future__ import annotations
+
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Dialect,
+    Query,
+    Update,
+    asc,
+    coalesce,
+    col,
+    create_index,
+    create_table,
+    max_,
+    minus,
+    param,
+    plus,
+    select,
+    smaller_of,
+    update,
+)
+
+LEASE_CLIENTS = "lease_clients"
+LEASE_POOLS = "lease_pools"
+LEASE_RESOURCES = "lease_resources"
+LEASE_COUNTS = "lease_counts"
+LEASE_JOURNAL = "lease_journal"
+LEASE_LOADS = "lease_loads"
+LEASE_ELSEWHERE = "lease_elsewhere"
+LEASE_PEERS = "lease_peers"
+
+# Transactions that read a pool before it was dropped may still lease its resources. Each of them adds one version.
+VERSIONS_IN_FLIGHT = 1_000
+
+
+def create_lease_tables(dialect: Dialect) -> list[Query]:
+    """Return the queries that create clients, pools, resources, counts, the journal and the tables about peers."""
+    return [*_pools(), *create_resource_tables(), *_counts(), *_journal(dialect), *_elsewhere()]
+
+
+def _pools() -> list[Query]:
+    return [
+        create_table(LEASE_CLIENTS)
+        .column("client_id", TEXT, sortable=True)
+        .column("name", TEXT)
+        .column("created_at", INTEGER)
+        .primary_key("client_id")
+        .clustered(),
+        create_table(LEASE_POOLS)
+        .column("pool_key", INTEGER)  # from a sequence of its own
+        .column("client_id", TEXT, sortable=True)
+        .column("pool_id", TEXT, sortable=True)
+        .column("spec", TEXT)
+        .column("created_at", INTEGER)
+        .column("deleted_at", INTEGER, null=True)  # the row of a deleted pool stays: the journal still names it
+        .column("swept", INTEGER)  # resources of a deleted pool are deleted in steps; 1: none is left
+        .column("floor", INTEGER)  # no removed resource, alone or with the pool, had a greater version
+        .primary_key("pool_key"),
+        create_index(
+            "lease_pools_id",
+            LEASE_POOLS,
+            asc(col("client_id")),
+            asc(col("pool_id")),
+            where=col("deleted_at").is_null(),
+            unique=True,
+        ),
+    ]
+
+
+def create_resource_tables() -> list[Query]:
+    """Return the queries that create the table of resources and its indexes."""
+    free, leased = col("free_since").not_null(), col("free_since").is_null()
+    longest_free = map(col, ("pool_key", "region", "partition", "free_since", "resource"))
+    soonest_over = map(col, ("pool_key", "region", "expires_at", "resource"))
+    by_holder, held = map(col, ("pool_key", "holder")), col("holder").not_null()
+    return [
+        create_table(LEASE_RESOURCES)
+        .column("pool_key", INTEGER)
+        .column("resource", TEXT)
+        .column("region", TEXT)
+        .column("partition", INTEGER)  # within the region: requests for free resources spread over its partitions
+        .column("holder", TEXT, null=True)  # the key that has it; if free, the last holder, which may get it again
+        .column("version", INTEGER)  # the fencing number: grows with every new lease and with every move
+        .column("expires_at", INTEGER)  # by the store's clock; 0: free
+        .column("free_since", INTEGER, null=True)  # null: leased, even if the lease has expired
+        .column("acquired_at", INTEGER)  # when its holder acquired it; 0: free
+        .primary_key("pool_key", "resource")
+        .clustered(),
+        create_index("lease_resources_holder", LEASE_RESOURCES, *by_holder, where=held, unique=True),
+        create_index("lease_resources_free", LEASE_RESOURCES, *longest_free, where=free),
+        create_index("lease_resources_leased", LEASE_RESOURCES, *soonest_over, where=leased),
+    ]
+
+
+def _counts() -> list[Query]:
+    return [
+        create_table(LEASE_COUNTS)
+        .column("pool_key", INTEGER)
+        .column("region", TEXT, sortable=True)
+        .column("share", INTEGER)  # see `leases.region_counts`
+        .column("total", INTEGER)
+        .column("held", INTEGER)
+        .column("acquired", INTEGER)  # since the pool was made, like `freed` and `refused`
+        .column("freed", INTEGER)
+        .column("refused", INTEGER)
+        .primary_key("pool_key", "region", "share")
+        .clustered(),
+        create_table(LEASE_LOADS)
+        .column("pool_key", INTEGER)
+        .column("region", TEXT)
+        .column("load", TEXT)  # what the balancer measured, for its next round
+        .primary_key("pool_key", "region")
+        .clustered(),
+    ]
+
+
+def _elsewhere() -> list[Query]:
+    return [
+        create_table(LEASE_ELSEWHERE)  # leases in other stores, as those stores' journals report them
+        .column("pool_key", INTEGER)
+        .column("holder", TEXT)
+        .column("peer", TEXT)
+        .column("resource", TEXT)
+        .column("region", TEXT)
+        .column("version", INTEGER)
+        .column("expires_at", INTEGER)
+        .column("acquired_at", INTEGER)
+        .column("wanted_until", INTEGER)  # the peer was asked to extend the lease until then
+        .primary_key("pool_key", "holder", "peer")
+        .clustered(),
+        create_index("lease_elsewhere_expires_at", LEASE_ELSEWHERE, col("expires_at")),
+        create_table(LEASE_PEERS)
+        .column("peer", TEXT)
+        .column("position", INTEGER)  # up to which the peer's journal was read
+        .primary_key("peer")
+        .clustered(),
+    ]
+
+
+def _journal(dialect: Dialect) -> list[Query]:
+    ordered = not dialect.transaction  # rows are in the order of the commits, as in the change log
+    table = create_table(LEASE_JOURNAL) if ordered else create_table(LEASE_JOURNAL).in_transaction("position")
+    table = (
+        table.numbered("seq")
+        .column("place", INTEGER)  # the row's place within its transaction
+        .column("pool_key", INTEGER)
+        .column("kind", TEXT)
+        .column("resource", TEXT)
+        .column("holder", TEXT, null=True)
+        .column("region", TEXT)
+        .column("version", INTEGER)
+        .column("at", INTEGER)
+        .column("expires_at", INTEGER)
+    )
+    if ordered:
+        return [table.primary_key("seq")]
+    by_position = create_index("lease_journal_position", LEASE_JOURNAL, col("position"), col("seq"))
+    return [table.primary_key("pool_key", "position", "seq"), by_position]
+
+
+def build_pool_drop() -> Update:
+    """Return the update that marks pools as deleted at `now_us`.
+
+    Each floor rises past every version of the pool's resources. So a later pool of the same name never repeats one.
+    """
+    theirs = col("pool_key", "r").eq(col("pool_key", LEASE_POOLS))
+    greatest = coalesce(select(max_(col("version", "r"))).from_(LEASE_RESOURCES, "r").where(theirs).scalar(), 0)
+    floor = col("floor", LEASE_POOLS)
+    higher = minus(plus(floor, greatest), smaller_of(floor, greatest))
+    return update(LEASE_POOLS).set(deleted_at=param("now_us"), floor=plus(higher, VERSIONS_IN_FLIGHT))

@@ -1,0 +1,346 @@
+"""Why here: an archive answers as the rows did, whatever became of the process that wrote it.
+
+The rule it keeps: what the archive says is compared with what the rows said, for every owner and every value.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from querybuilder import count, select
+from storage.archive.archive_reader import NOBODY, ArchivedEntries
+from storage.archive.archive_writer import ArchiveWriter
+from storage.boards.boards import create_board, delete_board, find_board
+from storage.boards.row_tables import layout_of, scope_of
+from storage.boards.shared_tables import sweep_rows
+from storage.entries.entries import Entries
+from storage.errors import Archived, BoardChanged
+from storage.records import Best, Board, Entry, Season, TableSharing, Ties
+from storage.schema.steps import ARCHIVE_BLOCKS
+from storage.store import Program
+from tests.jobs.closing import close_all, close_job, step
+from tests.jobs.world import LIMITS, PREDICTOR, World
+from tests.storage.backends import BACKENDS
+from tests.storage.deployment import BOARDS_MAX, Deployment, counter, label, part, ranked, spec
+from tests.storage.passing import PassingStore
+
+T = TypeVar("T")
+S = 1_000_000
+TOP = LIMITS.archive.archive_top_rows
+
+
+@pytest.fixture(params=[f"{backend}-{table.value}" for backend in sorted(BACKENDS) for table in TableSharing])
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+    """On every store, in both layouts."""
+    backend, _, table = request.param.partition("-")
+    async with BACKENDS[backend](request)(tmp_path) as open_store:
+        yield World(await Deployment.on(await open_store(), TableSharing(table)))
+
+
+class Killed(BaseException):
+    """the process ended here"""
+
+
+class MortalStore(PassingStore):
+    """A store in front of which the process ends at the call of that number, before it or once it is done."""
+
+    def __init__(self, world: World, *, calls: int, after: bool) -> None:
+        super().__init__(world.store)
+        self.sole_writer, self.writes_at_once = False, 1
+        self._left, self._after = calls, after
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        """See `Store`."""
+        self._left -= 1
+        if self._left == 0 and not self._after:
+            raise Killed
+        found = await self._store.write(program)
+        if self._left == 0:
+            raise Killed
+        return found
+
+
+async def a_season(
+    world: World, *, entries: int, ties: Ties = Ties.SHARED, samples: int = 20, board_id: str = "b"
+) -> Board:
+    """A closed board's predecessor: `entries` owners with few different values."""
+    now_us = world.deployment.clock.now_us
+    season = Season(None, now_us + 10 * S, 0, 5)
+    columns = (
+        ranked("xp", min_scaled=-500),
+        ranked("time", best=Best.LOW, scale=3, min_scaled=0, max_scaled=9_999),
+        counter("shots"),
+        label("clan"),
+    )
+    wanted = world.deployment.laid_out(spec(*columns, ties=ties, predictor=replace(PREDICTOR, samples=samples)))
+    board = await world.store.write(
+        lambda: create_board(
+            world.deployment.dialect,
+            board_id=board_id,
+            spec=replace(wanted, season=season),
+            now_us=now_us,
+            boards_max=BOARDS_MAX,
+        )
+    )
+    world.catalog.keep_board(board)
+    rng = random.Random(5)
+    posts = []
+    for number in range(entries):
+        stats: dict[str, Any] = {"xp": rng.randrange(-20, 20), "shots": number, "clan": f"c{number}"}
+        if number % 3:
+            stats["time"] = rng.randrange(30)
+        posts.append(
+            world.deployment.post(f"ö{rng.randrange(10**6)}", part(board, stats), at_us=now_us - rng.randrange(3))
+        )
+    if posts:
+        await world.deployment.apply(*posts)
+    return board
+
+
+async def stored(world: World, board: Board) -> Board:
+    """As the store has it."""
+    return await world.store.read(lambda: find_board(world.deployment.dialect, board.id))
+
+
+async def all_rows(world: World, board: Board) -> list[Entry]:
+    """Every row, by owner."""
+    layout = layout_of(board)
+    query = select(*layout.row_columns()).from_(layout.table).where(*layout.scope())
+    rows = await world.store.read_query(query.build(world.deployment.dialect, **scope_of(board)))
+    return sorted((Entry(row[0], row[1], list(row[2:])) for row in rows), key=lambda entry: entry.owner)
+
+
+async def rows_left(world: World, board: Board) -> int:
+    """Rows of a shared table that nobody has swept away yet."""
+    layout = layout_of(board)
+    counted = select(count()).from_(layout.table).where(*layout.scope())
+    found: int = (await world.store.read_query(counted.build(world.deployment.dialect, **scope_of(board))))[0][0]
+    return found
+
+
+def answers(entries: Entries, owners: list[Entry]) -> Program[dict[Any, Any]]:
+    """What a board answers, of everything that an archive has to answer too."""
+    found: dict[Any, Any] = {}
+    for entry in owners:
+        found["entry", entry.owner] = (yield from entries.find_entries([entry.owner])).get(entry.owner)
+    found["entries"] = yield from entries.find_entries([*(entry.owner for entry in owners[::2]), "nobody", ""])
+    for index, ranking in entries.rankings.items():
+        cells = sorted({str(entry.cells[index]) for entry in owners if entry.cells[index] is not None})
+        values = range(ranking.padding.min_scaled, 40) if not index else range(40)
+        arrivals = [ranking.padding.pad_arrival(value) for value in values]
+        for cell in {*cells, *arrivals}:
+            found[index, "better", cell] = yield from ranking.count_better(cell)
+            found[index, "some", cell] = yield from ranking.count_better_up_to(cell, 7)
+            found[index, "tied", cell] = (yield from ranking.count_tied(cell))[0]
+        for place in {0, 1, TOP - 1, TOP, len(owners) // 2, max(0, len(owners) - 1), len(owners)}:
+            landed = yield from ranking.find_row(None, place + 1)
+            found[index, "at", place] = landed if landed is None or place < TOP else landed[0]
+        worst = yield from ranking.find_worst_row()
+        found[index, "worst"] = worst and worst[0]
+        for start in range(-25, 25, 7):
+            found[index, "range", start] = yield from ranking.count_range(
+                least=ranking.padding.text_start(max(start, ranking.padding.min_scaled)),
+                past=ranking.padding.text_start(max(start + 9, ranking.padding.min_scaled)),
+            )
+        for entry in owners:
+            own = entry.cells[index]
+            if isinstance(own, str) and ranking.timed:
+                found[index, "place", entry.owner] = yield from ranking.count_tied(own, entry.owner)
+            elif isinstance(own, str):
+                better = yield from ranking.find_next_better(own, entry.owner)
+                found[index, "next", own] = None if better is None else better[0]
+        found[index, "top"] = top = yield from ranking.read_first_rows(TOP)
+        for number, row in enumerate(top[:-1]):
+            at = str(row.cells[index]), row.owner
+            found[index, "before", number] = yield from ranking.read_rows_before(*at, 4)
+            found[index, "after", number] = (yield from ranking.read_rows_after(*at, 4))[: TOP - number - 1]
+            near = yield from ranking.read_rows_around(*at, better_rows=3, worse_rows=2)
+            found[index, "around", number] = (near.before, near.after, near.ties_before, near.edge_ties)
+    return found
+
+
+@pytest.mark.parametrize("ties", list(Ties))
+@pytest.mark.parametrize("entries", [0, 1, 7, 60])
+async def test_an_archive_answers_as_the_rows_did(world: World, ties: Ties, entries: int) -> None:
+    board = await a_season(world, entries=entries, ties=ties)
+    owners = await all_rows(world, board)
+    before = await world.store.read(lambda: answers(world.deployment.entries(board), owners))
+    totals = await world.deployment.totals(board)
+    world.advance(16)
+    await close_all(world)
+    archived = await stored(world, board)
+    assert archived.archived_us == world.deployment.clock.now_us
+    opened = world.deployment.entries(archived)
+    assert isinstance(opened, ArchivedEntries)
+    after = await world.store.read(lambda: answers(opened, owners))
+    assert {key: answer for key, answer in after.items() if answer != before[key]} == {}
+    assert before.keys() == after.keys()
+    assert await world.deployment.totals(archived) == totals
+    for index in board.sorted_indexes:
+        curve = await world.store.read(lambda index=index: opened.read_curve(index))  # type: ignore[misc]
+        assert curve is not None and curve.total == totals.get(index, 0)
+        assert curve.certificate is not None
+    assert world.observed.owners_archived == len(owners)
+    assert world.catalog.find_known("b") == archived
+    assert world.catalog.list_known() == []
+
+
+async def test_past_the_archived_top_there_are_no_rows(world: World) -> None:
+    board = await a_season(world, entries=60)
+    world.advance(16)
+    await close_all(world)
+    ranking = world.deployment.entries(await stored(world, board)).rankings[0]
+    last = (await world.store.read(lambda: ranking.read_first_rows(1_000)))[-1]
+    place = str(last.cells[0]), last.owner
+    deep = await world.store.read(lambda: ranking.find_row(None, 40))
+    assert deep is not None
+    for asked in (
+        lambda: ranking.read_rows_after(*place, 3),
+        lambda: ranking.read_rows_around(*deep, better_rows=2, worse_rows=2),
+        lambda: ranking.tally_cells(3),
+        lambda: ranking.sample_worst_row(),
+    ):
+        with pytest.raises(Archived):
+            await world.store.read(asked)
+
+
+async def test_the_rows_go_and_a_process_that_knows_the_board_with_rows_notices(world: World) -> None:
+    board = await a_season(world, entries=20)
+    world.advance(16)
+    await close_all(world)
+    if board.table_key is None:
+        with pytest.raises(Exception, match="deleted"):
+            await rows_left(world, board)
+    else:
+        while await world.store.write(lambda: sweep_rows(world.deployment.dialect, rows_max=7)):
+            pass
+        assert await rows_left(world, board) == 0
+        with pytest.raises(BoardChanged):
+            await world.deployment.erase(board, "ö1")
+    await world.store.write(lambda: delete_board(world.deployment.dialect, board_id="b"))
+    left = select(count()).from_(ARCHIVE_BLOCKS)
+    assert (await world.store.read_query(left.build(world.deployment.dialect)))[0][0] == 0
+
+
+async def test_whoever_is_erased_leaves_an_empty_place(world: World) -> None:
+    board = await a_season(world, entries=40)
+    owners = await all_rows(world, board)
+    world.advance(16)
+    await close_all(world)
+    archived = await stored(world, board)
+    entries = world.deployment.entries(archived)
+    top = await world.store.read(lambda: entries.rankings[0].read_first_rows(TOP))
+    gone = top[3]
+    assert await world.deployment.erase(archived, gone.owner)
+    assert not await world.deployment.erase(archived, gone.owner)
+    assert not await world.deployment.erase(archived, "nobody")
+    assert await world.deployment.rows(archived, [gone.owner]) == {}
+    assert len(await world.deployment.rows(archived, [entry.owner for entry in owners])) == len(owners) - 1
+    now = await world.store.read(lambda: entries.rankings[0].read_first_rows(TOP))
+    assert [entry.owner for entry in now] == [*(e.owner for e in top[:3]), NOBODY, *(e.owner for e in top[4:])]
+    assert now[3].cells == [gone.cells[0], None, None, None]
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_killed_anywhere_it_is_gone_on_with_by_another_process(world: World, after: bool) -> None:
+    board = await a_season(world, entries=60, ties=Ties.EARLIEST)
+    owners = await all_rows(world, board)
+    before = await world.store.read(lambda: answers(world.deployment.entries(board), owners))
+    world.advance(16)
+    calls, deaths, alive = 0, 0, False
+    while not alive:
+        assert deaths < 200, "it never gets on"
+        # The process of turn n dies at its n-th write, so that every step is the last one of some process.
+        calls = calls % 9 + 1
+        process = world.beside()
+        mortal = MortalStore(process, calls=calls, after=after)
+        process.store = mortal  # type: ignore[assignment]
+        try:
+            await close_all(process)
+            alive = True
+        except Killed:
+            deaths += 1
+            world.advance(2_000)  # until its lease is over
+    assert deaths > 4
+    archived = await stored(world, board)
+    found = await world.store.read(lambda: answers(world.deployment.entries(archived), owners))
+    assert {key: answer for key, answer in found.items() if answer != before[key]} == {}
+
+
+async def test_an_owner_erased_while_the_archive_is_written_is_not_in_it(world: World) -> None:
+    board = await a_season(world, entries=60)
+    owners = [entry.owner for entry in await all_rows(world, board)]
+    world.advance(16)
+    job, steps = close_job(world), 0
+    while await step(world, job):
+        steps += 1
+        if steps in (4, 6):
+            assert await world.deployment.erase(board, owners.pop())
+    archived = await stored(world, board)
+    assert archived.archived_us is not None
+    assert sorted(await world.deployment.rows(archived, owners)) == owners
+    totals = await world.deployment.totals(archived)
+    assert totals[0] == len(owners)
+    ranking = world.deployment.entries(archived).rankings[0]
+    worst = await world.store.read(lambda: ranking.find_worst_row())
+    assert worst is not None
+    counted = await world.store.read(lambda: ranking.count_better(worst[0]))
+    tied, _ = await world.store.read(lambda: ranking.count_tied(worst[0]))
+    assert counted + tied == len(owners)
+
+
+async def test_small_boards_are_archived_together_and_one_that_is_deleted_holds_nobody_up(world: World) -> None:
+    boards = [await a_season(world, entries=3, board_id=f"b{number}") for number in range(6)]
+    before = [
+        await world.store.read(lambda board=board: answers(world.deployment.entries(board), []))  # type: ignore[misc]
+        for board in boards
+    ]
+    world.advance(16)
+    job = close_job(world)
+    while not world.observed.owners_archived:
+        assert await step(world, job)
+    assert world.observed.owners_archived == 9, "three boards at once"
+    left = [number for number, board in enumerate(boards) if (await stored(world, board)).archived_us is None]
+    gone = boards.pop(left[0])
+    before.pop(left[0])
+    await world.store.write(lambda: delete_board(world.deployment.dialect, board_id=gone.id))
+    while await step(world, job):
+        pass
+    for board, then in zip(boards, before, strict=True):
+        archived = await stored(world, board)
+        assert archived.archived_us is not None
+        opened = world.deployment.entries(archived)
+        assert await world.store.read(lambda opened=opened: answers(opened, [])) == then  # type: ignore[misc]
+    assert world.observed.owners_archived == 15
+
+
+async def test_a_board_that_can_not_be_archived_is_tried_again_and_holds_nobody_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = await a_season(world, entries=60, board_id="bad")
+    good = await a_season(world, entries=60, board_id="good")
+    encoded = ArchiveWriter.encode_blocks
+
+    def fails(archiving: ArchiveWriter, found: Any) -> Any:
+        if archiving.board.id == "bad":
+            raise ValueError("no block can be made of this")
+        return encoded(archiving, found)
+
+    world.advance(16)
+    job = close_job(world)
+    with monkeypatch.context() as patched:
+        patched.setattr(ArchiveWriter, "encode_blocks", fails)
+        while await step(world, job):
+            pass
+    assert world.observed.close_failures == 1
+    assert [(await stored(world, board)).archived_us is None for board in (bad, good)] == [True, False]
+    world.advance(31)
+    while await step(world, job):
+        pass
+    assert (await stored(world, bad)).archived_us is not None

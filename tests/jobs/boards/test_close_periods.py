@@ -1,0 +1,116 @@
+"""Why here: boards close in time whoever runs the job, and what a closed board shows is certified.
+
+The rule it keeps: a test moves the clock and waits for what the job told, never for time to pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from jobs.boards.close_periods import RESOURCE
+from jobs.ownership import JOB_POOL
+from storage.boards.boards import REFRESH_POOL, create_board, find_board, refresh_resource
+from storage.records import Board, Season
+from tests.jobs.closing import close_job, step
+from tests.jobs.world import LIMITS, MARGIN_S, PREDICTOR, World, within
+from tests.storage.deployment import BOARDS_MAX, ranked, spec
+
+S = 1_000_000
+
+
+async def a_season(world: World, board_id: str, *, entries: int, ends_in_s: int = 10) -> Board:
+    """A board that ends soon, without grace."""
+    now_us = world.deployment.clock.now_us
+    season = Season(None, now_us + ends_in_s * S, 0, None)
+    wanted = replace(spec(ranked("xp0"), predictor=PREDICTOR), season=season)
+    board = await world.store.write(
+        lambda: create_board(
+            world.deployment.dialect, board_id=board_id, spec=wanted, now_us=now_us, boards_max=BOARDS_MAX
+        )
+    )
+    world.catalog.keep_board(board)
+    if entries:
+        await world.post(board, {f"o{number}": number * number for number in range(entries)})
+    return board
+
+
+async def closed(world: World, board: Board) -> bool:
+    """Whether the store says so."""
+    return (await world.store.read(lambda: find_board(world.deployment.dialect, board.id))).closed_us is not None
+
+
+async def test_boards_close_when_their_time_is_over_many_at_a_time(world: World) -> None:
+    boards = [await a_season(world, f"b{number}", entries=2) for number in range(5)]
+    later = await a_season(world, "later", entries=0, ends_in_s=100)
+    job = close_job(world)
+    assert not await step(world, job)
+    world.advance(12)
+    assert await step(world, job)
+    assert (world.observed.boards_closed, world.observed.lag_s) == (3, 2.0)
+    assert await step(world, job)
+    assert not await step(world, job)
+    assert (world.observed.boards_closed, world.observed.lag_s) == (5, 0.0)
+    assert [await closed(world, board) for board in [*boards, later]] == [True] * 5 + [False]
+
+
+async def test_a_closed_board_has_a_certified_curve_of_all_that_it_holds(world: World) -> None:
+    board = await a_season(world, "b", entries=60)
+    world.advance(11)
+    job = close_job(world)
+    while await step(world, job):
+        pass
+    served = world.book.find_served(board, 0)
+    assert served is not None
+    assert (served.fit.method, served.fit.total) == ("scan", 60)
+    assert served.fit.certificate is not None
+    other = world.beside()
+    assert not await step(other, close_job(other)), "nothing is left to do"
+
+
+async def test_the_job_runs_by_the_clock_and_another_process_takes_over(world: World) -> None:
+    board = await a_season(world, "b", entries=1)
+    jobs = [close_job(world), close_job(world.beside())]
+    running = [asyncio.create_task(job.run_forever()) for job in jobs]
+    await world.time.asleep_for(1, count=2)
+    told = [world.observed.lag_s]
+    running[0].cancel()
+    await asyncio.wait(running[:1])
+    assert [*told, world.observed.lag_s] == [0, None], "what waits is the other one's to tell"
+    world.advance(15)
+    while not await within(closed(world, board)):
+        await world.time.asleep()
+        world.advance(1)
+    running[1].cancel()
+    await asyncio.wait(running)
+
+
+async def test_a_board_whose_column_is_refreshed_elsewhere_waits_for_that_and_not_for_the_lease(world: World) -> None:
+    board = await a_season(world, "b", entries=60)
+    world.advance(11)
+    job = close_job(world)
+    assert await step(world, job)
+    column = refresh_resource(board.key, 0)
+    refreshing = await world.store.write(
+        lambda: world.leases.claim(REFRESH_POOL, column, holder="refresher", lease_us=1_000 * S)
+    )
+    assert await step(world, job)
+    assert not await step(world, job), "the board is left alone for a moment"
+    await world.store.write(lambda: world.leases.release(refreshing))
+    world.advance(LIMITS.close.close_interval_s)
+    assert await step(world, job)
+    served = world.book.find_served(board, 0)
+    assert served is not None and served.fit.method == "scan"
+
+
+async def test_whoever_waits_to_close_asks_again_when_the_lease_of_a_dead_process_ends(world: World) -> None:
+    await world.store.write(lambda: world.leases.claim(JOB_POOL, RESOURCE, holder="dead", lease_us=S // 2))
+    world.advance(MARGIN_S)
+    running = asyncio.create_task(close_job(world).run_forever())
+    await world.time.asleep(0.5)
+    told = [world.observed.lag_s]
+    world.advance(0.5)
+    await world.time.asleep(LIMITS.close.close_interval_s)
+    assert [*told, world.observed.lag_s] == [None, 0]
+    running.cancel()
+    await asyncio.wait([running])

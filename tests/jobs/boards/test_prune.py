@@ -1,0 +1,182 @@
+"""Why here: post ids must outlive every retry, then go, without a long transaction before anyone's post;
+so must rows that boards left behind in a table that others use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from jobs.boards.prune import RESOURCE, PruneJob
+from jobs.ownership import JOB_POOL, HeldLease
+from storage.boards.boards import reset_board
+from storage.log.bundles import Bundle
+from storage.log.change_log import LogMark, change_log
+from storage.records import Board, PostStatus, TableSharing
+from storage.store import Program
+from tests.jobs.world import LIMITS, World
+from tests.storage.deployment import part
+
+RETENTION_US = round(LIMITS.prune.post_id_retention_s * 1e6)
+
+
+def prune_job(world: World, unread_from: Callable[[], Program[int | None]] | None = None) -> PruneJob:
+    return PruneJob(
+        world.store,
+        world.deployment.post_ids,
+        world.ownership(),
+        LIMITS.prune,
+        world.observed,
+        now_us=world.deployment.clock,
+        monotonic=world.time.monotonic,
+        sleep=world.time.elapse,
+        unread_from=unread_from,
+    )
+
+
+async def status(world: World, board: Board, post_id: str) -> PostStatus:
+    """What becomes of a post with this id."""
+    post = world.deployment.post("a", part(board, {"xp0": 1}), post_id=post_id)
+    return (await world.deployment.apply_one(post)).status
+
+
+async def test_a_post_id_is_forgotten_after_its_retention_and_not_before(world: World) -> None:
+    board = await world.create("b")
+    assert await status(world, board, "old") is PostStatus.APPLIED
+    world.deployment.clock.now_us += RETENTION_US
+    assert await prune_job(world).prune_post_ids() == 0
+    assert await status(world, board, "old") is PostStatus.DUPLICATE
+    assert await status(world, board, "new") is PostStatus.APPLIED
+    world.deployment.clock.now_us += 1
+    assert await prune_job(world).prune_post_ids() == 1
+    assert await status(world, board, "old") is PostStatus.APPLIED
+    assert await status(world, board, "new") is PostStatus.DUPLICATE
+
+
+async def test_many_go_in_bounded_steps_with_a_pause_after_each_as_long_as_the_step(world: World) -> None:
+    board = await world.create("b")
+    for number in range(25):
+        world.deployment.clock.now_us += 1
+        await status(world, board, f"p{number}")
+    world.deployment.clock.now_us += 2 * RETENTION_US
+    pruning = asyncio.create_task(prune_job(world).prune_post_ids())
+    for _ in range(2):
+        await world.time.asleep(0)  # the clock stands still, so a step takes no time
+        world.time.advance(0)
+    assert await pruning == 25
+
+
+async def test_one_run_is_bounded_and_the_next_goes_on(world: World) -> None:
+    board = await world.create("b")
+    for number in range(70):
+        world.deployment.clock.now_us += 1
+        await status(world, board, f"p{number}")
+    world.deployment.clock.now_us += 2 * RETENTION_US
+    job = asyncio.create_task(prune_job(world).run_forever())
+    await world.time.asleep(LIMITS.prune.prune_interval_s)
+    world.time.advance(LIMITS.prune.prune_interval_s)
+    for _ in range(2 * LIMITS.prune.prune_steps_max):  # of post ids, then of changes
+        await world.time.asleep(0)
+        world.time.advance(0)
+    await world.time.asleep(LIMITS.prune.prune_interval_s)
+    job.cancel()
+    await asyncio.gather(job, return_exceptions=True)
+    rest = asyncio.create_task(prune_job(world).prune_post_ids())
+    await world.time.asleep(0)
+    world.time.advance(0)
+    assert await rest == 70 - 11 * LIMITS.prune.prune_steps_max
+
+
+async def test_rows_left_behind_in_a_shared_table_are_swept_in_bounded_steps(world: World) -> None:
+    world.deployment.table = TableSharing.SHARED
+    board, stays = await world.create("b"), await world.create("stays")
+    posts = [world.deployment.post(f"o{number}", part(board, {"xp0": 1})) for number in range(25)]
+    await world.deployment.apply(*posts)
+    await world.deployment.apply_one(world.deployment.post("o", part(stays, {"xp0": 1})))
+    await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
+    sweeping = asyncio.create_task(prune_job(world).sweep_tables())
+    for _ in range(3):
+        await world.time.asleep(0)
+        world.time.advance(0)
+    assert await sweeping == 25
+    assert len(await world.deployment.rows(board, [f"o{number}" for number in range(25)])) == 0
+    assert len(await world.deployment.rows(stays, ["o"])) == 1
+
+
+async def logged(world: World) -> list[Bundle]:
+    log = change_log(world.store.dialect)
+
+    def all_of_them() -> Program[list[Bundle]]:
+        return (yield from log.list_bundles_between(LogMark(0), (yield from log.take_mark()), limit=1_000))
+
+    return await world.store.read(all_of_them)
+
+
+async def test_a_log_that_is_never_counted_has_an_end_and_tells_its_age(world: World) -> None:
+    board = await world.create("b")
+    for number in range(5):
+        await status(world, board, f"p{number}")
+    changes = await logged(world)
+
+    def unread_from() -> Program[int | None]:
+        yield from change_log(world.store.dialect).find_horizon()
+        return changes[0].position
+
+    kept_s = LIMITS.prune.change_log_retention_s
+    job = prune_job(world, unread_from)
+    world.deployment.clock.now_us += round(2 * kept_s * 1e6)
+    assert await job.prune_changes() == 0
+    world.deployment.clock.now_us += 1
+    pruning = asyncio.create_task(job.prune_changes())
+    await world.time.asleep(0)
+    world.time.advance(0)
+    assert await pruning == 4, "the last change always stays"
+    running = asyncio.create_task(job.run_forever())
+    await world.time.asleep(LIMITS.prune.prune_interval_s)
+    world.time.advance(LIMITS.prune.prune_interval_s)
+    assert await world.observed.log_ages.get() == pytest.approx(2 * kept_s, abs=1)
+    running.cancel()
+
+
+async def test_changes_go_after_their_retention_but_for_what_nobody_has_counted_yet(world: World) -> None:
+    board = await world.create("b")
+    for number in range(25):
+        world.deployment.clock.now_us += 1
+        await status(world, board, f"p{number}")
+    world.deployment.clock.now_us += round(LIMITS.prune.change_log_retention_s * 1e6) - 3
+    positions = [change.position for change in await logged(world)]
+
+    def unread_from() -> Program[int | None]:
+        yield from change_log(world.store.dialect).find_horizon()
+        return positions[12]
+
+    pruning = asyncio.create_task(prune_job(world, unread_from).prune_changes())
+    for _ in range(2):
+        await world.time.asleep(0)
+        world.time.advance(0)
+    assert await pruning == 12
+    pruning = asyncio.create_task(prune_job(world).prune_changes())
+    await world.time.asleep(0)
+    world.time.advance(0)
+    assert await pruning == 9
+    assert [change.position for change in await logged(world)] == positions[21:], "the rest is younger"
+
+
+async def test_a_process_that_does_not_prune_takes_back_what_it_told(world: World) -> None:
+    claimed, over = asyncio.Event(), asyncio.Event()
+
+    async def prune_for_long(_held: HeldLease) -> None:
+        claimed.set()
+        await over.wait()
+
+    other = asyncio.create_task(world.beside().ownership().run_owned(JOB_POOL, RESOURCE, prune_for_long))
+    await claimed.wait()
+    running = asyncio.create_task(prune_job(world).run_forever())
+    await world.time.asleep(LIMITS.prune.prune_interval_s)
+    world.time.advance(LIMITS.prune.prune_interval_s)
+    await world.observed.pruned_elsewhere_times.get()
+    assert world.observed.log_ages.empty()
+    over.set()
+    await other
+    running.cancel()

@@ -1,0 +1,153 @@
+"""Why here: an audit has to find curves by itself, leave the rest of the store alone, and tell what it found."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import replace
+
+import pytest
+
+from jobs.curves.audit import AuditJob, Auditor
+from predictor import Curve, Knot
+from storage.curves.auditing import Audit, AuditLimits
+from storage.curves.stored_curves import ServedCurve, store_curve
+from storage.errors import NoCurve, StoreBusy
+from storage.records import Board
+from tests.jobs.world import World, within
+
+INTERVAL_S = 30.0
+LIMITS = AuditLimits(audit_owners_max=20, audit_rows_max=1_000, audit_changes_max=100, audit_s_max=10)
+
+
+class Observed:
+    """What audits told."""
+
+    def __init__(self) -> None:
+        self.audits: asyncio.Queue[Audit] = asyncio.Queue()
+        self.failures: asyncio.Queue[None] = asyncio.Queue()
+
+    def audited(self, found: Audit) -> None:
+        self.audits.put_nowait(found)
+
+    def audit_failed(self) -> None:
+        self.failures.put_nowait(None)
+
+
+class Auditing:
+    """The audit job of one process."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.observed = world, Observed()
+        rng = random.Random(3)
+        self.auditor = Auditor(
+            world.store, world.deployment.boards, world.book, LIMITS, self.observed, monotonic=lambda: 0.0, rng=rng
+        )
+        self.job = AuditJob(
+            world.catalog,
+            world.book,
+            self.auditor,
+            world.ownership(),
+            audit_interval_s=INTERVAL_S,
+            sleep=world.time.elapse,
+            rng=rng,
+        )
+
+    async def interval(self) -> None:
+        """The job's next turn comes."""
+        await self.world.time.asleep(INTERVAL_S)
+        self.world.advance(INTERVAL_S)
+
+
+async def store(world: World, board: Board, curve: Curve) -> None:
+    """Store and serve a curve."""
+    totals = await world.deployment.totals(board)
+    changes = totals[-2]
+    version = await world.store.write(lambda: store_curve(world.deployment.dialect, board, 0, curve, changes=changes))
+    world.book.serve_curve(ServedCurve(board.key, 0, board.epoch, version, curve))
+
+
+async def board_with_curve(world: World, *, wrong: int = 0) -> Board:
+    """Owners with 0 … 9; every knot but the first counts `wrong` entries too many."""
+    board = await world.create("b", columns=2)
+    await world.post(board, {f"p{value}": value for value in range(10)})
+    knots = [Knot(world_key(board, 9), 0, 1), Knot(world_key(board, 0), 9 + wrong, 1)]
+    await store(world, board, Curve(knots, total=10 + wrong, as_of_us=5, certificate=0.0 if wrong else None))
+    return board
+
+
+def world_key(board: Board, value: int) -> int:
+    """The key of a value of the first column."""
+    return -(value - board.spec.columns[0].min_scaled)
+
+
+async def test_a_column_with_a_curve_is_found_and_audited_once_an_interval(world: World) -> None:
+    auditing = Auditing(world)
+    for number in range(5):
+        await world.create(f"empty-{number}")
+    await board_with_curve(world)
+    running = asyncio.create_task(auditing.job.run_forever())
+    for _ in range(2):
+        await auditing.interval()
+        found = await within(auditing.observed.audits.get())
+        assert (found.outcome, len(found.compared), found.broken) == ("compared", 10, [])
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert auditing.observed.audits.empty()
+
+
+async def test_of_two_processes_one_audits(world: World) -> None:
+    await board_with_curve(world)
+    beside = world.beside()
+    await beside.catalog.find_board("b")
+    await beside.book.poll()
+    both = [Auditing(world), Auditing(beside)]
+    running = [asyncio.create_task(each.job.run_forever()) for each in both]
+    await world.time.asleep_for(INTERVAL_S, count=2)
+    world.advance(INTERVAL_S)
+    await world.time.asleep_for(INTERVAL_S, count=2)
+    assert sum(each.observed.audits.qsize() for each in both) == 1
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_wrong_brackets_are_told(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    board = await board_with_curve(world, wrong=5)
+    auditing = Auditing(world)
+    found = await auditing.auditor.audit_column(board, 0)
+    assert [each.true_rank for each in found.broken] == [10]  # the worst knot is said to be exact
+    assert found.beyond_certificate
+    assert auditing.observed.audits.get_nowait() is found
+    assert "bracket_broken" in capsys.readouterr().out
+
+
+async def test_fewer_owners_may_be_asked_for_and_never_more_than_the_limit(world: World) -> None:
+    board = await board_with_curve(world)
+    auditing = Auditing(world)
+    assert len((await auditing.auditor.audit_column(board, 0, owners=3)).compared) == 3
+    auditing.auditor = Auditor(
+        world.store,
+        world.deployment.boards,
+        world.book,
+        replace(LIMITS, audit_owners_max=4),
+        auditing.observed,
+        monotonic=lambda: 0.0,
+        rng=random.Random(1),
+    )
+    assert len((await auditing.auditor.audit_column(board, 0, owners=9)).compared) == 4
+    with pytest.raises(NoCurve):
+        await auditing.auditor.audit_column(board, 1)
+
+
+async def test_a_store_that_fails_is_told_and_the_next_turn_comes(world: World) -> None:
+    await board_with_curve(world)
+    auditing = Auditing(world)
+    running = asyncio.create_task(auditing.job.run_forever())
+    world.store.failures.append(StoreBusy("away"))
+    await auditing.interval()
+    await within(auditing.observed.failures.get())
+    await auditing.interval()
+    assert (await within(auditing.observed.audits.get())).outcome == "compared"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

@@ -1,0 +1,395 @@
+"""Why here: a live count that is off by one makes every bracket below it a lie, and nothing would ever put it right."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from jobs.curves.fold import RESOURCE
+from jobs.ownership import JOB_POOL, HeldLease
+from predictor import Curve
+from querybuilder import insert, update
+from storage.boards.boards import change_board, create_board, delete_board, reset_board
+from storage.curves.live_counts import counted_fits, counts_of, find_fold_state
+from storage.errors import ChangesUnordered, LeaseLost, LostRace, StoreBusy
+from storage.log.change_log import ChangeLog, LogMark, NewChange, change_log
+from storage.log.log_record import ChangeKind
+from storage.records import Best, Board, Merge, Ties
+from storage.schema.steps import CHANGES_PRUNED, LIVE_MARK, SEQUENCES
+from storage.store import Program
+from tests.jobs.folding import assert_live, folder, keys_of, refresh
+from tests.jobs.world import World, within
+from tests.storage.deployment import part, ranked, spec
+
+
+async def board_with_curve(world: World, entries: int = 120, columns: int = 1) -> Board:
+    board = await world.create("b", columns=columns)
+    rng = random.Random(5)
+    for index in range(columns):
+        await world.post(board, {f"o{i}": rng.randrange(-900, 900) for i in range(entries)}, f"xp{index}")
+        await refresh(world, board, index)
+    return board
+
+
+async def meddle(world: World, board: Board, seed: int, times: int = 40, columns: int = 1) -> None:
+    """Entrants, changes and erasures, several of one owner among them."""
+    rng = random.Random(seed)
+    for _ in range(times):
+        owner = f"o{rng.randrange(150)}"
+        if rng.random() < 0.2:
+            await world.deployment.erase(board, owner)
+        else:
+            owners = {owner, f"o{rng.randrange(150)}"}
+            await world.post(board, {one: rng.randrange(-500, 500) for one in owners}, f"xp{rng.randrange(columns)}")
+
+
+async def test_live_counts_are_those_of_a_recount_after_every_fold(world: World) -> None:
+    board = await board_with_curve(world, columns=2)
+    async with folder(world) as folding:
+        assert await folding.fold() == 0  # the curves are listed, and saw everything
+        for seed in range(4):
+            await meddle(world, board, seed, columns=2)
+            assert await folding.fold() > 0
+            for index in (0, 1):
+                await assert_live(world, board, index)
+    assert world.observed.void == 0
+
+
+@pytest.mark.parametrize("many", [False, True])
+async def test_changes_of_boards_without_a_curve_stay_unread_unless_too_many_have_one_and_the_mark_passes_them(
+    world: World, many: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if many:
+        monkeypatch.setattr("storage.curves.folding.NAMED_BOARDS_MAX", 0)
+    board = await board_with_curve(world)
+    plain = await world.create("plain")
+    async with folder(world) as folding:
+        await folding.fold()
+        await folding.fold()
+        first = await world.store.read(lambda: find_fold_state(world.store.dialect))
+        await world.post(plain, {"ada": 1, "bob": 2})
+        assert await folding.fold() == 2 * many
+        passed = await world.store.read(lambda: find_fold_state(world.store.dialect))
+        assert first is not None and passed is not None
+        assert passed.mark.position > first.mark.position
+        await world.post(plain, {"ada": 3})
+        await world.post(board, {"o1": 77})
+        assert await folding.fold() == 1 + many
+        await assert_live(world, board)
+        # Once it has a curve, what happened to it before and after that is counted.
+        await world.post(plain, {"eve": 5, "bob": 7})
+        await refresh(world, plain)
+        await world.post(plain, {"ada": 9})
+        await folding.fold()
+        await assert_live(world, plain)
+
+
+async def test_another_process_goes_on_from_what_the_last_one_stored(world: World) -> None:
+    board = await board_with_curve(world)
+    async with folder(world) as folding:
+        await folding.fold()
+        await meddle(world, board, 1)
+        await folding.fold()
+    await meddle(world, board, 2)
+    other = world.beside()
+    await other.book.poll()
+    async with folder(other) as folding:
+        await folding.fold()
+    await assert_live(other, board)
+    await world.book.poll_live()
+    await assert_live(world, board)
+
+
+async def test_a_process_killed_between_counting_and_storing_leaves_nothing_of_it(world: World) -> None:
+    board = await board_with_curve(world)
+    async with folder(world) as folding:
+        await folding.fold()
+        await meddle(world, board, 1)
+    killed = world.beside()
+    await killed.book.poll()
+    job = killed.fold_job()
+    stale = await killed.store.write(lambda: killed.leases.claim(JOB_POOL, RESOURCE, holder="k", lease_us=1))
+    world.advance(60)
+    async with folder(world) as folding:  # takes over
+        with pytest.raises(LeaseLost):
+            await job.fold_changes(HeldLease(stale, killed.leases, 1), job.counting())
+        await folding.fold()
+    await assert_live(world, board)
+
+
+async def test_what_raced_with_a_fit_is_replayed(world: World) -> None:
+    board = await board_with_curve(world)
+    async with folder(world) as folding:
+        await folding.fold()
+        await meddle(world, board, 1)
+        world.store.hold(after=True)
+        refreshing = asyncio.create_task(refresh(world, board))
+        await within(world.store.entered.wait())
+        await meddle(world, board, 2)  # after the snapshot, before the curve is stored
+        await folding.fold()
+        world.store.release()
+        await refreshing
+        served = world.book.find_curve(board, 0)
+        assert isinstance(served, Curve)
+        await meddle(world, board, 3)
+        await folding.fold()
+        await assert_live(world, board)
+
+
+async def test_a_fit_that_cannot_tell_what_it_saw_serves_as_it_was_fitted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mark_now(_log: ChangeLog) -> Program[LogMark]:
+        yield from ()
+        raise ChangesUnordered
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ChangeLog, "take_mark", mark_now)
+        board = await board_with_curve(world)
+        async with folder(world) as folding:
+            with pytest.raises(ChangesUnordered):
+                await folding.fold()
+    async with folder(world) as folding:
+        await folding.fold()
+        assert isinstance(world.book.find_curve(board, 0), Curve)
+        await refresh(world, board)
+        await folding.fold()
+        await assert_live(world, board)
+
+
+async def test_a_front_end_sees_the_fold_at_its_next_poll(world: World) -> None:
+    board = await board_with_curve(world)
+    front = world.beside()
+    async with folder(world) as folding:
+        await folding.fold()
+        await meddle(world, board, 1)
+        await folding.fold()
+        await front.book.poll_live()  # brings the curve too
+        before = await assert_live(front, board)
+        world.advance(5)
+        await meddle(world, board, 2)
+        await folding.fold()
+        assert front.book.find_curve(board, 0) is before and before.as_of_us < world.deployment.clock.now_us
+        await front.book.poll_live()
+        after = await assert_live(front, board)
+    assert after is not before and after.as_of_us == world.deployment.clock.now_us
+    assert before.as_of_us < after.as_of_us  # whoever still has it reads the time that it is of
+
+
+async def test_a_curve_that_nothing_happened_to_is_as_of_the_same_mark(world: World) -> None:
+    board = await board_with_curve(world)
+    other = await world.create("other")
+    await world.post(other, {"a": 1})
+    async with folder(world) as folding:
+        await folding.fold()
+        live = world.book.find_curve(board, 0)
+        world.advance(3)
+        await world.post(other, {"b": 2})
+        await folding.fold()
+    assert live is not None and world.book.find_curve(board, 0) is live
+    assert live.as_of_us == world.deployment.clock.now_us
+    served, now = world.book.find_served(board, 0), await world.store.read(lambda: find_fold_state(world.store.dialect))
+    assert served is not None and now is not None and served.mark == now.mark
+
+
+async def test_an_emptied_board_starts_over(world: World) -> None:
+    board = await board_with_curve(world)
+    async with folder(world) as folding:
+        await folding.fold()
+        await meddle(world, board, 1)
+        emptied = await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
+        world.catalog.keep_board(emptied)
+        await world.post(emptied, {"a": 5, "b": 7})
+        await folding.fold()
+        assert world.book.find_curve(emptied, 0) is None
+        await refresh(world, emptied)
+        await world.post(emptied, {"b": 9, "c": -2})
+        await folding.fold()
+        await assert_live(world, emptied)
+
+
+async def test_a_deleted_board_leaves_no_counts(world: World) -> None:
+    board = await board_with_curve(world)
+    async with folder(world) as folding:
+        await folding.fold()
+        await world.post(board, {"a": 5})
+        await world.store.write(lambda: delete_board(world.store.dialect, board_id="b"))
+        await folding.fold()
+    assert await world.store.read(lambda: counts_of(world.store.dialect, [board.key])) == []
+
+
+async def test_a_curve_whose_changes_are_pruned_goes_without_until_its_next_fit(world: World) -> None:
+    board = await board_with_curve(world)
+    async with folder(world) as folding:
+        await folding.fold()
+        await meddle(world, board, 1)
+        await folding.fold()
+        await assert_live(world, board)
+        await meddle(world, board, 2)
+        horizon = await world.store.read(lambda: change_log(world.store.dialect).find_horizon())
+
+        def pruned() -> Program[None]:
+            yield insert(SEQUENCES).values(name=CHANGES_PRUNED, next=horizon).build(world.store.dialect)
+
+        await world.store.write(pruned)
+        await folding.fold()
+        assert isinstance(world.book.find_curve(board, 0), Curve) and world.observed.void == 1
+        assert await world.store.read(lambda: counted_fits(world.store.dialect)) == {}
+        await refresh(world, board)
+        await meddle(world, board, 3)
+        await folding.fold()
+        await assert_live(world, board)
+
+
+async def test_a_log_longer_than_the_bound_is_given_up_and_fits_after_it_are_counted(world: World) -> None:
+    board = await board_with_curve(world)
+    async with folder(world, fold_lag_rows_max=30) as folding:
+        await folding.fold()
+        await meddle(world, board, 1, times=60)
+        await folding.fold()
+        assert isinstance(world.book.find_curve(board, 0), Curve)
+        await refresh(world, board)
+        await world.post(board, {"a": 5})
+        await folding.fold()
+        await assert_live(world, board)
+
+
+async def test_a_store_whose_numbers_went_back_starts_over(world: World) -> None:
+    board = await board_with_curve(world)
+    async with folder(world) as folding:
+        await folding.fold()
+        await meddle(world, board, 1)
+        await folding.fold()
+
+        def restored() -> Program[None]:
+            yield update(LIVE_MARK).set(position=2**60).everything().build(world.store.dialect)
+
+        await world.store.write(restored)
+        await folding.fold()
+        # The fit's own mark still holds: the curve is counted from there.
+        await meddle(world, board, 2)
+        await folding.fold()
+        await assert_live(world, board)
+
+
+async def test_counts_that_make_no_sense_are_given_up(world: World) -> None:
+    board = await board_with_curve(world)
+    async with folder(world) as folding:
+        await folding.fold()
+        best = (await keys_of(world, board))[0]
+        cell = world.deployment.entries(board).rankings[0].padding.cell_of_key(best)
+
+        def forged() -> Program[None]:
+            said = (ChangeKind.ERASED,)
+            gone = [NewChange(board.key, f"nobody {index}", cell, " " * len(cell), said) for index in range(3)]
+            yield change_log(world.store.dialect).append_changes(gone, now_us=1)
+
+        await world.store.write(forged)
+        await folding.fold()
+    assert isinstance(world.book.find_curve(board, 0), Curve) and world.observed.void == 1
+
+
+async def test_counts_stay_exact_while_several_writers_and_fits_overlap(world: World) -> None:
+    board = await board_with_curve(world)
+    failures: list[BaseException] = []
+
+    async def write(seed: int) -> None:
+        rng = random.Random(seed)
+        for _ in range(25):
+            owners = {f"o{rng.randrange(40)}" for _ in range(4)}
+            posts = [world.deployment.post(owner, part(board, {"xp0": rng.randrange(-400, 400)})) for owner in owners]
+            if rng.random() < 0.1:
+                await world.deployment.erase(board, owners.pop())
+            try:
+                await world.deployment.apply(*posts)
+            except LostRace:  # the writer would do the group again
+                continue
+
+    async with folder(world) as folding:
+        writers = [asyncio.create_task(write(seed)) for seed in range(6)]
+        folds = 0
+        while not all(writer.done() for writer in writers):
+            await folding.fold()
+            folds += 1
+            if folds % 5 == 0:
+                await refresh(world, board)
+        for writer in writers:
+            failures += [error for error in [writer.exception()] if error]
+        await folding.fold()
+        await assert_live(world, board)
+    assert not failures and folds > 3 and world.observed.void == 0
+
+
+async def test_a_failed_store_is_tried_again_and_nothing_is_counted_twice(world: World) -> None:
+    board = await board_with_curve(world)
+    job = world.fold_job()
+    running = asyncio.create_task(job.run_forever())
+    await within(world.observed.folds.get())
+    await meddle(world, board, 1)
+    world.store.failures.append(StoreBusy("away"))
+    for _ in range(2):
+        await world.time.asleep(0.5)
+        world.advance(0.5)
+    await within(world.observed.folds.get())
+    await assert_live(world, board)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_one_process_folds_and_the_other_takes_over_when_it_stops(world: World) -> None:
+    board = await board_with_curve(world)
+    first = asyncio.create_task(world.fold_job().run_forever())
+    await within(world.observed.folds.get())
+    other = world.beside()
+    await other.book.poll()
+    second = asyncio.create_task(other.fold_job().run_forever())
+    await meddle(world, board, 1)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    while other.observed.folds.empty():
+        await world.time.asleep(0.5)
+        world.advance(0.5)
+    await assert_live(other, board)
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+
+
+@pytest.mark.parametrize("ties", list(Ties))
+async def test_both_tie_rules_low_columns_and_columns_added_later_are_counted(world: World, ties: Ties) -> None:
+    columns = [ranked("time", best=Best.LOW, merge=Merge.MIN), ranked("late", merge=Merge.MAX)]
+
+    async def board_of(count: int) -> Board:
+        wanted = spec(*columns[:count], ties=ties)
+        dialect = world.store.dialect
+        if count == 1:
+            made = create_board(dialect, board_id="b", spec=wanted, now_us=1, boards_max=9)
+        else:
+            made = change_board(dialect, board_id="b", wanted=wanted)
+        board = await world.store.write(lambda: made)
+        world.catalog.keep_board(board)
+        return board
+
+    async def play(board: Board, seed: int) -> None:
+        rng = random.Random(seed)
+        names = [column.name for column in board.spec.columns]
+        for _ in range(60):
+            world.advance(0.001)
+            await world.post(board, {f"o{rng.randrange(70)}": rng.randrange(-300, 300)}, rng.choice(names))
+
+    board = await board_of(1)
+    await play(board, 1)
+    await refresh(world, board)
+    async with folder(world) as folding:
+        await folding.fold()
+        await play(board, 2)
+        wider = await board_of(2)
+        await play(wider, 3)
+        await folding.fold()
+        await assert_live(world, wider, 0)
+        await refresh(world, wider, 1)
+        await play(wider, 4)
+        await folding.fold()
+        for index in (0, 1):
+            await assert_live(world, wider, index)

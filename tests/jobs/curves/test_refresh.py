@@ -1,0 +1,274 @@
+"""Why here: a curve is only as young as its schedule, and a schedule that wakes idle boards is a load of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from predictor import RankCurve
+from storage.boards.boards import delete_board, reset_board
+from storage.curves.stored_curves import CurveBook
+from storage.errors import StoreBusy
+from tests.jobs.refreshing import due, total, work_off, working
+from tests.jobs.world import LIMITS, PREDICTOR, REFRESH_S, World, within
+
+
+async def test_every_ranked_column_of_a_changed_board_is_refreshed_within_its_interval(world: World) -> None:
+    board = await world.create("b", columns=3)
+    for column in ("xp0", "xp1", "xp2"):
+        await world.post(board, {"a": 5, "b": 7}, column)
+    job = world.refresh_job()
+    await job.find_due()
+    assert await due(world, job) == 3
+    await work_off(world, job)
+    assert [total(world, board, index) for index in (0, 1, 2, 3)] == [2, 2, 2, None]
+
+
+async def test_a_board_is_refreshed_again_only_after_its_rows_changed(world: World) -> None:
+    changed, idle = await world.create("changed"), await world.create("idle")
+    for board in (changed, idle):
+        await world.post(board, {"a": 5})
+    job = world.refresh_job()
+    await job.find_due()
+    assert await due(world, job) == 2
+    await work_off(world, job)
+    assert await due(world, job) == 0
+    await world.post(changed, {"b": 5})
+    assert await due(world, job) == 1
+    await work_off(world, job)
+    assert (total(world, changed), total(world, idle)) == (2, 1)
+
+
+async def test_what_is_written_after_the_snapshot_of_a_curve_is_refreshed_at_the_next_turn(world: World) -> None:
+    board = await world.create("b")
+    await world.post(board, {"a": 5})
+    job = world.refresh_job()
+    await job.find_due()
+    assert await due(world, job) == 1
+    world.store.hold(after=True)
+    async with working(job):
+        await within(world.store.entered.wait())
+        await world.post(board, {"b": 5})
+        world.store.release()
+        await world.refreshed()
+    assert total(world, board) == 1
+    assert await due(world, job) == 1
+
+
+async def test_what_is_written_before_the_snapshot_is_in_the_curve_and_not_refreshed_again(world: World) -> None:
+    board = await world.create("b")
+    await world.post(board, {"a": 5})
+    job = world.refresh_job()
+    await job.find_due()
+    assert await due(world, job) == 1
+    world.store.hold()
+    async with working(job):
+        await within(world.store.entered.wait())
+        await world.post(board, {"b": 5})
+        world.store.release()
+        await world.refreshed()
+    assert total(world, board) == 2
+    assert await due(world, job) == 0
+
+
+async def test_an_empty_board_gets_no_curve_until_it_has_entries(world: World) -> None:
+    board = await world.create("b", columns=2)
+    job = world.refresh_job()
+    await job.find_due()
+    assert await due(world, job) == 0
+    await world.post(board, {"a": 1}, "xp1")
+    assert await due(world, job) == 1
+    async with working(job):
+        await within(world.idle(job))
+    assert (total(world, board, 0), total(world, board, 1)) == (None, 1)
+
+
+async def test_a_board_that_lost_all_its_entries_is_refreshed_to_an_empty_curve(world: World) -> None:
+    board = await world.create("b")
+    await world.post(board, {"a": 1})
+    job = world.refresh_job()
+    await job.find_due()
+    await due(world, job)
+    await work_off(world, job)
+    entries = world.deployment.entries(board)
+    await world.store.write(lambda: entries.erase_entry("a", now_us=world.deployment.clock()))
+    assert await due(world, job) == 1
+    await work_off(world, job)
+    assert total(world, board) == 0
+
+
+async def test_jitter_shortens_the_interval_by_at_most_its_ratio(world: World) -> None:
+    boards = [await world.create(f"b{number}") for number in range(40)]
+    for board in boards:
+        await world.post(board, {"a": 1})
+    job = world.refresh_job(refresh_jitter_ratio=0.5)
+    await job.find_due()
+    await due(world, job)
+    await work_off(world, job)
+    for board in boards:
+        await world.post(board, {"a": 1})
+    assert await due(world, job, REFRESH_S * 0.49) == 0
+    assert 5 < await due(world, job, REFRESH_S * 0.26) < 35
+    assert await due(world, job, REFRESH_S * 0.26) == 40
+
+
+async def test_boards_known_at_the_start_come_due_spread_over_their_interval(world: World) -> None:
+    for number in range(40):
+        await world.post(await world.create(f"b{number}"), {"a": 1})
+    job = world.refresh_job()
+    await job.find_due()
+    found = [await due(world, job, REFRESH_S / 4) for _ in range(4)]
+    assert found[0] < found[1] < found[2] < found[3] == 40
+
+
+async def test_the_queue_of_due_columns_is_bounded_and_what_finds_no_room_comes_later(world: World) -> None:
+    boards = [await world.create(f"b{number}") for number in range(5)]
+    for board in boards:
+        await world.post(board, {"a": 1})
+    job = world.refresh_job(refresh_queue_max=2)
+    await job.find_due()
+    for waiting in (2, 2, 1):
+        assert await due(world, job, REFRESH_S if waiting == 2 else 0) == waiting
+        await work_off(world, job)
+    assert [total(world, board) for board in boards] == [1] * 5
+
+
+async def test_a_tick_looks_at_a_bounded_number_of_boards_and_the_next_goes_on(world: World) -> None:
+    for number in range(5):
+        await world.post(await world.create(f"b{number}"), {"a": 1})
+    job = world.refresh_job(refresh_tick_boards_max=2)
+    for _ in range(3):
+        await job.find_due()
+    assert [await due(world, job, seconds) for seconds in (REFRESH_S, 0, 0)] == [2, 4, 5]
+
+
+async def test_a_shorter_interval_takes_effect_without_waiting_for_the_old_one(world: World) -> None:
+    board = await world.create("b", predictor=replace(PREDICTOR, refresh_seconds=3_600))
+    await world.post(board, {"a": 1})
+    job = world.refresh_job()
+    await job.find_due()
+    world.catalog.keep_board(await world.change(board, refresh_seconds=10))
+    await job.find_due()
+    assert await due(world, job, 10) == 1
+
+
+async def test_other_rules_for_the_curve_make_a_new_one_though_no_row_changed(world: World) -> None:
+    board = await world.create("b")
+    await world.post(board, {f"o{number}": number for number in range(9)})
+    job = world.refresh_job()
+    await job.find_due()
+    await due(world, job)
+    await work_off(world, job)
+    await world.change(board, samples=4)
+    assert await due(world, job) == 1
+    await work_off(world, job)
+    curve = world.book.find_curve(board, 0)
+    assert curve is not None and len(curve.knots) == 4
+
+
+async def test_an_emptied_board_begins_a_new_schedule(world: World) -> None:
+    board = await world.create("b")
+    await world.post(board, {"a": 1})
+    job = world.refresh_job()
+    await job.find_due()
+    await due(world, job)
+    await work_off(world, job)
+    emptied = await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
+    world.catalog.keep_board(emptied)
+    await world.post(emptied, {"b": 1, "c": 2})
+    await job.find_due()
+    assert total(world, emptied) is None
+    assert await due(world, job) == 1
+    await work_off(world, job)
+    assert total(world, emptied) == 2
+
+
+async def test_a_board_deleted_while_it_waits_is_no_failure_and_is_forgotten(world: World) -> None:
+    gone, kept = await world.create("gone"), await world.create("kept")
+    for board in (gone, kept):
+        await world.post(board, {"a": 1})
+    job = world.refresh_job()
+    await job.find_due()
+    assert await due(world, job) == 2
+    await world.store.write(lambda: delete_board(world.store.dialect, board_id="gone"))
+    world.catalog.forget_board("gone")
+    async with working(job):
+        await world.refreshed()
+        await within(world.idle(job))
+    assert (total(world, gone), total(world, kept)) == (None, 1)
+    assert world.observed.failures.empty()
+    assert await due(world, job) == 0
+
+
+async def test_a_failed_refresh_is_counted_and_tried_again_at_the_next_turn(world: World) -> None:
+    board = await world.create("b")
+    await world.post(board, {"a": 1})
+    job = world.refresh_job()
+    await job.find_due()
+    await due(world, job)
+    world.store.failures.append(StoreBusy())
+    async with working(job):
+        await within(world.observed.failures.get())
+    assert (total(world, board), job.waiting) == (None, 0)
+    assert await due(world, job) == 1
+    await work_off(world, job)
+    assert total(world, board) == 1
+
+
+async def test_no_more_columns_than_allowed_are_refreshed_at_once_and_never_one_twice(world: World) -> None:
+    boards = [await world.create(f"b{number}") for number in range(3)]
+    for board in boards:
+        await world.post(board, {"a": 1})
+    job = world.refresh_job()
+    await job.find_due()
+    assert await due(world, job) == 3
+    world.store.hold()
+    async with working(job, workers=2):
+        await within(world.store.entered_by(2))
+        again = asyncio.create_task(world.desk.refresh_now(boards[0], 0))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert world.store.heavy_reads == 2
+        world.store.release()
+        refreshed = await within(again)
+        await world.refreshed(4)
+    assert world.store.heavy_reads == 4
+    assert world.book.find_curve(boards[0], 0) is refreshed.curve
+
+
+async def test_a_column_that_was_demanded_meanwhile_is_not_refreshed_again(world: World) -> None:
+    board = await world.create("b")
+    await world.post(board, {"a": 1})
+    job = world.refresh_job()
+    await job.find_due()
+    assert await due(world, job) == 1
+    job.open()
+    demanded = asyncio.create_task(world.desk.refresh_now(board, 0))
+    await asyncio.sleep(0)
+    async with working(job):
+        refreshed = await within(demanded)
+        await within(world.idle(job))
+    assert world.book.find_curve(board, 0) is refreshed.curve
+
+
+async def test_started_jobs_refresh_by_themselves(world: World) -> None:
+    board = await world.create("b")
+    await world.post(board, {"a": 5, "b": 7})
+    jobs = world.start()
+    await world.time.asleep(LIMITS.refresh.refresh_tick_s)
+    world.time.advance(REFRESH_S)
+    await world.refreshed()
+    assert total(world, board) == 2
+    assert await jobs.stop() == []
+
+
+async def test_a_curve_survives_in_the_store_for_the_next_process(world: World) -> None:
+    board = await world.create("b")
+    await world.post(board, {"a": 5})
+    job = world.refresh_job()
+    async with working(job):
+        done = await within(world.desk.refresh_now(board, 0))
+    book = CurveBook(world.store, None, poll_rows_max=10, on_corrupt=lambda: None)
+    assert await book.poll() == 1
+    curve: RankCurve | None = book.find_curve(board, 0)
+    assert curve == done.curve

@@ -1,0 +1,176 @@
+"""Why here: what an operator is told about a refresh must hold for every write acknowledged before the question."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from jobs.curves.refresh_desk import RefreshQueue
+from jobs.errors import NoJobProcess, TooManyDemands
+from jobs.wiring import Jobs
+from predictor import Curve
+from storage.boards.boards import delete_board, reset_board
+from storage.errors import StoreBusy, UnknownBoard
+from tests.jobs.world import World, within
+
+
+async def waiting(world: World, count: int) -> None:
+    """Let the demands of tasks just made reach the desk."""
+    for _ in range(count + 1):
+        await asyncio.sleep(0)
+
+
+async def started(world: World) -> Jobs:
+    jobs = world.start()
+    await world.time.asleep()
+    return jobs
+
+
+async def test_a_demand_is_answered_with_the_curve_that_serves_from_now_on(world: World) -> None:
+    board = await world.create("b", columns=2)
+    await world.post(board, {"a": 5, "b": 7, "c": 5}, column="xp1")
+    jobs = await started(world)
+    done = await within(world.desk.refresh_now(board, 1))
+    assert [(-knot.key - 10**15, knot.ties) for knot in done.curve.knots] == [(7, 1), (5, 2)]
+    assert world.book.find_curve(board, 1) is done.curve
+    assert world.book.find_curve(board, 0) is None
+    assert done.curve.as_of_us == world.deployment.clock.now_us
+    assert done.seconds >= 0
+    again = await within(world.desk.refresh_now(board, 1))
+    assert again.version > done.version
+    assert await jobs.stop() == []
+
+
+async def test_an_empty_column_gets_a_curve_when_it_is_asked_for(world: World) -> None:
+    board = await world.create("b")
+    jobs = await started(world)
+    done = await within(world.desk.refresh_now(board, 0))
+    assert (done.curve.total, world.book.find_curve(board, 0)) == (0, done.curve)
+    assert await jobs.stop() == []
+
+
+async def test_demands_for_one_column_share_a_refresh_that_started_after_all_of_them(world: World) -> None:
+    board = await world.create("b")
+    await world.post(board, {"a": 1})
+    jobs = await started(world)
+    world.store.hold()
+    first = asyncio.create_task(world.desk.refresh_now(board, 0))
+    await within(world.store.entered.wait())
+    await world.post(board, {"b": 2})  # acknowledged after the first refresh started
+    later = [asyncio.create_task(world.desk.refresh_now(board, 0)) for _ in range(5)]
+    await waiting(world, 5)
+    world.store.release()
+    answers = await within(asyncio.gather(first, *later))
+    assert [answer.curve.total for answer in answers[1:]] == [2] * 5
+    assert len({answer.version for answer in answers[1:]}) == 1 < len({answer.version for answer in answers})
+    assert world.store.heavy_reads == 2
+    assert await jobs.stop() == []
+
+
+async def test_one_caller_who_gives_up_does_not_take_the_others_answer(world: World) -> None:
+    board = await world.create("b")
+    jobs = await started(world)
+    world.store.hold()
+    callers = [asyncio.create_task(world.desk.refresh_now(board, 0)) for _ in range(2)]
+    await within(world.store.entered.wait())
+    callers[0].cancel()
+    await waiting(world, 1)
+    world.store.release()
+    assert (await within(callers[1])).curve.total == 0
+    assert callers[0].cancelled()
+    assert await jobs.stop() == []
+
+
+async def test_demands_past_the_bound_are_refused_at_once(world: World) -> None:
+    boards = [await world.create(f"b{number}") for number in range(5)]
+    jobs = await started(world)
+    world.store.hold()
+    taken = [asyncio.create_task(world.desk.refresh_now(boards[0], 0))]
+    await within(world.store.entered.wait())
+    taken += [asyncio.create_task(world.desk.refresh_now(board, 0)) for board in boards[1:4]]
+    await waiting(world, 3)
+    with pytest.raises(TooManyDemands):
+        await world.desk.refresh_now(boards[4], 0)
+    world.store.release()
+    assert len(await within(asyncio.gather(*taken))) == 4
+    assert await jobs.stop() == []
+
+
+async def test_a_demand_waits_no_longer_than_its_bound_and_its_refresh_goes_on(world: World) -> None:
+    board = await world.create("b")
+    world.desk = RefreshQueue(demands_max=3, wait_s_max=0.01)
+    jobs = await started(world)
+    world.store.hold()
+    with pytest.raises(TimeoutError):
+        await world.desk.refresh_now(board, 0)
+    world.store.release()
+    await world.refreshed()
+    assert world.book.find_curve(board, 0) is not None
+    assert await jobs.stop() == []
+
+
+async def test_without_a_job_a_demand_is_refused(world: World) -> None:
+    board = await world.create("b")
+    with pytest.raises(NoJobProcess):
+        await world.desk.refresh_now(board, 0)
+
+
+async def test_stopping_refuses_who_waits_and_who_comes_later(world: World) -> None:
+    boards = [await world.create("b0"), await world.create("b1")]
+    jobs = await started(world)
+    world.store.hold()
+    running = asyncio.create_task(world.desk.refresh_now(boards[0], 0))
+    await within(world.store.entered.wait())
+    waits = asyncio.create_task(world.desk.refresh_now(boards[1], 0))
+    await waiting(world, 1)
+    assert await within(jobs.stop()) == []
+    for task in (running, waits):
+        with pytest.raises(NoJobProcess):
+            await within(task)
+    with pytest.raises(NoJobProcess):
+        await world.desk.refresh_now(boards[0], 0)
+
+
+async def test_a_store_that_fails_is_told_to_who_asked_and_the_next_demand_works(world: World) -> None:
+    board = await world.create("b")
+    jobs = await started(world)
+    await within(world.observed.folds.get())  # folding reads the store too, and rests now
+    world.store.failures.append(StoreBusy("the disk is full"))
+    with pytest.raises(StoreBusy, match="the disk is full"):
+        await within(world.desk.refresh_now(board, 0))
+    assert world.observed.failures.qsize() == 1
+    assert (await within(world.desk.refresh_now(board, 0))).curve.total == 0
+    assert await jobs.stop() == []
+
+
+@pytest.mark.parametrize("gone", [delete_board, reset_board])
+async def test_a_board_deleted_or_emptied_meanwhile_is_unknown_and_no_failure(
+    world: World, gone: Callable[..., object]
+) -> None:
+    board = await world.create("b")
+    jobs = await started(world)
+    await world.store.write(lambda: gone(world.store.dialect, board_id="b"))  # type: ignore[arg-type, return-value]
+    with pytest.raises(UnknownBoard):
+        await within(world.desk.refresh_now(board, 0))
+    assert world.observed.failures.empty()
+    assert world.book.list_served() == []
+    assert await jobs.stop() == []
+
+
+async def test_a_demand_after_a_reset_does_not_share_one_from_before(world: World) -> None:
+    boards = [await world.create("other"), await world.create("b")]
+    jobs = await started(world)
+    world.store.hold()
+    asked = [asyncio.create_task(world.desk.refresh_now(board, 0)) for board in boards]
+    await within(world.store.entered.wait())
+    emptied = await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
+    asked.append(asyncio.create_task(world.desk.refresh_now(emptied, 0)))
+    await waiting(world, 1)
+    world.store.release()
+    with pytest.raises(UnknownBoard):
+        await within(asked[1])
+    assert (await within(asked[2])).curve == Curve((), total=0, as_of_us=world.deployment.clock.now_us)
+    await within(asked[0])
+    assert await jobs.stop() == []

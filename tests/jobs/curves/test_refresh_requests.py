@@ -1,0 +1,184 @@
+"""Why here: an operator asks any front end, and the refresh is made in a process that this one knows nothing of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from jobs.curves.refresh_requests import RefreshRequestJob, RefreshRequestLimits, RemoteRefresher
+from jobs.errors import MethodUnsupported, NoJobProcess, TooManyDemands
+from storage.boards.boards import reset_board
+from storage.boards.catalog import Catalog
+from storage.curves.refresh_requests import (
+    RefreshAnswer,
+    StoredRefreshRequest,
+    answer_refresh_request,
+    list_open_refresh_requests,
+    take_refresh_request,
+)
+from storage.curves.stored_curves import CurveBook
+from storage.errors import StoreBusy, UnknownBoard
+from storage.records import RefreshMethod
+from tests.jobs.world import PREDICTOR, WAIT_S, World, within
+
+LIMITS = RefreshRequestLimits(refresh_demands_max=3, refresh_wait_s_max=WAIT_S, curve_poll_s=0.01)
+
+
+class FrontEnd:
+    """Another process on the world's store, without jobs."""
+
+    def __init__(self, world: World, limits: RefreshRequestLimits = LIMITS) -> None:
+        self.book = CurveBook(world.store, None, poll_rows_max=100, on_corrupt=lambda: None)
+        self.desk = RemoteRefresher(world.store, self.book, limits, sleep=asyncio.sleep)
+
+
+async def demanded(world: World) -> list[StoredRefreshRequest]:
+    return await world.store.read(lambda: list_open_refresh_requests(world.store.dialect, 10))
+
+
+async def waiting(world: World, count: int) -> None:
+    """Return once so many demands wait in the store."""
+    async with asyncio.timeout(WAIT_S):
+        while len(await demanded(world)) < count:
+            pass
+
+
+@asynccontextmanager
+async def job_process(world: World, catalog: Catalog | None = None) -> AsyncIterator[RefreshRequestJob]:
+    """The world's own jobs, and the one that takes demands of others; not run: a test calls `take`."""
+    jobs = world.start()
+    try:
+        yield RefreshRequestJob(world.store, catalog or world.catalog, world.desk, LIMITS, sleep=asyncio.sleep)
+    finally:
+        await jobs.stop()
+
+
+async def test_a_demand_of_another_process_is_met_by_a_curve_that_counts_all_written_before_it(world: World) -> None:
+    board = await world.create("b")
+    await world.post(board, {f"p{n}": n for n in range(30)})
+    front_end = FrontEnd(world)
+    asked = [asyncio.create_task(front_end.desk.refresh_now(board, 0)) for _ in range(2)]
+    async with job_process(world) as job:
+        running = asyncio.create_task(job.run_forever())
+        first, second = await within(asyncio.gather(*asked))
+        assert first.curve.total == second.curve.total == 30
+        assert first.seconds >= 0
+        served = front_end.book.find_served(board, 0)
+        assert served is not None
+        assert served.version >= first.version
+        await world.post(board, {"late": 99})
+        again = await within(front_end.desk.refresh_now(board, 0))
+        assert again.curve.total == 31
+        assert again.version > first.version
+        running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_board_that_this_process_has_not_met_or_knows_otherwise_is_read_first(world: World) -> None:
+    board = await world.create("b")
+    await world.post(board, {"a": 1})
+    async with job_process(world, Catalog(world.store)) as job:  # an empty copy
+        asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(board, 0))
+        await waiting(world, 1)
+        await job.take_requests()
+        assert (await within(asked)).curve.total == 1
+        emptied = await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
+        asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(emptied, 0))
+        await waiting(world, 1)
+        await job.take_requests()
+        assert (await within(asked)).curve.total == 0
+
+
+async def test_a_board_that_is_emptied_meanwhile_is_unknown_to_whoever_asked(world: World) -> None:
+    board = await world.create("b")
+    async with job_process(world) as job:
+        asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(board, 0))
+        await waiting(world, 1)
+        await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
+        await job.take_requests()
+        with pytest.raises(UnknownBoard):
+            await within(asked)
+
+
+async def test_a_method_that_another_version_does_not_know_and_a_fit_that_fails_are_told(world: World) -> None:
+    unsupported = await world.create("scan", predictor=replace(PREDICTOR, method=RefreshMethod.SCAN))
+    failing = await world.create("b")
+    async with job_process(world) as job:
+        asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(unsupported, 0))
+        await waiting(world, 1)
+        [demand] = await demanded(world)
+        refused = RefreshAnswer("unsupported", "no scan here")
+        await world.store.write(lambda: take_refresh_request(world.store.dialect, demand))
+        await world.store.write(lambda: answer_refresh_request(world.store.dialect, demand, refused))
+        with pytest.raises(MethodUnsupported, match="scan"):
+            await within(asked)
+        world.store.hold()
+        asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(failing, 0))
+        await waiting(world, 1)
+        await job.take_requests()
+        await within(world.store.entered.wait())
+        world.store.failures.append(StoreBusy("no disk"))
+        world.store.release()
+        with pytest.raises(StoreBusy):
+            await within(asked)
+
+
+async def test_without_a_job_process_it_says_so_once_its_wait_is_over(world: World) -> None:
+    board = await world.create("b")
+    front_end = FrontEnd(world, replace(LIMITS, refresh_wait_s_max=0.3))
+    with pytest.raises(NoJobProcess, match=r"no job process took the demand in 0\.3 s"):
+        await within(front_end.desk.refresh_now(board, 0))
+
+
+async def test_a_wait_that_is_over_before_the_store_was_asked_says_so_too(world: World) -> None:
+    board = await world.create("b")
+    front_end = FrontEnd(world, replace(LIMITS, refresh_wait_s_max=0.001))
+    with pytest.raises(NoJobProcess):
+        await within(front_end.desk.refresh_now(board, 0))
+
+
+async def test_a_refresh_that_takes_longer_than_the_wait_is_a_timeout(world: World) -> None:
+    board = await world.create("b")
+    front_end = FrontEnd(world, replace(LIMITS, refresh_wait_s_max=1))
+    async with job_process(world) as job:
+        world.store.hold()
+        asked = asyncio.create_task(front_end.desk.refresh_now(board, 0))
+        await waiting(world, 1)
+        await job.take_requests()
+        with pytest.raises(TimeoutError):
+            await within(asked)
+        world.store.release()
+
+
+async def test_only_so_many_wait_at_a_front_end(world: World) -> None:
+    board = await world.create("b")
+    front_end = FrontEnd(world, replace(LIMITS, refresh_demands_max=1))
+    first = asyncio.create_task(front_end.desk.refresh_now(board, 0))
+    await waiting(world, 1)
+    with pytest.raises(TooManyDemands):
+        await front_end.desk.refresh_now(board, 0)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+
+
+async def test_a_job_process_that_stops_gives_back_what_it_has_not_answered(world: World) -> None:
+    board = await world.create("b")
+    asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(board, 0))
+    await waiting(world, 1)
+    before = await demanded(world)
+    async with job_process(world) as job:
+        world.store.hold()
+        running = asyncio.create_task(job.run_forever())
+        await within(world.store.entered.wait())
+        assert await demanded(world) == []
+        running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert await demanded(world) == before
+    world.store.release()
+    async with job_process(world) as other:
+        await other.take_requests()
+        assert (await within(asked)).curve.total == 0

@@ -1,0 +1,150 @@
+"""Why here: with more to refresh than there is time for, what comes first decides how wrong ranks get."""
+
+from __future__ import annotations
+
+import asyncio
+
+from jobs.curves.refresh import RefreshJob
+from jobs.curves.schedule import COUNTED_INTERVALS
+from storage.boards.families import NewBoard, make_boards, put_family
+from storage.errors import StoreAway
+from storage.periods import PeriodKind
+from storage.records import Board, FamilySpec
+from tests.jobs.refreshing import due, work_off, working
+from tests.jobs.world import LIMITS, REFRESH_S, World, within
+from tests.storage.deployment import PREDICTOR, ranked, spec
+
+
+async def fitted(world: World, rows: dict[str, int], job: RefreshJob) -> dict[str, Board]:
+    """Boards with so many rows each, and curves of all of them."""
+    boards = {name: await world.create(name) for name in rows}
+    for name, count in rows.items():
+        await world.post(boards[name], {f"owner {number}": number for number in range(count)})
+    await job.find_due()
+    await due(world, job)
+    await work_off(world, job)
+    return boards
+
+
+async def order_of(world: World, job: RefreshJob, boards: dict[str, Board]) -> list[str]:
+    """The boards in the order in which one worker refreshes what waits."""
+    before = {name: world.book.find_served(board, 0) for name, board in boards.items()}
+    await work_off(world, job)
+    found = {name: world.book.find_served(board, 0) for name, board in boards.items()}
+    fresh = [(now.version, name) for name, now in found.items() if now is not None and now is not before[name]]
+    return [name for _, name in sorted(fresh)]
+
+
+async def test_boards_that_changed_most_for_their_size_come_first_and_those_without_a_curve_before_them(
+    world: World,
+) -> None:
+    job = world.refresh_job()
+    boards = await fitted(world, {"large": 200, "middle": 50, "small": 4}, job)
+    await world.post(boards["large"], {f"owner {number}": 1 for number in range(20)})  # a tenth
+    await world.post(boards["middle"], {f"owner {number}": 1 for number in range(10)})  # a fifth
+    await world.post(boards["small"], {"owner 0": 1, "owner 1": 1})  # half
+    boards["new"] = await world.create("new")
+    await world.post(boards["new"], {"a": 1})
+    await job.find_due()
+    assert await due(world, job) == 4
+    assert await order_of(world, job, boards) == ["new", "small", "middle", "large"]
+
+
+async def test_a_board_that_changed_little_is_not_passed_over_for_ever(world: World) -> None:
+    patience = LIMITS.refresh.schedule.refresh_patience_intervals
+    job = world.refresh_job()
+    boards = await fitted(world, {"calm": 100, "busy": 10}, job)
+    await world.post(boards["calm"], {"owner 0": 1})
+    for turns in range(1, 100):
+        await world.post(boards["busy"], {f"owner {number}": 1 for number in range(10)})
+        assert await due(world, job) == 2
+        async with working(job):
+            await within(world.observed.refreshes.get())  # there is time for one, and no more
+            curve = world.book.find_curve(boards["calm"], 0)
+        if job.waiting == 0 or curve is None:
+            break
+        if curve.as_of_us == world.deployment.clock.now_us:
+            assert 1 < turns <= patience + 2
+            return
+    raise AssertionError("the calm board was never refreshed, or did not wait")
+
+
+async def test_with_no_room_for_all_the_neediest_wait_and_the_others_are_found_again(world: World) -> None:
+    boards = await fitted(world, dict.fromkeys("abcd", 10), world.refresh_job())
+    job = world.refresh_job(refresh_queue_max=2)
+    await job.find_due()
+    for changed, name in enumerate("abcd", start=1):
+        await world.post(boards[name], {f"owner {number}": 1 for number in range(changed)})
+    assert await due(world, job) == 2
+    assert await order_of(world, job, boards) == ["d", "c"]
+    assert await due(world, job, 0) == 2
+    assert await order_of(world, job, boards) == ["b", "a"]
+
+
+async def test_a_clock_that_was_set_back_does_not_keep_curves_from_being_refreshed(world: World) -> None:
+    job = world.refresh_job()
+    [board] = (await fitted(world, {"b": 10}, job)).values()
+    world.deployment.clock.now_us -= 3_600_000_000
+    await world.post(board, {"owner 0": 1})
+    assert await due(world, job) == 0, "its curve is from the future: how old it is shows from now on"
+    assert await due(world, job) == 1
+
+
+async def test_a_worker_rests_after_a_refresh_as_the_load_allows_and_demands_do_not_wait(world: World) -> None:
+    boards = [await world.create(f"b{number}") for number in range(3)]
+    for board in boards[:2]:
+        await world.post(board, {"a": 1})
+    job = world.refresh_job(load_ratio=0.25)
+    await job.find_due()
+    assert await due(world, job) == 2
+    world.store.hold()
+    async with working(job):
+        await within(world.store.entered.wait())
+        world.advance(2)  # the refresh takes so long
+        world.store.release()
+        await world.refreshed()
+        assert await world.time.asleep(6) == 6
+        assert (await within(world.desk.refresh_now(boards[2], 0))).curve.total == 0
+        world.observed.refreshes.get_nowait()
+        await world.time.asleep(6)
+        assert job.waiting == 1
+        world.time.advance(6)
+        await world.refreshed()
+
+
+async def test_what_the_store_refuses_to_a_tick_is_found_by_the_next_one(world: World) -> None:
+    board = await world.create("b")
+    await world.post(board, {"a": 1})
+    jobs = world.start()
+    await world.time.asleep(LIMITS.refresh.refresh_tick_s)
+    read = world.store.read
+    failing = asyncio.Event()
+
+    async def away(*arguments: object, **options: object) -> object:
+        failing.set()
+        raise StoreAway
+
+    world.store.read = away  # type: ignore[method-assign, assignment]
+    world.advance(REFRESH_S)
+    await within(failing.wait())
+    world.store.read = read  # type: ignore[method-assign]
+    await world.time.asleep(LIMITS.refresh.refresh_tick_s)
+    world.advance(LIMITS.refresh.refresh_tick_s)
+    await world.refreshed()
+    assert await jobs.stop() == []
+
+
+async def test_a_familys_board_that_is_counted_anyway_gets_a_curve_only_once_it_has_grown(world: World) -> None:
+    exact_top = PREDICTOR.exact_top
+    wanted = FamilySpec(spec(ranked("xp0")), (PeriodKind.ALL,), "UTC", ((),), 0, ())
+    dialect = world.store.dialect
+    await world.store.write(lambda: put_family(dialect, family_id="f", spec=wanted, now_us=1, families_max=9))
+    asked = [NewBoard("f:all", "all:")]
+    [board] = await world.store.write(lambda: make_boards(dialect, "f", asked, now_us=1, boards_max=9))
+    world.catalog.keep_board(board)
+    job = world.refresh_job()
+    await world.post(board, {f"owner {number}": number for number in range(exact_top)})
+    await job.find_due()
+    assert await due(world, job) == 0
+    await world.post(board, {"one more": 1})
+    assert await due(world, job, COUNTED_INTERVALS * REFRESH_S) == 1

@@ -1,0 +1,32 @@
+"""Why here: a curve that another process stored must serve here within the interval, whatever failed before."""
+
+from __future__ import annotations
+
+import asyncio
+
+from jobs.curves.watch import WatchJob
+from predictor import Curve, Knot
+from storage.curves.stored_curves import store_curve
+from storage.errors import StoreBusy
+from tests.jobs.world import World
+
+
+async def test_a_curve_of_another_process_serves_after_the_next_poll_and_a_failed_poll_is_tried_again(
+    world: World,
+) -> None:
+    board = await world.create("b")
+    curve = Curve((Knot(-5, 0, 1),), total=1, as_of_us=7)
+    job = asyncio.create_task(
+        WatchJob(world.book, curve_poll_s=2, live_poll_s=0.5, sleep=world.time.elapse).run_forever()
+    )
+    await world.time.asleep(2)
+    await world.store.write(lambda: store_curve(world.store.dialect, board, 0, curve))
+    world.store.failures.append(StoreBusy())
+    world.time.advance(2)
+    await world.time.asleep(2)
+    assert world.book.find_curve(board, 0) is None
+    world.time.advance(2)
+    await world.time.asleep(2)
+    assert world.book.find_curve(board, 0) == curve
+    job.cancel()
+    await asyncio.gather(job, return_exceptions=True)

@@ -1,0 +1,259 @@
+"""Why here: what the jobs of pools forget or repeat is a resource that nobody gets, or that two have."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from jobs.controls import Sleep
+from jobs.leases.liberate import LiberateJob, LiberateLimits
+from jobs.leases.rebalance import BalanceJob
+from jobs.leases.rebalance_plan import BalanceLimits
+from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts
+from storage.leases.upkeep import lease_upkeep
+from storage.store import Program
+from tests.jobs.world import World
+from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, Pools
+
+MINUTE_US = 60_000_000
+LIBERATE = LiberateLimits(liberate_interval_s=3_600, liberate_rows_max=5, lease_journal_retention_s=1_000)
+BALANCE = BalanceLimits(
+    balance_interval_s=300,
+    balance_horizon_s=600,
+    balance_half_life_s=600,
+    balance_moves_max=1_000,
+    balance_step_rows_max=7,
+)
+
+
+async def no_pause(_seconds: float) -> None:
+    """Time does not pass."""
+
+
+class Upkeep:
+    """The jobs of one process, on pools whose clock a test moves."""
+
+    def __init__(self, world: World, sleep: Sleep = no_pause) -> None:
+        self.world, self.pools = world, Pools(world.deployment)
+        self.moved = 0
+        self.liberate_job = LiberateJob(
+            world.store,
+            world.ownership(),
+            LIBERATE,
+            self._clock,
+            margin_us=MARGIN_US,
+            monotonic=world.time.monotonic,
+            sleep=sleep,
+            rng=random.Random(5),
+        )
+        self.balance_job = BalanceJob(
+            world.store,
+            world.ownership(),
+            BALANCE,
+            self._clock,
+            self,
+            margin_us=MARGIN_US,
+            expired_counted_max=1_000,
+            monotonic=world.time.monotonic,
+            sleep=sleep,
+            rng=random.Random(5),
+        )
+
+    def resources_moved(self, resources: int) -> None:
+        """See `BalanceObserver`."""
+        self.moved += resources
+
+    def _clock(self) -> Program[int]:
+        yield from ()
+        return self.pools.clock.now_us
+
+    async def ask(self, keys: int, *, region: str, named: str) -> int:
+        """So many new keys ask; how many got one."""
+        asked = [
+            LeaseRequest(CLIENT, "numbers", f"{named} {key}", region, None, 1_000 * MINUTE_US) for key in range(keys)
+        ]
+        return sum(isinstance(one, Grant) for one in await self.pools.run(*asked))
+
+
+@pytest.fixture
+async def upkeep(world: World) -> Upkeep:
+    """A pool of two regions."""
+    made = Upkeep(world)
+    await made.pools.create()
+    await made.pools.add(*(f"e{number}" for number in range(40)), region="eu")
+    await made.pools.add(*(f"u{number}" for number in range(10)), region="us")
+    return made
+
+
+async def test_what_is_over_is_liberated_in_bounded_steps_and_its_keys_find_it_again(upkeep: Upkeep) -> None:
+    pools = upkeep.pools
+    asked = [LeaseRequest(CLIENT, "numbers", f"k{key}", "eu", None, LEASE_US) for key in range(12)]
+    given = [one for one in await pools.run(*asked) if isinstance(one, Grant)]
+    await pools.ask("long", lease_us=100 * LEASE_US)
+    pools.clock.now_us += LEASE_US + MARGIN_US - 1
+    assert await upkeep.liberate_job.liberate_expired() == 0
+    pools.clock.now_us += 1
+    assert await upkeep.liberate_job.liberate_expired() == 12
+    assert (await pools.counts())["eu"] == RegionCounts(total=40, held=1, acquired=13, freed=12)
+    assert sum(kind == "liberated" for kind, _, _ in await pools.happened()) == 12
+    again = await pools.ask("k3")
+    assert (again.resource, again.version, again.acquired) == (given[3].resource, given[3].version + 1, True)
+    pools.clock.now_us += 1
+    assert await upkeep.liberate_job.liberate_expired() == 0
+
+
+async def test_a_step_that_was_cut_off_is_made_good_by_whoever_comes_next(upkeep: Upkeep) -> None:
+    pools = upkeep.pools
+    asked = [LeaseRequest(CLIENT, "numbers", f"k{key}", "eu", None, LEASE_US) for key in range(12)]
+    await pools.run(*asked)
+    pools.clock.now_us += LEASE_US + MARGIN_US
+    pool = await pools.pool()
+    now_us = pools.clock.now_us
+
+    def step() -> Program[int]:
+        freed = lease_upkeep(pools.dialect).liberate_expired(
+            (pool.key, "eu"), before_us=now_us, now_us=now_us, rows_max=5, rng=random.Random(1)
+        )
+        return (yield from freed)
+
+    assert await pools.store.write(step) == 5
+    assert await upkeep.liberate_job.liberate_expired() == 7
+    assert (await pools.counts())["eu"].held == 0
+
+
+async def test_a_region_that_runs_dry_is_given_free_resources_of_the_others(upkeep: Upkeep) -> None:
+    pools = upkeep.pools
+    assert await upkeep.balance_job.balance_pools() == 0, "nothing was measured yet"
+    assert await upkeep.ask(2, region="eu", named="e") == 2
+    assert await upkeep.ask(15, region="us", named="u") == 10
+    pools.clock.now_us += 5 * MINUTE_US
+    moved = await upkeep.balance_job.balance_pools()
+    assert moved == upkeep.moved > 10
+    counts = await pools.counts()
+    assert counts["eu"].total + counts["us"].total == 50
+    assert counts["us"].total == 10 + moved
+    assert await upkeep.ask(5, region="us", named="more") == 5
+    rows = await pools.rows()
+    assert len(rows) == 50
+    assert sum(row.region == "us" for row in rows) == counts["us"].total
+    assert sum(kind == "moved" for kind, _, _ in await pools.happened()) == moved
+    assert sorted(row.resource for row in rows if not row.is_free and row.region == "eu") != []
+
+
+async def test_what_was_measured_survives_the_process(upkeep: Upkeep) -> None:
+    pools = upkeep.pools
+    await upkeep.balance_job.balance_pools()
+    await upkeep.ask(15, region="us", named="u")
+    pools.clock.now_us += 5 * MINUTE_US
+    another = Upkeep(upkeep.world.beside())
+    another.pools = pools
+    assert await another.balance_job.balance_pools() > 10
+
+
+async def test_a_move_that_comes_late_moves_what_is_still_free(upkeep: Upkeep) -> None:
+    pools = upkeep.pools
+    pool = await pools.pool()
+    assert await upkeep.ask(38, region="eu", named="e") == 38
+    moved = await pools.store.write(
+        lambda: lease_upkeep(pools.dialect).move_resources(
+            pool, "eu", "us", 30, before_us=0, now_us=pools.clock.now_us, rng=random.Random(1)
+        )
+    )
+    assert moved == 2
+    counts = await pools.counts()
+    assert (counts["eu"].total, counts["eu"].held, counts["us"].total) == (38, 38, 12)
+
+
+async def test_what_is_over_moves_without_being_liberated_before_and_what_runs_stays(upkeep: Upkeep) -> None:
+    pools = upkeep.pools
+    pool = await pools.pool()
+    asked = [LeaseRequest(CLIENT, "numbers", f"k{key}", "eu", None, LEASE_US) for key in range(30)]
+    given = {one.key: one for one in await pools.run(*asked) if isinstance(one, Grant)}
+    assert await upkeep.ask(8, region="eu", named="long") == 8
+    pools.clock.now_us += LEASE_US + MARGIN_US
+    now_us = pools.clock.now_us
+
+    def move() -> Program[int]:
+        moved = lease_upkeep(pools.dialect).move_resources(
+            pool, "eu", "us", 40, before_us=now_us - MARGIN_US, now_us=now_us, rng=random.Random(1)
+        )
+        return (yield from moved)
+
+    assert await pools.store.write(move) == 32, "2 were free, 30 were over"
+    counts = await pools.counts()
+    assert counts["eu"] == RegionCounts(total=8, held=8, acquired=38, freed=30)
+    assert (counts["us"].total, counts["us"].held) == (42, 0)
+    assert sum(kind == "liberated" for kind, _, _ in await pools.happened()) == 30
+    again = await pools.ask("k3", region="eu")
+    assert (again.resource, again.region) == (given["k3"].resource, "us"), "its key finds it again"
+    assert again.version == given["k3"].version + 2, "the move and the new holding"
+    assert await upkeep.ask(41, region="us", named="more") == 41
+
+
+@pytest.mark.parametrize(
+    ("asked_a_minute", "lease_minutes"),
+    [(lambda minute: 5, 600), (lambda minute: 1, 600), (lambda minute: minute, 600), (lambda minute: 5, 8)],
+    ids=["many", "few", "growing", "short"],
+)
+async def test_beyond_one_round_nobody_is_refused_while_a_lease_is_over_elsewhere(
+    world: World, asked_a_minute: Callable[[int], int], lease_minutes: int
+) -> None:
+    upkeep = Upkeep(world)
+    pools = upkeep.pools
+    await pools.create()
+    await pools.add(*(f"e{number}" for number in range(100)), region="eu")
+    await pools.add("u0", region="us")
+    await upkeep.balance_job.balance_pools()
+    first = [LeaseRequest(CLIENT, "numbers", f"first {key}", "eu", None, 20 * MINUTE_US) for key in range(100)]
+    assert all(isinstance(one, Grant) for one in await pools.run(*first))
+    refused: list[int] = []
+    given = 0
+    for minute in range(1, 70):
+        pools.clock.now_us += MINUTE_US
+        if minute % 5 == 0:
+            await upkeep.balance_job.balance_pools()
+        keys = asked_a_minute(minute - 20) if minute > 20 else 0
+        asked = [
+            LeaseRequest(CLIENT, "numbers", f"{minute}/{key}", "us", None, lease_minutes * MINUTE_US)
+            for key in range(keys)
+        ]
+        got = sum(isinstance(one, Grant) for one in await pools.run(*asked)) if asked else 0
+        given += got
+        if got < keys:
+            leased = sum(row.expires_at_us > pools.clock.now_us - MARGIN_US for row in await pools.rows())
+            refused += [minute] if leased < 101 else []
+    assert set(refused) <= {21, 22, 23, 24}, "the first round is at minute 25"
+    assert given >= min(100, sum(asked_a_minute(minute) for minute in range(5, 50)))
+
+
+async def test_the_journal_forgets_what_is_past_its_retention(upkeep: Upkeep) -> None:
+    pools = upkeep.pools
+    await pools.ask("old")
+    pools.clock.now_us += round(LIBERATE.lease_journal_retention_s * 1e6) + 1
+    await pools.ask("new")
+    await upkeep.liberate_job.prune_journal()
+    assert [(kind, key) for kind, _, key in await pools.happened()][-1] == ("acquired", "new")
+    assert ("acquired", "old") not in [(kind, key) for kind, _, key in await pools.happened()]
+
+
+class Stopped(Exception):
+    """Raised by the third pause."""
+
+
+async def test_a_job_rests_until_its_next_turn_and_another_process_does_not_work_twice(world: World) -> None:
+    pauses_s: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses_s.append(seconds)
+        if len(pauses_s) == 3:
+            raise Stopped
+
+    upkeep = Upkeep(world, sleep)
+    with pytest.raises(Stopped):
+        await upkeep.liberate_job.run_forever()
+    assert pauses_s == [60, 60, 60]
+    lease = await world.store.read(lambda: world.leases.find_lease("job", "liberate"))
+    assert lease is not None
+    assert lease.version == 1, "it rests"

@@ -1,0 +1,111 @@
+"""Why here: a peer that is away must cost nothing but what it would have told."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import pytest
+
+from jobs.leases.peers import ExchangeJob, ExchangeLimits, PeerUnavailable
+from storage.leases.lease_journal import PublishedLeaseEvent
+from storage.leases.peers.elsewhere import remote_leases
+from storage.leases.peers.exchange import AppliedPage, LeaseExchange
+from tests.jobs.world import World
+from tests.storage.leasing import CLIENT, Pools
+
+LIMITS = ExchangeLimits(lease_exchange_interval_s=1, lease_exchange_rows_max=2)
+
+
+class Peer:
+    """Another store's journal, as a test writes it, and what the job told of it."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.pools = world, Pools(world.deployment)
+        self.events: list[PublishedLeaseEvent] = []
+        self.away = False
+        self.asked: list[int] = []
+        self.taken: asyncio.Queue[AppliedPage] = asyncio.Queue()
+        self.failures: asyncio.Queue[None] = asyncio.Queue()
+        exchange = LeaseExchange(
+            world.deployment.dialect,
+            self.pools.now_us,
+            store_name="here",
+            release_duplicates=True,
+            attempts_max=3,
+            rng=random.Random(1),
+        )
+        self.job = ExchangeJob(
+            world.store, world.ownership(), LIMITS, exchange, self.read, self, sleep=world.time.elapse
+        )
+
+    async def read(self, _peer: str, after: int, limit: int) -> list[PublishedLeaseEvent]:
+        """See `ReadPeer`."""
+        self.asked.append(after)
+        if self.away:
+            raise PeerUnavailable("gone")
+        return [event for event in self.events if event.number > after][:limit]
+
+    def page_taken_in(self, taken: AppliedPage) -> None:
+        """See `ExchangeObserver`."""
+        self.taken.put_nowait(taken)
+
+    def peer_away(self) -> None:
+        """See `ExchangeObserver`."""
+        self.failures.put_nowait(None)
+
+    def acquires(self, *keys: str) -> None:
+        """The journal goes on."""
+        for key in keys:
+            number = len(self.events) + 1
+            now_us = self.pools.clock.now_us
+            until_us = now_us + 10**9
+            self.events.append(
+                PublishedLeaseEvent(number, CLIENT, "numbers", "acquired", f"r{number}", key, "us", 1, now_us, until_us)
+            )
+
+    async def known(self) -> set[str]:
+        """The keys that lease there, as it is known here."""
+        pool = await self.pools.pool()
+        keys = [(pool.key, event.key or "") for event in self.events]
+        found = await self.world.store.read(lambda: remote_leases(self.pools.dialect).find_by_keys(keys))
+        return {key for _, key in found}
+
+
+@pytest.fixture
+async def peer(world: World) -> AsyncIterator[Peer]:
+    """A peer whose journal is followed."""
+    made = Peer(world)
+    await made.pools.create()
+    following = asyncio.create_task(made.job.follow_journal("us"))
+    yield made
+    following.cancel()
+    with suppress(asyncio.CancelledError):
+        await following
+
+
+async def test_full_pages_are_followed_by_the_next_at_once_and_the_end_by_a_pause(peer: Peer) -> None:
+    peer.acquires("a", "b", "c", "d", "e")
+    assert [(await peer.taken.get()).events for _ in range(3)] == [2, 2, 1]
+    assert await peer.known() == set("abcde")
+    peer.acquires("f")
+    await peer.world.time.asleep(1)
+    peer.world.time.advance(1)
+    assert (await peer.taken.get()).events == 1
+    assert peer.asked[:4] == [0, 2, 4, 5]
+
+
+async def test_a_peer_that_is_away_is_asked_again_and_nothing_is_missed(peer: Peer) -> None:
+    peer.away = True
+    peer.acquires("a")
+    for _ in range(3):
+        await peer.world.time.asleep(1)
+        peer.world.time.advance(1)
+        await peer.failures.get()
+    peer.away = False
+    await peer.world.time.asleep(1)
+    peer.world.time.advance(1)
+    await peer.taken.get()
+    assert await peer.known() == {"a"}

@@ -1,0 +1,264 @@
+"""Why here: a worker that nobody watches must look, work, share, stand back and stop by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from jobs.queue.drain import QUIET_AFTER_S, QUIET_POLLS, DrainJobLimits, DrainWorker
+from storage.errors import StoreAway
+from storage.queue.ingest_queue import ShardBacklog
+from storage.queue.queue_application import DrainedRound
+from storage.queue.workers import Sizing
+from storage.records import Board, Merge
+from tests.jobs.world import WAIT_S, ManualTime, World
+from tests.storage.deployment import counter, part, ranked
+from tests.storage.meddling import MeddlingStore
+from tests.storage.queueing import LEASE_US, SHARDS, QueueDesk
+from tests.storage.queueing import LIMITS as DRAIN_LIMITS
+
+LEASE_S = LEASE_US / 1e6
+LIMITS = DrainJobLimits(
+    ingest_lease_s=LEASE_S,
+    lease_renewal_ratio=0.3,
+    ingest_poll_s=0.1,
+    ingest_gather_s=0,
+    ingest_look_s=1,
+    job_backoff_base_s=0.5,
+    ingest_backoff_s_max=3,
+)
+TAKEN_BACK = -1  # among depths
+
+
+@dataclass
+class Observed:
+    """What a worker told its operators."""
+
+    rounds: asyncio.Queue[DrainedRound] = field(default_factory=asyncio.Queue)
+    depths: list[int] = field(default_factory=list)
+    ages_s: list[float] = field(default_factory=list)
+    fenced: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
+
+    def posts_drained(self, drained: DrainedRound, *, seconds: float, age_s: float) -> None:
+        """See `DrainObserver`."""
+        assert seconds >= 0
+        self.ages_s.append(age_s)
+        self.rounds.put_nowait(drained)
+
+    def backlog_seen(self, backlog: Mapping[int, ShardBacklog], now_us: int) -> None:
+        """See `DrainObserver`."""
+        assert now_us > 0
+        self.depths.append(sum(shard.posts for shard in backlog.values()))
+
+    def backlog_left(self) -> None:
+        """See `DrainObserver`."""
+        self.depths.append(TAKEN_BACK)
+
+    def drain_fenced(self) -> None:
+        """See `DrainObserver`."""
+        self.fenced.put_nowait(None)
+
+
+class Place:
+    """A process with a worker, at a time that stands still."""
+
+    def __init__(self, desk: QueueDesk, board: Board, name: str = "ada", limits: DrainJobLimits = LIMITS) -> None:
+        self.desk, self.board = desk, board
+        self.store, self.time, self.observed = MeddlingStore(desk.store), ManualTime(), Observed()
+        self.wake = asyncio.Event()
+        parts = desk.worker(name, store=self.store)
+        self.worker = DrainWorker(
+            self.store,
+            parts.drainer,
+            parts.leases,
+            limits,
+            self.observed,
+            wake=self.wake,
+            now_us=desk.clock,
+            monotonic=self.time.monotonic,
+            sleep=self.time.elapse,
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The worker runs, and is cancelled at the end."""
+        task = asyncio.create_task(self.worker.run_forever())
+        yield
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def enqueue(self, *owners: str) -> None:
+        """A point for each."""
+        await self.desk.enqueue(
+            *(self.desk.deployment.post(owner, part(self.board, {"xp": 1, "last": 1})) for owner in owners)
+        )
+
+    async def idle(self) -> None:
+        """Until the worker waits for posts."""
+        await self.time.asleep(LIMITS.ingest_poll_s)
+
+    def advance(self, seconds: float) -> None:
+        """On every clock."""
+        self.desk.clock.now_us += round(seconds * 1e6)
+        self.time.advance(seconds)
+
+    async def drained(self) -> DrainedRound:
+        """The next round."""
+        async with asyncio.timeout(WAIT_S):
+            return await self.observed.rounds.get()
+
+    async def xp(self, owner: str) -> int:
+        """As stored."""
+        stats = await self.desk.deployment.stats(self.board, owner)
+        return 0 if stats is None else int(stats["xp"] or 0)
+
+
+@pytest.fixture
+async def place(world: World) -> Place:
+    """A worker that is not started."""
+    deployment = world.deployment
+    desk = await QueueDesk.on(deployment)
+    board = await deployment.create("b", ranked("xp"), counter("last", merge=Merge.LAST))
+    return Place(desk, board)
+
+
+async def test_where_nothing_waits_nothing_is_written(place: Place) -> None:
+    async with place.running():
+        for _ in range(5):
+            await place.idle()
+            place.advance(LIMITS.ingest_poll_s)
+        await place.idle()
+    assert place.store.writes == 0
+    assert set(place.observed.depths) == {0}
+
+
+async def test_posts_find_a_worker_within_a_poll_or_at_once_where_they_were_queued(place: Place) -> None:
+    async with place.running():
+        await place.idle()
+        await place.enqueue("ada", "bob")
+        place.advance(LIMITS.ingest_poll_s)
+        assert sum((await place.drained()).posts.values()) == 2
+        await place.idle()
+        await place.enqueue("ada")
+        place.wake.set()
+        assert sum((await place.drained()).posts.values()) == 1
+    assert (await place.xp("ada"), await place.xp("bob")) == (2, 1)
+    assert place.observed.ages_s == [LIMITS.ingest_poll_s, 0]
+
+
+async def test_a_round_that_left_no_posts_lets_more_of_them_gather_and_one_that_did_goes_on(place: Place) -> None:
+    patient = Place(place.desk, place.board, limits=replace(LIMITS, ingest_gather_s=0.04))
+    await patient.enqueue(*(f"owner {number}" for number in range(DRAIN_LIMITS.ingest_round_posts_max + 1)))
+    async with patient.running():
+        first, second = await patient.drained(), await patient.drained()
+        assert first.more and not second.more
+        await patient.enqueue("ada")
+        patient.wake.set()
+        assert await patient.time.asleep() == pytest.approx(0.04)
+        await patient.enqueue("bob")
+        assert patient.observed.rounds.empty()
+        patient.advance(0.05)
+        assert sum((await patient.drained()).posts.values()) == 2
+
+
+async def test_who_gathers_for_longer_than_its_leases_are_renewed_after_keeps_them(place: Place) -> None:
+    patient = Place(place.desk, place.board, limits=replace(LIMITS, ingest_gather_s=60))
+    await patient.enqueue("ada")
+    async with patient.running():
+        await patient.drained()
+        assert await patient.time.asleep() == pytest.approx(LEASE_S * LIMITS.lease_renewal_ratio)
+
+
+async def test_after_a_quiet_time_a_worker_looks_less_often_and_is_woken_all_the_same(place: Place) -> None:
+    async with place.running():
+        await place.idle()
+        place.advance(QUIET_AFTER_S + 1)
+        await place.time.asleep(QUIET_POLLS * LIMITS.ingest_poll_s)
+        await place.enqueue("ada")
+        place.wake.set()
+        await place.drained()
+        await place.idle()
+    assert await place.xp("ada") == 1
+
+
+async def test_leases_are_kept_while_posts_come_and_lapse_when_none_do(place: Place) -> None:
+    async with place.running():
+        await place.idle()
+        for _ in range(30):
+            await place.enqueue("ada")
+            place.advance(LIMITS.ingest_poll_s)
+            await place.drained()
+            await place.idle()
+        held, _ = await place.desk.store.read(lambda: place.desk.leases.find_held("ingest"))
+        assert len(held) == SHARDS
+        assert {lease.version for lease in held.values()} == {1}
+        writes = place.store.writes
+        for _ in range(20):
+            place.advance(LIMITS.ingest_poll_s)
+            await place.idle()
+        assert place.store.writes == writes
+        held, _ = await place.desk.store.read(lambda: place.desk.leases.find_held("ingest"))
+        assert not held
+
+
+async def test_a_worker_that_stops_lets_others_have_its_shards_at_once(place: Place) -> None:
+    await place.enqueue("ada")
+    async with place.running():
+        await place.drained()
+    other = Place(place.desk, place.board, "bob")
+    await other.enqueue("bob")
+    async with other.running():
+        await other.drained()
+    assert await place.xp("bob") == 1
+
+
+async def test_a_worker_that_was_fenced_off_looks_again_and_goes_on(place: Place) -> None:
+    await place.enqueue("ada")
+    async with place.running():
+        await place.drained()
+        await place.idle()
+        place.desk.clock.now_us += LEASE_US  # its own monotonic clock stood still, as in a process that was stopped
+        other = place.desk.worker("other")
+        await place.desk.tend(other)
+        await place.enqueue("ada")
+        place.wake.set()
+        async with asyncio.timeout(WAIT_S):
+            await place.observed.fenced.get()
+        await place.idle()
+        assert await place.xp("ada") == 1
+        await place.desk.store.write(lambda: other.leases.release_share(other.share))
+        place.advance(LEASE_S)
+        await place.drained()
+    assert await place.xp("ada") == 2
+
+
+async def test_a_worker_that_may_not_work_any_more_takes_back_what_it_told(place: Place) -> None:
+    await place.enqueue("ada")
+    nobody = Sizing(size=0, capacity=0, speed=0, sized_at_us=1)
+    async with place.running():
+        await place.drained()
+        await place.idle()
+        told = place.observed.depths[:]
+        await place.desk.store.write(lambda: place.desk.semaphore.resize(nobody, found=Sizing(0, 0, 0, 0)))
+        await place.enqueue("ada")
+        place.advance(LEASE_S)
+        await place.idle()
+    assert told and TAKEN_BACK not in told
+    assert place.observed.depths[-1] == TAKEN_BACK
+
+
+async def test_a_store_that_is_away_is_tried_again_after_growing_pauses(place: Place) -> None:
+    await place.enqueue("ada")
+    place.store.meddle = [StoreAway("gone")] * 4
+    pauses = []
+    async with place.running():
+        for _ in range(4):
+            pauses.append(await place.time.asleep())
+            place.advance(pauses[-1])
+        await place.drained()
+    assert pauses == [1, 2, 3, 3]
+    assert await place.xp("ada") == 1

@@ -1,0 +1,99 @@
+"""Why here: the number of workers follows what was measured, on every store, and whoever measures says the same."""
+
+from __future__ import annotations
+
+from jobs.queue.size_workers import SizeWorkersJob, SizingLimits
+from storage.queue.workers import Sizing
+from tests.jobs.world import ManualTime, World
+from tests.storage.deployment import part, ranked
+from tests.storage.queueing import SHARDS, QueueDesk
+
+LIMITS = SizingLimits(ingest_workers_max=8, ingest_sizing_s=5)
+
+
+class Meter:
+    """A process that measures, beside workers that the test plays."""
+
+    def __init__(self, desk: QueueDesk) -> None:
+        self.desk, self.time = desk, ManualTime()
+        self.job = SizeWorkersJob(
+            desk.store,
+            desk.semaphore,
+            LIMITS,
+            now_us=desk.clock,
+            monotonic=self.time.monotonic,
+            sleep=self.time.elapse,
+        )
+
+    async def window(self, *, posts_per_s: float, busy_workers: float) -> int:
+        """Some seconds of work, and the size after them."""
+        seconds = LIMITS.ingest_sizing_s
+        applied = {shard: round(posts_per_s * seconds / SHARDS) for shard in range(SHARDS)}
+        busy_us = round(busy_workers * seconds * 1e6)
+        await self.desk.store.write(lambda: self.desk.queue.add_counts(applied, busy_us=busy_us))
+        self.desk.clock.now_us += round(seconds * 1e6)
+        self.time.advance(seconds)
+        await self.job.measure()
+        return (await self.desk.store.read(self.desk.semaphore.sizing)).size
+
+
+async def let_a_post_wait(desk: QueueDesk) -> None:
+    """Longer and longer: nobody takes it."""
+    board = await desk.deployment.create("b", ranked("xp"))
+    await desk.enqueue(desk.deployment.post("ada", part(board, {"xp": 1})))
+    desk.clock.now_us += 10_000_000
+
+
+async def hold_permits(desk: QueueDesk, count: int) -> None:
+    """So many workers, for a long time."""
+    for number in range(count):
+        holder = f"worker {number}"
+        await desk.store.write(lambda holder=holder: desk.semaphore.keep_permit(None, holder=holder, lease_us=10**12))  # type: ignore[misc]
+
+
+async def test_a_store_of_2100_and_workers_of_700_make_three(world: World) -> None:
+    desk = await QueueDesk.on(world.deployment)
+    await desk.store.write(lambda: desk.semaphore.resize(_sized(8), found=_sized(0)))
+    meter = Meter(desk)
+    await hold_permits(desk, 8)
+    await let_a_post_wait(desk)
+    await meter.job.measure()
+    assert await meter.window(posts_per_s=300, busy_workers=300 / 700) == 8, "nobody was in another's way"
+    assert await meter.window(posts_per_s=2_100, busy_workers=8) == 8, "once is chance"
+    assert await meter.window(posts_per_s=2_100, busy_workers=8) == 3
+    sizing = await desk.store.read(desk.semaphore.sizing)
+    assert (sizing.capacity, round(sizing.speed, -1)) == (2_100, 690)
+
+
+async def test_where_nothing_was_applied_nothing_is_written(world: World) -> None:
+    desk = await QueueDesk.on(world.deployment)
+    meter = Meter(desk)
+    before = await desk.store.read(desk.semaphore.sizing)
+    for _ in range(3):
+        meter.time.advance(LIMITS.ingest_sizing_s)
+        await meter.job.measure()
+    assert await desk.store.read(desk.semaphore.sizing) == before
+    assert before.sized_at_us == 0, "no row of it"
+
+
+async def test_two_who_measure_change_the_number_once(world: World) -> None:
+    desk = await QueueDesk.on(world.deployment)
+    await desk.store.write(lambda: desk.semaphore.resize(_sized(8), found=_sized(0)))
+    first, second = Meter(desk), Meter(desk)
+    await hold_permits(desk, 8)
+    await let_a_post_wait(desk)
+    await first.job.measure()
+    await second.job.measure()
+    sizes = [await first.window(posts_per_s=300, busy_workers=300 / 700)]
+    second.time.advance(LIMITS.ingest_sizing_s)
+    await second.job.measure()
+    for _ in range(2):
+        sizes.append(await first.window(posts_per_s=2_100, busy_workers=8))
+        second.time.advance(LIMITS.ingest_sizing_s)
+        await second.job.measure()
+    assert sizes == [8, 8, 3]
+    assert (await desk.store.read(desk.semaphore.sizing)).size == 3
+
+
+def _sized(size: int) -> Sizing:
+    return Sizing(size, 0, 0, size)

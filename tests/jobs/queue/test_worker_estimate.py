@@ -1,0 +1,117 @@
+"""Why here: too few workers leave a store idle, too many stand in each other's way, and nobody can watch it all day."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.queue.worker_estimate import Window, WorkerCount, workers_for
+
+MOST = 8
+WINDOW_S = 5.0
+
+
+class Store:
+    """Takes so much a second; a worker alone does `speed`, and several share what there is."""
+
+    def __init__(self, capacity: float, speed: float) -> None:
+        self.capacity, self.speed = capacity, speed
+
+    def window(self, workers: int, *, arriving: float = float("inf")) -> Window:
+        """What so many workers do with so many posts a second."""
+        able = min(self.capacity, workers * self.speed)
+        done = min(able, arriving)
+        busy_s = workers * WINDOW_S * done / able
+        return Window(WINDOW_S, round(done * WINDOW_S), busy_s, workers, waiting=arriving > able)
+
+
+def settled(
+    store: Store, *, size: int, windows: int = 40, there: int = MOST, arriving: float = float("inf")
+) -> list[int]:
+    """Sizes, window after window; `there`: how many workers could work. The first one works alone for a while."""
+    count = WorkerCount(most=MOST)
+    count.record_window(store.window(1, arriving=store.speed / 2), size=size)
+    sizes = [size]
+    for _ in range(windows):
+        sizes.append(count.record_window(store.window(min(sizes[-1], there), arriving=arriving), size=sizes[-1]))
+    return sizes
+
+
+@pytest.mark.parametrize(
+    ("capacity", "speed", "workers"),
+    [(2_100, 700, 3), (2_100, 710, 3), (2_120, 700, 3), (2_300, 700, 4), (10, 700, 1), (70_000, 700, MOST), (1, 0, 1)],
+)
+def test_capacity_over_speed_rounded_up_within_bounds(capacity: float, speed: float, workers: int) -> None:
+    assert workers_for(capacity, speed, most=MOST) == workers
+
+
+@pytest.mark.parametrize("size", [1, 3, MOST])
+def test_a_store_that_takes_three_workers_gets_three(size: int) -> None:
+    sizes = settled(Store(2_100, 700), size=size)
+    assert sizes[-1] in (3, 4), "one more is tried now and then"
+    assert sum(each == 3 for each in sizes[-20:]) >= 15
+
+
+def test_workers_that_wait_for_posts_are_left_as_they_are() -> None:
+    assert set(settled(Store(2_100, 700), size=2, arriving=900)) == {2}
+
+
+def test_workers_that_keep_up_are_left_as_they_are_however_busy() -> None:
+    store, count = Store(2_100, 700), WorkerCount(most=MOST)
+    count.record_window(store.window(1, arriving=10), size=8)
+    for _ in range(5):
+        window = replace(store.window(8), waiting=False)
+        assert count.record_window(window, size=8) == 8
+
+
+def test_one_worker_says_nothing_of_others() -> None:
+    store, count = Store(2_100, 700), WorkerCount(most=MOST)
+    count.record_window(store.window(1, arriving=10), size=4)
+    for _ in range(5):
+        assert count.record_window(Store(300, 300).window(1), size=4) == 4
+
+
+def test_a_number_changes_after_two_windows_that_agree() -> None:
+    store, count = Store(2_100, 700), WorkerCount(most=MOST)
+    count.record_window(store.window(1, arriving=10), size=8)
+    assert count.record_window(store.window(8), size=8) == 8
+    assert count.record_window(store.window(8), size=8) == 3
+    assert (round(count.capacity), round(count.speed, -2)) == (2_100, 700)
+
+
+def test_a_store_that_became_faster_gets_more_workers_and_one_that_became_slower_fewer() -> None:
+    count, size = WorkerCount(most=MOST), 1
+    for store, wanted in ((Store(2_100, 700), 3), (Store(4_200, 700), 6), (Store(1_400, 700), 2)):
+        sizes = []
+        for _ in range(120):
+            size = count.record_window(store.window(size), size=size)
+            sizes.append(size)
+        assert sum(abs(each - wanted) <= 1 for each in sizes[-30:]) == 30, (wanted, sizes)
+
+
+def test_tries_that_do_not_pay_become_seldom() -> None:
+    sizes = settled(Store(2_100, 700), size=3, windows=200)
+    tries = [index for index in range(1, len(sizes)) if sizes[index] > sizes[index - 1]]
+    assert len(tries) <= 200 / 16 + 5
+
+
+def test_with_fewer_processes_than_permits_nothing_changes() -> None:
+    assert set(settled(Store(10_000, 700), size=4, there=2)) == {4}
+
+
+@given(
+    capacity=st.floats(1, 1e6),
+    speed=st.floats(1, 1e6),
+    size=st.integers(1, MOST),
+    arriving=st.lists(st.floats(0, 1e6), max_size=30),
+)
+def test_the_number_stays_within_its_bounds(capacity: float, speed: float, size: int, arriving: list[float]) -> None:
+    store, count = Store(capacity, speed), WorkerCount(most=MOST)
+    for rate in arriving:
+        after = count.record_window(store.window(size, arriving=rate), size=size)
+        assert 1 <= after <= MOST
+        assert after <= size + 1
+        size = after

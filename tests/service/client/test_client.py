@@ -1,0 +1,210 @@
+"""The HTTP client of the commands: what it retries, what it refuses, and how an error reads."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from decimal import Decimal
+
+import pytest
+from aiohttp import web
+
+from service.client.client import (
+    ClientError,
+    NotTheContract,
+    Patience,
+    Refused,
+    ServiceClient,
+    Unreachable,
+    decode,
+    refused,
+    segment,
+)
+from service.client.client_answers import one_line
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Start = Callable[[Handler], Awaitable[str]]
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    """Serve one handler for every path; answers its address."""
+    runners: list[web.AppRunner] = []
+
+    async def serve(handler: Handler) -> str:
+        application = web.Application()
+        application.router.add_route("*", "/{tail:.*}", handler)
+        runner = web.AppRunner(application)
+        await runner.setup()
+        runners.append(runner)
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        return f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+    yield serve
+    for runner in runners:
+        await runner.cleanup()
+
+
+class Waits:
+    """A sleep that only notes how long it was asked for."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+def client(
+    url: str, waits: Waits, patience: Patience | None = None, on_away: Callable[[ClientError], None] = lambda _: None
+) -> ServiceClient:
+    return ServiceClient(url, "rk_a_b", patience=patience, rng=random.Random(1), sleep=waits, on_away=on_away)
+
+
+async def test_a_busy_service_is_given_the_time_it_asks_for_and_a_little_more(start: Start) -> None:
+    answers = [(429, "3"), (503, "1"), (200, "")]
+
+    async def handler(_: web.Request) -> web.Response:
+        status, retry_after = answers.pop(0)
+        return web.json_response({"results": []}, status=status, headers={"Retry-After": retry_after})
+
+    waits = Waits()
+    async with client(await start(handler), waits) as service:
+        assert await service.post("b", []) == []
+    assert 3 <= waits.seconds[0] <= 4.5 and 1 <= waits.seconds[1] <= 1.5
+
+
+async def test_a_wait_is_never_longer_than_patience_allows(start: Start) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return web.json_response({"code": "queue_full"}, status=429, headers={"Retry-After": "86400"})
+
+    waits = Waits()
+    with pytest.raises(Refused, match="queue_full"):
+        async with client(await start(handler), waits, Patience(attempts_max=4, wait_s_max=2)) as service:
+            await service.board("b")
+    assert waits.seconds == [2, 2, 2]
+
+
+async def test_a_refusal_without_retry_after_is_final(start: Start) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return web.json_response({"code": "no_job_process", "detail": "none alive"}, status=503)
+
+    waits = Waits()
+    with pytest.raises(Refused, match="no_job_process: none alive"):
+        async with client(await start(handler), waits) as service:
+            await service.refresh("b", "xp")
+    assert waits.seconds == []
+
+
+async def test_a_lost_connection_is_tried_again_only_where_repeating_is_safe(start: Start) -> None:
+    lost, told = [False], list[ClientError]()
+
+    async def handler(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        if lost[0]:
+            request.transport.abort()
+        return web.json_response({"columns": []})
+
+    for patience in (Patience(), Patience(attempts_max=4, wait_base_s=1, reconnects=True)):
+        url, waits, lost[0] = await start(handler), Waits(), False
+        async with client(url, waits, patience, told.append) as service:
+            await service.board("b")
+            lost[0] = True
+            with pytest.raises(Unreachable, match="no answer from http"):
+                await service.board("b")
+    assert [1 <= waits.seconds[0] <= 2, 2 <= waits.seconds[1] <= 4, 4 <= waits.seconds[2] <= 8] == [True] * 3
+    assert len(told) == 1, "once an outage, and not where nothing waits"
+
+
+async def test_a_service_that_never_answered_is_waited_for_only_where_asked(unused_tcp_port: int) -> None:
+    url, waits, told = f"http://127.0.0.1:{unused_tcp_port}", Waits(), list[ClientError]()
+    for awaits in (False, True):
+        patience = Patience(attempts_max=4, reconnects=True, awaits=awaits)
+        with pytest.raises(Unreachable, match="no answer from http"):
+            async with client(url, waits, patience, told.append) as service:
+                await service.board("b")
+        assert (len(waits.seconds), len(told)) == ((3, 1) if awaits else (0, 0))
+
+
+async def test_a_redirect_never_carries_the_key_elsewhere(start: Start) -> None:
+    seen: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        seen.append(request.path)
+        return web.Response(status=307, headers={"Location": "/elsewhere"})
+
+    with pytest.raises(Refused, match="http_307"):
+        async with client(await start(handler), Waits()) as service:
+            await service.board("b")
+    assert seen == ["/v1/leaderboards/b"]
+
+
+async def test_the_key_travels_as_a_bearer_token_and_hostile_names_stay_one_segment(start: Start) -> None:
+    seen: list[tuple[str, str]] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        seen.append((request.raw_path, request.headers["Authorization"]))
+        return web.json_response({"owner": "x", "positions": []})
+
+    async with client(await start(handler), Waits()) as service:
+        for owner in ("a/b?c#d%41 é", "..", "."):
+            assert await service.owner_positions("b:w,x=1", owner, ["xp", "lap"], mode="exact") == []
+    board = "/v1/leaderboards/b%3Aw%2Cx%3D1/entries/"
+    tail = "/positions?rank=exact&columns=xp%2Clap"
+    assert seen == [(board + name + tail, "Bearer rk_a_b") for name in ("a%2Fb%3Fc%23d%2541%20%C3%A9", "%2E%2E", "%2E")]
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html>", b"\xff", b"", b"[" * 50_000, b'{"results": 1}', b'{"results": [{"status": "applied"}]}']
+)
+async def test_an_answer_of_something_else_is_told_apart(start: Start, body: bytes) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(body=body)
+
+    with pytest.raises(NotTheContract):
+        async with client(await start(handler), Waits()) as service:
+            await service.post("b", [])
+
+
+async def test_a_walk_ends_where_a_cursor_does_not_move_on(start: Start) -> None:
+    entry = {"rank": 1, "owner": "a", "value": 1}
+
+    async def handler(_: web.Request) -> web.Response:
+        return web.json_response({"entries": [entry], "next": "same"})
+
+    met = 0
+    with pytest.raises(NotTheContract, match="does not move on"):
+        async with client(await start(handler), Waits()) as service:
+            async for page in service.pages("b", "xp"):
+                met += len(page.entries)
+    assert met == 2
+
+
+def test_decimals_keep_every_digit() -> None:
+    document = decode(b'{"value": 9223372036.854775807, "n": 9223372036854775807}', dict[str, object])
+    assert document == {"value": Decimal("9223372036.854775807"), "n": 2**63 - 1}
+
+
+def test_a_problem_reads_as_one_line_without_control_characters() -> None:
+    body = (
+        b'{"code":"bad_value","detail":"line\\none\\u001b[31m","errors":[{"pointer":"/posts/3/stats","detail":"NaN"}]}'
+    )
+    assert str(refused(422, body)) == "bad_value: line?one?[31m (/posts/3/stats NaN)"
+    many = b'{"code":"c","title":"t","errors":[' + b",".join([b'{"pointer":"/p","detail":"d"}'] * 9) + b"]}"
+    assert str(refused(422, many)) == "c: t (/p d; /p d; /p d; and 6 more)"
+    once = b'{"code":"c","detail":"post 3: too large","errors":[{"pointer":"/posts/2/stats/xp","detail":"too large"}]}'
+    assert str(refused(422, once)) == "c: post 3: too large (/posts/2/stats/xp)"
+    assert str(refused(502, b"<html>bad gateway")) == "http_502: no problem document"
+
+
+@pytest.mark.parametrize(
+    "url", ["", "127.0.0.1:8080", "ftp://x", "http://", "http://[", "http://x:y", "http://x?y", "file:///etc/passwd"]
+)
+def test_an_address_that_is_not_http_is_refused_before_any_request(url: str) -> None:
+    with pytest.raises(ClientError):
+        ServiceClient(url)
+
+
+def test_path_segments_never_vanish() -> None:
+    assert [segment(text) for text in (".", "..", "a.b", "/")] == ["%2E", "%2E%2E", "a.b", "%2F"]
+    assert one_line("a\u202eb\tc") == "a?b?c"

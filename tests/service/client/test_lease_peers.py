@@ -1,0 +1,76 @@
+"""Why here: what another store's service answers is somebody else's: neither to be believed nor logged blindly."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+
+from jobs.leases.peers import PeerUnavailable
+from service.client.lease_peers import peer_reader
+from storage.leases.lease_journal import PublishedLeaseEvent
+from tests.servers import free_port
+
+LINE = (
+    b'{"seq":7,"at":"2026-11-21T10:00:00.000001Z","kind":"acquired","client_id":"acme","pool_id":"numbers",'
+    b'"resource":"a","key":"k","region":"eu","version":3,"lease_expires":"2026-11-21T11:00:00.000000Z"}\n'
+)
+
+
+class FakePeer:
+    """Answers what a test says."""
+
+    def __init__(self) -> None:
+        self.answer, self.status = LINE, 200
+        self.asked: list[web.Request] = []
+        self.address = ""
+
+    async def serve(self, request: web.Request) -> web.Response:
+        self.asked.append(request)
+        return web.Response(body=self.answer, status=self.status)
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[FakePeer]:
+    """A peer's service that is none."""
+    made = FakePeer()
+    app = web.Application()
+    app.router.add_get("/v1/leases/journal", made.serve)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made.address = f"127.0.0.1:{runner.addresses[0][1]}"
+    yield made
+    await runner.cleanup()
+
+
+async def test_a_page_is_read_with_the_key_that_the_address_holds(peer: FakePeer) -> None:
+    async with peer_reader({"us": f"http://:secret@{peer.address}"}) as read:
+        events = await read("us", 5, 10)
+    assert events == [
+        PublishedLeaseEvent(
+            7, "acme", "numbers", "acquired", "a", "k", "eu", 3, 1_795_255_200_000_001, 1_795_258_800_000_000
+        )
+    ]
+    [request] = peer.asked
+    assert dict(request.query) == {"after": "5", "limit": "10"}
+    assert request.headers["Authorization"] == "Bearer secret"
+
+
+@pytest.mark.parametrize(
+    ("status", "answer"), [(503, LINE), (302, b""), (200, b"<html>"), (200, LINE.replace(b'"seq":7', b'"seq":"x"'))]
+)
+async def test_what_is_no_journal_is_no_page(peer: FakePeer, status: int, answer: bytes) -> None:
+    peer.status, peer.answer = status, answer
+    async with peer_reader({"us": f"http://:secret@{peer.address}"}) as read:
+        with pytest.raises(PeerUnavailable) as away:
+            await read("us", 0, 10)
+    assert "secret" not in str(away.value)
+
+
+async def test_a_peer_that_is_not_there_is_away() -> None:
+    async with peer_reader({"us": f"http://:secret@127.0.0.1:{free_port()}"}) as read:
+        with pytest.raises(PeerUnavailable) as away:
+            await read("us", 0, 10)
+    assert "secret" not in str(away.value)

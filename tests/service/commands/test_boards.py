@@ -1,0 +1,129 @@
+"""`rankcurve board …`: words become a spec, and documents become tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from service.commands.boards.boards import parse_column
+from tests.service.cli_fake_service import FakeService, run, running_fake
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeService]:
+    with running_fake() as service:
+        yield service
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("xp:sum", {"name": "xp", "sorted": True, "merge": "sum"}),
+        ("lap:min:low:scale=3", {"name": "lap", "sorted": True, "merge": "min", "best": "low", "scale": 3}),
+        ("lap:min:min=0:max=86400.5", {"name": "lap", "sorted": True, "merge": "min", "min": 0, "max": "86400.5"}),
+        ("d:last:min=-5", {"name": "d", "sorted": True, "merge": "last", "min": -5}),
+        ("shots:sum:unsorted", {"name": "shots", "sorted": False, "merge": "sum"}),
+        ("tag:last:text", {"name": "tag", "sorted": False, "merge": "last", "type": "text"}),
+    ],
+)
+def test_a_column_written_in_words_becomes_its_spec(text: str, spec: dict[str, object]) -> None:
+    assert parse_column(text) == spec
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["xp", ":sum", "xp:best", "xp:sum:max", "xp:sum:high:low", "xp:sum:scale=x", "xp:sum:scale=-1", "xp:sum:max=1e5",
+     "xp:sum:max=", "xp:sum:min=1.", "xp:sum:max=٣", "xp:sum:max=" + "9" * 5000],
+)  # fmt: skip
+def test_a_column_that_makes_no_sense_is_refused_before_any_request(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        parse_column(text)
+
+
+def test_a_board_is_created_from_columns_and_confirmed_when_created_again(fake: FakeService) -> None:
+    for _ in range(2):
+        result = run("board", "create", "s", "-c", "xp:sum:high", "--ties", "earliest", fake=fake)
+        assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["id"] == "s"
+    assert fake.boards["s"].spec["ties"] == "earliest"
+
+
+def test_a_board_is_created_from_a_file(fake: FakeService, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.json"
+    spec.write_text('{"columns": [{"name": "xp", "merge": "max"}]}')
+    assert run("board", "create", "s", "--spec", str(spec), fake=fake).exit_code == 0
+    assert fake.boards["s"].spec == {"columns": [{"name": "xp", "merge": "max"}]}
+    spec.write_text("[1]")
+    assert run("board", "create", "s", "--spec", str(spec), fake=fake).exit_code == 2
+
+
+@pytest.mark.parametrize("arguments", [[], ["-c", "xp"], ["-c", "xp:sum", "--ties", "odd"]])
+def test_asking_wrongly_exits_2(fake: FakeService, arguments: list[str]) -> None:
+    assert run("board", "create", "s", *arguments, fake=fake).exit_code == 2
+    assert not fake.requests
+
+
+def test_boards_are_listed_across_pages(fake: FakeService) -> None:
+    for name in ("a1", "a2", "a3", "b1"):
+        fake.add_board(name, {"name": "xp"}, {"name": "shots", "sorted": False})
+    result = run("board", "list", "--prefix", "a", fake=fake)
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["board", "a1", "a2", "a3"]
+    assert "xp, (shots)" in result.stdout
+    listed = json.loads(run("board", "list", "--json", "--limit", "3", fake=fake).stdout)
+    assert [each["id"] for each in listed] == ["a1", "a2", "a3"]
+
+
+def test_a_board_is_shown_as_json(fake: FakeService) -> None:
+    fake.add_board("s", {"name": "xp"})
+    assert json.loads(run("board", "show", "s", fake=fake).stdout)["entries"] == 0
+
+
+def test_deleting_asks_first(fake: FakeService) -> None:
+    fake.add_board("s", {"name": "xp"})
+    assert run("board", "delete", "s", fake=fake, stdin="n\n").exit_code == 1
+    assert "s" in fake.boards
+    assert run("board", "delete", "s", fake=fake, stdin="y\n").exit_code == 0
+    assert run("board", "delete", "s", "--yes", fake=fake).exit_code == 1
+    assert not fake.boards
+
+
+def test_errors_of_the_service_are_one_line_with_code_and_hint(fake: FakeService) -> None:
+    fake.failures = [(401, {}, "unauthorized")]
+    result = run("board", "show", "s", fake=fake)
+    assert result.exit_code == 1
+    assert result.stderr == "error: unauthorized: as asked — pass a key with --key or RANKCURVE_KEY\n"
+
+
+def test_a_key_is_sent_where_one_is_given(fake: FakeService) -> None:
+    run("board", "list", "--key", "rk_x_y", fake=fake)
+    assert fake.headers[-1]["Authorization"] == "Bearer rk_x_y"
+
+
+def test_a_board_is_created_with_times_and_closed(fake: FakeService) -> None:
+    times = ("--opens-at", "2026-01-01T00:00:00Z", "--closes-at", "2026-02-01T00:00:00Z", "--keep-seconds", "60")
+    result = run("board", "create", "s", "-c", "xp:sum", *times, "--grace-seconds", "5", fake=fake)
+    assert result.exit_code == 0, result.output
+    spec = fake.boards["s"].spec
+    assert (spec["opens_at"], spec["closes_at"]) == ("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
+    assert (spec["grace_seconds"], spec["keep_seconds"]) == (5, 60)
+    assert run("board", "close", "s", "--at", "2026-01-15T00:00:00Z", fake=fake).exit_code == 0
+    closed = fake.boards["s"].spec
+    assert (closed["closes_at"], closed["grace_seconds"], closed["opens_at"]) == (
+        "2026-01-15T00:00:00Z",
+        0,
+        "2026-01-01T00:00:00Z",
+    )
+    assert run("board", "close", "s", fake=fake).exit_code == 0
+    assert fake.boards["s"].spec["closes_at"] > "2026-01-15"
+
+
+def test_the_list_says_what_became_of_boards(fake: FakeService) -> None:
+    for name, more in (("a", {}), ("b", {"closed": True}), ("c", {"closed": True, "archived": True})):
+        fake.add_board(name, {"name": "xp"})
+        fake.boards[name].spec |= more
+    lines = run("board", "list", fake=fake).stdout.splitlines()
+    assert [line.split()[2] for line in lines] == ["state", "open", "closed", "archived"]

@@ -1,0 +1,132 @@
+"""`rankcurve curve` against a real service: the summary, the document, the pictures, and what is missing for them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from service.cli import app
+from service.client.client_answers import CurveDocument, Knot
+from service.commands.reading.drawing import draw_curve
+from tests.service.climbed_board import EXACT_TOP, climbed_board
+from tests.service.offline import rank_of
+from tests.service.real_service import Process, environment
+
+OWNERS = 60
+PNG_START = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """A service with board b (xp, lap) and an empty board."""
+    folder = tmp_path_factory.mktemp("serving")
+    process = Process(folder).ready()
+    for board in ("b", "empty"):
+        run(process, "board", "create", board, "-c", "xp:last:high", "-c", "lap:min:low:scale=2")
+    lines = [f"p{i},{i * i},{100 + i % 7}.5" for i in range(OWNERS)]
+    (folder / "b.csv").write_text("\n".join(("id,xp,lap", *lines)) + "\n")
+    columns = ("--column", "xp=xp", "--column", "lap=lap")
+    run(process, "import", "b", str(folder / "b.csv"), "--owner-column", "id", *columns)
+    for board in ("b", "empty"):
+        run(process, "refresh", board)
+    yield process
+    process.discard()
+
+
+def run(process: Process, *arguments: str, code: int = 0) -> Result:
+    """The outcome of a command that must end with this exit code."""
+    result = CliRunner().invoke(app, [*arguments, "--url", process.url])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_the_summary_says_how_the_curve_was_made_and_what_the_best_have(serving: Process) -> None:
+    rows = [line.split() for line in run(serving, "curve", "b", "xp").stdout.splitlines()]
+    assert rows[1][:4] == ["xp", "skip", str(OWNERS), str(OWNERS)]
+    top = {" ".join(row[:-2]): row[-2:] for row in rows[4:]}
+    assert top["top 1"] == [str((OWNERS - 1) ** 2), "exact"]
+    assert top["top 10"] == [str((OWNERS - 10) ** 2), "exact"]
+    assert "top 100" not in top
+    assert top["better than 99.0 %"][0] == str((OWNERS - 1) ** 2)
+
+
+def test_owners_who_climbed_past_the_top_leave_the_shown_error_small(serving: Process) -> None:
+    state = asyncio.run(climbed_board(serving.url, "climbed"))
+    assert state["certificate"] > 1 and state["bound"] < 0.1, "else this test shows nothing"
+    shown = run(serving, "curve", "climbed", "-c", "xp").stdout
+    assert f"{100 * float(state['bound']):.3g} % past rank {EXACT_TOP}" in shown and "off by at most" in shown
+    assert f"{100 * float(state['certificate']):.3g} %" not in shown
+    document = json.loads(run(serving, "curve", "climbed", "-c", "xp", "--json").stdout)
+    assert document["certificate"] == state["certificate"]
+
+
+def test_a_board_whose_ranks_are_all_counted_has_no_error(serving: Process) -> None:
+    assert "nothing, every rank is counted" in run(serving, "curve", "b", "-c", "xp").stdout
+
+
+def test_the_rank_command_tells_what_is_missing_to_the_next_place(serving: Process) -> None:
+    lines = run(serving, "rank", "b", "p7", "-c", "xp", "--next").stdout.splitlines()
+    assert lines[-1].split() == ["xp", str(OWNERS - 8), "64", "15"]
+    run(serving, "rank", "b", "--value", "5", "--next", code=2)
+
+
+def test_the_json_of_the_command_ranks_offline(serving: Process) -> None:
+    document = json.loads(run(serving, "curve", "b", "lap", "--json").stdout)
+    assert document["best"] == "low"
+    assert rank_of()(document, "100.50") == (1, 1, 1)
+    assert rank_of()(document, 103) == (28, 28, 28)
+
+
+@pytest.mark.parametrize("column", ["xp", "lap"])
+def test_a_picture_is_drawn_in_the_format_that_its_name_says(serving: Process, tmp_path: Path, column: str) -> None:
+    svg, png = tmp_path / "curve.svg", tmp_path / "curve.PNG"
+    for path in (svg, png):
+        assert run(serving, "curve", "b", column, "--plot", str(path)).stdout == ""
+    assert ElementTree.parse(svg).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    assert png.read_bytes().startswith(PNG_START)
+
+
+def test_the_same_curve_gives_the_same_file(tmp_path: Path) -> None:
+    knots = [Knot(value, rank, 2) for value, rank in ((90_000, 1), (700, 3), (5, 80))]
+    document = CurveDocument("xp", "skip", 81, "2026-11-20T10:00:00Z", knots)
+    paths = [tmp_path / f"{number}.svg" for number in range(2)]
+    for path in paths:
+        draw_curve(document, path, title="b: xp")
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_what_cannot_be_drawn_is_one_line(serving: Process, tmp_path: Path) -> None:
+    run(serving, "curve", "b", "xp", "--plot", "curve.pdf", code=2)
+    empty = run(serving, "curve", "empty", "xp", "--plot", str(tmp_path / "x.svg"), code=1)
+    assert empty.stderr == "error: the curve is that of an empty column: there is nothing to draw\n"
+    nowhere = run(serving, "curve", "b", "xp", "--plot", str(tmp_path / "none" / "x.svg"), code=1)
+    assert nowhere.stderr.startswith("error: ")
+    assert run(serving, "curve", "none", "xp", code=1).stderr.startswith("error: unknown_board")
+
+
+def test_without_matplotlib_the_command_says_what_to_install(serving: Process, tmp_path: Path) -> None:
+    # A module that is None in sys.modules can't be imported, as where the extra is not installed.
+    program = "import sys; sys.modules['matplotlib'] = None; from service.cli import main; main()"
+    path = str(tmp_path / "x.svg")
+    arguments = ["curve", "b", "xp", "--plot", path, "--url", serving.url]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: drawing needs matplotlib: pip install 'rankcurve[plots]'\n"
+
+
+def test_neither_the_commands_nor_the_service_import_matplotlib() -> None:
+    program = "import sys, service.cli, service.serve; print('matplotlib' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"

@@ -1,0 +1,230 @@
+"""Backups that are taken while posts come in, and what is there after a restore, as docs/operating.md tells to do both.
+
+    posts ── backup ── posts, another curve ── the store destroyed ── restored ── every post sent once more
+
+The rule: the truth is what clients were told. What was acknowledged before the backup began is a duplicate afterwards;
+sent once more, everything counts once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.memcached import OpenMemcached
+from tests.servers import FAST, PostgresServer, program
+from tests.service.real_service import WAIT_S, Caller, Process, command_line
+from tests.service.views.posts.test_e2e_durability import CHAMPION, Ledger, check_ledger, client, five_boards
+
+CLIENTS = 4
+LATER = 500  # owners who are on a board only after the backup
+A = "/v1/leaderboards/a"
+
+
+@pytest.fixture
+def memcached() -> Iterator[OpenMemcached]:
+    """One that no restore reaches: it goes on with curves of what came after the backup."""
+    with OpenMemcached() as started:
+        yield started
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[PostgresServer]:
+    """A fresh server for what is restored."""
+    server = PostgresServer(FAST)
+    server.start()
+    yield server
+    server.remove()
+
+
+def run(name: str, *words: object) -> None:
+    """A program of PostgreSQL's, which has to succeed."""
+    command = [str(program(name, "postgresql-client")), *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
+    assert done.returncode == 0, done.stderr
+
+
+async def answers(ledger: Ledger, number: int) -> None:
+    """Wait for so many more of them."""
+    for _ in range(number):
+        ledger.answered.clear()
+        async with asyncio.timeout(WAIT_S):
+            await ledger.answered.wait()
+
+
+async def lines_of(caller: Caller) -> list[dict[str, Any]]:
+    """The whole journal."""
+    found: list[dict[str, Any]] = []
+    while True:
+        after = found[-1]["seq"] if found else 0
+        page = await caller.get(f"/v1/journal?after={after}")
+        found += page
+        if not page:
+            return found
+
+
+async def posts_around(serving: Process, save: Callable[[], None]) -> tuple[Ledger, list[dict[str, Any]]]:
+    """Post, save the store meanwhile, and post on; answers what was told, and the part that was before the backup."""
+    ledger, up = Ledger(), asyncio.Event()
+    up.set()
+    async with Caller(serving.url) as caller, asyncio.TaskGroup() as group:
+        await five_boards(caller)
+        for number in range(CLIENTS):
+            group.create_task(client(lambda: serving, up, f"c{number}", ledger))
+        await answers(ledger, 20)
+        await caller.refresh("a", "xp")
+        acknowledged = list(ledger.settled)
+        await asyncio.to_thread(save)
+        await answers(ledger, 20)
+        ledger.stop = True
+    async with Caller(serving.url) as caller:
+        later = [{"owner": f"later{n}", "stats": {"xp": 2**30 + n}} for n in range(LATER)]
+        await caller.post("a", *later)
+        await caller.refresh("a", "xp")
+    return ledger, acknowledged
+
+
+async def check_restored(serving: Process, ledger: Ledger, acknowledged: list[dict[str, Any]]) -> None:
+    """Hold a restored service against what clients were told."""
+    async with Caller(serving.url) as caller:
+        before = await lines_of(caller)
+        assert len(before) >= len({post["post_id"] for post in acknowledged})
+        for start in range(0, len(acknowledged), 1000):
+            body = await caller.must("POST", "/v1/posts", {"posts": acknowledged[start : start + 1000]})
+            assert {part["status"] for result in body["results"] for part in result["boards"]} == {"duplicate"}
+        curve = await caller.get(f"{A}/rankings/xp/curve")
+        assert 0 < curve["total"] < LATER, "a curve of the state that is gone"
+        await caller.must("POST", "/v1/posts", {"posts": ledger.settled})
+        await check_ledger(caller, ledger)
+        page = await caller.get(f"{A}/rankings/xp?limit=100")
+        for entry in page["entries"]:
+            [exact] = (await caller.get(f"{A}/entries/{entry['owner']}/positions?columns=xp&rank=exact"))["positions"]
+            assert exact["rank"] == entry["rank"]
+        after = await lines_of(caller)
+        assert after[: len(before)] == before
+        numbers = [line["seq"] for line in after]
+        assert len(after) > len(before) and numbers == sorted(set(numbers))
+        await caller.refresh("a", "xp")
+        audit = await caller.must("POST", f"{A}/rankings/xp/audit")
+        assert audit["outcome"] == "compared" and not audit["brackets_broken"], audit
+
+
+async def check_rebuilt(serving: Process, rebuild: Callable[[], Process]) -> None:
+    """A board made anew from the journal has the rows that it had."""
+    path = f"{A}/rankings/xp?limit=100"
+    async with Caller(serving.url) as caller:
+        before = (await caller.get(path))["entries"]
+        assert CHAMPION in {entry["owner"] for entry in before}
+    again = await asyncio.to_thread(rebuild)
+    async with Caller(again.url) as caller:
+        assert (await caller.get(path))["entries"] == before
+
+
+async def test_a_sqlite_store_comes_back_from_a_backup_that_was_taken_under_load(
+    spawn: Callable[..., Process], tmp_path: Path, memcached: OpenMemcached
+) -> None:
+    settings = ("--set", f"memcached_servers={memcached.address}")
+    serving, file = spawn(*settings).ready(), str(tmp_path / "saved.db")
+
+    def command(*words: str) -> None:
+        done = command_line(*words, "--store", serving.store, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+
+    ledger, acknowledged = await posts_around(serving, lambda: command("backup", file))
+    refused = command_line("restore", file, "--replace", "--store", serving.store, cwd=tmp_path)
+    assert refused.returncode == 1 and "stop the service first" in refused.stderr
+    await asyncio.to_thread(serving.end, signal.SIGKILL)
+    database = tmp_path / "rankcurve.db"
+    database.write_bytes(b"spoiled" + database.read_bytes()[7:])
+    command("restore", file, "--replace")
+    restored = spawn(*settings).ready()
+    await check_restored(restored, ledger, acknowledged)
+
+    def rebuild() -> Process:
+        assert restored.end() == 0
+        command("rebuild", "a")
+        return spawn(*settings).ready()
+
+    await check_rebuilt(restored, rebuild)
+
+
+async def test_a_postgresql_store_goes_on_in_another_cluster_from_a_dump_that_was_taken_under_load(
+    spawn: Callable[..., Process],
+    tmp_path: Path,
+    memcached: OpenMemcached,
+    postgres_server: PostgresServer,
+    elsewhere: PostgresServer,
+) -> None:
+    settings = ("--set", f"memcached_servers={memcached.address}")
+    source, target = postgres_server.create_database("saved"), elsewhere.create_database("restored")
+    # Further on than the other one: its numbers of transactions are of the future there.
+    postgres_server.run_sql(*["SELECT txid_current()"] * 1000)
+    serving, file = spawn("--store", source, *settings).ready(), tmp_path / "saved.dump"
+    ledger, acknowledged = await posts_around(
+        serving, lambda: run("pg_dump", "--format=custom", "--no-owner", f"--file={file}", f"--dbname={source}")
+    )
+    await asyncio.to_thread(serving.end, signal.SIGKILL)
+    postgres_server.run_sql('DROP DATABASE "saved" WITH (FORCE)')
+    run("pg_restore", "--no-owner", "--exit-on-error", "--single-transaction", f"--dbname={target}", file)
+    restored = spawn("--store", target, *settings)
+    restored.await_line("store_was_restored")
+    await check_restored(restored.ready(), ledger, acknowledged)
+
+    def rebuild() -> Process:
+        done = command_line("rebuild", "a", "--store", target, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return restored
+
+    await check_rebuilt(restored, rebuild)
+    assert restored.end() == 0
+    assert "store_was_restored" not in [line["event"] for line in ready_once(spawn, target)]
+
+
+def ready_once(spawn: Callable[..., Process], store: str) -> list[dict[str, Any]]:
+    """What a service logs that starts on a store and ends."""
+    process = spawn("--store", store).ready()
+    assert process.end() == 0
+    return process.lines
+
+
+async def test_a_postgresql_store_comes_back_as_it_was_at_a_point_in_time(
+    spawn: Callable[..., Process], tmp_path: Path, memcached: OpenMemcached
+) -> None:
+    settings = ("--set", f"memcached_servers={memcached.address}")
+    archive = Path(tempfile.mkdtemp(prefix="rankcurve-archive-"))  # where the server's user can write
+    server = PostgresServer(FAST | {"archive_mode": "on", "archive_command": f"cp %p {archive}/%f"})
+    recovered: PostgresServer | None = None
+    try:
+        shutil.chown(archive, server.data.owner())
+        server.start()
+        serving = spawn("--store", server.url(), *settings).ready()
+        recovered = PostgresServer(FAST, standby_of=server)  # pg_basebackup, before the first post
+
+        def name_the_point() -> None:
+            server.run_sql("SELECT pg_create_restore_point('saved')", "SELECT pg_switch_wal()")
+
+        ledger, acknowledged = await posts_around(serving, name_the_point)
+        await asyncio.to_thread(serving.end, signal.SIGKILL)
+        server.kill()
+        (recovered.data / "standby.signal").unlink()
+        (recovered.data / "recovery.signal").touch()
+        lines = {"restore_command": f"cp {archive}/%f %p", "recovery_target_name": "saved",
+                 "recovery_target_action": "promote", "archive_mode": "off", "primary_conninfo": ""}  # fmt: skip
+        with (recovered.data / "postgresql.auto.conf").open("a") as conf:
+            conf.writelines(f"{name} = '{value}'\n" for name, value in lines.items())
+        recovered.start()
+        restored = spawn("--store", recovered.url(), *settings).ready()
+        await check_restored(restored, ledger, acknowledged)
+    finally:
+        for each in (server, recovered):
+            if each is not None:
+                each.remove()
+        shutil.rmtree(archive, ignore_errors=True)

@@ -1,0 +1,381 @@
+"""`rankcurve import` over HTTP: every line once, whatever happens in between."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import Result
+
+from service.commands.imports import importing
+from service.commands.imports.import_lines import Field, Mark, Plan, owner_fault, read_batches
+from tests.service.cli_fake_service import FakeService, run, running_fake
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeService]:
+    with running_fake() as service:
+        service.add_board("b", {"name": "xp"}, {"name": "lap", "merge": "min", "best": "low", "scale": 3})
+        yield service
+
+
+@pytest.fixture
+def players(tmp_path: Path) -> Path:
+    """25 players p0 … p24 with scores 0, 10 … 240 on lines 2 … 26."""
+    path = tmp_path / "players.csv"
+    path.write_text("id,score\n" + "".join(f"p{i},{i * 10}\n" for i in range(25)))
+    return path
+
+
+def do_import(fake: FakeService, path: Path, *more: str) -> Result:
+    arguments = ["b", str(path), "--owner-column", "id", "--column", "xp=score", "--batch", "4", *more]
+    return run("import", *arguments, fake=fake)
+
+
+def test_every_line_becomes_one_post_with_the_mapped_column(fake: FakeService, players: Path) -> None:
+    result = do_import(fake, players)
+    assert result.exit_code == 0, result.output
+    assert "25 lines: 25 applied, 0 unchanged, 0 duplicate, 0 rejected" in result.stdout
+    assert fake.xp("b") == {f"p{i}": str(i * 10) for i in range(25)}
+    assert list(players.parent.iterdir()) == [players]
+
+
+def test_a_queued_import_counts_what_was_accepted_and_finds_the_lines_that_were_not(
+    fake: FakeService, players: Path
+) -> None:
+    fake.refused_owners = {"p5"}
+    result = do_import(fake, players, "--queued")
+    assert result.exit_code == 1
+    assert "25 lines: 24 accepted, 0 applied, 0 unchanged, 0 duplicate, 1 rejected" in result.stdout
+    assert "line 7: bad_value" in result.stderr
+    assert fake.xp("b") == {f"p{i}": str(i * 10) for i in range(25) if i != 5}
+    assert {path for method, path in fake.requests if method == "POST"} == {"/v1/leaderboards/b/posts?mode=queued"}
+
+
+def test_a_second_import_of_the_same_file_counts_no_line_again(fake: FakeService, players: Path) -> None:
+    do_import(fake, players)
+    result = do_import(fake, players, "--batch", "7")
+    assert result.exit_code == 0
+    assert "25 lines: 0 applied, 0 unchanged, 25 duplicate, 0 rejected" in result.stdout
+
+
+def test_a_label_counts_the_same_file_once_more(fake: FakeService, players: Path) -> None:
+    do_import(fake, players)
+    assert "25 applied" in do_import(fake, players, "--label", "again").stdout
+
+
+def test_another_mapping_of_the_same_file_has_other_post_ids(fake: FakeService, players: Path) -> None:
+    do_import(fake, players)
+    result = run("import", "b", str(players), "--owner-column", "id", "-c", "lap=score", fake=fake)
+    assert "25 applied" in result.stdout
+
+
+@pytest.fixture
+def summed(fake: FakeService, tmp_path: Path) -> Path:
+    """A file for board s, whose columns xp and wins add up and whose best does not."""
+    fake.add_board("s", {"name": "xp", "merge": "sum"}, {"name": "wins", "merge": "sum"}, {"name": "best"})
+    path = tmp_path / "summed.csv"
+    path.write_text("id,score,won,top\n" + "".join(f"p{i},{i},{i % 2},{i * i}\n" for i in range(9)))
+    return path
+
+
+def into_sums(fake: FakeService, path: Path, *columns: str, more: tuple[str, ...] = ()) -> Result:
+    mapping = [word for column in columns for word in ("-c", column)]
+    return run("import", "s", str(path), "--owner-column", "id", *mapping, *more, fake=fake)
+
+
+def test_the_same_file_with_another_mapping_of_a_sum_warns_before_anything_is_sent(
+    fake: FakeService, summed: Path
+) -> None:
+    assert "warning" not in into_sums(fake, summed, "xp=score").stderr
+    assert "warning" not in into_sums(fake, summed, "xp=score").stderr, "each line of it counts once"
+    assert "warning" not in into_sums(fake, summed, "wins=won", "best=top").stderr
+    again = into_sums(fake, summed, "xp=score", "wins=won")
+    assert again.exit_code == 0
+    [warning] = [line for line in again.stderr.splitlines() if line.startswith("warning")]
+    assert "with wins=won, xp=score;" in warning and "adds up again" in warning
+    assert "warning" in into_sums(fake, summed, "xp=top").stderr
+    assert "warning" not in into_sums(fake, summed, "xp=top", more=("--label", "on purpose")).stderr
+    assert "warning" not in into_sums(fake, summed, "best=score").stderr
+
+
+def test_a_person_at_a_terminal_is_asked_before_a_sum_adds_up_again(
+    fake: FakeService, summed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    into_sums(fake, summed, "xp=score")
+    monkeypatch.setattr(importing, "asks", lambda: True)
+    sent = len(fake.batches)
+    arguments = ("import", "s", str(summed), "--owner-column", "id", "-c", "xp=score", "-c", "wins=won")
+    assert run(*arguments, fake=fake, stdin="n\n").exit_code == 1
+    assert len(fake.batches) == sent
+    assert run(*arguments, fake=fake, stdin="y\n").exit_code == 0
+    assert len(fake.batches) == sent + 1
+
+
+def test_what_did_not_count_adds_nothing_up_again(fake: FakeService, summed: Path) -> None:
+    fake.rejected_owners = {f"p{i}" for i in range(9)}
+    into_sums(fake, summed, "xp=score")
+    fake.rejected_owners = set()
+    assert "warning" not in into_sums(fake, summed, "xp=score", "wins=won").stderr, "all its lines were rejected"
+    fake.boards["s"].stats.clear()
+    assert "warning" not in into_sums(fake, summed, "xp=top").stderr, "the board was emptied"
+
+
+def test_a_stopped_import_of_another_mapping_warns_too(fake: FakeService, summed: Path) -> None:
+    fake.posts_before_outage = 1
+    into_sums(fake, summed, "xp=score", more=("--batch", "4", "--concurrency", "1"))
+    fake.posts_before_outage = None
+    assert "warning" in into_sums(fake, summed, "xp=score", "wins=won").stderr
+
+
+NOISY = "id,lap,score\na,48.682000000000002,7\nb,60.25,7.0\nc,-0.00049999999999,7.4\nd,1.9995000000001,-0.2\n"
+
+
+def test_scores_with_binary_noise_are_rounded_to_the_scale_where_asked(fake: FakeService, tmp_path: Path) -> None:
+    path = tmp_path / "noisy.csv"
+    path.write_text(NOISY)
+    arguments = ("import", "b", str(path), "--owner-column", "id", "-c", "lap", "-c", "xp=score")
+    result = run(*arguments, "--round", fake=fake)
+    assert result.exit_code == 0, result.output
+    stats = {owner: (held["lap"], held["xp"]) for owner, held in fake.boards["b"].stats.items()}
+    assert stats == {"a": ("48.682", "7"), "b": ("60.25", "7.0"), "c": ("0.000", "7"), "d": ("2.000", "0")}
+    assert result.stdout.splitlines()[-1].endswith("; values rounded: 5")
+    assert "rounded" not in run(*arguments, "--restart", fake=fake).stdout
+
+
+def test_nothing_is_rounded_unless_asked(fake: FakeService, tmp_path: Path) -> None:
+    path = tmp_path / "noisy.csv"
+    path.write_text(NOISY)
+    run("import", "b", str(path), "--owner-column", "id", "-c", "lap", fake=fake)
+    assert fake.boards["b"].stats["a"] == {"lap": "48.682000000000002"}
+
+
+def test_an_import_that_stopped_at_noise_is_begun_again_with_round_and_counts_no_line_twice(
+    fake: FakeService, players: Path
+) -> None:
+    fake.posts_before_outage = 3
+    do_import(fake, players, "--concurrency", "1")
+    fake.posts_before_outage = None
+    rounded = do_import(fake, players, "--round")
+    assert "going on" not in rounded.stderr, "lines before the mark may have been rejected for their digits"
+    assert "25 lines: 13 applied, 0 unchanged, 12 duplicate" in rounded.stdout
+
+
+def test_rejected_lines_are_listed_with_their_numbers_and_the_others_stand(fake: FakeService, tmp_path: Path) -> None:
+    path = tmp_path / "mixed.csv"
+    lines = [
+        b"id,score",
+        b"good,1",
+        b"word,abc",
+        b",5",
+        b"short",
+        b"",
+        b"empty,",
+        b"\xff\xfe,7",
+        b"big,9",
+        b"last,-2.50",
+    ]
+    path.write_bytes(b"\n".join(lines))
+    fake.rejected_owners = {"big"}
+    rejects = tmp_path / "rejects.csv"
+    result = do_import(fake, path, "--rejects", str(rejects))
+    assert result.exit_code == 1
+    assert fake.xp("b") == {"good": "1", "last": "-2.50"}
+    assert "8 lines: 2 applied, 0 unchanged, 0 duplicate, 6 rejected" in result.stdout
+    assert "line 9: value_out_of_range: too large (/stats/xp)" in result.stderr
+    assert rejects.read_bytes().split(b"\n") == [lines[i] for i in (0, 2, 3, 4, 6, 7, 8)] + [b""]
+    with Path(f"{rejects}.reasons").open(newline="") as stream:
+        reasons = list(csv.DictReader(stream))
+    assert [row["line"] for row in reasons] == ["3", "4", "5", "7", "8", "9"]
+    assert [row["rejects_line"] for row in reasons] == ["2", "3", "4", "5", "6", "7"]
+    assert reasons[-1]["reason"] == "value_out_of_range: too large (/stats/xp)"
+
+
+def test_a_request_refused_as_a_whole_rejects_only_the_line_at_fault(fake: FakeService, players: Path) -> None:
+    fake.refused_owners = {"p6", "p7"}
+    result = do_import(fake, players, "--batch", "25")
+    assert result.exit_code == 1
+    assert "line 8: bad_value: the owner is not acceptable" in result.stderr
+    assert set(fake.xp("b")) == {f"p{i}" for i in range(25)} - {"p6", "p7"}
+
+
+def test_a_busy_service_is_asked_again_after_the_time_it_names(fake: FakeService, players: Path) -> None:
+    board = fake.boards["b"]
+    fake.failures = [(429, {"Retry-After": "0"}, "queue_full"), (503, {"Retry-After": "0"}, "store_busy")]
+    result = do_import(fake, players, "--concurrency", "1")
+    assert result.exit_code == 0, result.output
+    assert len(board.stats) == 25
+
+
+def test_a_stopped_import_goes_on_after_the_last_line_whose_outcome_is_known(fake: FakeService, players: Path) -> None:
+    fake.posts_before_outage = 3
+    stopped = do_import(fake, players, "--concurrency", "1")
+    assert stopped.exit_code == 1
+    assert "internal: as asked" in stopped.stderr and "run the same command again" in stopped.stderr
+    assert (players.parent / "players.csv.b.resume").exists()
+    fake.posts_before_outage, fake.batches = None, []
+    finished = do_import(fake, players)
+    assert finished.exit_code == 0
+    assert "going on after line 13 (12 lines done before)" in finished.stderr
+    assert "25 lines: 25 applied, 0 unchanged, 0 duplicate" in finished.stdout
+    assert sum(len(batch) for batch in fake.batches) == 13
+    assert not (players.parent / "players.csv.b.resume").exists()
+
+
+def test_what_was_sent_beyond_the_mark_is_sent_again_and_is_a_duplicate(fake: FakeService, players: Path) -> None:
+    fake.posts_before_outage = 5
+    assert do_import(fake, players, "--concurrency", "4").exit_code == 1
+    fake.posts_before_outage = None
+    finished = do_import(fake, players, "--restart")
+    assert finished.exit_code == 0
+    # How many of the four requests got through before the outage is the scheduler's choice.
+    found = re.search(r"(\d+) applied, 0 unchanged, (\d+) duplicate", finished.stdout)
+    assert found is not None
+    applied, duplicate = int(found[1]), int(found[2])
+    assert applied + duplicate == 25 and duplicate >= 5
+    assert fake.xp("b") == {f"p{i}": str(i * 10) for i in range(25)}
+
+
+def test_a_file_that_changed_since_is_read_from_the_top(fake: FakeService, players: Path) -> None:
+    fake.posts_before_outage = 3
+    do_import(fake, players)
+    fake.posts_before_outage = None
+    players.write_text(players.read_text() + "new,7\n")
+    result = do_import(fake, players)
+    assert "going on" not in result.stderr
+    assert "26 lines" in result.stdout and len(fake.xp("b")) == 26
+
+
+@pytest.mark.parametrize(("column", "spec"), [({"merge": "last"}, {}), ({}, {"ties": "earliest"})])
+def test_batches_go_one_at_a_time_where_their_order_matters(
+    fake: FakeService, players: Path, column: dict[str, str], spec: dict[str, str]
+) -> None:
+    fake.add_board("b", {"name": "xp"} | column, **spec)
+    assert do_import(fake, players, "--concurrency", "8").exit_code == 0
+    assert fake.in_flight_max == 1
+    assert [post["owner"] for batch in fake.batches for post in batch] == [f"p{i}" for i in range(25)]
+
+
+def test_an_import_stops_past_the_rejected_lines_it_puts_up_with(fake: FakeService, players: Path) -> None:
+    fake.rejected_owners = {f"p{i}" for i in range(25)}
+    result = do_import(fake, players, "--rejected-max", "5", "--concurrency", "1")
+    assert result.exit_code == 1
+    assert "is the mapping right?" in result.stderr
+    assert len(fake.batches) == 2
+    again = do_import(fake, players, "--rejected-max", "5", "--concurrency", "1")
+    assert (again.exit_code, len(fake.batches)) == (1, 2), "nothing is sent that could only stop again"
+    assert "with a larger --rejected-max it goes on" in again.stderr
+    fake.rejected_owners = set()
+    finished = do_import(fake, players, "--rejected-max", "8")
+    assert "going on after line 9" in finished.stderr
+    assert "25 lines: 17 applied, 0 unchanged, 0 duplicate, 8 rejected" in finished.stdout
+
+
+def test_the_help_says_what_an_edit_a_mapping_and_a_limit_mean() -> None:
+    text = re.sub(r"[\s│]+", " ", run("import", "--help").stdout)
+    assert "An edited file is another file" in text
+    assert "COLUMN=HEADING" in text and "posts what stands under score as xp" in text.replace("`", "")
+    assert "run again with a larger number to go on" in text
+
+
+def test_an_import_without_a_service_fails_at_once_and_says_how_to_start_one(
+    players: Path, unused_tcp_port: int
+) -> None:
+    nowhere = FakeService(url=f"http://127.0.0.1:{unused_tcp_port}")
+    result = do_import(nowhere, players)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "start it with `rankcurve serve`" in result.stderr
+    waited = do_import(nowhere, players, "--wait", "--retries", "1")
+    assert waited.stderr.splitlines()[0].startswith("waiting for the service: no answer from")
+
+
+def test_a_key_that_may_not_post_is_told_so_and_nothing_else(fake: FakeService, players: Path) -> None:
+    board = fake.boards["b"]
+    fake.post_failure = (403, "forbidden")
+    result = do_import(fake, players)
+    assert (result.exit_code, board.stats) == (1, {})
+    assert result.stderr.count("\n") == 1 and "a key with a higher role" in result.stderr
+
+
+def test_a_missing_board_says_how_to_create_it(fake: FakeService, players: Path) -> None:
+    del fake.boards["b"]
+    result = do_import(fake, players)
+    assert result.exit_code == 1
+    assert "unknown_board" in result.stderr and "rankcurve board create" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--owner-column", "id", "-c", "nope=score"], "b has no column 'nope'; it has xp, lap"),
+        (["--owner-column", "id", "-c", "xp=nope"], "has no heading 'nope'; it has id, score"),
+        (["--owner-column", "who", "-c", "xp=score"], "has no heading 'who'"),
+        (["--owner-column", "id", "-c", "xp=score", "-c", "xp=id"], "column xp is mapped twice"),
+        (["--owner-column", "id"], "no heading is a column of b (xp, lap)"),
+    ],
+)
+def test_a_mapping_that_fits_neither_file_nor_board_is_explained(
+    fake: FakeService, players: Path, arguments: list[str], message: str
+) -> None:
+    result = run("import", "b", str(players), *arguments, fake=fake)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert not fake.batches
+
+
+def test_without_a_mapping_headings_that_are_columns_are_taken(fake: FakeService, tmp_path: Path) -> None:
+    path = tmp_path / "same.csv"
+    path.write_bytes(b"\xef\xbb\xbfid\txp\tother\tlap\na\t1\tx\t60.250\nb\t2\ty\t\n")
+    result = run("import", "b", str(path), "--owner-column", "id", "--delimiter", "tab", fake=fake)
+    assert result.exit_code == 0, result.output
+    assert fake.boards["b"].stats == {"a": {"xp": "1", "lap": "60.250"}, "b": {"xp": "2"}}
+
+
+def test_an_import_goes_on_without_a_resume_file_where_none_can_be_written(fake: FakeService, players: Path) -> None:
+    result = do_import(fake, players, "--resume-file", str(players / "below-a-file"))
+    assert result.exit_code == 0
+    assert result.stderr.count("note: cannot write") == 1
+    assert len(fake.xp("b")) == 25
+
+
+def test_an_empty_file_is_refused_and_one_with_headings_only_imports_nothing(fake: FakeService, tmp_path: Path) -> None:
+    path = tmp_path / "empty.csv"
+    path.write_text("")
+    assert "is empty" in do_import(fake, path).stderr
+    path.write_text("id,score\n")
+    result = do_import(fake, path)
+    assert (result.exit_code, result.stdout.startswith("0 lines")) == (0, True)
+
+
+CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), max_size=6)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(st.tuples(CELLS, CELLS), max_size=12), batch_posts=st.integers(1, 5))
+def test_reading_on_from_any_mark_gives_what_reading_through_gave(
+    tmp_path: Path, rows: list[tuple[str, str]], batch_posts: int
+) -> None:
+    path = tmp_path / "any.csv"
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream, lineterminator="\n").writerows([("id", "tag"), *rows])
+    plan = Plan("id", (Field("tag", "tag", text=True),), ",", "x")
+    whole = list(read_batches(path, plan, Mark(), batch_posts_max=batch_posts))
+    assert sum(len(batch.posts) + len(batch.rejected) for batch in whole) == len(rows)
+    for index, batch in enumerate(whole[:-1]):
+        rest = list(read_batches(path, plan, batch.end, batch_posts_max=batch_posts))
+        assert [b.posts for b in rest] == [b.posts for b in whole[index + 1 :]]
+        assert [b.rejected for b in rest] == [b.rejected for b in whole[index + 1 :]]
+
+
+@pytest.mark.parametrize(
+    ("owner", "fault"),
+    [("é-1", None), ("", "1 to 128"), ("x" * 129, "1 to 128"), ("a\tb", "control"), ("\udcff", "UTF-8")],
+)
+def test_an_owner_that_cannot_be_one_is_told_before_it_is_sent(owner: str, fault: str | None) -> None:
+    found = owner_fault(owner)
+    assert (found is None) if fault is None else (found is not None and fault in found)

@@ -1,0 +1,155 @@
+"""Who may do what, by keys that only their holders know."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+
+import pytest
+
+from service.contract.keys import (
+    ANYONE,
+    Identity,
+    KeyRing,
+    NewApiKey,
+    OpenToOthers,
+    Role,
+    hash_key,
+    is_loopback,
+    make_api_key,
+    require_role,
+)
+from service.contract.problems import Problem
+
+
+@dataclass
+class Row:
+    """A key as the store keeps it."""
+
+    id: str
+    role: str
+    hash: str
+    revoked_at_us: int | None = None
+
+
+def row(key: NewApiKey, role: str, *, revoked_at_us: int | None = None) -> Row:
+    """The stored form of a key."""
+    return Row(key.id, role, key.hash, revoked_at_us)
+
+
+KEY = make_api_key()
+
+
+def test_a_key_names_its_public_part_and_hides_256_bits() -> None:
+    prefix, key_id, secret = KEY.text.split("_")
+    assert (prefix, key_id) == ("rk", KEY.id)
+    assert len(bytes.fromhex(secret)) == 32
+    assert KEY.hash == hash_key(KEY.text)
+    assert secret not in KEY.hash
+    assert make_api_key().text != KEY.text
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        f"Bearer {KEY.text}",
+        f"bearer  {KEY.text} ",
+        "Basic " + base64.b64encode(f"anyone:{KEY.text}".encode()).decode(),
+        "basic " + base64.b64encode(f":{KEY.text}".encode()).decode(),
+    ],
+    ids=range(4),  # the keys are random: as names they would differ from process to process
+)
+def test_a_key_is_taken_as_a_bearer_token_or_as_a_basic_password(header: str) -> None:
+    assert KeyRing([row(KEY, "writer")]).identify_caller(header) == Identity(KEY.id, Role.WRITER)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer rk_x_y",
+        KEY.text,
+        f"Digest {KEY.text}",
+        "Basic !!!",
+        "Basic " + base64.b64encode(b"\xff\xfe").decode(),
+        "Basic " + base64.b64encode(KEY.text.encode()).decode(),
+        "Bearer \udcff",
+        "Bearer " + "x" * 5000,
+        f"Bearer {KEY.hash}",
+    ],
+    ids=range(12),
+)
+def test_no_key_or_an_unknown_one_is_401_and_says_how_to_send_one(header: str | None) -> None:
+    with pytest.raises(Problem) as caught:
+        KeyRing([row(KEY, "reader")]).identify_caller(header)
+    assert caught.value.status == 401
+    assert caught.value.headers["WWW-Authenticate"].startswith("Bearer")
+
+
+def test_without_any_key_everyone_is_ops() -> None:
+    assert KeyRing().identify_caller(None) is ANYONE
+
+
+def test_a_revoked_key_is_unknown_and_revoking_the_last_one_does_not_open_the_service() -> None:
+    ring = KeyRing([row(KEY, "ops")])
+    ring.replace_keys([row(KEY, "ops", revoked_at_us=1)])
+    assert not ring.open
+    with pytest.raises(Problem):
+        ring.identify_caller(f"Bearer {KEY.text}")
+
+
+def test_the_first_key_closes_an_open_service_for_good() -> None:
+    ring = KeyRing()
+    assert ring.identify_caller(None) is ANYONE
+    ring.replace_keys([row(KEY, "ops")])
+    with pytest.raises(Problem):
+        ring.identify_caller(None)
+    with pytest.raises(Problem):
+        ring.check_valid(ANYONE)
+    ring.replace_keys([])
+    assert not ring.open
+
+
+def test_sessions_end_with_their_key_and_no_others() -> None:
+    other, ended = make_api_key(), []
+    ring = KeyRing([row(KEY, "reader"), row(other, "reader")])
+    mine, theirs = (ring.identify_caller(f"Bearer {key.text}") for key in (KEY, other))
+    with (
+        ring.end_when_revoked(mine, lambda: ended.append("mine")),
+        ring.end_when_revoked(theirs, lambda: ended.append("theirs")),
+    ):
+        ring.replace_keys([row(KEY, "reader"), row(other, "reader")])
+        assert ended == []
+        ring.replace_keys([row(KEY, "reader", revoked_at_us=1), row(other, "reader")])
+        assert ended == ["mine"]
+    ring.replace_keys([row(KEY, "reader", revoked_at_us=1), row(other, "reader", revoked_at_us=2)])
+    assert ended == ["mine"], "a session that is over is not ended again"
+    with pytest.raises(Problem), ring.end_when_revoked(mine, lambda: ended.append("again")):
+        raise AssertionError("a revoked key begins no session")
+
+
+def test_roles_nest() -> None:
+    for have in Role:
+        for need in Role:
+            if have >= need:
+                require_role(Identity("k", have), need)
+            else:
+                with pytest.raises(Problem) as caught:
+                    require_role(Identity("k", have), need)
+                assert caught.value.status == 403
+
+
+def test_an_open_service_binds_to_loopback_only() -> None:
+    for host in ("127.0.0.1", "127.9.9.9", "localhost", "::1", "[::1]"):
+        assert is_loopback(host)
+        KeyRing().check_binding(host)
+    for host in ("0.0.0.0", "::", "192.168.1.1", "example.org", ""):
+        assert not is_loopback(host)
+        with pytest.raises(OpenToOthers):
+            KeyRing().check_binding(host)
+
+
+def test_a_service_with_keys_binds_anywhere() -> None:
+    KeyRing([row(KEY, "ops")]).check_binding("0.0.0.0")

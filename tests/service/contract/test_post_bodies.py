@@ -1,0 +1,315 @@
+"""A posting request is taken whole or refused whole, and nothing in it is dropped silently."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.contract.post_bodies import NDJSON_TYPE, PostLimits, PostTarget, ReceivedPost, parse_posts
+from service.contract.problems import JSON_TYPE, Problem
+from service.contract.strict_json import count_key_colons, refuse_duplicates, to_json_pointer
+
+LIMITS = PostLimits(posts_max=20, boards_max=3, parts_max=25)
+
+
+def parse(
+    body: bytes | str | Any,
+    *,
+    media_type: str = JSON_TYPE,
+    fan: bool = False,
+    kind: PostTarget | None = None,
+    may_set: bool = True,
+) -> Any:
+    """`parse_posts` of a body, or of what is to be encoded."""
+    if isinstance(body, str):
+        body = body.encode()
+    elif not isinstance(body, bytes):
+        body = json.dumps(body).encode()
+    return parse_posts(
+        body, media_type, LIMITS, kind=kind or (PostTarget.BOARDS if fan else PostTarget.ONE_BOARD), may_set=may_set
+    )
+
+
+def refusal(body: bytes | str | Any, **how: Any) -> Problem:
+    """The problem that a body is refused with."""
+    with pytest.raises(Problem) as caught:
+        parse(body, **how)
+    assert 400 <= caught.value.status < 500
+    return caught.value
+
+
+def raw_stats(post: ReceivedPost) -> dict[str, bytes]:
+    """The stats as they stood in the body."""
+    return {column: bytes(raw) for column, raw in post.stats.items()}
+
+
+def test_a_single_post_is_told_from_a_list() -> None:
+    posts, single = parse('{"owner":"a","stats":{"xp":1}}')
+    assert single
+    assert len(posts) == 1
+    posts, single = parse('{"posts":[{"owner":"a","stats":{"xp":1}}]}')
+    assert not single
+    assert len(posts) == 1
+
+
+def test_values_stay_as_they_stand_in_the_body() -> None:
+    posts, _ = parse('{"owner":"a","stats":{"xp": 1e2 ,"t":"60.250","tag":"a:b"}}')
+    assert raw_stats(posts[0]) == {"xp": b"1e2", "t": b'"60.250"', "tag": b'"a:b"'}
+
+
+def test_everything_of_a_post_arrives() -> None:
+    at = "1970-01-01T01:00:01+01:00"
+    body = {"owner": "e\u0301", "stats": {"xp": 1}, "set": {"kills": 2}, "post_id": "m/1", "at": at}
+    post = parse(body)[0][0]
+    assert (post.owner, post.post_id, post.at_us, post.boards) == ("é", "m/1", 1_000_000, None)
+    assert bytes(post.overwrite["kills"]) == b"2"
+
+
+def test_what_is_left_out_or_null_is_none() -> None:
+    for body in ('{"owner":"a","stats":{"xp":1}}', '{"owner":"a","stats":{"xp":1},"post_id":null,"at":null}'):
+        post = parse(body)[0][0]
+        assert (post.post_id, post.at_us, post.overwrite) == (None, None, {})
+
+
+def test_lines_are_posts_and_blank_lines_are_skipped() -> None:
+    body = b'{"owner":"a","stats":{"xp":1}}\r\n\n  \n{"owner":"b","stats":{"xp":2}}'
+    posts, single = parse(body, media_type=NDJSON_TYPE)
+    assert not single
+    assert [post.owner for post in posts] == ["a", "b"]
+
+
+@pytest.mark.parametrize("media_type", ["application/json", NDJSON_TYPE])
+def test_a_request_is_bounded_by_what_its_posts_go_to(media_type: str) -> None:
+    def body(posts: int) -> bytes:
+        made = ['{"owner":"a","stats":{"xp":1},"boards":["x","y"]}'] * posts
+        return ("\n".join(made) if media_type == NDJSON_TYPE else f'{{"posts":[{",".join(made)}]}}').encode()
+
+    assert len(parse(body(12), media_type=media_type, fan=True)[0]) == 12
+    problem = refusal(body(13), media_type=media_type, fan=True)
+    assert (problem.code, problem.errors[0].pointer) == ("too_many_boards", "/posts")
+    assert problem.detail.startswith("26 posts, each counted once a board")
+
+
+def test_a_post_to_many_boards_names_them() -> None:
+    posts, _ = parse('{"owner":"a","stats":{"xp":1},"boards":["x","y"]}', fan=True)
+    assert posts[0].boards == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "pointer"),
+    [
+        (b"", "bad_json", None),
+        (b"{", "bad_json", None),
+        (b"\xff\xfe", "bad_json", None),
+        (b'\xef\xbb\xbf{"owner":"x","stats":{"xp":1}}', "bad_json", None),
+        (b'{"owner":"x","stats":{"xp":"\xff"}}', "bad_json", None),
+        (b'{"owner":"x","stats":{"xp":NaN}}', "bad_json", None),
+        (b'{"owner":"x","stats":{"xp":01}}', "bad_json", None),
+        (b'{"owner":"x","stats":{"xp":1}} x', "bad_json", None),
+        (b'{"owner":"\\ud800","stats":{"xp":1}}', "bad_json", None),
+        (b'{"owner":"x","stats":{"xp":' + b"[" * 100_000, "bad_json", None),
+        (b"[" * 100_000, "bad_request", ""),
+        (b"null", "bad_request", ""),
+        (b"7", "bad_request", ""),
+        (b'"x"', "bad_request", ""),
+        (b"[]", "bad_request", ""),
+        (b'{"posts":[]}', "bad_request", "/posts"),
+        (b'{"posts":{}}', "bad_request", "/posts"),
+        (b'{"posts":[7]}', "bad_request", "/posts/0"),
+        (b'{"owner":"x","stats":[]}', "bad_request", "/stats"),
+        (b'{"owner":"x","stats":{}}', "bad_request", "/stats"),
+        (b'{"owner":"x"}', "bad_request", "/stats"),
+        (b'{"stats":{"xp":1}}', "bad_request", ""),
+        (b'{"owner":7,"stats":{"xp":1}}', "bad_request", "/owner"),
+        (b'{"owner":"","stats":{"xp":1}}', "bad_request", "/owner"),
+        (b'{"owner":"x\\u0000","stats":{"xp":1}}', "bad_request", "/owner"),
+        (b'{"owner":"x","stats":{"xp":1},"at":"yesterday"}', "bad_request", "/at"),
+        (b'{"owner":"x","stats":{"xp":1},"at":"2026-11-20T10:00:00"}', "bad_request", "/at"),
+        (b'{"owner":"x","stats":{"xp":1},"post_id":""}', "bad_request", "/post_id"),
+        (b'{"owner":"x","stats":{"xp":1},"set":{"xp":1}}', "bad_request", "/set/xp"),
+        (b'{"owner":"x","stats":{"xp":1},"boards":["b"]}', "unknown_field", "/boards"),
+        (b'{"owner":"x","stats":{"xp":1},"zzz":1}', "unknown_field", "/zzz"),
+        (b'{"posts":[{"owner":"x","stats":{"xp":1},"zzz":1}]}', "unknown_field", "/posts/0/zzz"),
+        (b'{"posts":[{"owner":"x","stats":{"xp":1}},{"owner":"","stats":{"xp":1}}]}', "bad_request", "/posts/1/owner"),
+        (b'{"owner":"x","owner":"y","stats":{"xp":1}}', "duplicate_field", "/owner"),
+        (b'{"owner":"x","stats":{"xp":1,"xp":2}}', "duplicate_field", "/stats/xp"),
+        (b'{"owner" :"x","owner":"y","stats":{"xp":1}}', "duplicate_field", "/owner"),
+        (b'{"owner":"x","stats":{"xp":1,"x\\u0070":2}}', "duplicate_field", "/stats/xp"),
+        (b'{"owner":"x","stats":{"xp":{"a":1,"a":2}}}', "duplicate_field", "/stats/xp/a"),
+        (b'{"owner":"x","stats":{"xp":' + b"9" * 5000 + b',"xp":1}}', "duplicate_field", "/stats/xp"),
+        (b'{"owner":"x","stats":{"a/~b":1,"a/~b":2}}', "duplicate_field", "/stats/a~1~0b"),
+        (b'{"posts":[],"posts":[{"owner":"x","stats":{"xp":1}}]}', "duplicate_field", "/posts"),
+        (json.dumps({"posts": [{"owner": "x", "stats": {"xp": 1}}] * 21}).encode(), "too_many_posts", "/posts"),
+    ],
+)
+def test_a_body_that_is_not_as_the_contract_says_is_refused(body: bytes, code: str, pointer: str | None) -> None:
+    problem = refusal(body)
+    assert problem.code == code
+    assert [error.pointer for error in problem.errors] == ([] if pointer is None else [pointer])
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "detail"),
+    [
+        (b"\n\n", "bad_request", "carries no post"),
+        (b'{"owner":"a","stats":{"xp":1}}\n\n{', "bad_json", "line 3: "),
+        (b'{"owner":"a","stats":{"xp":1}}\n{"owner":"b","stats":{"xp":1,"xp":2}}', "duplicate_field", "line 2: "),
+        (b'{"owner":"a","stats":{"xp":1}}\n' * 21, "too_many_posts", "21 posts"),
+        (b'{"posts":[]}', "unknown_field", "line 1: "),
+        (b'{"owner":"a","stats":{"t":"\xff"}}', "bad_json", "utf-8"),
+    ],
+)
+def test_a_line_that_is_wrong_refuses_the_whole_request(body: bytes, code: str, detail: str) -> None:
+    problem = refusal(body, media_type=NDJSON_TYPE)
+    assert problem.code == code
+    assert detail in problem.detail
+
+
+@pytest.mark.parametrize(
+    ("boards", "code"),
+    [(["a", "b", "c", "d"], "too_many_boards"), (["a", "a"], "bad_request"), ([], "bad_request"), ("a", "bad_request")],
+)
+def test_the_boards_of_a_post_are_bounded_and_distinct(boards: Any, code: str) -> None:
+    assert refusal({"owner": "a", "stats": {"xp": 1}, "boards": boards}, fan=True).code == code
+
+
+def test_a_post_to_many_boards_without_boards_is_refused() -> None:
+    assert refusal({"owner": "a", "stats": {"xp": 1}}, fan=True).code == "bad_request"
+
+
+def test_only_ops_may_overwrite() -> None:
+    body = {"owner": "a", "set": {"xp": 0}}
+    assert refusal(body, may_set=False).code == "forbidden"
+    assert bytes(parse(body, may_set=True)[0][0].overwrite["xp"]) == b"0"
+
+
+def test_colons_quotes_and_spaces_inside_strings_are_no_keys() -> None:
+    body = '{"owner":":a : \\": b","stats":{"t":" :x","a:b":1},"post_id":"\\":","at":"2026-11-20T10:00:00Z"}'
+    assert parse(body)[0][0].owner == ':a : ": b'
+
+
+class Members(list[tuple[str, Any]]):
+    """The members of a JSON object in order, duplicates and all."""
+
+
+json_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+scalars = st.one_of(st.integers(), st.booleans(), st.none(), json_text, finite)
+keys = st.sampled_from(["owner", "stats", "set", "post_id", "at", "boards", "posts", "xp", ":", '":', " :"])
+values = st.recursive(
+    st.one_of(scalars, st.sampled_from(["a", "2026-11-20T10:00:00Z", ":x", '":'])),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.lists(st.tuples(keys, inner), max_size=4).map(Members)),
+    max_leaves=12,
+)
+
+
+def written(value: Any, *, colon: str) -> str:
+    """JSON text in which an object may have the same key twice."""
+    if isinstance(value, Members):
+        return "{" + ",".join(json.dumps(key) + colon + written(member, colon=colon) for key, member in value) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(written(member, colon=colon) for member in value) + "]"
+    return json.dumps(value, ensure_ascii=colon == ":")
+
+
+def has_twice(value: Any) -> bool:
+    """Whether an object of the value has a key twice."""
+    if isinstance(value, Members):
+        names = [key for key, _ in value]
+        return len(set(names)) < len(names) or any(has_twice(member) for _, member in value)
+    return isinstance(value, list) and any(has_twice(member) for member in value)
+
+
+stats = st.lists(st.tuples(st.sampled_from(["xp", "a:b", '":']), scalars), min_size=1, max_size=3).map(Members)
+post = st.lists(
+    st.one_of(
+        st.tuples(st.just("owner"), st.sampled_from(["a", ":b", '":', " :", "é"])),
+        st.tuples(st.just("stats"), stats),
+        st.tuples(st.just("post_id"), st.sampled_from(["m", ":", '\\":'])),
+        st.tuples(st.just("at"), st.just("2026-11-20T10:00:00Z")),
+    ),
+    max_size=5,
+).map(Members)
+batch = st.lists(post, min_size=1, max_size=3).map(lambda posts: Members([("posts", posts)]))
+colons = st.sampled_from([":", ": ", " :", "\t:", "\n : ", "\r:"])
+
+
+@settings(max_examples=300)
+@given(st.one_of(post, batch), colons)
+def test_a_key_given_twice_is_always_found_and_never_seen_where_there_is_none(body: Members, colon: str) -> None:
+    code = ""
+    try:
+        parse(written(body, colon=colon))
+    except Problem as problem:
+        code = problem.code
+    if has_twice(body):
+        assert code in ("duplicate_field", "bad_request")
+    else:
+        assert code in ("", "bad_request")
+
+
+@settings(max_examples=300)
+@given(values, colons, st.booleans(), st.sampled_from([JSON_TYPE, NDJSON_TYPE]))
+def test_no_json_raises_anything_but_a_problem(value: Any, colon: str, fan: bool, media_type: str) -> None:
+    try:
+        parse(written(value, colon=colon), fan=fan, media_type=media_type)
+    except Problem as problem:
+        assert 400 <= problem.status < 500
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_no_damage_to_a_body_raises_anything_but_a_problem(data: st.DataObject) -> None:
+    body = bytearray(b'{"posts":[{"owner":"\xc3\xa9","stats":{"xp":"1.5","k":-2e1},"at":"2026-11-20T10:00:00Z"}]}')
+    for _ in range(data.draw(st.integers(1, 4))):
+        index = data.draw(st.integers(0, len(body) - 1))
+        body[index : index + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+        if not body:
+            break
+    try:
+        parse(bytes(body))
+    except Problem as problem:
+        assert 400 <= problem.status < 500
+
+
+@given(values, colons)
+def test_the_count_of_colons_is_never_below_the_number_of_keys(value: Any, colon: str) -> None:
+    def count(part: Any) -> int:
+        if isinstance(part, Members):
+            return len(part) + sum(count(member) for _, member in part)
+        return sum(count(member) for member in part) if isinstance(part, list) else 0
+
+    assert count_key_colons(written(value, colon=colon).encode()) >= count(value)
+
+
+@given(values)
+def test_the_slow_path_finds_exactly_the_bodies_with_a_key_twice(value: Any) -> None:
+    body = written(value, colon=":").encode()
+    if has_twice(value):
+        with pytest.raises(Problem) as caught:
+            refuse_duplicates(body)
+        assert caught.value.code == "duplicate_field"
+    else:
+        refuse_duplicates(body)
+
+
+def test_paths_of_the_decoder_become_json_pointers() -> None:
+    assert to_json_pointer("$.posts[3].owner") == "/posts/3/owner"
+    assert to_json_pointer("$.stats[...]") == "/stats/*"
+    assert to_json_pointer("$") == ""
+
+
+def test_a_familys_post_has_facets_and_each_is_there_once() -> None:
+    post = {"owner": "ada", "stats": {"xp": 1}, "facets": {"org": "1", "group": "g:7"}}
+    [parsed], single = parse(post, kind=PostTarget.FAMILY)
+    assert (parsed.facets, single) == ({"org": "1", "group": "g:7"}, True)
+    [bare], _ = parse({"posts": [{"owner": "ada", "stats": {"xp": 1}}]}, kind=PostTarget.FAMILY)
+    assert bare.facets == {}
+    twice = b'{"owner": "ada", "stats": {"xp": 1}, "facets": {"org": "1", "org": "2"}}'
+    assert refusal(twice, kind=PostTarget.FAMILY).code == "duplicate_field"
+    assert refusal({**post, "boards": ["b"]}, kind=PostTarget.FAMILY).code == "unknown_field"
+    assert refusal(post).code == "unknown_field"

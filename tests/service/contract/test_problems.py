@@ -1,0 +1,92 @@
+"""Every fault has one code, one status and one shape."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from jobs import errors as job_errors
+from service.contract.problems import (
+    CODES,
+    STORAGE_CODES,
+    BadValue,
+    Busy,
+    FieldError,
+    Problem,
+    clip_text,
+    post_problem_of,
+    problem_of,
+)
+from storage import errors as storage_errors
+
+
+def test_the_body_of_a_problem_has_the_members_of_rfc_9457_and_the_contracts_own() -> None:
+    body = msgspec.json.decode(Problem("unknown_owner", "no entry of 'x'", pointer="owner").to_json())
+    assert body == {
+        "type": "urn:rankcurve:problem:unknown_owner",
+        "title": "The owner has no entry here",
+        "status": 404,
+        "detail": "no entry of 'x'",
+        "code": "unknown_owner",
+        "errors": [{"pointer": "owner", "detail": "no entry of 'x'"}],
+    }
+
+
+def test_every_code_has_an_error_status() -> None:
+    assert all(400 <= status < 600 for status, _ in CODES.values())
+
+
+def test_every_code_that_the_store_can_answer_is_a_known_one() -> None:
+    assert set(STORAGE_CODES.values()) <= set(CODES)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "status"),
+    [
+        (storage_errors.UnknownBoard(), "unknown_board", 404),
+        (storage_errors.NotASortedColumn(), "unknown_column", 404),
+        (storage_errors.QueueFull(), "queue_full", 429),
+        (storage_errors.StoreBusy(), "store_busy", 503),
+        (storage_errors.StoreDamaged(), "store_damaged", 500),
+        (storage_errors.StoreFull(), "store_full", 507),
+        (storage_errors.WaitTooLong(), "timeout", 503),
+        (storage_errors.PostRejected(), "post_rejected", 422),
+        (job_errors.NoJobProcess(), "no_job_process", 503),
+        (job_errors.TooManyDemands(), "store_busy", 503),
+        (TimeoutError(), "timeout", 503),
+        (ZeroDivisionError("inside"), "internal", 500),
+    ],
+)
+def test_an_error_of_a_lower_layer_answers_with_the_code_of_its_nearest_class(
+    error: Exception, code: str, status: int
+) -> None:
+    problem = problem_of(error)
+    assert (problem.code, problem.status) == (code, status)
+
+
+def test_a_bug_shows_nothing_of_its_cause() -> None:
+    assert b"secret" not in problem_of(ValueError("secret")).to_json()
+
+
+def test_the_pointer_of_a_storage_error_is_kept() -> None:
+    problem = problem_of(storage_errors.SpecConflict("ties can't change", pointer="/ties"))
+    assert problem.errors == [FieldError("/ties", "ties can't change")]
+
+
+def test_a_problem_stays_what_it_is() -> None:
+    problem = BadValue("no decimal")
+    assert problem_of(problem) is problem
+
+
+def test_an_unknown_column_is_404_to_a_reader_and_422_to_a_poster() -> None:
+    error = storage_errors.UnknownColumn()
+    assert (problem_of(error).status, post_problem_of(error).status) == (404, 422)
+
+
+def test_a_busy_service_says_when_to_come_back() -> None:
+    assert Busy("queue_full", "wait", retry_after_s=3).headers == {"Retry-After": "3"}
+
+
+def test_what_is_shown_of_a_callers_text_is_short_and_encodable() -> None:
+    assert len(clip_text("x" * 1000)) == 81
+    assert clip_text("\ud800").encode("utf-8") == b"\\ud800"

@@ -1,0 +1,209 @@
+"""Decimals, times and names are exact or refused."""
+
+from __future__ import annotations
+
+import unicodedata
+from contextlib import suppress
+from datetime import UTC, datetime
+from decimal import Decimal, localcontext
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from service.contract.problems import BadValue, Problem
+from service.contract.values import (
+    INT64_MAX,
+    INT64_MIN,
+    format_decimal,
+    format_us,
+    parse_board_id,
+    parse_column,
+    parse_decimal,
+    parse_owner,
+    parse_post_id,
+    parse_text,
+    to_micros,
+    to_wire_number,
+)
+
+
+def _expected(text: str, scale: int) -> int | None:
+    """The scaled value by decimal arithmetic; None where it must be refused."""
+    with localcontext() as context:
+        context.prec = 200
+        scaled = Decimal(text) * 10**scale
+        if scaled != scaled.to_integral_value() or not INT64_MIN <= scaled <= INT64_MAX:
+            return None
+        return int(scaled)
+
+
+@given(
+    whole=st.text("0123456789", min_size=1, max_size=25).map(lambda digits: digits.lstrip("0") or "0"),
+    fraction=st.one_of(st.none(), st.text("0123456789", min_size=1, max_size=25)),
+    exponent=st.one_of(st.none(), st.integers(-40, 40)),
+    negative=st.booleans(),
+    scale=st.integers(0, 9),
+)
+@example(whole="9223372036854775807", fraction=None, exponent=None, negative=False, scale=0)
+@example(whole="9223372036854775808", fraction=None, exponent=None, negative=True, scale=0)
+@example(whole="9223372036854775808", fraction=None, exponent=None, negative=False, scale=0)
+@example(whole="999999999999999999", fraction=None, exponent=None, negative=False, scale=1)
+def test_a_json_number_is_read_exactly_or_refused(
+    whole: str, fraction: str | None, exponent: int | None, negative: bool, scale: int
+) -> None:
+    text = ("-" if negative else "") + whole
+    text += "" if fraction is None else f".{fraction}"
+    text += "" if exponent is None else f"e{exponent}"
+    expected = _expected(text, scale)
+    if expected is None:
+        with pytest.raises(BadValue):
+            parse_decimal(msgspec.Raw(text.encode()), scale)
+    else:
+        assert parse_decimal(msgspec.Raw(text.encode()), scale) == expected
+        if exponent is None:
+            assert parse_decimal(msgspec.Raw(f'"{text}"'.encode()), scale) == expected
+            assert parse_decimal(text, scale) == expected
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"true",
+        b"null",
+        b"[1]",
+        b'{"a":1}',
+        b'""',
+        b'"abc"',
+        b'"NaN"',
+        b'"Infinity"',
+        b'"1e3"',
+        b'"1_0"',
+        b'" 1"',
+        b'"1 "',
+        b'"+1"',
+        b'"1."',
+        b'".5"',
+        b'"-"',
+        b'"0x10"',
+        '"٥"'.encode(),
+        b'"\\u0665"',
+        b'"1\\n"',
+        b'"1\\u0000"',
+        b'"\\ud800"',
+        b"1.5",
+        b"0.0000000001",
+        b"1e-1",
+    ],
+)
+def test_what_is_no_decimal_of_the_columns_scale_is_a_bad_value(raw: bytes) -> None:
+    with pytest.raises(BadValue) as caught:
+        parse_decimal(msgspec.Raw(raw), 0)
+    assert (caught.value.code, caught.value.status) == ("bad_value", 422)
+
+
+@pytest.mark.parametrize("raw", [b"1e999", b"9" * 5000, b"-1e99999999999999999999", b'"9223372036854775808"'])
+def test_what_does_not_fit_64_bits_is_out_of_range(raw: bytes) -> None:
+    with pytest.raises(BadValue) as caught:
+        parse_decimal(msgspec.Raw(raw), 0)
+    assert caught.value.code == "value_out_of_range"
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [
+        (b"0e999999999999999", 0),
+        (b"-0", 0),
+        (b'"000.007"', 7),
+        (b'"60.2500000"', 60250),
+        (b'"\\u0036"', 6000),
+        (b"1" + b"0" * 400 + b"e-400", 1000),
+    ],
+)
+def test_zeros_escapes_and_exponents_that_change_nothing_are_taken(raw: bytes, value: int) -> None:
+    assert parse_decimal(msgspec.Raw(raw), 3) == value
+
+
+@given(st.binary(max_size=40), st.integers(0, 9))
+def test_no_bytes_at_all_raise_anything_but_a_bad_value(raw: bytes, scale: int) -> None:
+    with suppress(BadValue):
+        assert INT64_MIN <= parse_decimal(raw, scale) <= INT64_MAX
+
+
+@given(st.integers(INT64_MIN, INT64_MAX), st.integers(0, 9))
+def test_a_written_decimal_reads_back_as_itself(value: int, scale: int) -> None:
+    assert parse_decimal(format_decimal(value, scale), scale) == value
+    assert parse_decimal(msgspec.json.encode(to_wire_number(value, scale)), scale) == value
+
+
+def test_a_scaled_number_keeps_its_digits_on_the_wire() -> None:
+    assert (
+        msgspec.json.encode([to_wire_number(-60250, 3), to_wire_number(5, 2), to_wire_number(7, 0)])
+        == b"[-60.250,0.05,7]"
+    )
+
+
+@given(st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(9999, 12, 31), timezones=st.just(UTC)))
+def test_a_written_time_reads_back_as_itself(at: datetime) -> None:
+    assert datetime.fromisoformat(format_us(to_micros(at))) == at
+
+
+def test_times_are_written_with_microseconds_and_a_z() -> None:
+    assert format_us(1_795_168_800_000_001) == "2026-11-20T10:00:00.000001Z"
+
+
+def test_a_time_before_1970_is_refused() -> None:
+    with pytest.raises(Problem):
+        to_micros(datetime(1969, 12, 31, tzinfo=UTC))
+
+
+@given(st.text(max_size=140))
+def test_an_owner_is_normalised_or_refused(text: str) -> None:
+    normal = unicodedata.normalize("NFC", text)
+    valid = 1 <= len(normal) <= 128 and not any(unicodedata.category(char) in ("Cc", "Cs") for char in normal)
+    if valid:
+        assert parse_owner(text) == normal
+    else:
+        with pytest.raises(Problem):
+            parse_owner(text)
+
+
+def test_the_two_spellings_of_an_accent_are_one_owner() -> None:
+    assert parse_owner("e\u0301") == parse_owner("\u00e9") == "\u00e9"
+
+
+@pytest.mark.parametrize("text", ["", "\0", "a\nb", "\x7f", "\x85", "\ud800", "x" * 129, "é" * 129])
+def test_owners_that_are_none(text: str) -> None:
+    with pytest.raises(Problem):
+        parse_owner(text)
+
+
+@pytest.mark.parametrize("text", ["x" * 128, "é" * 128, "o'; DROP TABLE x;--", "a/b", "{x}", "\u200b", "👩‍🚀", " "])
+def test_owners_are_data_whatever_they_say(text: str) -> None:
+    assert parse_owner(text) == text
+
+
+def test_names_of_boards_and_columns_keep_to_their_patterns() -> None:
+    assert parse_board_id("f:2018-W49:org=1,x=a@b+c") == "f:2018-W49:org=1,x=a@b+c"
+    assert parse_column("time_to_complete") == "time_to_complete"
+    for text in ("", "-a", "b'", "a/b", "a" * 129, "é", "a\n"):
+        with pytest.raises(Problem):
+            parse_board_id(text)
+    for text in ("", "Xp", "1a", "_a", "a-b", "a" * 49, "xp\n"):
+        with pytest.raises(Problem):
+            parse_column(text)
+
+
+def test_a_post_id_has_1_to_200_characters_and_no_nul() -> None:
+    assert parse_post_id("x" * 200) == "x" * 200
+    for text in ("", "x" * 201, "a\0"):
+        with pytest.raises(Problem):
+            parse_post_id(text)
+
+
+def test_a_text_value_is_a_string_of_bounded_length_without_nul() -> None:
+    assert parse_text(b'"a\\u00e9"') == "aé"
+    for raw in (b"7", b"null", b'"' + b"x" * 1001 + b'"', b'"\\u0000"', b'"\\ud800"', b'"\xff"'):
+        with pytest.raises(BadValue):
+            parse_text(raw)

@@ -1,0 +1,194 @@
+"""Bodies that arrive slowly, stop arriving, or are on their way at a stop; on a clock of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from aiohttp import ClientConnectionResetError
+from multidict import CIMultiDict
+
+from service.contract.problems import Problem
+from service.http.bodies import BodyReader
+
+
+@dataclass(frozen=True)
+class Limits:
+    body_bytes_max: int = 100
+    body_idle_s_max: float = 10
+    body_wait_s_max: float = 300
+    arriving_bytes_max: int = 250
+
+
+@dataclass
+class Upload:
+    """A body of pieces, before each of which time passes; `None` never comes."""
+
+    pieces: list[bytes | None]
+    passes: Callable[[float], None]
+    pause_s: float = 0
+    content_length: int | None = None
+    headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
+
+    @property
+    def content(self) -> Upload:
+        return self
+
+    def is_eof(self) -> bool:
+        return False
+
+    def read_nowait(self) -> bytes:
+        return b""
+
+    async def readany(self) -> bytes:
+        self.passes(self.pause_s)
+        for _ in range(3):  # turns of the loop, in which a timer that is due fires
+            await asyncio.sleep(0)
+        piece = self.pieces.pop(0) if self.pieces else b""
+        return await asyncio.Future[bytes]() if piece is None else piece
+
+
+@pytest.fixture
+async def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Lets seconds pass on the running loop's clock."""
+    loop = asyncio.get_running_loop()
+    real, passed_s = loop.time, [0.0]
+    monkeypatch.setattr(loop, "time", lambda: real() + passed_s[0])
+
+    def passes(seconds: float) -> None:
+        passed_s[0] += seconds
+
+    return passes
+
+
+async def taken(upload: Upload, bodies: BodyReader) -> bytes:
+    """The body of an upload, whose request is then answered."""
+    try:
+        return await bodies.read_body(upload)
+    finally:
+        bodies.release_body(upload)
+
+
+async def refused(upload: Upload, bodies: BodyReader | None = None) -> str:
+    """The code that an upload is refused with."""
+    with pytest.raises(Problem) as found:
+        await taken(upload, bodies or BodyReader(Limits()))
+    return found.value.code
+
+
+async def test_a_slow_body_is_read_as_long_as_it_keeps_coming(passes: Callable[[float], None]) -> None:
+    assert await BodyReader(Limits()).read_body(Upload([b"x"] * 30, passes, pause_s=9)) == b"x" * 30
+
+
+async def test_a_body_that_pauses_too_long_is_given_up(passes: Callable[[float], None]) -> None:
+    assert await refused(Upload([b"x", b"x"], passes, pause_s=11)) == "body_timeout"
+
+
+async def test_a_body_that_never_ends_is_given_up_however_steadily_it_comes(passes: Callable[[float], None]) -> None:
+    upload = Upload([b"x"] * 90, passes, pause_s=9)
+    assert await refused(upload) == "body_timeout"
+    assert 90 - len(upload.pieces) == pytest.approx(300 / 9, abs=2)
+
+
+async def test_a_body_is_refused_as_soon_as_it_is_known_to_be_too_large(passes: Callable[[float], None]) -> None:
+    announced = Upload([b"x"], passes, content_length=101)
+    assert await refused(announced) == "body_too_large"
+    assert announced.pieces == [b"x"], "none of it was waited for"
+    endless = Upload([b"x" * 60] * 9, passes)
+    assert await refused(endless) == "body_too_large"
+    assert len(endless.pieces) == 7
+
+
+async def test_a_stop_refuses_what_is_still_arriving_and_what_comes_after(passes: Callable[[float], None]) -> None:
+    bodies = BodyReader(Limits())
+    arriving = [asyncio.create_task(refused(Upload([b"x", None], passes), bodies)) for _ in range(2)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not any(each.done() for each in arriving)
+    bodies.refuse_arriving()
+    assert await asyncio.gather(*arriving) == ["store_busy", "store_busy"]
+    assert await refused(Upload([b"x", None], passes), bodies) == "store_busy"
+
+
+async def turns() -> None:
+    """Let what can go on go on."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_bodies_that_are_too_much_together_are_refused_before_they_are_read(
+    passes: Callable[[float], None],
+) -> None:
+    bodies = BodyReader(Limits())
+    arriving = [asyncio.create_task(taken(Upload([b"x", None], passes, content_length=100), bodies)) for _ in range(2)]
+    await turns()
+    third = Upload([b"x" * 51], passes, content_length=51)
+    assert await refused(third, bodies) == "too_many_bodies"
+    assert third.pieces == [b"x" * 51], "none of it was waited for"
+    assert await taken(Upload([b"x" * 50], passes, content_length=50), bodies) == b"x" * 50
+    for each in arriving:
+        each.cancel()
+    await asyncio.wait(arriving)
+    assert await taken(Upload([b"x" * 51], passes, content_length=51), bodies) == b"x" * 51
+
+
+async def test_a_body_counts_until_its_request_is_answered(passes: Callable[[float], None]) -> None:
+    bodies = BodyReader(Limits())
+    uploads = [Upload([b"x" * 100], passes, content_length=100) for _ in range(2)]
+    for each in uploads:
+        await bodies.read_body(each)
+    assert await refused(Upload([b"x" * 100], passes, content_length=100), bodies) == "too_many_bodies"
+    bodies.release_body(uploads[0])
+    bodies.release_body(uploads[0])
+    assert await taken(Upload([b"x" * 100], passes, content_length=100), bodies) == b"x" * 100
+    assert await refused(Upload([b"x" * 100] * 2, passes, content_length=None), bodies) == "body_too_large"
+
+
+async def test_a_body_of_unknown_length_counts_as_far_as_it_has_come(passes: Callable[[float], None]) -> None:
+    bodies = BodyReader(Limits())
+    arriving = [asyncio.create_task(taken(Upload([b"x" * 90, None], passes), bodies)) for _ in range(2)]
+    await turns()
+    assert await taken(Upload([b"x" * 35] * 2, passes), bodies) == b"x" * 70
+    endless = Upload([b"x" * 24] * 9, passes)
+    assert await refused(endless, bodies) == "too_many_bodies"
+    assert len(endless.pieces) == 6
+    for each in arriving:
+        each.cancel()
+
+
+class Vanished(Upload):
+    """A body whose sender is gone."""
+
+    async def readany(self) -> bytes:
+        raise ClientConnectionResetError("gone")
+
+
+@pytest.mark.parametrize("announced", [100, None])
+async def test_however_a_body_ends_its_bytes_are_given_back(
+    passes: Callable[[float], None], announced: int | None
+) -> None:
+    bodies = BodyReader(Limits())
+    for _ in range(3):
+        assert await taken(Upload([b"x" * 100], passes, content_length=announced), bodies) == b"x" * 100
+        assert await refused(Upload([b"x" * 90, b"x"], passes, 11, announced), bodies) == "body_timeout"
+        assert await refused(Upload([b"x" * 101], passes, content_length=announced), bodies) == "body_too_large"
+        assert await refused(Vanished([], passes, content_length=announced), bodies) == "bad_request"
+        given_up = asyncio.create_task(taken(Upload([b"x" * 90, None], passes, content_length=announced), bodies))
+        await turns()
+        given_up.cancel()
+        await asyncio.wait([given_up])
+    full = [
+        asyncio.create_task(refused(Upload([b"x" * 100, None], passes, content_length=100), bodies)) for _ in range(2)
+    ]
+    await turns()
+    assert not any(each.done() for each in full), "nothing of what ended counts any more"
+    bodies.refuse_arriving()
+    assert await asyncio.gather(*full) == ["store_busy", "store_busy"]
+
+
+async def test_a_large_body_arrives_as_it_was_sent(passes: Callable[[float], None]) -> None:
+    sent = [bytes([number % 251]) * (number * 997 % 100_000) or b"x" for number in range(60)]
+    bodies = BodyReader(Limits(body_bytes_max=10**7, arriving_bytes_max=10**7))
+    assert await taken(Upload([*sent], passes), bodies) == b"".join(sent)

@@ -1,0 +1,173 @@
+"""Who may do what on a real service: keys made by the command line, a role for every route, loopback without keys."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from service.contract.keys import Role
+from service.contract.routes import Route
+from tests.service.described import ROUTE_TABLE
+from tests.service.real_service import Process, Service, command_line
+
+ROLES = ("reader", "writer", "ops")
+BODIES: dict[str, object] = {
+    "put_board": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]},
+    "post": {"owner": "a", "stats": {"xp": 1}},
+    "post_many": {"owner": "a", "stats": {"xp": 1}, "boards": ["b"]},
+    "lookup": {"owners": ["a"]},
+    "many_boards": {"boards": ["b"], "column": "xp"},
+    "put_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all"], "facets": [[]]},
+    "post_family": {"owner": "a", "stats": {"xp": 1}, "facets": {}},
+    "put_pool": {},
+    "put_client": {},
+    "add_resources": {"region": "eu", "resources": ["r"]},
+    "remove_resources": {"resources": ["r"]},
+    "post_key": {"name": "n", "role": "reader"},
+    "ask_lease": {"client_id": "c", "pool_id": "p", "key": "k", "region": "eu", "lease_seconds": 60},
+}
+QUERIES = {"around": "?column=xp", "value_positions": "?values=1", "value_around": "?value=1", "values": "?ranks=1"}
+
+
+def make_key(folder: Path, name: str, role: str) -> str:
+    """A key of the store in a folder, made as an operator makes it."""
+    done = command_line("keys", "create", name, "--role", role, "--store", "sqlite:///rankcurve.db", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """A store with a key for each role and a revoked one."""
+    folder = tmp_path_factory.mktemp("keys")
+    made = {role: make_key(folder, f"my {role}", role) for role in ROLES}
+    made["revoked"] = make_key(folder, "gone", "ops")
+    key_id = made["revoked"].split("_")[1]
+    revoked = command_line("keys", "revoke", key_id, "--store", "sqlite:///rankcurve.db", cwd=folder)
+    assert revoked.returncode == 0, revoked.stderr
+    return folder, made
+
+
+@pytest.fixture
+async def closed(keys: tuple[Path, dict[str, str]]) -> AsyncIterator[Service]:
+    """A service that knows these keys; the caller sends none by itself."""
+    made = Service(keys[0])
+    await made.start()
+    yield made
+    await made.stop()
+
+
+def path_of(route: Route) -> str:
+    """A request that the route takes, on a board that may be there or not."""
+    names = {
+        "board": "b",
+        "owner": "a",
+        "column": "xp",
+        "family": "f",
+        "client_id": "c",
+        "pool_id": "p",
+        "key": "k",
+        "post_id": "p",
+        "file": "main.js",
+        "id": "nobody",
+    }
+    path = route.path.format(**names, operation="version")
+    return path + QUERIES.get(route.view, "")
+
+
+async def test_every_route_takes_its_role_and_those_above_it_only(
+    closed: Service, keys: tuple[Path, dict[str, str]]
+) -> None:
+    for route in ROUTE_TABLE:
+        body = BODIES.get(route.view)
+        for role, key in keys[1].items():
+            answer = await closed.call(route.method, path_of(route), body, {"Authorization": f"Bearer {key}"})
+            if route.role is None:
+                assert answer.status == 200
+            elif role == "revoked":
+                assert (answer.status, answer.body["code"]) == (401, "unauthorized")
+            elif Role.from_name(role) < route.role:
+                assert (answer.status, answer.body["code"]) == (403, "forbidden"), f"{role}: {route.view}"
+            else:
+                assert answer.status not in (401, 403), f"{role}: {route.view}"
+
+
+async def test_without_a_known_key_everything_but_health_is_401(closed: Service) -> None:
+    for route in ROUTE_TABLE:
+        for headers in ({}, {"Authorization": "Bearer rk_0_0"}, {"Authorization": "Basic !"}, {"Authorization": "x"}):
+            answer = await closed.call(route.method, path_of(route), BODIES.get(route.view), headers)
+            if route.role is None:
+                assert answer.status == 200
+                continue
+            assert (answer.status, answer.body["code"]) == (401, "unauthorized")
+            assert "Bearer" in answer.headers["WWW-Authenticate"]
+
+
+async def test_a_key_goes_as_the_password_of_basic_too(closed: Service, keys: tuple[Path, dict[str, str]]) -> None:
+    for user in ("", "anyone"):
+        basic = base64.b64encode(f"{user}:{keys[1]['reader']}".encode()).decode()
+        answer = await closed.call("GET", "/v1/leaderboards", headers={"Authorization": f"Basic {basic}"})
+        assert answer.status == 200
+    swapped = base64.b64encode(f"{keys[1]['reader']}:".encode()).decode()
+    assert (await closed.refused("GET", "/v1/leaderboards", Authorization=f"Basic {swapped}"))[0] == 401
+
+
+async def test_to_set_a_value_needs_ops(closed: Service, keys: tuple[Path, dict[str, str]]) -> None:
+    ops, writer = ({"Authorization": f"Bearer {keys[1][role]}"} for role in ("ops", "writer"))
+    await closed.call("PUT", "/v1/leaderboards/s", BODIES["put_board"], ops)
+    path, body = "/v1/leaderboards/s/posts", {"owner": "a", "set": {"xp": 5}}
+    assert await closed.refused("POST", path, body, **writer) == (403, "forbidden")
+    assert await closed.refused("POST", path, {"posts": [{"owner": "a", "stats": {"xp": 1}}, body]}, **writer) == (
+        403, "forbidden",
+    )  # fmt: skip
+    assert (await closed.call("POST", path, body, ops)).body["results"][0]["stats"] == {"xp": 5}
+
+
+async def test_an_unknown_path_or_method_is_a_problem_too(service: Service) -> None:
+    for path in ("/v1", "/v1/nothing", "/v1/leaderboards/b/entries", "/v1/leaderboards/b/rankings/xp/nothing"):
+        assert await service.refused("GET", path) == (404, "not_found")
+    for route in ROUTE_TABLE:
+        if route.view == "lookup":
+            continue  # to other methods `lookup` is an owner
+        taken = {each.method for each in ROUTE_TABLE if each.path == route.path}
+        for method in {"GET", "PUT", "POST", "DELETE", "PATCH"} - taken:
+            answer = await service.call(method, path_of(route))
+            assert (answer.status, answer.body["code"]) == (405, "method_not_allowed")
+            assert taken <= {each.strip() for each in answer.headers["Allow"].split(",")}
+
+
+def test_keys_are_stored_hashed_and_listed_without_their_text(keys: tuple[Path, dict[str, str]]) -> None:
+    folder, made = keys
+    listed = command_line("keys", "list", "--store", "sqlite:///rankcurve.db", cwd=folder).stdout
+    assert all(f"my {role}" in listed for role in ROLES)
+    content = b"".join(path.read_bytes() for path in folder.iterdir())
+    for key in made.values():
+        _, key_id, secret = key.split("_")
+        assert key_id in listed
+        assert secret not in listed
+        assert secret.encode() not in content
+
+
+def test_without_keys_a_service_stays_on_loopback_and_says_so(spawn: Callable[..., Process], tmp_path: Path) -> None:
+    refused = command_line("serve", "--host", "0.0.0.0", "--port", "0", "--store", "sqlite:///x.db", cwd=tmp_path)
+    assert refused.returncode == 1
+    assert "loopback" in refused.stderr.splitlines()[-1]
+    assert "Traceback" not in refused.stderr
+    assert spawn().await_line("open_to_this_machine")["level"] == "warning"
+
+
+def test_with_a_key_a_service_listens_anywhere_and_its_file_is_its_own(
+    spawn: Callable[..., Process], tmp_path: Path
+) -> None:
+    make_key(tmp_path, "first", "ops")
+    process = spawn("--host", "0.0.0.0").ready()
+    refused = command_line("keys", "create", "second", "--role", "ops", "--store", process.store, cwd=tmp_path)
+    assert refused.returncode == 1
+    assert (refused.stdout, refused.stderr.count("\n")) == ("", 1)
+    assert f"process {process.process.pid} owns" in refused.stderr
+    assert all(line["event"] != "open_to_this_machine" for line in process.lines)
+    assert process.end() == 0
+    make_key(tmp_path, "second", "ops")

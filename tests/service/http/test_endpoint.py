@@ -1,0 +1,369 @@
+"""Around every handler: who calls, what they sent, what they are told; over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, web
+from prometheus_client.parser import text_string_to_metric_families
+from yarl import URL
+
+from service.app import make_app
+from service.contract.keys import KeyRing, make_api_key
+from service.http.malformed import ProblemRunner
+from storage.errors import StoreBusy
+from tests.service.contract.test_keys import row
+from tests.service.toy import ROUTES, ToyContext
+
+B = "/v1/leaderboards/b"
+JSON = {"Content-Type": "application/json"}
+
+
+class Caller:
+    """Sends paths as they are and keeps the last answer."""
+
+    def __init__(self, context: ToyContext, port: int, session: ClientSession) -> None:
+        self.context, self.port, self.session = context, port, session
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
+        self.body: Any = None
+
+    async def __call__(self, method: str, path: str, *, data: Any = None, headers: Any = None) -> Any:
+        """The status; for a problem, its code too."""
+        url = URL(f"http://127.0.0.1:{self.port}{path}", encoded=True)
+        async with self.session.request(method, url, data=data, headers=headers) as response:
+            self.status, self.headers = response.status, response.headers
+            content = await response.read()
+        is_json = "json" in self.headers.get("Content-Type", "") and content
+        self.body = json.loads(content) if is_json else content
+        if self.status < 400:
+            return self.status
+        assert self.headers["Content-Type"] == "application/problem+json"
+        assert self.body["status"] == self.status
+        return self.status, self.body["code"]
+
+
+@pytest.fixture
+async def call() -> AsyncIterator[Caller]:
+    """A caller of the toy service."""
+    context = ToyContext()
+    runner = ProblemRunner(make_app(ROUTES, context))  # aiohttp's own test server cancels handlers, `serve` does not
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    async with ClientSession() as session:
+        yield Caller(context, runner.addresses[0][1], session)
+    await runner.cleanup()
+
+
+async def test_a_struct_is_answered_as_json(call: Caller) -> None:
+    assert await call("GET", f"{B}/entries/a/positions?columns=xp,kills") == 200
+    assert call.headers["Content-Type"] == "application/json"
+    assert call.body == {"owner": "a", "positions": []}
+
+
+async def test_a_reply_has_its_own_status_and_headers(call: Caller) -> None:
+    assert await call("DELETE", f"{B}/entries/a") == 204
+    assert call.body == b""
+    assert "Content-Type" not in call.headers
+    assert await call("GET", f"{B}/rankings/xp") == 200
+    assert call.headers["ETag"] == '"1"'
+
+
+async def test_head_answers_as_get_without_a_body(call: Caller) -> None:
+    assert await call("HEAD", f"{B}/entries/a") == 200
+    assert call.body == b""
+
+
+@pytest.mark.parametrize(
+    ("path", "owner"),
+    [
+        ("a%2Fb", "a/b"),
+        ("%7Bx%7D", "{x}"),
+        ("%25FF", "%FF"),
+        ("e%CC%81", "é"),
+        ("o%27%3B%20DROP%20TABLE%20x%3B--", "o'; DROP TABLE x;--"),
+        ("a+b", "a+b"),
+        ("a?", "a"),
+    ],
+)
+async def test_an_owner_in_a_path_is_unquoted_once_and_normalised(call: Caller, path: str, owner: str) -> None:
+    assert await call("GET", f"{B}/entries/{path}") == 200
+    assert call.body["owner"] == owner
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/v1/nothing", 404, "not_found"),
+        ("GET", "/a%0Ab", 404, "not_found"),
+        ("GET", f"{B}/entries/", 404, "not_found"),
+        ("GET", f"{B}/entries//positions", 404, "not_found"),
+        ("GET", f"{B}/entries/%00", 400, "bad_request"),
+        ("GET", f"{B}/entries/%FF", 400, "bad_request"),
+        ("GET", f"{B}/entries/%ED%A0%80", 400, "bad_request"),
+        ("GET", "/v1/leaderboards/b%27%3B--/rankings/xp", 400, "bad_request"),
+        ("GET", f"{B}/rankings/xp%27", 400, "bad_request"),
+        ("GET", f"{B}/rankings/xp?limit=x", 400, "bad_request"),
+        ("GET", f"{B}/rankings/xp?limit=9999", 400, "too_many_entries"),
+        ("GET", f"{B}/rankings/xp?from_rank=0", 422, "bad_rank"),
+        ("GET", f"{B}/entries/a?x=1", 400, "unknown_field"),
+        ("PATCH", f"{B}/entries/a", 405, "method_not_allowed"),
+        ("GET", f"{B}/entries/busy", 503, "store_busy"),
+        ("GET", f"{B}/entries/full", 429, "queue_full"),
+        ("GET", f"{B}/entries/nowhere", 404, "unknown_board"),
+        ("GET", f"{B}/entries/problem", 404, "no_curve"),
+        ("GET", f"{B}/entries/bug", 500, "internal"),
+    ],
+)
+async def test_whatever_goes_wrong_is_a_problem_with_its_code(
+    call: Caller, method: str, path: str, status: int, code: str
+) -> None:
+    assert await call(method, path) == (status, code)
+
+
+async def test_a_bug_shows_nothing_of_its_cause(call: Caller) -> None:
+    await call("GET", f"{B}/entries/bug")
+    assert "secret" not in json.dumps(call.body)
+
+
+async def test_a_wrong_method_says_which_are_right(call: Caller) -> None:
+    await call("PUT", f"{B}/entries/a")
+    assert call.headers["Allow"] == "DELETE, GET, HEAD"
+
+
+async def test_a_busy_service_says_when_to_come_back(call: Caller) -> None:
+    for owner, retry_after in (("busy", "7"), ("full", "7"), ("draining", "12"), ("stalled", "20")):
+        await call("GET", f"{B}/entries/{owner}")
+        assert call.headers["Retry-After"] == retry_after
+
+
+async def test_a_body_is_taken_as_json_or_as_lines(call: Caller) -> None:
+    line = b'{"owner":"x","stats":{"xp":1}}'
+    assert await call("POST", f"{B}/posts", data=line, headers=JSON) == 200
+    assert call.body == {"posts": 1, "single": True}
+    charset = {"Content-Type": "application/json; charset=UTF-8"}
+    assert await call("POST", f"{B}/posts", data=line, headers=charset) == 200
+    lines = {"Content-Type": "application/x-ndjson"}
+    assert await call("POST", f"{B}/posts", data=line + b"\n" + line, headers=lines) == 200
+    assert call.body == {"posts": 2, "single": False}
+    assert await call("POST", f"{B}/entries/lookup", data=b'{"owners":["a"]}', headers=JSON) == 200
+    assert call.body == {"entries": [], "missing": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "code"),
+    [
+        (b"a=b", {"Content-Type": "application/x-www-form-urlencoded"}, 415, "unsupported_media_type"),
+        (b"{}", {"Content-Type": "application/json; charset=utf-16"}, 415, "unsupported_media_type"),
+        (b"{}", {"Content-Type": "application/x-ndjson"}, 415, "unsupported_media_type"),
+        (b"{}", {**JSON, "Content-Encoding": "gzip"}, 415, "unsupported_media_type"),
+        (b" " * 5000, JSON, 413, "body_too_large"),
+        (b"", JSON, 400, "bad_json"),
+        (b"[" * 4000, JSON, 400, "bad_request"),
+        (b'{"owners":[]}', JSON, 400, "bad_request"),
+        (b'{"owners":["a"],"x":1}', JSON, 400, "unknown_field"),
+        (b'{"owners":["a"],"owners":["b"]}', JSON, 400, "duplicate_field"),
+        (b'{"owners":["\xff"]}', JSON, 400, "bad_json"),
+        (b'{"owners":["\\ud800"]}', JSON, 400, "bad_json"),
+    ],
+)
+async def test_a_body_that_is_not_as_announced_is_refused(
+    call: Caller, body: bytes, headers: dict[str, str], status: int, code: str
+) -> None:
+    assert await call("POST", f"{B}/entries/lookup", data=body, headers=headers) == (status, code)
+
+
+async def test_a_sane_request_id_comes_back_and_another_is_replaced(call: Caller) -> None:
+    await call("GET", "/healthz", headers={"X-Request-Id": "abc-1"})
+    assert call.headers["X-Request-Id"] == "abc-1"
+    made = set()
+    for given in ("a b", "x" * 65, "<script>"):
+        await call("GET", "/v1/nothing", headers={"X-Request-Id": given})
+        made.add(call.headers["X-Request-Id"])
+    assert len(made) == 3
+    assert given not in made
+
+
+async def test_roles_open_what_they_open_and_no_more(call: Caller) -> None:
+    keys = {role: make_api_key() for role in ("reader", "writer", "ops")}
+    call.context.keyring.replace_keys([row(key, role) for role, key in keys.items()])
+    post = b'{"owner":"x","stats":{"xp":1}}'
+
+    async def statuses(authorization: dict[str, str]) -> list[int]:
+        found = []
+        for method, path, data in (
+            ("GET", "/healthz", None),
+            ("GET", f"{B}/entries/a", None),
+            ("POST", f"{B}/posts", post),
+            ("DELETE", f"{B}/entries/a", None),
+            ("GET", "/metrics", None),
+            ("GET", "/openapi.json", None),
+        ):
+            await call(method, path, data=data, headers={**JSON, **authorization})
+            found.append(call.status)
+        return found
+
+    assert await statuses({}) == [200, 401, 401, 401, 401, 401]
+    assert await statuses({"Authorization": "Bearer rk_no_no"}) == [200, 401, 401, 401, 401, 401]
+    assert await statuses({"Authorization": f"Bearer {keys['reader'].text}"}) == [200, 200, 403, 403, 403, 200]
+    assert await statuses({"Authorization": f"Bearer {keys['writer'].text}"}) == [200, 200, 200, 403, 403, 200]
+    assert await statuses({"Authorization": f"Bearer {keys['ops'].text}"}) == [200, 200, 200, 204, 200, 200]
+
+
+async def test_401_says_how_to_send_a_key(call: Caller) -> None:
+    call.context.keyring.replace_keys([row(make_api_key(), "ops")])
+    assert await call("GET", f"{B}/entries/a") == (401, "unauthorized")
+    assert "Bearer" in call.headers["WWW-Authenticate"]
+
+
+async def test_an_open_service_takes_no_changes_from_pages_of_other_sites(call: Caller) -> None:
+    assert isinstance(call.context.keyring, KeyRing)
+    elsewhere = {"Origin": "http://evil.example"}
+    assert await call("DELETE", f"{B}/entries/a", headers=elsewhere) == (403, "forbidden")
+    assert await call("DELETE", f"{B}/entries/a", headers={"Origin": "http://127.0.0.1:1"}) == (403, "forbidden")
+    assert await call("DELETE", f"{B}/entries/a", headers={"Origin": f"http://127.0.0.1:{call.port}"}) == 204
+
+
+async def test_ready_means_that_the_store_answers(call: Caller) -> None:
+    assert await call("GET", "/readyz") == 200
+    call.context.store_error = StoreBusy()
+    assert await call("GET", "/readyz") == (503, "store_busy")
+    assert await call("GET", "/healthz") == 200
+
+
+async def test_requests_are_counted_by_route_and_status(call: Caller) -> None:
+    await call("GET", f"{B}/entries/a")
+    await call("GET", f"{B}/entries/bug")
+    await call("GET", "/v1/whatever-a-caller-makes-up")
+    await call("GET", "/metrics")
+    counts = {
+        (sample.labels["route"], sample.labels["status"]): sample.value
+        for family in text_string_to_metric_families(call.body.decode())
+        for sample in family.samples
+        if sample.name == "rankcurve_requests_total"
+    }
+    assert counts == {("reading", "2xx"): 1, ("reading", "5xx"): 1, ("none", "4xx"): 1}
+
+
+async def test_a_caller_who_leaves_in_mid_body_is_no_error_of_the_service(call: Caller) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
+    writer.write(
+        f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n".encode()
+    )
+    assert b"100 Continue" in await reader.readline()  # it waits for the body now
+    writer.close()
+    await writer.wait_closed()
+    for _ in range(1000):  # bounded turns of the loop until the server has noticed
+        await call("GET", "/metrics")
+        if b'route="posting",status="4xx"' in call.body:
+            break
+    assert b'status="5xx"' not in call.body
+    assert b'route="posting",status="4xx"' in call.body
+
+
+async def test_a_body_that_does_not_arrive_in_time_is_408_and_the_connection_ends(call: Caller) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
+    writer.write(f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{{".encode())
+    async with asyncio.timeout(60):
+        answer = await reader.read()  # until the server closes
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b'"code":"body_timeout"' in answer
+    writer.close()
+
+
+async def test_bodies_that_are_too_much_together_are_answered_when_to_come_back(call: Caller) -> None:
+    head = f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000\r\nExpect: 100-continue\r\n\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
+    writer.write(head.encode())
+    assert b"100 Continue" in await reader.readline()  # it waits for the body now
+    waits, second = await asyncio.open_connection("127.0.0.1", call.port)
+    second.write(head.encode())
+    async with asyncio.timeout(30):
+        answer = await waits.readuntil(b"}")
+    assert b"HTTP/1.1 503 " in answer and b'"code":"too_many_bodies"' in answer
+    assert b"\r\nRetry-After: 7\r\n" in answer
+    assert await call("POST", f"{B}/posts", data=b'{"owner":"x","stats":{"xp":1}}', headers=JSON) == 200
+    for each in (writer, second):
+        each.close()
+
+
+async def test_however_a_request_with_a_body_ends_its_bytes_are_given_back(call: Caller) -> None:
+    head = f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000\r\nExpect: 100-continue\r\n\r\n"
+    post = b'{"owner":"x","stats":{"xp":1}}'.ljust(4000)
+    status = b""
+    for body in (post, b"{".ljust(4000), b"{", post):
+        for _ in range(1000):  # bounded turns of the loop until the server has noticed that the one before is gone
+            reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
+            writer.write(head.encode())
+            assert b"100 Continue" in await reader.readline()
+            writer.write(body)
+            status = b"" if len(body) < 4000 else (await reader.readuntil(b"}")).split()[1]
+            writer.close()
+            await writer.wait_closed()
+            if status != b"503":
+                break
+        assert status == {post: b"200", b"{": b""}.get(body, b"400")
+
+
+async def until_closed(port: int, *sent: str) -> bytes:
+    """What comes back for pieces, each sent once the one before is answered, until the service closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    answers = b""
+    for index, piece in enumerate(sent):
+        if index:
+            answers += await reader.readuntil(b"}")
+        writer.write(piece.encode())
+    async with asyncio.timeout(30):
+        answers += await reader.read()
+    writer.close()
+    return answers
+
+
+async def test_a_connection_that_never_asks_is_closed_without_a_word(call: Caller) -> None:
+    asked, writer = await asyncio.open_connection("127.0.0.1", call.port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert await asked.readuntil(b"}")
+    assert await until_closed(call.port) == b""
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert b"HTTP/1.1 200 OK" in await asked.readuntil(b"}"), "one that has asked stays open"
+    writer.close()
+
+
+WHOLE = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize("before", [(), (WHOLE,), (WHOLE, WHOLE)])
+async def test_headers_that_do_not_arrive_in_time_are_408_and_the_connection_ends(
+    call: Caller, before: tuple[str, ...]
+) -> None:
+    answers = await until_closed(call.port, *before, "GET /healthz HTTP/1.1\r\nHost: lo")
+    assert answers.count(b"HTTP/1.1 200 OK") == len(before)
+    *_, last = answers.split(b"HTTP/1.")
+    assert last[2:].startswith(b"408 ") and b'"code":"head_timeout"' in last
+    await call("GET", "/metrics")
+    assert b'rankcurve_requests_total{route="none",status="4xx"} 1.0' in call.body
+
+
+async def test_headers_that_come_in_pieces_are_answered(call: Caller) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
+    for piece in (WHOLE, *WHOLE.partition("Host"), *WHOLE.partition("/")):
+        writer.write(piece.encode())
+        await call("GET", "/healthz")  # what was written before has arrived
+    for _ in range(3):
+        assert b"HTTP/1.1 200 OK" in await reader.readuntil(b"}")
+    writer.close()
+
+
+async def test_an_empty_line_after_a_request_is_no_beginning_of_another(call: Caller) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
+    writer.write(f"{WHOLE}\r\n".encode())
+    assert await reader.readuntil(b"}")
+    writer.write(b"\r\n")
+    assert await until_closed(call.port) == b""
+    writer.write(WHOLE.encode())
+    assert b"HTTP/1.1 200 OK" in await reader.readuntil(b"}")
+    writer.close()

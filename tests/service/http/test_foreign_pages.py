@@ -1,0 +1,109 @@
+"""No web page reaches a service without keys: by no name that resolves here and from no other origin."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from service.contract.keys import KeyRing, make_api_key
+from service.contract.problems import Problem
+from service.http.foreign_pages import refuse_foreign_page
+from tests.service.contract.test_keys import row
+from tests.service.real_service import Service
+
+LOOPBACK = ["localhost", "LocalHost:8080", "localhost.", "localhost.:80", "127.0.0.1", "127.0.0.1:8080", "127.8.9.1:1"]
+LOOPBACK += ["[::1]", "[::1]:8080", "[0:0:0:0:0:0:0:1]:8080", "localhost:"]
+FOREIGN = ["evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "x.localhost"]
+FOREIGN += ["", ".", "0.0.0.0:8080", "192.168.1.1", "[::]", "::1", "[::1", "::1]:80", "[localhost]", "127.1"]
+FOREIGN += ["2130706433", "localhost:x", "localhost:80:80", "evil@localhost", "localhost@evil.example", "localhost.."]
+FOREIGN += ["localhost, x"]
+
+
+def refused(host: str | None, origin: str | None = None, *, changes: bool = False) -> str:
+    """The code of the refusal; empty: none."""
+    try:
+        refuse_foreign_page(host, origin, changes=changes)
+    except Problem as problem:
+        assert problem.status == 403
+        return problem.code
+    return ""
+
+
+@pytest.mark.parametrize("host", LOOPBACK)
+def test_a_loopback_name_is_accepted_with_and_without_a_port(host: str) -> None:
+    assert refused(host) == ""
+
+
+@pytest.mark.parametrize("host", FOREIGN)
+def test_any_other_name_is_refused(host: str) -> None:
+    assert refused(host) == "host_not_allowed"
+
+
+def test_an_old_client_that_names_no_host_is_no_browser() -> None:
+    assert refused(None) == ""
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "", "http://[", "http://127.0.0.1.evil.example", "x"]
+)
+def test_a_page_of_another_site_neither_changes_nor_reads(origin: str) -> None:
+    for changes in (False, True):
+        assert refused("localhost:8080", origin, changes=changes) == "forbidden"
+
+
+@pytest.mark.parametrize("host", ["localhost:8080", "127.0.0.1:8080", "[::1]:8080"])
+def test_only_a_page_of_the_service_itself_changes_anything(host: str) -> None:
+    assert refused(host, f"http://{host}", changes=True) == ""
+    assert refused(host.upper(), f"http://{host}", changes=True) == ""
+    for other in ("http://localhost:3000", "http://localhost", "http://127.0.0.1:80801", "http://[::1]:1"):
+        assert refused(host, other, changes=True) == "forbidden"
+        assert refused(host, other) == "", "what it reads its browser keeps from it"
+
+
+PAGES = [
+    ("GET", "/v1/leaderboards"),
+    ("PUT", "/v1/leaderboards/b"),
+    ("POST", "/v1/leaderboards/b/posts"),
+    ("GET", "/jolokia/exec/rankcurve:type=Cache/flush"),
+    ("POST", "/jolokia"),
+    ("GET", "/metrics"),
+    ("GET", "/openapi.json"),
+    ("GET", "/"),
+    ("GET", "/dashboard/main.js"),
+    ("GET", "/healthz"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), PAGES)
+async def test_a_rebound_name_reaches_nothing_of_a_service_without_keys(
+    service: Service, method: str, path: str
+) -> None:
+    port = service.base.rpartition(":")[2]
+    assert await service.refused(method, path, Host=f"rebound.example:{port}") == (403, "host_not_allowed")
+    assert await service.refused(method, path, Host="localhost", Origin="http://evil.example") == (403, "forbidden")
+    key = make_api_key()
+    service.context.keyring.replace_keys([row(key, "ops")])
+    service.headers["Authorization"] = f"Bearer {key.text}"
+    answer = await service.call(method, path, headers={"Host": "boards.example", "Origin": "http://evil.example"})
+    assert answer.status != 403
+
+
+async def test_a_page_of_another_port_of_this_machine_operates_nothing(service: Service) -> None:
+    other = {"Origin": "http://127.0.0.1:1"}
+    assert await service.refused("PUT", "/v1/leaderboards/b", {}, **other) == (403, "forbidden")
+    assert await service.refused("GET", "/jolokia/exec/rankcurve:type=Cache/flush", **other) == (403, "forbidden")
+    own = {"Origin": service.base}
+    assert (await service.call("GET", "/jolokia/exec/rankcurve:type=Cache/flush", headers=own)).status == 200
+
+
+async def test_an_old_client_without_a_host_is_answered(service: Service) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(service.base.rpartition(":")[2]))
+    writer.write(b"GET /v1/leaderboards HTTP/1.0\r\n\r\n")
+    assert re.match(rb"HTTP/1.0 200 ", await reader.read())
+    writer.close()
+
+
+def test_a_ring_with_keys_asks_for_no_host() -> None:
+    assert KeyRing().open and not KeyRing([row(make_api_key(), "ops")]).open

@@ -1,0 +1,157 @@
+"""A key gets its rate and its burst, whatever the size of its batches, and takes nothing from another key."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.contract.keys import Identity, Role
+from service.contract.problems import Problem
+from service.http.key_limits import KeyLimits, TokenBuckets
+from service.telemetry.metrics.process import Metrics
+from tests.service.real_service import Service
+from tests.service.telemetry.test_metrics import samples
+from tests.service.toy import key_limits
+
+ADA, BOB = Identity("ada", Role.READER), Identity("bob", Role.WRITER)
+
+
+class Clock:
+    """Seconds, as the test says."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def buckets(clock: Clock, *, rate_per_s: float = 2, burst: int = 10, callers_max: int = 3) -> TokenBuckets:
+    """Ten at once, two a second."""
+    return TokenBuckets(rate_per_s=rate_per_s, burst=burst, callers_max=callers_max, monotonic=clock)
+
+
+def test_a_bucket_gives_its_burst_then_its_rate() -> None:
+    clock = Clock()
+    tokens = buckets(clock)
+    assert [tokens.take_tokens("a", 1) for _ in range(10)] == [0] * 10
+    assert tokens.take_tokens("a", 1) == 0.5
+    assert tokens.take_tokens("b", 1) == 0, "another caller has a bucket of its own"
+    clock.now_s += 0.5
+    assert tokens.take_tokens("a", 1) == 0
+    assert tokens.take_tokens("a", 2) == 1.0
+    clock.now_s += 3600
+    assert [tokens.take_tokens("a", 1) for _ in range(11)] == [0] * 10 + [0.5]
+
+
+def test_more_than_a_burst_passes_a_full_bucket_and_is_paid_off_before_the_next() -> None:
+    clock = Clock()
+    tokens = buckets(clock)
+    assert tokens.take_tokens("a", 30) == 0
+    assert tokens.take_tokens("a", 1) == 10.5
+    clock.now_s += 10.5
+    assert tokens.take_tokens("a", 1) == 0
+
+
+def test_a_refusal_costs_nothing() -> None:
+    clock = Clock()
+    tokens = buckets(clock)
+    tokens.take_tokens("a", 10)
+    assert [tokens.take_tokens("a", 4) for _ in range(5)] == [2.0] * 5
+    clock.now_s += 2
+    assert tokens.take_tokens("a", 4) == 0
+
+
+def test_only_so_many_callers_are_remembered_and_the_longest_unused_goes_first() -> None:
+    clock = Clock()
+    tokens = buckets(clock, callers_max=2)
+    tokens.take_tokens("a", 10)
+    tokens.take_tokens("b", 10)
+    assert tokens.take_tokens("a", 1) > 0
+    tokens.take_tokens("c", 10)
+    assert len(tokens) == 2
+    assert tokens.take_tokens("a", 1) > 0, "a was used after b"
+
+
+@given(
+    demands=st.lists(st.tuples(st.floats(0, 5), st.integers(1, 40)), min_size=1, max_size=60),
+    rate_per_s=st.floats(0.1, 100),
+    burst=st.integers(1, 20),
+)
+def test_what_passes_is_never_more_than_the_burst_the_rate_and_one_batch(
+    demands: list[tuple[float, int]], rate_per_s: float, burst: int
+) -> None:
+    clock = Clock()
+    tokens = buckets(clock, rate_per_s=rate_per_s, burst=burst)
+    began_s, passed = clock.now_s, 0
+    for pause_s, count in demands:
+        clock.now_s += pause_s
+        wait_s = tokens.take_tokens("a", count)
+        if wait_s == 0:
+            passed += count
+        allowed = burst + rate_per_s * (clock.now_s - began_s) + max(0, max(n for _, n in demands) - burst)
+        assert passed <= allowed * (1 + 1e-9) + 1e-6
+        if wait_s > 0:
+            clock.now_s += wait_s * (1 + 1e-9) + 1e-6
+            assert tokens.take_tokens("a", count) == 0, "who waits as long as told is let in"
+            passed += count
+
+
+def refused(limits: KeyLimits, identity: Identity, posts: int) -> Problem:
+    """The problem of posts past the rate."""
+    with pytest.raises(Problem) as caught:
+        limits.admit_posts(identity, posts)
+    return caught.value
+
+
+def test_reads_and_posts_have_limits_of_their_own_and_are_counted_by_outcome() -> None:
+    metrics = Metrics()
+    limits = key_limits(metrics, reads_per_s=1, posts_per_s=1)
+    limits.admit_posts(BOB, 3)
+    limits.admit_read(BOB)
+    limits.admit_read(ADA)
+    problem = refused(limits, BOB, 2)
+    assert (problem.status, problem.code, problem.headers) == (429, "rate_limited", {"Retry-After": "2"})
+    found = samples(metrics)
+    assert found["rankcurve_rate_limit_total", (("kind", "posts"), ("outcome", "passed"))] == 3
+    assert found["rankcurve_rate_limit_total", (("kind", "posts"), ("outcome", "refused"))] == 2
+    assert found["rankcurve_rate_limit_total", (("kind", "reads"), ("outcome", "passed"))] == 2
+
+
+def test_the_time_to_retry_is_the_wait_within_its_bounds() -> None:
+    limits = key_limits(Metrics(), posts_per_s=1)
+    limits.admit_posts(BOB, 13)
+    assert refused(limits, BOB, 1).headers == {"Retry-After": "11"}
+    limits.admit_posts(ADA, 3)
+    assert refused(limits, ADA, 1).headers == {"Retry-After": "2"}, "never less than retry_after_s"
+    limits = key_limits(Metrics(), posts_per_s=0.01)
+    limits.admit_posts(BOB, 3)
+    assert refused(limits, BOB, 3).headers == {"Retry-After": "30"}, "never more than retry_after_s_max"
+
+
+def test_a_rate_of_zero_is_no_limit() -> None:
+    metrics = Metrics()
+    limits = key_limits(metrics)
+    assert not limits.limits_reads
+    for _ in range(100):
+        limits.admit_read(ADA)
+        limits.admit_posts(ADA, 1_000)
+    assert samples(metrics)["rankcurve_rate_limit_total", (("kind", "posts"), ("outcome", "passed"))] == 0
+
+
+async def test_past_its_rate_a_caller_is_429_and_operators_still_get_through(service: Service) -> None:
+    await service.board("b", {"name": "xp", "merge": "sum"})
+    await service.restart(key_reads_per_s=0.001, key_reads_burst=2, key_posts_per_s=0.001, key_posts_burst=3)
+    posts = [{"owner": f"p{i}", "stats": {"xp": 1}} for i in range(3)]
+    await service.post("b", *posts)
+    for path in ("/v1/leaderboards/b/posts", "/v1/posts"):
+        body = posts[0] if path != "/v1/posts" else {**posts[0], "boards": ["b"]}
+        assert await service.refused("POST", path, body) == (429, "rate_limited")
+    await service.get("/v1/leaderboards/b/entries/p0")
+    await service.must("POST", "/v1/leaderboards/b/entries/lookup", {"owners": ["p0"]})
+    answer = await service.call("GET", "/v1/leaderboards/b/entries/p0")
+    assert (answer.status, answer.body["code"], answer.headers["Retry-After"]) == (429, "rate_limited", "60")
+    for path in ("/metrics", "/healthz", "/readyz"):
+        assert (await service.call("GET", path)).status == 200
+    await service.must("POST", "/v1/leaderboards/b/reset")

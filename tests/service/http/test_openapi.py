@@ -1,0 +1,207 @@
+"""The document says what the routes do, in valid OpenAPI 3.1."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from config import Settings
+from service.http.openapi import build_document, encode_document, find_status, list_codes
+from tests.service.described import DOCUMENT, ROUTE_TABLE, faults_of
+from tests.service.real_service import Service
+
+_SCHEMA_TYPES = {"string", "integer", "number", "boolean", "object", "array", "null"}
+
+
+def parts(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object inside a document."""
+    if isinstance(value, dict):
+        yield value
+        for member in value.values():
+            yield from parts(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from parts(member)
+
+
+def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Path, method and operation of all."""
+    for path, methods in DOCUMENT["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def test_the_document_is_json_and_names_its_version() -> None:
+    assert json.loads(encode_document(ROUTE_TABLE, Settings())) == json.loads(json.dumps(DOCUMENT))
+    assert DOCUMENT["openapi"] == "3.1.0"
+    assert DOCUMENT["info"]["title"]
+
+
+def test_every_route_is_in_it_once() -> None:
+    described = sorted((path, method.upper()) for path, method, _ in operations())
+    assert described == sorted((route.path, route.method) for route in ROUTE_TABLE)
+
+
+def test_every_reference_leads_somewhere() -> None:
+    for part in parts(DOCUMENT):
+        reference = part.get("$ref")
+        if reference is not None:
+            assert reference.removeprefix("#/components/schemas/") in DOCUMENT["components"]["schemas"]
+
+
+def test_every_type_is_one_of_json_schema() -> None:
+    for part in parts(DOCUMENT["components"]["schemas"]):
+        kinds = part.get("type")
+        if isinstance(kinds, str):
+            kinds = [kinds]
+        if isinstance(kinds, list):
+            assert set(kinds) <= _SCHEMA_TYPES
+
+
+def test_every_pattern_compiles() -> None:
+    for part in parts(DOCUMENT):
+        if isinstance(part.get("pattern"), str):
+            re.compile(part["pattern"])
+
+
+def test_operations_have_what_openapi_asks_of_them() -> None:
+    ids = [operation["operationId"] for _, _, operation in operations()]
+    assert len(set(ids)) == len(ids)
+    for path, _, operation in operations():
+        parameters = operation.get("parameters", [])
+        in_path = [parameter["name"] for parameter in parameters if parameter["in"] == "path"]
+        assert in_path == re.findall(r"\{(\w+)\}", path)
+        assert all(parameter["required"] for parameter in parameters if parameter["in"] == "path")
+        assert all("schema" in parameter for parameter in parameters)
+        assert operation["responses"]
+        for status, response in operation["responses"].items():
+            assert re.fullmatch(r"[1-5]\d\d", status)
+            assert response["description"]
+
+
+def test_query_parameters_tell_their_defaults_and_bounds() -> None:
+    operation = DOCUMENT["paths"]["/v1/leaderboards/{board}/entries/{owner}/positions"]["get"]
+    columns, rank, *_ = operation["parameters"][2:]
+    assert (columns["schema"]["type"], columns["explode"]) == ("array", False)
+    assert rank["schema"] == {"enum": ["auto", "estimate", "exact"], "default": "auto"}
+    limit = DOCUMENT["paths"]["/v1/leaderboards/{board}/rankings/{column}"]["get"]["parameters"][2]
+    assert limit["schema"] == {"type": "integer", "minimum": 1, "maximum": 1000}
+
+
+def test_bounds_that_are_settings_are_told_as_the_service_has_them() -> None:
+    settings = Settings(page_entries_max=700, query_values_max=71, posts_per_request_max=72, lease_s_max=73)
+    told = build_document(ROUTE_TABLE, settings)
+    schemas = told["components"]["schemas"]
+    assert schemas["PostList"]["properties"]["posts"]["maxItems"] == 72
+    assert schemas["ManyBoards"]["properties"]["boards"]["maxItems"] == 71
+    assert schemas["AskLease"]["properties"]["lease_seconds"]["maximum"] == 73
+    values = told["paths"]["/v1/leaderboards/{board}/rankings/{column}/values"]["get"]["parameters"]
+    assert [parameter["schema"]["maxItems"] for parameter in values[2:]] == [71, 71]
+    page = told["paths"]["/v1/leaderboards/{board}/rankings/{column}"]["get"]["parameters"]
+    assert page[2]["schema"]["maximum"] == 700
+
+
+def test_every_bound_is_a_number() -> None:
+    for part in parts(DOCUMENT):
+        for keyword in ("maximum", "minimum", "exclusiveMinimum", "maxItems", "minItems", "maxLength", "maxProperties"):
+            assert isinstance(part.get(keyword, 0), int | float)
+
+
+def test_a_204_has_no_content_and_lines_are_described_where_they_are_taken() -> None:
+    assert "content" not in DOCUMENT["paths"]["/v1/leaderboards/{board}/entries/{owner}"]["delete"]["responses"]["204"]
+    body = DOCUMENT["paths"]["/v1/leaderboards/{board}/posts"]["post"]["requestBody"]["content"]
+    assert set(body) == {"application/json", "application/x-ndjson"}
+    lookup = DOCUMENT["paths"]["/v1/leaderboards/{board}/entries/lookup"]["post"]["requestBody"]["content"]
+    assert set(lookup) == {"application/json"}
+
+
+def test_problems_are_described_by_their_codes() -> None:
+    for route in ROUTE_TABLE:
+        responses = DOCUMENT["paths"][route.path][route.method.lower()]["responses"]
+        for code in list_codes(route):
+            response = responses[str(find_status(route, code))]
+            assert f"`{code}`" in response["description"]
+            assert set(response["content"]) == {"application/problem+json"}
+
+
+def test_open_paths_ask_for_no_key_and_all_others_do() -> None:
+    for route in ROUTE_TABLE:
+        operation = DOCUMENT["paths"][route.path][route.method.lower()]
+        assert bool(operation["security"]) == (route.role is not None)
+
+
+def test_every_answer_in_json_has_a_schema() -> None:
+    for route in ROUTE_TABLE:
+        for status, response in DOCUMENT["paths"][route.path][route.method.lower()]["responses"].items():
+            schema = response.get("content", {}).get("application/json", {}).get("schema")
+            assert schema or "application/json" not in response.get("content", {}) or route.view == "openapi"
+            assert status != "304" or "content" not in response, "a 304 has no content"
+
+
+_CHECKED = {"$ref", "anyOf", "oneOf", "type", "enum", "format"}
+_CHECKED |= {"required", "properties", "items", "additionalProperties"}
+_OF_REQUESTS = {
+    "exclusiveMinimum",
+    "pattern",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minimum",
+    "maximum",
+    "propertyNames",
+    "uniqueItems",
+    "contentMediaType",
+    "contentSchema",
+}
+_FOR_PEOPLE = {"title", "description", "default"}
+
+
+def keywords(schema: Any) -> Iterator[str]:
+    """Every keyword of a schema; the names of properties are none."""
+    if isinstance(schema, dict):
+        for keyword, value in schema.items():
+            yield keyword
+            for inner in value.values() if keyword == "properties" else [value]:
+                yield from keywords(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from keywords(inner)
+
+
+def test_answers_are_held_against_every_keyword_that_the_schemas_use() -> None:
+    used = {keyword for schema in DOCUMENT["components"]["schemas"].values() for keyword in keywords(schema)}
+    assert used <= _CHECKED | _OF_REQUESTS | _FOR_PEOPLE
+
+
+@pytest.mark.parametrize(
+    ("value", "schema"),
+    [
+        (1.5, {"type": "integer"}),
+        (True, {"type": "integer"}),
+        (None, {"type": "string"}),
+        ("x", {"enum": ["y"]}),
+        ({}, {"type": "object", "required": ["a"]}),
+        ({"b": 1}, {"type": "object", "properties": {"a": {}}}),
+        ({"a": "x"}, {"additionalProperties": {"type": "number"}}),
+        ([1, "x"], {"items": {"type": "integer"}}),
+        ("2026-01-01", {"type": "string", "format": "date-time"}),
+        ({"column": "xp"}, {"$ref": "#/components/schemas/OwnerPositions"}),
+        ([], {"anyOf": [{"type": "string"}, {"type": "null"}]}),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_noticed(value: Any, schema: dict[str, Any]) -> None:
+    assert list(faults_of(value, schema))
+
+
+async def test_the_service_serves_this_very_document(service: Service) -> None:
+    assert (await service.call("GET", "/openapi.json")).body == json.loads(json.dumps(DOCUMENT))
+
+
+def test_headers_that_a_request_may_have_are_told() -> None:
+    parameters = DOCUMENT["paths"]["/v1/leaderboards/{board}/stream"]["get"]["parameters"]
+    assert {"name": "Last-Event-ID", "in": "header", "required": False, "schema": {"type": "string"}} in parameters

@@ -1,0 +1,36 @@
+"""A node to look at and a page to look with.
+
+The rule: whatever a test does, its page asked nobody but the node, and nothing in it failed or was forbidden.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.browser import Page, open_page
+from tests.service.monitoring.dashboard.shown_node import fill
+from tests.service.real_service import Process
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """A node without keys that has boards of all kinds; tests share it."""
+    process = Process(tmp_path_factory.mktemp("dashboard"))
+    try:
+        process.ready()
+        asyncio.run(fill(process.url))
+        yield process
+    finally:
+        process.discard()
+
+
+@pytest.fixture
+async def page(chromium_address: str) -> AsyncIterator[Page]:
+    """A page of a browser that was never here before."""
+    async with open_page(chromium_address) as page:
+        yield page
+        assert page.errors == []
+        assert len(page.hosts()) <= 1, page.hosts()

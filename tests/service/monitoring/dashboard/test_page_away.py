@@ -1,0 +1,39 @@
+"""A service that goes away while a page is open: the page says so, and goes on by itself when the service is back."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+from tests.browser import Page, open_page
+from tests.service.monitoring.dashboard.shown_node import new_board, post
+from tests.service.real_service import Process
+
+LIVE = "document.querySelector('#{} .state.live')"
+TOLD = "document.querySelector('#connection').textContent"
+TOP = "document.querySelector('#ranking tbody tr a')?.textContent"
+
+
+async def test_pages_survive_their_service(page: Page, chromium_address: str, spawn: Callable[..., Process]) -> None:
+    first = spawn().ready()
+    await new_board(first.url, "b", ada=30, bob=20)
+    await page.goto(f"{first.url}/#/boards/b?owner=bob")
+    await page.wait_for(f"{LIVE.format('ranking')} && {LIVE.format('owner')}")
+    await page.evaluate("globalThis.sameDocument = true")
+    async with open_page(chromium_address) as other:
+        await other.goto(f"{first.url}/#/boards")
+        await other.wait_for("document.querySelector('#view tbody a')?.textContent === 'b'")
+        first.end(signal.SIGKILL)
+        await other.evaluate("location.hash = '#/boards/b'")
+        await other.wait_for_text("The service does not answer", within="#view")
+        await page.wait_for(f"{TOLD}.includes('does not answer')")
+        await page.wait_for("document.querySelector('#ranking .state.away')")
+        assert await page.evaluate(TOP) == "ada", "what was known stays"
+        second = spawn("--port", str(first.port)).ready()
+        await post(second.url, "b", bob=40)
+        await page.wait_for(f"{TOLD} === '' && {TOP} === 'bob'")
+        await page.wait_for(f"{LIVE.format('ranking')} && {LIVE.format('owner')}")
+        await page.wait_for("document.querySelector('#owner table b').textContent === '1'")
+        assert await page.evaluate("globalThis.sameDocument")
+        await other.wait_for(f"{TOLD} === '' && {TOP} === 'bob'")
+        assert other.errors == []

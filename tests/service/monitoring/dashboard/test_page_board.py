@@ -1,0 +1,199 @@
+"""A board in a browser: it shows what the service answers, changes as the service tells, and names stay text."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tests.browser import Page
+from tests.service.climbed_board import EXACT_TOP, climbed_board
+from tests.service.monitoring.dashboard.shown_node import HOSTILE, SEASON, at, name_of, new_board, post, xp_of
+from tests.service.real_service import Caller, Process, escaped
+
+LIVE = "document.querySelector('#ranking .state.live')"
+TOP = "#ranking tbody tr"
+POSITIONS = "#owner .panel-body > div > table tbody tr"
+OWNERS = "[...document.querySelectorAll('#ranking a.owner')].map((each) => each.textContent)"
+
+
+async def see_top(page: Page, *owners: str) -> None:
+    """Return once the top is this."""
+    await page.wait_for(f"JSON.stringify({OWNERS}) === {json.dumps(json.dumps(owners, separators=(',', ':')))}")
+
+
+async def answer(node: Process, path: str) -> Any:
+    """What the service says itself."""
+    async with Caller(node.url) as caller:
+        return await caller.get(path)
+
+
+async def test_the_top_is_live_without_a_reload(page: Page, node: Process) -> None:
+    await new_board(node.url, "zz-live", ada=30, bob=20, cleo=10)
+    await page.goto(at(node, "/boards/zz-live"))
+    await see_top(page, "ada", "bob", "cleo")
+    await page.wait_for(LIVE)
+    await page.evaluate("globalThis.sameDocument = true")
+    await post(node.url, "zz-live", cleo=25, dan=5)
+    await see_top(page, "ada", "cleo", "bob", "dan")
+    assert "up 1" in await page.evaluate(f"document.querySelectorAll('{TOP}')[1].textContent")
+    await post(node.url, "zz-live", dan=99)
+    await see_top(page, "dan", "ada", "cleo", "bob")
+    await page.wait_for("document.querySelector('#announcer').textContent === 'dan leads by xp with 99'")
+    assert await page.evaluate("globalThis.sameDocument")
+
+
+async def test_names_come_from_profiles_and_ids_stand_beside_them(page: Page, node: Process) -> None:
+    await page.goto(at(node, f"/boards/{SEASON}"))
+    await page.wait_for("document.querySelector('#ranking a.owner')?.textContent === 'Ada Lovelace'")
+    rows = await page.texts(TOP)
+    assert name_of(0) in rows[0] and f"{xp_of(0):,}" in rows[0]
+    assert rows[3].split("\t")[:3] == ["4", name_of(3), f"{xp_of(3):,}"]
+
+
+async def test_an_owner_has_a_card_with_ranks_as_sure_as_they_are(page: Page, node: Process) -> None:
+    await page.goto(at(node, f"/boards/{SEASON}?column=xp&owner={name_of(401)}"))
+    await page.wait_for("document.querySelectorAll('#owner table').length === 2")
+    board = f"/v1/leaderboards/{SEASON}/entries/{name_of(401)}"
+    [xp, lap] = (await answer(node, f"{board}/positions"))["positions"]
+    assert not xp["exact"] and xp["low"] <= 402 <= xp["high"], "else this test shows nothing"
+    [first, second] = await page.texts(POSITIONS)
+    assert f"≈ {xp['rank']}" in first and f"between {xp['low']} and {xp['high']}" in first and "of 900" in first
+    assert str(lap["rank"]) in second
+    marked = await page.texts("#owner tr[aria-current]")
+    assert len(marked) == 1 and name_of(401) in marked[0]
+    assert f"{xp_of(401):,}" in await page.text("#owner .facts") and "clan 2" in await page.text("#owner .facts")
+    await page.wait_for(f"document.querySelector('#curve .mark text')?.textContent.startsWith('{name_of(401)}')")
+
+
+async def test_a_counted_rank_is_told_as_such(page: Page, node: Process) -> None:
+    await page.goto(at(node, f"/boards/{SEASON}?column=xp&owner={name_of(11)}"))
+    await page.wait_for("document.querySelectorAll('#owner table').length === 2")
+    row = (await page.texts(POSITIONS))[0]
+    assert "12 of 900" in row and "≈ 12" not in row and "between" not in row and "counted" in row
+
+
+async def test_an_owner_hears_of_being_passed(page: Page, node: Process) -> None:
+    await new_board(node.url, "zz-passed", ada=30, bob=20)
+    await page.goto(at(node, "/boards/zz-passed?owner=ada"))
+    await page.wait_for("document.querySelector('#owner .state.live')")
+    await page.wait_for("document.querySelectorAll('#owner table').length === 2")
+    await post(node.url, "zz-passed", bob=40)
+    await page.wait_for_text("Down 1 to rank 2 by xp, passed by bob", within="#owner")
+    await page.wait_for("document.querySelector('#owner table b').textContent === '2'")
+
+
+async def test_an_owner_who_is_not_there_is_told(page: Page, node: Process) -> None:
+    await page.goto(at(node, f"/boards/{SEASON}?owner=nobody"))
+    await page.wait_for_text("no entry on this board", within="#owner")
+    await page.click("#owner a[data-key=close-owner]")
+    await page.wait_for("!document.querySelector('#owner')")
+
+
+async def test_whatever_owners_are_called_is_text(page: Page, node: Process) -> None:
+    await page.goto(at(node, "/boards/hostile"))
+    await page.wait_for(f"document.querySelectorAll('{TOP}').length === {len(HOSTILE)}")
+    shown = await page.evaluate("[...document.querySelectorAll('#ranking a.owner')].map((each) => each.title)")
+    assert shown == list(HOSTILE)
+    for row, owner in enumerate(HOSTILE, start=1):
+        await page.click(f"{TOP}:nth-child({row}) a.owner")
+        await page.wait_for(f"document.querySelector('#owner h2')?.textContent.includes({json.dumps(owner)})")
+        assert await page.evaluate("document.querySelector('#find').value") == owner
+        if owner == "..":
+            await page.wait_for_text("takes it for a folder", within="#owner")
+        else:
+            await page.wait_for("document.querySelectorAll('#owner table').length === 2")
+            assert owner[:40] in await page.evaluate("document.querySelector('#owner .facts').textContent")
+        assert await page.evaluate("document.querySelectorAll('#view :is(img, script, iframe, style)').length") == 0
+
+
+@pytest.mark.parametrize("owner", [HOSTILE[0], HOSTILE[4]])
+async def test_a_link_to_an_owner_leads_to_it_whatever_its_name(page: Page, node: Process, owner: str) -> None:
+    await page.goto(at(node, f"/boards/hostile?owner={escaped(owner)}"))
+    await page.wait_for("document.querySelectorAll('#owner table').length === 2")
+    assert await page.evaluate("document.querySelector('#owner h2').textContent") == owner
+
+
+async def test_the_curve_is_drawn_and_told_in_words_and_numbers(page: Page, node: Process) -> None:
+    await page.goto(at(node, f"/boards/{SEASON}?column=lap&value=99.5"))
+    await page.wait_for("document.querySelector('#curve svg .mark') && document.querySelector('#spread svg')")
+    document = await answer(node, f"/v1/leaderboards/{SEASON}/rankings/lap/curve")
+    knots = document["knots"]
+    label = await page.evaluate("document.querySelector('#curve svg').getAttribute('aria-label')")
+    assert f"{len(knots)} knots" in label and "lower is better" in label and "this value with 99.500" in label
+    await page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    rows = await page.texts("#curve details tbody tr")
+    assert [row.split("\t")[1] for row in rows] == [f"{float(knot['value']):,.3f}" for knot in knots]
+    [position] = (await answer(node, f"/v1/leaderboards/{SEASON}/rankings/lap/positions?values=99.5"))["positions"]
+    told = await page.text("#curve .answer")
+    assert f"between {position['low']} and {position['high']} of 810" in told
+    bins = [row.split("\t") for row in await page.texts("#spread details tbody tr")]
+    assert sum(int(entries.strip("≈ ").replace(",", "")) for *_, entries in bins) == 810
+    assert all(one[1] == other[0] for one, other in pairwise(bins)), "without holes"
+
+
+async def test_owners_who_climbed_past_the_top_leave_the_shown_error_small(page: Page, node: Process) -> None:
+    state = await climbed_board(node.url, "zz-climbed")
+    assert state["certificate"] > 1 and state["bound"] < 0.1, "else this test shows nothing"
+    await page.goto(at(node, "/boards/zz-climbed"))
+    await page.wait_for("document.querySelector('#curve .facts')")
+    facts = await page.text("#curve .facts")
+    assert f"past rank {EXACT_TOP}" in facts and "anywhere" not in facts
+    assert f"{100 * float(state['certificate']):.2g}%" not in facts
+    await new_board(node.url, "zz-counted", ada=3, bob=2)
+    async with Caller(node.url) as caller:
+        await caller.refresh("zz-counted", "xp")
+    await page.goto(at(node, "/boards/zz-counted"))
+    await page.wait_for_text("nothing, every rank is counted", within="#curve")
+
+
+async def test_a_table_that_is_read_stays_open_when_the_picture_is_drawn_anew(page: Page, node: Process) -> None:
+    await page.goto(at(node, f"/boards/{SEASON}"))
+    await page.click("#curve summary")
+    await page.click("#spread summary")
+    opened = "[...document.querySelectorAll('details')].filter((each) => each.open).length"
+    assert await page.evaluate(opened) == 2
+    before = await page.evaluate("document.querySelector('#curve svg').getAttribute('viewBox')")
+    await page.show((700, 900))
+    await page.wait_for(f"document.querySelector('#curve svg').getAttribute('viewBox') !== {json.dumps(before)}")
+    assert await page.evaluate(opened) == 2
+
+
+async def test_views_can_be_linked_and_back_goes_back(page: Page, node: Process) -> None:
+    await page.goto(at(node, f"/boards/{SEASON}?column=lap&owner={name_of(7)}"))
+    await page.wait_for("document.querySelector('.tabs a[aria-current]')?.textContent.startsWith('lap')")
+    await page.wait_for(f"document.querySelector('#owner h2').textContent === '{name_of(7)}'")
+    await page.click("#ranking a.owner")
+    await page.wait_for(f"document.querySelector('#owner h2').textContent !== '{name_of(7)}'")
+    await page.click(".tabs a")
+    await page.wait_for("document.querySelector('#ranking h2').textContent === 'Top by xp'")
+    await page.click("#nav-node")
+    await page.wait_for("document.querySelector('h1').textContent === 'Node'")
+    for seen in ("Top by xp", "Top by lap"):
+        await page.evaluate("history.back()")
+        await page.wait_for(f"document.querySelector('#ranking h2')?.textContent === '{seen}'")
+    await page.evaluate("history.back()")
+    await page.wait_for(f"document.querySelector('#owner h2').textContent === '{name_of(7)}'")
+    await page.click("#ranking nav a:last-of-type")
+    await page.wait_for("document.querySelector('#ranking h2').textContent.startsWith('From rank 21')")
+    await page.wait_for(f"document.querySelector('{TOP} th')?.textContent === '21'")
+
+
+async def test_a_click_is_taken_though_the_row_is_drawn_anew_while_the_button_is_down(
+    page: Page, node: Process
+) -> None:
+    await new_board(node.url, "zz-pressed", ada=30, bob=20)
+    await page.goto(at(node, "/boards/zz-pressed"))
+    await see_top(page, "ada", "bob")
+    await page.wait_for(LIVE)
+    box = "document.querySelector('#ranking a.owner').getBoundingClientRect()"
+    button = {"x": await page.evaluate(f"{box}.x + 5"), "y": await page.evaluate(f"{box}.y + 5")}
+    button |= {"button": "left", "clickCount": 1}
+    await page.command("Input.dispatchMouseEvent", type="mousePressed", **button)
+    await post(node.url, "zz-pressed", cleo=40)
+    await page.wait_for("document.querySelector('#announcer').textContent.startsWith('cleo leads')")
+    await page.command("Input.dispatchMouseEvent", type="mouseReleased", **button)
+    await page.wait_for("document.querySelector('#owner h2')?.textContent === 'ada'")
+    await see_top(page, "cleo", "ada", "bob")

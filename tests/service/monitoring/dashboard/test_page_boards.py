@@ -1,0 +1,64 @@
+"""Boards in a browser: listed by pages, searched, opened, and what stands where there is none."""
+
+from __future__ import annotations
+
+import json
+
+from tests.browser import Page
+from tests.service.monitoring.dashboard.shown_node import SEASON, at
+from tests.service.real_service import Process
+
+ROWS = "#view tbody tr"
+
+
+async def boards(page: Page, first: str) -> list[str]:
+    """The ids that are listed, once the list begins with `first`."""
+    await page.wait_for(f"document.querySelector('{ROWS} a')?.textContent === {json.dumps(first)}")
+    return await page.texts(f"{ROWS} a")
+
+
+async def test_boards_are_listed_by_pages(page: Page, node: Process) -> None:
+    await page.goto(node.url)
+    first = await boards(page, "hostile")
+    assert len(first) == 50 and SEASON in first
+    await page.click("a[data-key=next]")
+    second = await boards(page, "tiny-48")
+    assert not set(first) & set(second)
+    assert first + second == sorted(first + second)
+    await page.evaluate("history.back()")
+    assert await boards(page, "hostile") == first
+
+
+async def test_a_search_finds_boards_by_what_their_ids_begin_with_and_can_be_linked(page: Page, node: Process) -> None:
+    await page.goto(node.url)
+    await boards(page, "hostile")
+    await page.click("#prefix")
+    await page.type("tiny-0")
+    found = await boards(page, "tiny-00")
+    assert found == [f"tiny-0{number}" for number in range(10)]
+    address = await page.wait_for("location.hash.includes('prefix=tiny-0') && location.href")
+    await page.goto("about:blank")
+    await page.goto(address)
+    assert await boards(page, "tiny-00") == found
+    await page.goto(at(node, "/boards?prefix=%3Cimg%20src%3Dx%3E"))
+    await page.wait_for_text("No board")
+    assert "<img src=x>" in await page.text("#view")
+
+
+async def test_a_row_says_what_a_board_is_and_leads_to_it(page: Page, node: Process) -> None:
+    await page.goto(at(node, "/boards?prefix=season"))
+    await boards(page, SEASON)
+    row = await page.text(ROWS)
+    assert "900" in row and "xp, lap" in row and "open" in row
+    await page.click(f"{ROWS} a")
+    await page.wait_for(f"document.querySelector('h1').textContent === '{SEASON}'")
+    assert await page.evaluate("document.title") == f"{SEASON} – rankcurve"
+
+
+async def test_an_unknown_board_and_an_unknown_address_are_told(page: Page, node: Process) -> None:
+    await page.goto(at(node, "/boards/nothing-here"))
+    await page.wait_for("document.querySelector('#view .fault')?.textContent.includes('nothing-here')")
+    await page.goto(at(node, "/elsewhere"))
+    await page.wait_for_text("Nothing is at this address")
+    await page.click("#view a")
+    await boards(page, "hostile")

@@ -1,0 +1,117 @@
+"""The dashboard without a mouse: everything that can be clicked is reached, in order, is seen when it is, and works."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.browser import DESKTOP, PHONE, Page
+from tests.service.monitoring.dashboard.shown_node import SEASON, at, name_of
+from tests.service.real_service import Process
+
+REACHABLE = """[...document.querySelectorAll("a[href], button, input, summary, [tabindex='0']")]
+  .filter((each) => each.checkVisibility({ visibilityProperty: true }))"""
+# What is focused: its place among what can be, whether that is seen, and how much of it the screen shows.
+FOCUSED = f"""(() => {{
+  const element = document.activeElement, style = getComputedStyle(element), box = element.getBoundingClientRect();
+  return {{
+    index: {REACHABLE}.indexOf(element), text: element.outerHTML.slice(0, 200),
+    outlined: element.matches(":focus-visible") && style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2,
+    box: [box.left, box.top, box.right, box.bottom, innerWidth, innerHeight],
+    // Scrolled to a fraction of a pixel; what is as high as the screen may go beyond it.
+    inside: box.width > 0 && box.height > 0 && box.left > -1 && box.right < innerWidth + 1 && box.top > -1
+      && (box.bottom < innerHeight + 1 || (box.height > 0.8 * innerHeight && box.top < 0.2 * innerHeight)),
+  }};
+}})()"""
+CARD = "document.querySelectorAll('#owner table').length === 2 && document.querySelector('#spread svg')"
+
+
+async def focus(page: Page, expression: str, most: int = 200) -> None:
+    """Press Tab until an expression about `e`, the focused element, is true."""
+    for _ in range(most):
+        await page.press("Tab")
+        if await page.evaluate(f"((e) => {expression})(document.activeElement)"):
+            return
+    raise AssertionError(f"never focused: {expression}")
+
+
+@pytest.mark.parametrize(
+    ("size", "route", "complete"),
+    [
+        pytest.param(DESKTOP, f"/boards/{SEASON}?owner={name_of(4)}", CARD, id="owner on a desktop"),
+        pytest.param(PHONE, "/node", "document.querySelector('#node-leases table')", id="node on a phone"),
+    ],
+)
+async def test_everything_is_reached_in_order_and_seen(
+    page: Page, node: Process, size: tuple[int, int], route: str, complete: str
+) -> None:
+    await page.show(size)
+    await page.goto(at(node, route))
+    await page.wait_for(complete)
+    count = await page.evaluate(f"{REACHABLE}.length")
+    for index in range(count):
+        await page.press("Tab")
+        found = await page.evaluate(FOCUSED)
+        assert (found["index"], found["outlined"], found["inside"]) == (index, True, True), found
+    await page.press("Tab", shift=True)
+    assert (await page.evaluate(FOCUSED))["index"] == count - 2
+
+
+async def test_a_walk_without_a_mouse(page: Page, node: Process) -> None:
+    await page.goto(node.url)
+    await page.wait_for("document.querySelector('#view tbody a')")
+    await page.press("Tab")
+    assert await page.text(":focus") == "Skip to content"
+    await page.press("Enter")
+    await page.wait_for("document.activeElement.id === 'main'")
+    await focus(page, "e.id === 'prefix'", 3)
+    await page.type("season")
+    await page.press("Enter")
+    await page.wait_for("document.querySelectorAll('#view tbody tr').length === 1")
+    await focus(page, f"e.textContent === {json.dumps(SEASON)}")
+    await page.press("Enter")
+    await page.wait_for("document.activeElement.tagName === 'H1'")
+    await page.wait_for("document.querySelector('#ranking .state.live') && document.querySelector('#curve svg')")
+    await focus(page, "e.dataset.key === 'column:lap'")
+    await page.press("Enter")
+    await page.wait_for(
+        "document.activeElement.dataset.key === 'column:lap' && document.activeElement.ariaCurrent === 'page'"
+    )
+    await focus(page, "e.id === 'find'")
+    await page.type(name_of(21))
+    await page.press("Enter")
+    await page.wait_for(f"document.querySelector('#owner h2')?.textContent === '{name_of(21)}'")
+    await page.wait_for("document.activeElement.closest('#owner')")
+    await page.wait_for("document.querySelector('#curve .mark')")
+    await focus(page, "e.getAttribute('aria-pressed') === 'false'")
+    await page.press(" ")
+    await page.wait_for("document.activeElement.getAttribute('aria-pressed') === 'true'")
+    await focus(page, "e.dataset.key === 'knots'")
+    await page.press("Enter")
+    await page.wait_for("document.activeElement.parentElement.open")
+    await focus(page, "e.dataset.key === 'close-owner'")
+    await page.press("Enter")
+    await page.wait_for("!document.querySelector('#owner')")
+
+
+async def test_the_theme_is_chosen_by_key_and_remembered(page: Page, node: Process) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    await page.goto(node.url)
+    light = await page.evaluate(ground)
+    await focus(page, "e.id === 'theme-button'", 10)
+    for expected in ("light", "dark"):
+        await page.press(" ")
+        assert (await page.text("#theme-button")).endswith(expected)
+    dark = await page.evaluate(ground)
+    assert dark != light
+    await page.evaluate("location.reload()")
+    await page.wait_for("document.readyState === 'complete' && document.querySelector('#view tbody')")
+    assert await page.evaluate(ground) == dark
+    await page.show(dark=True)
+    await focus(page, "e.id === 'theme-button'", 10)
+    await page.press("Enter")
+    assert (await page.text("#theme-button")).endswith("auto")
+    assert await page.evaluate(ground) == dark
+    await page.show(dark=False)
+    assert await page.evaluate(ground) == light

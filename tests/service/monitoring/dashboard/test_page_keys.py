@@ -1,0 +1,103 @@
+"""A node that wants keys, in a browser: the page asks for one, says what it opens, and keeps it in the tab only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.browser import Page
+from tests.service.monitoring.dashboard.shown_node import LAP, XP
+from tests.service.real_service import Caller, Process, command_line
+
+ASKED = "!document.querySelector('#key-panel').hidden && document.activeElement.id === 'key-input'"
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A node and what opens it."""
+
+    url: str
+    reader: str
+    ops: str
+
+
+async def fill(url: str, key: str) -> None:
+    """A board with an entry."""
+    async with Caller(url, key) as caller:
+        await caller.board("b", XP, LAP)
+        await caller.post("b", {"owner": "ada", "stats": {"xp": 1}})
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
+    """A node that knows a reader and an operator."""
+    folder = tmp_path_factory.mktemp("closed")
+    keys = {}
+    for role in ("reader", "ops"):
+        done = command_line("keys", "create", role, "--role", role, "--store", "sqlite:///rankcurve.db", cwd=folder)
+        assert done.returncode == 0, done.stderr
+        keys[role] = done.stdout.strip()
+    process = Process(folder)
+    try:
+        process.ready()
+        asyncio.run(fill(process.url, keys["ops"]))
+        yield Closed(process.url, **keys)
+    finally:
+        process.discard()
+
+
+async def give(page: Page, key: str) -> None:
+    """Type a key into the form, which is asked for, and send it."""
+    await page.wait_for(ASKED)
+    await page.type(key)
+    await page.press("Enter")
+
+
+async def kept(page: Page) -> tuple[list[str], list[str], str]:
+    """What the page keeps: for the tab, for good, and in cookies."""
+    session, good = ("Object.values(sessionStorage)", "Object.values(localStorage)")
+    return await page.evaluate(session), await page.evaluate(good), await page.evaluate("document.cookie")
+
+
+async def test_the_page_asks_for_a_key_and_tells_a_wrong_one(page: Page, closed: Closed) -> None:
+    await page.goto(closed.url)
+    await page.wait_for_text("A key is needed", within="#key-fault")
+    await give(page, "rk_wrong")
+    await page.wait_for_text("This key was not taken", within="#key-fault")
+    assert await kept(page) == ([], [], ""), "a key that opens nothing is not kept"
+    await give(page, closed.reader)
+    await page.wait_for("document.querySelector('#view tbody a')?.textContent === 'b'")
+    assert await page.evaluate("document.querySelector('#key-panel').hidden")
+    assert await kept(page) == ([closed.reader], [], "")
+    assert closed.reader not in await page.evaluate("document.documentElement.outerHTML + location.href")
+    assert not [sent.url for sent in page.sent if closed.reader in sent.url]
+
+
+async def test_a_key_lasts_as_long_as_the_tab_and_can_be_forgotten(page: Page, closed: Closed) -> None:
+    await page.goto(f"{closed.url}/#/boards/b")
+    await give(page, closed.reader)
+    await page.wait_for("document.querySelector('#ranking .state.live')")
+    await page.evaluate("location.reload()")
+    await page.wait_for("document.readyState === 'complete' && document.querySelector('#ranking .state.live')")
+    await page.click("#key-button")
+    await page.wait_for(ASKED)
+    await page.evaluate(
+        "[...document.querySelectorAll('#key-panel button')].find((b) => b.innerText.startsWith('Forget')).click()"
+    )
+    await page.wait_for_text("A key is needed", within="#key-fault")
+    assert await kept(page) == ([], [], "")
+    assert "ada" not in await page.text("#view")
+
+
+async def test_the_node_is_for_operators_and_the_rest_for_readers(page: Page, closed: Closed) -> None:
+    await page.goto(f"{closed.url}/#/node")
+    await give(page, closed.reader)
+    await page.wait_for_text("give a key of the role ops", within="#view")
+    await page.click("#key-button")
+    await give(page, closed.ops)
+    await page.wait_for("document.querySelector('#node-jobs table')")
+    await page.click("#nav-boards")
+    await page.wait_for("document.querySelector('#view tbody a')?.textContent === 'b'")

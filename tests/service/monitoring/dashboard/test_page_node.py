@@ -1,0 +1,61 @@
+"""The health of a node in a browser: its numbers are those that /metrics and the views of the contract have."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.browser import Page
+from tests.service.described import ROUTE_TABLE
+from tests.service.monitoring.dashboard.shown_node import OWNERS, at, new_board, post
+from tests.service.real_service import Caller, Process
+
+REQUESTS = "rankcurve_requests_total"
+# While it is looked at.
+ASKED_BY_THE_VIEW = {"dashboard", "dashboard_file", "jolokia_post", "queue", "pools", "pool", "metrics"}
+COUNTED_AS = {route.view: route.metrics_name for route in ROUTE_TABLE}
+READY = "document.querySelector('#node-leases table') && document.querySelectorAll('.tiles svg').length === 2"
+
+
+async def metrics(node: Process) -> dict[tuple[str, ...], float]:
+    """Every sample by its name and the values of its labels."""
+    async with Caller(node.url) as caller:
+        text = (await caller.call("GET", "/metrics")).body.decode()
+    families = text_string_to_metric_families(text)
+    return {(one.name, *one.labels.values()): one.value for family in families for one in family.samples}
+
+
+def rows_of(texts: list[str]) -> dict[str, list[str]]:
+    """The cells of rows by their first."""
+    return {row.split("\t")[0]: row.split("\t")[1:] for row in texts}
+
+
+async def test_the_numbers_are_those_of_the_metrics(page: Page, node: Process) -> None:
+    await page.goto(at(node, "/node"))
+    await page.wait_for(READY)
+    counted = await metrics(node)
+    routes = rows_of(await page.texts("#node-routes tbody tr"))
+    assert COUNTED_AS["put_board"] in routes
+    for route in routes.keys() - {COUNTED_AS[view] for view in ASKED_BY_THE_VIEW}:
+        requests = sum(value for (name, *labels), value in counted.items() if name == REQUESTS and route in labels)
+        assert (route, routes[route][4], routes[route][5]) == (route, f"{requests:,.0f}", "0")
+    facts = await page.text("#node-store .facts")
+    applied = counted["rankcurve_posts_total", "applied"]
+    assert applied > OWNERS and f"Posts applied\n{applied:,.0f} · " in facts
+    jobs = rows_of(await page.texts("#node-jobs tbody tr"))
+    assert {"refresh", "fold", "prune", "drain"} <= jobs.keys()
+    assert all(cells[3] == "0" for cells in jobs.values()), "no failures"
+    pools = rows_of(await page.texts("#node-leases tbody tr"))
+    assert pools["game / servers"][:3] == ["eu", "0 of 12", "12"]
+    assert "Waiting\n0\n" in await page.text("#node-queue .facts")
+    assert (await page.texts("#node-pools tbody th"))[0].startswith("common")
+
+
+async def test_it_goes_on_while_it_is_looked_at(page: Page, node: Process) -> None:
+    await new_board(node.url, "zz-counted")
+    await page.goto(at(node, "/node"))
+    await page.wait_for(READY)
+    shown = "Number(document.querySelector('#node-store dd').textContent.split(' ')[0].replaceAll(',', ''))"
+    before = await page.evaluate(shown)
+    await post(node.url, "zz-counted", **{f"o{number}": number for number in range(40)})
+    await page.wait_for(f"{shown} === {before + 40}")
+    await page.wait_for("document.querySelector('.tiles b').textContent !== '0'")

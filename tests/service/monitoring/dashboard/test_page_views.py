@@ -1,0 +1,77 @@
+"""Every view on every screen: nothing keeps anybody from using it, and nothing is wider than a phone.
+
+The rule: each view is judged when all its parts have come. `--screenshots FOLDER` keeps pictures of what was judged.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.accessibility import violations
+from tests.browser import DESKTOP, PHONE, Page
+from tests.service.monitoring.dashboard.shown_node import HOSTILE, SEASON, at, name_of
+from tests.service.real_service import Process, escaped
+
+# Each with an expression that is true once everything is there.
+VIEWS = {
+    "boards": ("/boards", "document.querySelectorAll('#view tbody tr').length === 50"),
+    "board": (f"/boards/{SEASON}", "document.querySelectorAll('#view svg[role=img]').length === 2"),
+    "owner": (
+        f"/boards/{SEASON}?column=xp&owner={name_of(400)}&value=40000",
+        "document.querySelectorAll('#owner table, #curve .mark').length === 4 && document.querySelector('#spread svg')",
+    ),
+    "low": (f"/boards/{SEASON}?column=lap&from=101", "document.querySelectorAll('#view svg[role=img]').length === 2"),
+    "hostile": (
+        f"/boards/hostile?owner={escaped(HOSTILE[7])}",
+        "document.querySelectorAll('#owner table').length === 2 && document.querySelector('#spread svg')",
+    ),
+    "empty": ("/boards/tiny-00", "document.querySelector('#spread p') && document.querySelector('#ranking p')"),
+    "unknown": ("/boards/nothing-here", "document.querySelector('#view .fault')"),
+    "node": (
+        "/node",
+        "document.querySelector('#node-leases table') && document.querySelectorAll('.tiles svg').length === 2",
+    ),
+    "nowhere": ("/elsewhere", "document.querySelector('#view h1')"),
+}
+OPENED = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
+TOO_WIDE = """[...document.querySelectorAll("body *")].filter((each) => !each.closest(".scroll, .unseen, svg, .skip")
+  && each.getBoundingClientRect().right > innerWidth + 0.5).map((each) => each.outerHTML.slice(0, 200))"""
+
+
+def keep(path: Path, picture: bytes) -> None:
+    """Write a picture."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(picture)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+async def test_a_view_can_be_used_by_everybody(
+    page: Page, node: Process, view: str, pytestconfig: pytest.Config
+) -> None:
+    pictures: Path | None = pytestconfig.getoption("--screenshots")
+    route, complete = VIEWS[view]
+    await page.goto(at(node, route))
+    await page.wait_for(complete)
+    for size in (DESKTOP, PHONE):
+        for dark in (False, True):
+            await page.show(size, dark=dark)
+            await page.wait_for(f"innerWidth === {size[0]}")
+            screen = f"{view}-{'phone' if size == PHONE else 'desktop'}-{'dark' if dark else 'light'}"
+            if pictures is not None:
+                keep(pictures / f"{screen}.png", await page.screenshot())
+            await page.evaluate(OPENED)
+            assert (screen, await violations(page)) == (screen, [])
+            assert await page.evaluate("document.documentElement.scrollWidth") <= size[0], screen
+            assert (screen, await page.evaluate(TOO_WIDE)) == (screen, [])
+
+
+async def test_the_form_for_a_key_can_be_used_by_everybody(page: Page, node: Process) -> None:
+    await page.goto(at(node, "/boards"))
+    await page.click("#key-button")
+    await page.wait_for("document.activeElement.id === 'key-input'")
+    for dark in (False, True):
+        await page.show(PHONE, dark=dark)
+        assert await violations(page) == []
+        assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]

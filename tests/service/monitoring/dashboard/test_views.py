@@ -1,0 +1,169 @@
+"""The page's files as they travel, over real HTTP: what they may do in a browser, and that nothing else is served."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession
+from yarl import URL
+
+from service.contract.keys import make_api_key
+from service.monitoring.dashboard.files import INDEX, MEDIA_TYPES, PAGE, page_files
+from tests.service.contract.test_keys import row
+from tests.service.real_service import Service
+
+BYTES_MAX = 150_000
+PLAIN = {"Accept-Encoding": "identity"}
+
+
+async def fetched(
+    service: Service, path: str, method: str = "GET", **headers: str
+) -> tuple[int, bytes, Mapping[str, str]]:
+    """Status, the bytes as they were sent, and headers."""
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with (
+        ClientSession(auto_decompress=False, skip_auto_headers=["Accept-Encoding"]) as session,
+        session.request(method, URL(service.base + path, encoded=True), headers=sent) as response,
+    ):
+        return response.status, await response.read(), response.headers
+
+
+def path_of(name: str) -> str:
+    """Where a file of the page is."""
+    return "/" if name == INDEX else f"/dashboard/{name}"
+
+
+def test_every_file_of_the_folder_is_one_that_browsers_know() -> None:
+    assert {path.suffix for path in PAGE.iterdir()} <= MEDIA_TYPES.keys()
+    assert page_files().keys() == {path.name for path in PAGE.iterdir()}
+
+
+async def test_every_file_is_served_as_it_lies_there_with_its_type(service: Service) -> None:
+    for name, file in page_files().items():
+        status, body, headers = await fetched(service, path_of(name), **PLAIN)
+        assert (status, body) == (200, (PAGE / name).read_bytes())
+        assert headers["Content-Type"] == file.media_type == MEDIA_TYPES[Path(name).suffix]
+        assert "Content-Encoding" not in headers
+
+
+async def test_who_takes_gzip_gets_the_same_compressed(service: Service) -> None:
+    for name in page_files():
+        status, body, headers = await fetched(service, path_of(name), Accept_Encoding="br;q=1.0, gzip;q=0.8")
+        assert (status, headers["Content-Encoding"], headers["Vary"]) == (200, "gzip", "Accept-Encoding")
+        assert gzip.decompress(body) == (PAGE / name).read_bytes()
+
+
+@pytest.mark.parametrize("accepted", ["gzip;q=0", "gzip; q=0.0, br", "br", "*", ""])
+async def test_who_takes_no_gzip_gets_none(service: Service, accepted: str) -> None:
+    _, body, headers = await fetched(service, "/", Accept_Encoding=accepted)
+    assert "Content-Encoding" not in headers
+    assert body.startswith(b"<!doctype html>")
+
+
+async def test_all_files_together_stay_below_the_bound(service: Service) -> None:
+    sizes = [len((await fetched(service, path_of(name), Accept_Encoding="gzip"))[1]) for name in page_files()]
+    assert sum(sizes) < BYTES_MAX / 2, "the other half is for headers and for what the first view asks"
+
+
+async def test_every_answer_forbids_what_the_page_does_not_need(service: Service) -> None:
+    for name in page_files():
+        _, _, headers = await fetched(service, path_of(name))
+        policy = dict(part.split(maxsplit=1) for part in headers["Content-Security-Policy"].split("; "))
+        assert policy == {
+            "default-src": "'none'", "script-src": "'self'", "style-src": "'self'", "connect-src": "'self'",
+            "img-src": "'self'", "form-action": "'none'", "base-uri": "'none'", "frame-ancestors": "'none'",
+        }  # fmt: skip
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Referrer-Policy"] == "no-referrer"
+        assert headers["Cross-Origin-Opener-Policy"] == "same-origin"
+        assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+
+
+async def test_who_has_a_file_already_is_told_so(service: Service) -> None:
+    for name in page_files():
+        _, _, headers = await fetched(service, path_of(name))
+        tag = headers["ETag"]
+        assert headers["Cache-Control"] == "no-cache"
+        again = await fetched(service, path_of(name), If_None_Match=f'"other", {tag}')
+        assert again[:2] == (304, b"")
+        assert (again[2]["ETag"], "Content-Security-Policy" in again[2]) == (tag, True)
+        assert (await fetched(service, path_of(name), If_None_Match='"other"'))[0] == 200
+
+
+async def test_head_tells_of_the_page_without_it(service: Service) -> None:
+    status, body, headers = await fetched(service, "/", "HEAD")
+    assert (status, body, headers["Content-Type"]) == (200, b"", "text/html; charset=utf-8")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/dashboard/views.py", "/dashboard/nothing.js", "/dashboard/%2e%2e%2f__init__.py", "/dashboard/..%2Ffiles.py",
+        "/dashboard/page%2Fmain.js", "/dashboard/%00", "/dashboard/", "/dashboard", f"/dashboard/{INDEX}", "/main.js",
+    ],
+)  # fmt: skip
+async def test_nothing_but_the_page_is_served(service: Service, path: str) -> None:
+    assert await service.refused("GET", path) == (404, "not_found")
+
+
+async def test_the_page_takes_no_other_method(service: Service) -> None:
+    assert await service.refused("POST", "/") == (405, "method_not_allowed")
+    assert await service.refused("DELETE", "/dashboard/main.js") == (405, "method_not_allowed")
+
+
+async def test_switched_off_its_paths_are_as_unknown_as_others(tmp_path: Path) -> None:
+    service = Service(tmp_path, dashboard=False)
+    await service.start()
+    for method, path in [("GET", "/"), ("HEAD", "/"), ("POST", "/"), ("GET", "/dashboard/main.js")]:
+        status, _, headers = await fetched(service, path, method)
+        assert (status, headers["Content-Type"]) == (404, "application/problem+json")
+    document = await service.get("/openapi.json")
+    await service.stop()
+    assert "/" not in document["paths"] and "/dashboard/{file}" not in document["paths"]
+
+
+async def test_the_page_itself_needs_no_key(service: Service) -> None:
+    key = make_api_key()
+    service.context.keyring.replace_keys([row(key, "reader")])
+    assert await service.refused("GET", "/v1/leaderboards") == (401, "unauthorized")
+    for name in page_files():
+        assert (await fetched(service, path_of(name)))[0] == 200
+
+
+def texts() -> dict[str, str]:
+    """Every file of the page as text."""
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted(PAGE.iterdir())}
+
+
+def test_the_page_names_no_other_place() -> None:
+    allowed = {"http://www.w3.org/2000/svg"}
+    found = {address for text in texts().values() for address in re.findall(r"https?://[^\s\"'<>`]+", text)}
+    assert found <= allowed
+    assert not [name for name, text in texts().items() if re.search(r"""["'(]//\w""", text)]
+
+
+def test_text_never_becomes_html_or_a_script() -> None:
+    forbidden = re.compile(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|srcdoc"
+        r"|\beval\(|new Function|setTimeout\(\s*[\"'`]|\sstyle=|\son\w+=\"|javascript:"
+    )
+    assert not {name: forbidden.findall(text) for name, text in texts().items() if forbidden.search(text)}
+    inline = re.compile(r"<script(?![^>]*\ssrc=)|<style")
+    assert not inline.search(texts()[INDEX])
+
+
+def test_the_page_names_every_module_that_it_is_made_of_and_none_that_is_not() -> None:
+    index = texts()[INDEX]
+    named = set(re.findall(r'(?:href|src)="/dashboard/([\w.]+)"', index))
+    assert named == page_files().keys() - {INDEX}
+    for name, text in texts().items():
+        for imported in re.findall(r'^(?:import|\} from).*"\./([\w.]+)";', text, re.MULTILINE):
+            assert imported in named, f"{name} imports {imported}"
+
+
+def test_the_files_stay_short() -> None:
+    assert {name: text.count("\n") for name, text in texts().items() if text.count("\n") > 400} == {}

@@ -1,0 +1,328 @@
+"""The Jolokia protocol over a real service: what clients ask, in every form that they ask it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from aiohttp import ClientSession
+
+from service.monitoring.jolokia import views
+from tests.schemas import fresh_schema
+from tests.service.real_service import Caller, Process, Service, command_line
+
+RATE_S_MAX = 60.0
+XP = {"name": "xp", "merge": "sum"}
+MEMORY = "java.lang:type=Memory"
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[Service]:
+    """A service with one board."""
+    found = Service(tmp_path)
+    await found.start()
+    await found.board("week:1,x", XP)
+    await found.post("week:1,x", {"owner": "ada", "stats": {"xp": 3}})
+    yield found
+    await found.stop()
+
+
+async def asked(service: Caller, path: str) -> Any:
+    """The envelope of a GET."""
+    answer = await service.call("GET", f"/jolokia{path}")
+    assert answer.status == 200
+    return answer.body
+
+
+async def posted(service: Caller, body: object, path: str = "") -> Any:
+    """The envelope of a POST."""
+    answer = await service.call("POST", f"/jolokia{path}", body)
+    assert answer.status == 200
+    return answer.body
+
+
+async def test_the_version_is_the_answer_to_nothing(service: Service) -> None:
+    for path in ("", "/", "/version", "/version/", "?p=version"):
+        answer = await asked(service, path)
+        assert (answer["status"], answer["value"]["protocol"]) == (200, "7.2")
+        assert answer["request"] == {"type": "version"}
+        assert answer["value"]["info"]["product"] == "rankcurve"
+
+
+async def test_one_several_and_all_attributes_are_read_and_inner_paths(service: Service) -> None:
+    one = await asked(service, f"/read/{MEMORY}/HeapMemoryUsage")
+    assert one["request"] == {"type": "read", "mbean": MEMORY, "attribute": "HeapMemoryUsage"}
+    assert one["value"].keys() == {"init", "used", "committed", "max"}
+    used = await asked(service, f"/read/{MEMORY}/HeapMemoryUsage/used")
+    assert used["value"] > 10 * 2**20
+    assert used["request"]["path"] == "used"
+    several = await posted(
+        service, {"type": "read", "mbean": MEMORY, "attribute": ["NonHeapMemoryUsage", "HeapMemoryUsage"]}
+    )
+    assert list(several["value"]) == ["NonHeapMemoryUsage", "HeapMemoryUsage"]
+    assert (await asked(service, f"/read/{MEMORY}/NonHeapMemoryUsage,HeapMemoryUsage"))["value"].keys() == several[
+        "value"
+    ].keys()
+    everything = await asked(service, f"/read/{MEMORY}")
+    assert {"HeapMemoryUsage", "ObjectPendingFinalizationCount"} <= everything["value"].keys()
+    inner = await posted(service, {"type": "read", "mbean": MEMORY, "attribute": None, "path": "*/used"})
+    assert inner["value"].keys() == {"HeapMemoryUsage", "NonHeapMemoryUsage"}
+
+
+async def test_nulls_stand_for_what_was_left_out_and_the_request_comes_back_exactly(service: Service) -> None:
+    request: dict[str, object] = {
+        "type": "read", "mbean": MEMORY, "attribute": None, "path": None, "arguments": None, "config": {},
+        "my own": [1, {"deep": None}],
+    }  # fmt: skip
+    answer = await posted(service, request)
+    assert (answer["status"], answer["request"]) == (200, request)
+    assert "request" not in await posted(service, {**request, "config": {"includeRequest": False}})
+    executed = {"type": "EXEC", "mbean": "rankcurve:type=Job,name=fold", "operation": "run()", "arguments": None}
+    assert (await posted(service, executed))["value"] == 1
+
+
+async def test_patterns_answer_by_canonical_names_in_whatever_order_they_were_asked(service: Service) -> None:
+    found = await asked(service, "/read/rankcurve:type=RequestProcessor,*/Requests/*/*/Count")
+    assert found["value"]["rankcurve:name=post,type=RequestProcessor"] == {"Requests": 1}
+    size = await posted(service, {"type": "read", "mbean": "rankcurve:type=Store,name=sqlite"})
+    assert size["value"]["SizeBytes"] > 0 and size["value"]["DiskFreeBytes"] > 0
+    for mbean in ("rankcurve:name=sqlite,type=Store", "rankcurve:type=Store,name=sqlite"):
+        posts = await posted(service, {"type": "read", "mbean": mbean, "attribute": "Posts", "path": "outcome/applied"})
+        assert posts["value"]["Count"] == 1
+    plain = await posted(
+        service, {"type": "search", "mbean": "*:name=sqlite,*", "config": {"canonicalNaming": "false"}}
+    )
+    assert plain["value"] == ["rankcurve:type=Store,name=sqlite"]
+    nothing = await posted(service, {"type": "search", "mbean": "nobody:*"})
+    assert nothing["value"] == []
+
+
+async def test_boards_are_quoted_where_their_ids_need_it_and_refresh_their_curves(service: Service) -> None:
+    names = (await asked(service, "/search/rankcurve:type=Board,*"))["value"]
+    assert names == ['rankcurve:name="week:1,x",type=Board']
+    [predictor] = (await asked(service, "/search/rankcurve:type=Predictor,*"))["value"]
+    escaped = quote(predictor.replace("!", "!!").replace("/", "!/"))
+    assert (await asked(service, f"/read/{escaped}/Entries"))["value"] is None
+    refreshed = await asked(service, f"/exec/{escaped}/refresh")
+    assert (refreshed["status"], refreshed["value"] > 0) == (200, True)
+    assert (await asked(service, f"/read/{escaped}/Entries"))["value"] == 1
+    assert (await posted(service, {"type": "exec", "mbean": names[0], "operation": "refresh"}))["value"].keys() == {
+        "xp"
+    }
+    flushed = await posted(service, {"type": "exec", "mbean": "rankcurve:type=Cache", "operation": "flush"})
+    assert flushed["value"] == 1
+    assert (await asked(service, f"/read/{escaped}/Entries"))["value"] == 1
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "error_type"),
+    [
+        ({"type": "read", "mbean": "no:type=such"}, 404, "javax.management.InstanceNotFoundException"),
+        ({"type": "read", "mbean": "no:*"}, 404, "javax.management.InstanceNotFoundException"),
+        ({"type": "read", "mbean": MEMORY, "attribute": "No"}, 404, "javax.management.AttributeNotFoundException"),
+        ({"type": "read", "mbean": "java*:*", "attribute": "No"}, 404, "javax.management.AttributeNotFoundException"),
+        ({"type": "read", "mbean": "nonsense"}, 400, "javax.management.MalformedObjectNameException"),
+        ({"type": "read"}, 400, "java.lang.IllegalArgumentException"),
+        ({"type": "read", "mbean": 3}, 400, "java.lang.IllegalArgumentException"),
+        ({"type": "read", "mbean": MEMORY, "path": "no/where"}, 400, "java.lang.IllegalArgumentException"),
+        ({"type": "read", "mbean": MEMORY, "config": {"maxDepth": "x"}}, 400, "java.lang.IllegalArgumentException"),
+        ({"type": "exec", "mbean": MEMORY, "operation": "gc"}, 400, "java.lang.IllegalArgumentException"),
+        ({"type": "exec", "mbean": "rankcurve:*", "operation": "run"}, 400, "java.lang.IllegalArgumentException"),
+        ({"type": "nonsense"}, 400, "java.lang.UnsupportedOperationException"),
+        ({"type": "notification", "command": "register"}, 400, "java.lang.UnsupportedOperationException"),
+        ({"type": "write", "mbean": MEMORY, "attribute": "Verbose", "value": 1}, 403, "java.lang.Exception"),
+        ({"type": "list", "path": "no/type=such"}, 404, "javax.management.InstanceNotFoundException"),
+        ([], 400, "java.lang.IllegalArgumentException"), (3, 400, "java.lang.IllegalArgumentException"),
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_what_cannot_be_met_has_a_status_of_its_own_under_http_200(
+    service: Service, request_: object, status: int, error_type: str
+) -> None:
+    answers = await posted(service, [request_, {"type": "version"}])
+    assert (answers[0]["status"], answers[0]["error_type"], answers[1]["status"]) == (status, error_type, 200)
+    assert answers[0]["request"] == request_
+    assert answers[0]["error"]
+    assert "stacktrace" not in answers[0]
+
+
+async def test_a_body_that_is_no_json_is_an_error_envelope(service: Service) -> None:
+    for body in (b"{", b"[" * 100_000, b'{"a": NaN}', b"\xff"):
+        assert (await posted(service, body))["status"] == 400
+
+
+async def test_a_post_without_a_body_is_a_bad_request(service: Service) -> None:
+    for path in ("/jolokia", "/jolokia/read"):
+        assert await service.refused("POST", path) == (400, "bad_json")
+        assert await service.refused("POST", path, b"") == (400, "bad_json")
+
+
+async def test_a_bulk_keeps_its_order_comes_without_a_content_type_and_is_bounded(service: Service) -> None:
+    requests = [
+        {"type": "read", "mbean": MEMORY, "attribute": "HeapMemoryUsage", "path": "used", "n": n} for n in range(100)
+    ]
+    async with ClientSession() as session:
+        for headers in ({}, {"Content-Type": "text/plain;charset=UTF-8"}, {"Content-Type": "application/json"}):
+            async with session.post(
+                f"{service.base}/jolokia/read/", data=json.dumps(requests).encode(), headers=headers,
+                skip_auto_headers=["Content-Type"],
+            ) as answer:  # fmt: skip
+                body = await answer.json()
+            assert [each["request"] for each in body] == requests
+            assert {each["status"] for each in body} == {200}
+    await service.restart(jolokia_requests_max=99)
+    assert (await posted(service, requests))["status"] == 400
+
+
+async def test_what_follows_an_operation_in_a_bulk_is_read_after_it(service: Service) -> None:
+    job = "rankcurve:type=Job,name=prune"
+    paused = {"type": "read", "mbean": job, "attribute": "Paused"}
+    bulk = [paused, {"type": "exec", "mbean": job, "operation": "pause"}, paused]
+    assert [each["value"] for each in await posted(service, bulk)] == [0, 1, 1]
+
+
+async def test_list_tells_types_units_and_operations_by_path_and_depth(service: Service) -> None:
+    whole = (await asked(service, "/list"))["value"]
+    cache = whole["rankcurve"]["type=Cache"]
+    assert cache["op"]["flush"]["args"] == []
+    assert cache["attr"]["Curves"] == {
+        "rw": False, "type": "long", "desc": "Curves that the answering process holds [count]",
+    }  # fmt: skip
+    assert (await asked(service, "/list/rankcurve/type=Cache/attr/Curves/type"))["value"] == "long"
+    assert (await posted(service, {"type": "list", "path": "rankcurve/type=Store,name=sqlite/desc"}))["value"]
+    assert (await asked(service, "/list?maxDepth=1"))["value"] == {"rankcurve": 1, "java.lang": 1}
+    depths = (await asked(service, "/list?maxDepth=2"))["value"]
+    assert depths["java.lang"] == {"type=Runtime": 1, "type=Memory": 1, "type=OperatingSystem": 1}
+    assert (await asked(service, "/list/*/type=Memory/class"))["value"] == {"java.lang": "rankcurve.Memory"}
+
+
+async def test_list_is_not_told_again_where_nothing_came_or_went(service: Service) -> None:
+    first = await asked(service, "/list")
+    later = first["timestamp"] + 2
+    unchanged = await posted(service, {"type": "list", "config": {"ifModifiedSince": later}})
+    assert (unchanged["status"], "value" in unchanged) == (304, False)
+    assert (await asked(service, f"/search/*:*?ifModifiedSince={later}"))["status"] == 304
+    assert (await asked(service, f"/list?ifModifiedSince={first['timestamp'] - 10}"))["status"] == 200
+
+
+async def test_parameters_cut_ignore_and_choose_the_media_type(service: Service) -> None:
+    ignored = await asked(service, f"/read/{MEMORY}/No,HeapMemoryUsage?ignoreErrors=true")
+    assert ignored["value"]["No"].startswith("ERROR: No such attribute: No (class javax.management.AttributeNotFound")
+    assert (await asked(service, f"/read/{MEMORY}?maxDepth=1"))["value"]["HeapMemoryUsage"].startswith("[Depth limit")
+    assert len((await asked(service, f"/read/{MEMORY}?maxCollectionSize=1"))["value"]) == 1
+    before_body = {"type": "read", "mbean": MEMORY, "config": {"maxCollectionSize": 2}}
+    assert len((await posted(service, before_body, "?maxCollectionSize=1"))["value"]) == 2
+    text = await service.call("GET", "/jolokia/version?mimeType=text/plain")
+    assert text.headers["Content-Type"] == "text/plain"
+
+
+async def test_an_operation_that_is_not_on_the_list_is_forbidden(service: Service) -> None:
+    await service.restart(managed_operations="Job.run")
+    run = await asked(service, "/exec/rankcurve:type=Job,name=fold/run")
+    pause = await asked(service, "/exec/rankcurve:type=Job,name=fold/pause")
+    assert (run["status"], pause["status"]) == (200, 403)
+
+
+async def test_boards_are_off_past_their_bound_and_everything_is_with_the_setting(service: Service) -> None:
+    await service.restart(managed_boards_max=0)
+    assert (await asked(service, "/search/rankcurve:type=Board,*"))["value"] == []
+    assert (await asked(service, "/read/rankcurve:type=Board,name=b"))["status"] == 404
+    await service.restart(managed_objects=False)
+    assert await service.refused("GET", "/jolokia/version") == (404, "not_found")
+
+
+async def test_a_page_of_another_site_reaches_nothing_where_there_are_no_keys(service: Service) -> None:
+    path = "/jolokia/exec/rankcurve:type=Cache/flush"
+    assert await service.refused("GET", path, Origin="https://evil.example") == (403, "forbidden")
+    assert await service.refused("GET", path, **{"Sec-Fetch-Site": "cross-site"}) == (403, "forbidden")
+    answer = await service.call("GET", path, headers={"Sec-Fetch-Site": "same-origin"})
+    assert answer.status == 200
+    assert not any(name.startswith("Access-Control") for name in answer.headers)
+
+
+async def test_keys_open_it_by_bearer_and_by_basic_to_operators_only(
+    tmp_path: Path, spawn: Callable[..., Process]
+) -> None:
+    store = f"sqlite:///{tmp_path / 'rankcurve.db'}"
+    ops, reader = (
+        command_line("keys", "create", role, "--role", role, "--store", store, cwd=tmp_path).stdout.strip()
+        for role in ("ops", "reader")
+    )
+    process = spawn().ready()
+    basic = base64.b64encode(f"anyone:{ops}".encode()).decode()
+    async with Caller(process.url) as caller:
+        assert await caller.refused("GET", "/jolokia/version") == (401, "unauthorized")
+        assert await caller.refused("GET", "/jolokia/version", Authorization=f"Bearer {reader}") == (403, "forbidden")
+        for header in (f"Bearer {ops}", f"Basic {basic}"):
+            answer = await caller.call("GET", "/jolokia/version", headers={"Authorization": header})
+            assert answer.body["status"] == 200
+
+
+async def test_several_workers_answer_for_the_node_and_operations_reach_all(
+    postgres_url: str, spawn: Callable[..., Process]
+) -> None:
+    async with fresh_schema(postgres_url) as url:
+        node = spawn("--store", url, "--workers", "2", "--set", "rates_tick_s=0.1").ready()
+        async with Caller(node.url) as caller:
+            await caller.board("b", XP)
+        for number in range(20):
+            async with Caller(node.url) as caller:
+                await caller.post("b", {"owner": f"p{number}", "stats": {"xp": 1}})
+        pause = "/exec/rankcurve:type=Job,name=live watch/pause"
+        applied = "/read/rankcurve:type=Store,name=postgres/Posts/outcome/applied"
+        for _ in range(6):  # whichever worker it reaches
+            async with Caller(node.url) as caller:
+                posts = await asked(caller, applied)
+                assert posts["value"]["Count"] == 20
+                async with asyncio.timeout(RATE_S_MAX):
+                    while not (await asked(caller, applied))["value"]["OneMinuteRate"] > 0:
+                        pass  # this worker has not looked at the counts since
+                # `prune` runs in the process of the jobs alone, `live watch` in all three.
+                assert (await asked(caller, "/exec/rankcurve:type=Job,name=prune/run"))["value"] == 1
+                assert (await asked(caller, pause.replace(" ", "%20")))["value"] == 3
+                paused = await asked(caller, "/read/rankcurve:type=Job,name=live%20watch/Paused")
+                assert paused["value"] == 3
+                assert (await asked(caller, "/exec/rankcurve:type=Cache/flush"))["value"] == 3
+                assert (await asked(caller, "/exec/rankcurve:type=Predictor,board=b,column=xp/refresh"))["value"] > 0
+        async with Caller(node.url) as caller:
+            assert (await asked(caller, pause.replace(" ", "%20").replace("pause", "resume")))["value"] == 3
+
+
+async def test_every_request_that_the_guide_shows_is_answered(service: Service) -> None:
+    guide = (Path(__file__).parents[4] / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^curl 'http://127\.0\.0\.1:8080/jolokia(/[^']+)'$", guide, re.MULTILINE)
+    assert len(shown) >= 5
+    for path in shown:
+        assert (await asked(service, path))["status"] == 200, path
+
+
+async def test_others_are_answered_while_a_large_bulk_is(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "_TURN_S_MAX", 0.0)  # a turn after each read, however fast the machine is
+    everything = json.dumps([{"type": "read", "mbean": "*:*"}] * 300).encode()
+    async with ClientSession() as session:
+        answered = 0
+
+        async def bulk() -> list[Any]:
+            async with session.post(f"{service.base}/jolokia", data=everything) as answer:
+                found: list[Any] = await answer.json()
+                return found
+
+        asking = asyncio.create_task(bulk())
+        while not asking.done():
+            async with session.get(f"{service.base}/healthz") as answer:
+                answered += answer.status == 200
+        answers = await asking
+    assert {answer["status"] for answer in answers} == {200} and len(answers) == 300
+    assert answered > 30  # without turns: those that came before it and after it
+
+
+async def test_a_line_end_in_a_path_is_a_name_that_nothing_has(service: Service) -> None:
+    for path in ("/read/java.lang:type=Memory%0A", "/read/%0A", "/%0A"):
+        assert (await asked(service, path))["status"] in (400, 404)

@@ -1,0 +1,99 @@
+"""What is asked of a node is done by every process of it; who fails or is silent is named and holds up nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from service.monitoring.managed.node_channel import Action, ChannelLimits, NodeChannel, ProcessFailed
+
+PATIENT, HASTY = ChannelLimits(managed_wait_s_max=60), ChannelLimits(managed_wait_s_max=0.1)
+
+
+def channel(folder: Path | None, name: str, *, limits: ChannelLimits = PATIENT, **actions: Action) -> NodeChannel:
+    return NodeChannel(actions, limits, folder=folder, name=name)
+
+
+def answering(result: object) -> Callable[..., Awaitable[object]]:
+    """An action that answers this and what it was given."""
+
+    async def act(*arguments: str) -> object:
+        return None if result is None else [result, *arguments]
+
+    return act
+
+
+async def test_every_process_that_has_something_to_do_answers_by_its_name(tmp_path: Path) -> None:
+    one = channel(tmp_path, "worker1", run=answering(1))
+    async with AsyncExitStack() as stack:
+        for process in (
+            one, channel(tmp_path, "worker2", run=answering(2)), channel(tmp_path, "jobs1", run=answering(None)),
+            channel(tmp_path, "old"),
+        ):  # fmt: skip
+            await stack.enter_async_context(process.listen_for_actions())
+        assert await one.run_everywhere("run", "a\nb", "é") == {
+            "worker1": [1, "a\nb", "é"],
+            "worker2": [2, "a\nb", "é"],
+        }
+        assert await one.run_everywhere("nothing") == {}
+    assert not list(one.list_sockets())
+
+
+async def test_a_process_alone_does_it_itself() -> None:
+    alone = channel(None, "", run=answering(1))
+    async with alone.listen_for_actions():
+        assert await alone.run_everywhere("run") == {"process": [1]}
+
+
+async def test_a_process_that_fails_is_named_and_the_others_have_done_it(tmp_path: Path) -> None:
+    done: list[str] = []
+
+    async def act() -> bool:
+        done.append("worker1")
+        return True
+
+    async def fail() -> None:
+        raise ValueError("broken")
+
+    one = channel(tmp_path, "worker1", run=act)
+    async with one.listen_for_actions(), channel(tmp_path, "worker2", run=fail).listen_for_actions():
+        with pytest.raises(ProcessFailed, match="worker2: broken"):
+            await one.run_everywhere("run")
+    assert done == ["worker1"]
+
+
+async def test_a_process_that_does_not_answer_in_time_is_named(tmp_path: Path) -> None:
+    async def silent(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    server = await asyncio.start_unix_server(silent, tmp_path / "worker2.sock")
+    with pytest.raises(ProcessFailed, match="worker2: TimeoutError"):
+        await channel(tmp_path, "worker1", limits=HASTY, run=answering(1)).run_everywhere("run")
+    server.close()
+
+
+async def test_the_socket_of_a_killed_process_is_no_failure_and_its_successor_takes_it_over(tmp_path: Path) -> None:
+    one = channel(tmp_path, "worker1", run=answering(1))
+    left_behind = await asyncio.start_unix_server(lambda *_: None, tmp_path / "worker2.sock")
+    left_behind.close()
+    await left_behind.wait_closed()
+    (tmp_path / "worker2.sock").touch()
+    assert await one.run_everywhere("run") == {"worker1": [1]}
+    async with channel(tmp_path, "worker2", run=answering(2)).listen_for_actions():
+        assert await one.run_everywhere("run") == {"worker1": [1], "worker2": [2]}
+
+
+async def test_what_is_no_request_is_refused_without_harm(tmp_path: Path) -> None:
+    one = channel(tmp_path, "worker1", run=answering(1))
+    async with one.listen_for_actions():
+        for line in (b"nonsense\n", b'{"action": 3}\n', b""):
+            reader, writer = await asyncio.open_unix_connection(tmp_path / "worker1.sock")
+            writer.write(line)
+            writer.write_eof()
+            assert await reader.read() == b""
+            writer.close()
+        assert await channel(tmp_path, "other").run_everywhere("run") == {"worker1": [1]}

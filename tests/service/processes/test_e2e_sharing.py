@@ -1,0 +1,127 @@
+"""Curves that others stored serve here, through memcached or without it, and readers never notice what it goes through.
+
+The rule: one file has one process, so on SQLite a test stores the curves of "another process" past this one's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from predictor import Curve, Knot
+from storage.curves.stored_curves import store_curve
+from tests.memcached import OpenMemcached
+from tests.schemas import fresh_schema
+from tests.service.real_service import Service
+from tests.service.telemetry.test_e2e_metrics import Figures, figures
+
+B = "/v1/leaderboards/b"
+WAIT_S = 60
+
+
+@pytest.fixture
+def server() -> Iterator[OpenMemcached]:
+    with OpenMemcached() as started:
+        yield started
+
+
+@pytest.fixture
+async def sharing(tmp_path: Path, server: OpenMemcached) -> AsyncIterator[Service]:
+    """A service with a memcached."""
+    service = Service(tmp_path, memcached_servers=[server.address], curve_poll_s=0.05, memcached_failures_max=1)
+    await service.start()
+    yield service
+    await service.stop()
+
+
+async def stored_elsewhere(service: Service, total: int) -> None:
+    """Another process stores a curve of board b's first column."""
+    store = service.context.store
+    board = await service.context.catalog.find_board("b")
+    curve = Curve((Knot(-5, 0, total),), total=total, as_of_us=1_000 + total)
+    await store.write(lambda: store_curve(store.dialect, board, 0, curve))
+
+
+async def noticed(service: Service, total: int) -> None:
+    """Wait until that curve serves."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            answer = await service.call("GET", f"{B}/rankings/xp/curve")
+            if answer.status == 200 and answer.body["total"] == total:
+                return
+
+
+async def test_a_process_without_jobs_notices_the_curves_of_others(tmp_path: Path) -> None:
+    service = Service(tmp_path, jobs="none", curve_poll_s=0.05)
+    await service.start()
+    try:
+        await service.board("b", {"name": "xp"})
+        for total in (3, 4):
+            await stored_elsewhere(service, total)
+            await noticed(service, total)
+    finally:
+        await service.stop()
+
+
+async def test_a_refreshed_curve_is_put_and_found_by_the_next_start(sharing: Service, server: OpenMemcached) -> None:
+    await sharing.board("b", {"name": "xp"})
+    await sharing.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
+    await sharing.refresh("b", "xp")
+    assert len(server.held()) == 1
+    assert (await figures(sharing))["rankcurve_shared_curve_writes_total", "stored"] == 1
+    await sharing.restart()
+    assert (await sharing.get(f"{B}/rankings/xp/curve"))["total"] == 30
+    assert (await figures(sharing))["rankcurve_shared_curve_reads_total", "hit"] == 1
+
+
+async def test_without_its_memcached_a_service_refreshes_polls_and_starts_as_ever(
+    sharing: Service, server: OpenMemcached
+) -> None:
+    await sharing.board("b", {"name": "xp"})
+    await sharing.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
+    server.pause()
+    await sharing.refresh("b", "xp")
+    await stored_elsewhere(sharing, 7)
+    await noticed(sharing, 7)
+    found = await figures(sharing)
+    assert found["rankcurve_shared_curve_writes_total", "failed"] == 1
+    assert found["rankcurve_memcached_errors_total",] == 1, "then it is left alone"
+    assert found["rankcurve_memcached_servers_left_alone",] == 1
+    server.kill()
+    await sharing.restart()
+    assert (await sharing.get(f"{B}/rankings/xp/curve"))["total"] == 7
+    assert (await figures(sharing))["rankcurve_shared_curve_reads_total", "miss"] == 1
+
+
+async def test_a_front_end_takes_the_curves_of_a_job_process_from_memcached_and_from_the_table_without_it(
+    postgres_url: str, tmp_path: Path, server: OpenMemcached
+) -> None:
+    async with fresh_schema(postgres_url) as url:
+        shared = {"store": url, "memcached_servers": [server.address], "curve_poll_s": 0.05}
+        job, front = Service(tmp_path, **shared), Service(tmp_path, jobs="none", **shared)
+        await job.start()
+        try:
+            await job.board("b", {"name": "xp"})
+            await job.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
+            await job.refresh("b", "xp")
+            await front.start()  # only now: a curve is in the table a moment before it is shared
+            await noticed(front, 30)
+            assert counted(await figures(front), "rankcurve_shared_curve_reads_total") == {"hit": 1}
+            server.kill()
+            await job.post("b", {"owner": "p30", "stats": {"xp": 30}})
+            await job.refresh("b", "xp")
+            await noticed(front, 31)
+            found = await figures(front)
+            assert counted(found, "rankcurve_shared_curve_reads_total") == {"hit": 1, "miss": 1}
+            assert found["rankcurve_memcached_errors_total",] == 1
+        finally:
+            await front.stop()
+            await job.stop()
+
+
+def counted(found: Figures, name: str) -> dict[str, float]:
+    """A counter by its label, zeros left out."""
+    return {key[1]: value for key, value in found.items() if key[0] == name and value}

@@ -1,0 +1,146 @@
+"""A store that is missing, damaged or out of room: what an operator and a caller are told, at the start and later."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from storage.engines.sqlite import SqliteStore
+from tests.service.real_service import WAIT_S, Caller, Process, Service, command_line, environment
+from tests.storage.damage import grow_by, spoil_table
+
+SERVE = ("serve", "--port", "0", "--store", "sqlite:///data/rankcurve.db")
+REFUSING = ("--set", "create_store=false")
+XP = {"name": "xp", "merge": "sum"}
+POST = {"owner": "owner-0007", "stats": {"xp": 1}}
+
+
+def test_a_first_key_creates_the_store_and_says_so_beside_the_key(tmp_path: Path) -> None:
+    made = command_line("keys", "create", "me", "--role", "ops", "--store", SERVE[-1], cwd=tmp_path)
+    assert made.returncode == 0 and made.stdout.startswith("rk_") and made.stdout.count("\n") == 1
+    assert "store_created" in made.stderr and str(tmp_path / "data" / "rankcurve.db") in made.stderr
+    listed = command_line("keys", "list", "--store", SERVE[-1], cwd=tmp_path)
+    assert listed.returncode == 0 and "store_created" not in listed.stderr
+
+
+def test_a_service_that_may_not_create_a_store_ends_with_one_sentence(tmp_path: Path) -> None:
+    refused = command_line(*SERVE, *REFUSING, cwd=tmp_path)
+    assert refused.returncode == 1
+    [line] = refused.stderr.splitlines()
+    assert line.startswith(f"error: there is no store at {tmp_path}/data/rankcurve.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+async def two_boards(service: Service) -> None:
+    """Two boards of some pages each, in tables of their own: `entries_1` and `entries_2`."""
+    for board in ("broken", "whole"):
+        await service.board(board, XP)
+        await service.post(board, *({"owner": f"owner-{number:04}", "stats": {"xp": number}} for number in range(500)))
+
+
+async def test_a_damaged_file_is_no_load_and_is_told_once(tmp_path: Path, spawn: Callable[..., Process]) -> None:
+    service = Service(tmp_path)
+    await service.start()
+    await two_boards(service)
+    await service.stop()
+    spoil_table(tmp_path / "rankcurve.db", "entries_1")
+    process = spawn("--jobs", "none").ready()
+    async with Caller(process.url) as caller:
+        assert (await caller.call("GET", "/readyz")).status == 200, "nobody has read the damaged pages"
+        entry = "/v1/leaderboards/broken/entries/owner-0007"
+        for method, path, body in (
+            ("GET", entry, None),
+            ("POST", "/v1/leaderboards/broken/posts", POST),
+            ("POST", "/v1/leaderboards/whole/posts", POST),
+            ("POST", "/v1/leaderboards/whole/posts?mode=queued", POST),
+            ("GET", "/readyz", None),
+        ):
+            answer = await caller.call(method, path, body)
+            assert (answer.status, answer.body["code"]) == (500, "store_damaged"), path
+            assert "Retry-After" not in answer.headers
+        assert (await caller.get("/v1/leaderboards/whole/entries/owner-0007"))["stats"] == {"xp": 7}
+    assert process.end() == 0
+    told = [line for line in process.lines if "damaged" in json.dumps(line) and line["event"] != "request"]
+    assert [line["event"] for line in told] == ["store_damaged"]
+
+
+def _job_names() -> set[str]:
+    return {name for task in asyncio.all_tasks() if (name := task.get_name()).startswith("job ")}
+
+
+async def test_the_jobs_of_a_damaged_store_end(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    await service.start()
+    await two_boards(service)
+    await service.stop()
+    spoil_table(tmp_path / "rankcurve.db", "entries_1")
+    await service.restart()
+    assert (await service.call("GET", "/v1/leaderboards/broken/entries/owner-0007")).status == 500
+    async with asyncio.timeout(WAIT_S):
+        # Reads go on, so keys are looked after as before.
+        while _job_names() != {"job key watch"}:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0)
+    assert await service.refused("POST", "/v1/leaderboards/whole/rankings/xp/refresh") == (503, "no_job_process")
+    await service.stop()
+
+
+@pytest.mark.parametrize("table", ["boards", "families"])
+async def test_a_damaged_row_of_the_catalog_ends_the_start_with_one_sentence(tmp_path: Path, table: str) -> None:
+    service = Service(tmp_path)
+    await service.start()
+    await service.board("season", XP)
+    await service.must("PUT", "/v1/families/season-of", {"columns": [{**XP, "sorted": True}], "periods": ["all"]})
+    await service.stop()
+    with closing(sqlite3.connect(tmp_path / "rankcurve.db")) as connection, connection:
+        connection.execute(f"UPDATE {table} SET spec = substr(spec, 1, 20)")
+    refused = command_line("serve", "--port", "0", "--store", service.store, cwd=tmp_path)
+    assert refused.returncode == 1
+    [line] = [line for line in refused.stderr.splitlines() if not line.startswith("{")]
+    assert line.startswith("error: the catalog's row of the ") and "'season" in line and "restore a backup" in line
+
+
+async def test_an_empty_file_beside_a_log_ends_the_start_and_the_log_stays(tmp_path: Path) -> None:
+    (tmp_path / "rankcurve.db").touch()
+    (tmp_path / "rankcurve.db-wal").write_bytes(b"posts")
+    refused = command_line("serve", "--port", "0", "--store", "sqlite:///rankcurve.db", cwd=tmp_path)
+    assert refused.returncode == 1
+    [line] = refused.stderr.splitlines()
+    assert "rankcurve.db is empty, but rankcurve.db-wal holds 5 bytes of posts" in line
+    assert (tmp_path / "rankcurve.db-wal").read_bytes() == b"posts"
+
+
+async def test_a_full_disk_answers_507_to_posts_and_goes_on_reading(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    await service.start()
+    await two_boards(service)
+    store = service.context.store
+    assert isinstance(store, SqliteStore)
+    posts = {"posts": [{"owner": f"new-{number:04}", "stats": {"xp": number}} for number in range(500)]}
+    await grow_by(store, pages=0)
+    for mode in ("", "?mode=queued"):
+        answer = await service.call("POST", f"/v1/leaderboards/whole/posts{mode}", posts)
+        assert (answer.status, answer.body["code"]) == (507, "store_full"), answer.body
+        assert "Retry-After" not in answer.headers
+    assert (await service.get("/v1/leaderboards/whole/entries/owner-0007"))["stats"] == {"xp": 7}
+    assert (await service.call("GET", "/readyz")).status == 200
+    await grow_by(store, pages=10_000)
+    await service.must("POST", "/v1/leaderboards/whole/posts", posts)
+    await service.stop()
+
+
+def test_a_start_without_room_names_the_disk(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--store", "sqlite:///rankcurve.db"]
+    limited = f"ulimit -f 16; exec {shlex.join(words)}"
+    refused = subprocess.run(["bash", "-c", limited], cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert refused.returncode == 1
+    [line] = [line for line in refused.stderr.splitlines() if not line.startswith("{")]
+    assert line.startswith("error: rankcurve.db: the disk is full")

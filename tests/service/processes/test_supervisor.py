@@ -1,0 +1,206 @@
+"""What a supervisor does with processes that are ready, crash, refuse, or would not stop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import replace
+
+import pytest
+
+from service.processes.orders import Report
+from service.processes.supervisor import NodeFailed, ProcessSlot, Supervisor, SupervisorLimits
+
+WAIT_S = 60
+LIMITS = SupervisorLimits(
+    worker_backoff_base_s=1, worker_backoff_s_max=6, worker_steady_s=100, worker_crashes_max=5, stop_s_max=WAIT_S
+)
+ONE = (ProcessSlot("worker1", "serve"),)
+READY = Report("ready")
+
+
+class FakeChild:
+    """A process that tells and ends as a test says."""
+
+    pid = 4711
+
+    def __init__(self, place: ProcessSlot, *, obeys: bool) -> None:
+        self.place = place
+        self._obeys = obeys
+        self._report: asyncio.Future[Report | None] = asyncio.get_running_loop().create_future()
+        self._code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def tell(self, report: Report) -> None:
+        self._report.set_result(report)
+
+    def end(self, code: int) -> None:
+        if not self._report.done():
+            self._report.set_result(None)
+        if not self._code.done():
+            self._code.set_result(code)
+
+    async def read_report(self) -> Report | None:
+        return await self._report
+
+    async def wait(self) -> int:
+        return await self._code
+
+    def terminate(self) -> None:
+        if self._obeys:
+            self.end(0)
+
+    def kill(self) -> None:
+        self.end(-9)
+
+
+class Stage:
+    """A supervisor whose processes, clock and pauses a test holds."""
+
+    def __init__(self, *places: ProcessSlot, obeys: bool = True, limits: SupervisorLimits = LIMITS) -> None:
+        self.now_s = 0.0
+        self.obeys = obeys
+        self.started: asyncio.Queue[FakeChild] = asyncio.Queue()
+        self.pauses: asyncio.Queue[tuple[float, asyncio.Event]] = asyncio.Queue()
+        self.ended: list[str] = []
+        self.supervisor = Supervisor(
+            places or ONE,
+            limits,
+            self._spawn,
+            ended=lambda place: self.ended.append(place.name),
+            monotonic=lambda: self.now_s,
+            sleep=self._sleep,
+            rng=random.Random(5),
+        )
+        self.running = asyncio.create_task(self.supervisor.run())
+
+    async def _spawn(self, place: ProcessSlot) -> FakeChild:
+        child = FakeChild(place, obeys=self.obeys)
+        self.started.put_nowait(child)
+        return child
+
+    async def _sleep(self, seconds: float) -> None:
+        over = asyncio.Event()
+        self.pauses.put_nowait((seconds, over))
+        await over.wait()
+
+    async def child(self) -> FakeChild:
+        return await asyncio.wait_for(self.started.get(), WAIT_S)
+
+    async def pause(self) -> float:
+        """The length of the pause that begins; it ends at once."""
+        seconds, over = await asyncio.wait_for(self.pauses.get(), WAIT_S)
+        over.set()
+        return seconds
+
+    async def crash(self, *, after_s: float = 0, report: Report | None = READY) -> float:
+        """The next process reports and ends; answers the pause that follows."""
+        child = await self.child()
+        if report is not None:
+            child.tell(report)
+        self.now_s += after_s
+        child.end(1)
+        return await self.pause()
+
+    async def failed(self) -> str:
+        with pytest.raises(NodeFailed) as failure:
+            await asyncio.wait_for(self.running, WAIT_S)
+        return str(failure.value)
+
+
+async def test_it_is_ready_once_every_place_is_and_stops_all_when_asked() -> None:
+    stage = Stage(ProcessSlot("a", "serve"), ProcessSlot("b", "jobs"))
+    ready = asyncio.create_task(stage.supervisor.wait_ready())
+    first, second = await stage.child(), await stage.child()
+    first.tell(READY)
+    await asyncio.sleep(0)
+    assert not ready.done()
+    second.tell(READY)
+    await asyncio.wait_for(ready, WAIT_S)
+    stage.supervisor.stop()
+    await asyncio.wait_for(stage.running, WAIT_S)
+    assert sorted(stage.ended) == ["a", "b"]
+
+
+async def test_pauses_before_a_replacement_double_up_to_their_bound_and_have_jitter() -> None:
+    stage = Stage()
+    pauses = [await stage.crash() for _ in range(4)]
+    for pause_s, longest_s in zip(pauses, (1, 2, 4, 6), strict=True):
+        assert longest_s / 2 <= pause_s <= longest_s
+    stage.supervisor.stop()
+    await asyncio.wait_for(stage.running, WAIT_S)
+
+
+@pytest.mark.parametrize("report", [READY, None])
+async def test_it_gives_up_when_processes_crash_at_once_as_often_as_the_limit_says(report: Report | None) -> None:
+    stage = Stage(ProcessSlot("a", "serve"), ProcessSlot("b", "serve"), limits=replace(LIMITS, worker_crashes_max=2))
+    first, steady = await stage.child(), await stage.child()
+    steady.tell(READY)
+    for child in (first, None):
+        crashing = child or await stage.child()
+        if report:
+            crashing.tell(report)
+        crashing.end(1)
+        if child:
+            await stage.pause()
+    assert await stage.failed() == "a crashed 2 times in a row, each time at once"
+    assert stage.ended == ["a", "a", "b"]
+
+
+async def test_a_process_that_ran_steadily_is_replaced_for_ever() -> None:
+    stage = Stage()
+    pauses = [await stage.crash(after_s=100) for _ in range(20)]
+    assert max(pauses) <= 1
+    stage.supervisor.stop()
+    await asyncio.wait_for(stage.running, WAIT_S)
+
+
+async def test_what_keeps_the_first_process_from_starting_ends_the_node_with_its_words() -> None:
+    for outcome in ("refused", "away"):
+        stage = Stage()
+        child = await stage.child()
+        child.tell(Report(outcome, "the store is not what it should be"))
+        child.end(1)
+        assert await stage.failed() == "the store is not what it should be"
+
+
+async def test_a_place_waits_as_long_as_its_store_is_away_later_on() -> None:
+    stage = Stage()
+    await stage.crash()
+    for _ in range(20):
+        await stage.crash(report=Report("away", "no server"))
+    last = await stage.child()
+    last.tell(READY)
+    stage.supervisor.stop()
+    await asyncio.wait_for(stage.running, WAIT_S)
+
+
+@pytest.mark.parametrize("moment", ["starting", "pausing"])
+async def test_a_stop_ends_a_start_and_a_pause_at_once(moment: str) -> None:
+    stage = Stage()
+    child = await stage.child()
+    if moment == "pausing":
+        child.end(1)
+        await stage.pauses.get()
+    stage.supervisor.stop()
+    await asyncio.wait_for(stage.running, WAIT_S)
+    assert stage.started.empty()
+
+
+async def test_a_process_that_does_not_stop_is_killed_and_the_node_says_so() -> None:
+    stage = Stage(obeys=False, limits=replace(LIMITS, stop_s_max=0))
+    child = await stage.child()
+    child.tell(READY)
+    await asyncio.wait_for(stage.supervisor.wait_ready(), WAIT_S)
+    stage.supervisor.stop()
+    assert await stage.failed() == "not stopped cleanly: worker1 (exit code -9)"
+
+
+async def test_a_process_that_fails_while_it_stops_is_named() -> None:
+    stage = Stage(obeys=False)
+    child = await stage.child()
+    child.tell(READY)
+    await asyncio.wait_for(stage.supervisor.wait_ready(), WAIT_S)
+    stage.supervisor.stop()
+    await asyncio.sleep(0)
+    child.end(3)
+    assert await stage.failed() == "not stopped cleanly: worker1 (exit code 3)"

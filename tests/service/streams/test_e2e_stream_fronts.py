@@ -1,0 +1,130 @@
+"""Streams of several front ends on one PostgreSQL store: whoever takes a post, everybody hears of it, from wherever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from storage.log.change_log import change_log
+from tests.schemas import fresh_schema
+from tests.service.event_stream import EventStream, Seen, events_of
+from tests.service.real_service import Caller, Process, Service
+
+TOP = "/v1/leaderboards/b/stream?column=xp&top=2"
+BOB = "/v1/leaderboards/b/stream?column=xp&owner=bob"
+XP = {"name": "xp"}
+
+
+@pytest.fixture
+async def store_url(postgres_url: str) -> AsyncIterator[str]:
+    """An empty place on the server."""
+    async with fresh_schema(postgres_url) as url:
+        yield url
+
+
+@pytest.fixture
+async def pair(store_url: str, tmp_path: Path) -> AsyncIterator[list[Service]]:
+    """Two front ends; the board is the first one's."""
+    async with AsyncExitStack() as stack:
+        services = [Service(tmp_path, store=store_url, jobs="none") for _ in range(2)]
+        for service in services:
+            await service.start()
+            stack.push_async_callback(service.stop)
+        await services[0].board("b", XP)
+        await post(services[0], ada=30, bob=20, cleo=10)
+        yield services
+
+
+async def post(caller: Caller, **xp: int) -> None:
+    await caller.post("b", *({"owner": owner, "stats": {"xp": value}} for owner, value in xp.items()))
+
+
+def rows(event: Seen) -> list[tuple[str, int]]:
+    return [(entry["owner"], entry["value"]) for entry in event.data["entries"]]
+
+
+async def test_a_post_to_one_front_end_is_heard_of_at_the_other(pair: list[Service]) -> None:
+    one, other = pair
+    async with events_of(other.base, TOP) as top, events_of(other.base, BOB) as bob:
+        assert rows(await top.must("top")) == [("ada", 30), ("bob", 20)]
+        assert (await bob.must("position")).data["rank"] == 2
+        await post(one, cleo=25)
+        assert rows(await top.must("top")) == [("ada", 30), ("cleo", 25)]
+        passed = await bob.must("position")
+        assert (passed.data["rank"], passed.data["previous_rank"], passed.data["overtaken_by"]) == (3, 2, ["cleo"])
+        await post(one, bob=40)
+        assert (await bob.must("position")).data["rank"] == 1
+
+
+async def test_a_stream_is_resumed_at_the_other_front_end(pair: list[Service]) -> None:
+    one, other = pair
+    async with events_of(one.base, TOP) as top, events_of(one.base, BOB) as bob:
+        top_id, bob_id = (await top.must("top")).id, (await bob.must("position")).id
+    await post(one, cleo=25)
+    async with events_of(other.base, TOP, last_id=top_id) as top, events_of(other.base, BOB, last_id=bob_id) as bob:
+        missed = await top.must("top")
+        assert rows(missed) == [("ada", 30), ("cleo", 25)]
+        passed = await bob.must("position")
+        assert (passed.data["rank"], passed.data["previous_rank"], passed.data["overtaken_by"]) == (3, 2, ["cleo"])
+    async with events_of(one.base, TOP, last_id=missed.id) as top:
+        await post(other, eve=99)
+        assert rows(await top.must("top")) == [("eve", 99), ("ada", 30)], "and not what it has seen"
+
+
+async def test_too_old_a_number_is_answered_with_reset_wherever_it_comes(pair: list[Service]) -> None:
+    one, other = pair
+    async with events_of(one.base, TOP) as top:
+        old = (await top.must("top")).id
+    await post(one, cleo=40)
+    await post(one, dan=50)
+    store, later_us = one.context.store, one.context.now_us() + 10**6
+    await store.write(lambda: change_log(store.dialect).prune(before_us=later_us, keep_from=None, rows_max=100))
+    async with events_of(other.base, TOP, last_id=old) as top:
+        await top.must("reset")
+        assert rows(await top.must("top")) == [("dan", 50), ("cleo", 40)]
+
+
+async def _until(stream: EventStream, value: int) -> list[tuple[int, int]]:
+    """Number and best value of each event up to the one with a value."""
+    found: list[tuple[int, int]] = []
+    while not found or found[-1][1] != value:
+        event = await stream.must("top")
+        found.append((event.id, event.data["entries"][0]["value"]))
+    return found
+
+
+async def test_writers_at_several_front_ends_at_once_are_all_heard_in_order(pair: list[Service]) -> None:
+    one, other = pair
+    async with events_of(one.base, TOP) as first, events_of(other.base, TOP) as second:
+        await first.must("top")
+        await second.must("top")
+
+        async def write(service: Service, owner: str) -> None:
+            for value in range(100, 140):
+                await post(service, **{owner: value})
+
+        await asyncio.gather(*(write(service, f"{owner}{n}") for n, service in enumerate(pair) for owner in "xyz"))
+        await post(one, last=1000)
+        for heard in (await _until(first, 1000), await _until(second, 1000)):
+            assert heard == sorted(heard), "neither numbers nor the best value ever fall"
+            assert len({number for number, _ in heard}) == len(heard)
+
+
+async def test_workers_of_a_node_stream_what_any_of_them_takes(store_url: str, spawn: Callable[..., Process]) -> None:
+    node = spawn("--store", store_url, "--workers", "2").ready()
+    async with AsyncExitStack() as stack:
+        caller = await stack.enter_async_context(Caller(node.url))
+        await caller.board("b", XP)
+        streams: list[EventStream] = []
+        workers: set[str] = set()
+        while len(workers) < 2 or len(streams) < 6:  # the kernel chooses who takes a connection
+            streams.append(await stack.enter_async_context(events_of(node.url, TOP)))
+            workers.add(streams[-1].response.headers["X-Request-Id"].partition("-")[0])
+            await streams[-1].must("top")
+        await post(caller, ada=7)
+        for stream in streams:
+            assert rows(await stream.must("top")) == [("ada", 7)]

@@ -1,0 +1,90 @@
+"""Why here: one client that does not read must cost neither the process its memory nor the others their events."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from aiohttp import HttpVersion11, web
+
+from service.streams.events import Event
+from service.views.posts.stream import StreamClient
+
+EVENT = Event(7, "top", b"{}")
+TEXT = b"id: 7\nevent: top\ndata: {}\n\n"
+
+
+class Socket:
+    """A transport whose peer reads nothing."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.aborted = False
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.written)
+
+    def write(self, text: bytes) -> None:
+        self.written += text
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class Response:
+    """What of a response is used."""
+
+    chunked = True
+
+    def __init__(self) -> None:
+        self.first = b""
+
+    async def prepare(self, _request: object) -> None: ...
+
+    async def write(self, text: bytes) -> None:
+        self.first += text
+
+
+class Request:
+    """What of a request is used."""
+
+    version = HttpVersion11
+
+    def __init__(self, socket: Socket) -> None:
+        self.transport = socket
+
+
+async def serving(client: StreamClient, socket: Socket, response: Response) -> asyncio.Task[None]:
+    task = asyncio.create_task(
+        client.serve(cast(web.Request, Request(socket)), cast(web.StreamResponse, response), 1_000)
+    )
+    await asyncio.sleep(0)
+    return task
+
+
+async def test_what_came_before_the_connection_was_ready_goes_first() -> None:
+    client, socket, response = StreamClient(unread_bytes_max=1_000), Socket(), Response()
+    assert client.send_event(EVENT)
+    task = await serving(client, socket, response)
+    assert response.first == b"retry: 1000\n\n" + TEXT
+    assert client.send_event(EVENT)
+    assert socket.written == b"%x\r\n%b\r\n" % (len(TEXT), TEXT)
+    client.end_stream()
+    await task
+
+
+async def test_a_client_that_does_not_read_is_let_go_at_the_bound() -> None:
+    client, socket, response = StreamClient(unread_bytes_max=200), Socket(), Response()
+    task = await serving(client, socket, response)
+    taken = 0
+    while client.send_event(EVENT):
+        taken += 1
+    assert 1 < taken < 200 / len(TEXT)
+    assert socket.aborted
+    assert len(socket.written) <= 200 + len(TEXT)
+    assert not client.send_heartbeat()
+    client.end_stream()
+    await task

@@ -1,0 +1,137 @@
+"""A real Prometheus scrapes a real node: names, series, alert rules and every panel of the dashboard."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientSession
+
+from storage.boards.boards import create_board
+from storage.records import TableSharing
+from storage.store import Program
+from tests.prometheus import Prometheus, promtool
+from tests.schemas import fresh_schema
+from tests.servers import MemcachedServer
+from tests.service.real_service import Caller, Process, Service
+
+DOCS = Path(__file__).parents[3] / "docs"
+ALERTS = DOCS / "alerts.yml"
+NAME = re.compile(r"\b(?:rankcurve|process)_[a-z_]+")
+SERIES_MAX = 500
+ROOM = "rankcurve_store_disk_free_bytes"  # of a SQLite store only
+XP = {"name": "xp", "merge": "sum"}
+
+
+def expressions() -> list[str]:
+    """Every expression of the dashboard, its variables filled in as Grafana does."""
+    panels = json.loads((DOCS / "grafana.json").read_text(encoding="utf-8"))["panels"]
+    found = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    return [each.replace("$__rate_interval", "1m").replace("$instance", ".*") for each in found]
+
+
+async def scraped(url: str) -> str:
+    """What /metrics answers."""
+    async with ClientSession() as session, session.get(f"{url}/metrics") as answer:
+        return await answer.text()
+
+
+def series(text: str) -> int:
+    """How many samples an exposition has."""
+    return sum(1 for line in text.splitlines() if line and not line.startswith("#"))
+
+
+async def use(url: str) -> None:
+    """A little of everything that has figures."""
+    async with Caller(url) as caller:
+        await caller.board("b", XP)
+        for number in range(20):
+            await caller.post("b", {"owner": f"p{number}", "stats": {"xp": number}})
+        await caller.refresh("b", "xp")
+        await caller.must("POST", "/v1/leaderboards/b/rankings/xp/audit")
+        await caller.get("/v1/leaderboards/b/entries/p1/positions")
+        await caller.get("/v1/leaderboards/b/rankings/xp")
+
+
+async def test_a_real_prometheus_scrapes_a_node_and_every_rule_and_panel_means_something(
+    postgres_url: str, cache: MemcachedServer, spawn: Callable[..., Process]
+) -> None:
+    async with fresh_schema(postgres_url) as store_url:
+        node = spawn("--store", store_url, "--workers", "2", "--set", f"memcached_servers={cache.address}").ready()
+        await use(node.url)
+        checked = promtool("check", "metrics", standard_input=await scraped(node.url))
+        assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+        with Prometheus(f"127.0.0.1:{node.port}", rules=ALERTS) as prometheus:
+            prometheus.wait(lambda: (prometheus.value('sum(rankcurve_posts_total{outcome="applied"})') or 0) >= 20)
+            before = prometheus.value("sum(rankcurve_requests_total)") or 0
+            await use_again(node.url)
+            prometheus.wait(lambda: (prometheus.value("sum(rankcurve_requests_total)") or 0) > before)
+            groups = prometheus.ask("rules")["groups"]
+            rules = [rule for group in groups for rule in group["rules"]]
+            assert len(rules) == len(re.findall("- alert:", ALERTS.read_text(encoding="utf-8")))
+            prometheus.wait(lambda: evaluated(prometheus))
+            names = {name for rule in rules for name in NAME.findall(rule["query"])}
+            panels = expressions()
+            names |= {name for expression in panels for name in NAME.findall(expression)}
+            absent = {"rankcurve_process_ends_total", ROOM}  # no process of this node has ended
+            assert {name for name in names - absent if not prometheus.query(f"count({name})")} == set()
+            firing = [(rule["name"], found) for rule in rules if (found := prometheus.query(rule["query"]))]
+            assert firing == []
+            silent = [
+                expression for expression in panels if ROOM not in expression and not prometheus.query(expression)
+            ]
+            assert silent == []
+
+
+async def use_again(url: str) -> None:
+    """More of it, so that rates are known."""
+    async with Caller(url) as caller:
+        await caller.post("b", {"owner": "p1", "stats": {"xp": 1}})
+
+
+def evaluated(prometheus: Prometheus) -> bool:
+    """Whether every rule was evaluated and none is wrong."""
+    rules: list[dict[str, Any]] = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
+    assert not any(rule["health"] == "err" for rule in rules), rules
+    return all(rule["health"] == "ok" for rule in rules)
+
+
+def test_each_alert_fires_at_what_it_is_for() -> None:
+    assert promtool("check", "rules", str(ALERTS)).returncode == 0
+    names = re.findall(r"- alert: (\w+)", ALERTS.read_text(encoding="utf-8"))
+    tested = Path(__file__).with_name("alerts_test.yml")
+    assert re.findall(r"^    name: (\w+)", tested.read_text(encoding="utf-8"), re.MULTILINE) == names
+    fired = promtool("test", "rules", str(tested))
+    assert fired.returncode == 0, fired.stdout + fired.stderr
+
+
+async def test_ten_thousand_boards_add_no_series(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    await service.start()
+    await use(service.base)
+    await scraped(service.base)  # the first one adds those of its own route
+    few = series(await scraped(service.base))
+    store, catalog = service.context.store, service.context.catalog
+    known = catalog.find_known("b")
+    assert known is not None
+    spec = replace(known.spec, table=TableSharing.SHARED)
+
+    def many() -> Program[None]:
+        for number in range(10_000):
+            yield from create_board(store.dialect, board_id=f"b{number}", spec=spec, now_us=1, boards_max=20_000)
+
+    await store.write(many)
+    await catalog.load(boards_max=20_000)
+    await service.post("b9999", {"owner": "ada", "stats": {"xp": 1}})
+    assert len(catalog.list_known()) == 10_001
+    text = await scraped(service.base)
+    assert f"# TYPE {ROOM} gauge" in text
+    assert series(text) == few <= SERIES_MAX
+    assert "b9999" not in text
+    names = await service.get("/jolokia/search/rankcurve:type=Board,*")
+    assert names["value"] == []
+    await service.stop()

@@ -1,0 +1,226 @@
+"""How many series a node has: a bounded number, whatever is asked of it and however many boards there are."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import asyncpg
+from aiohttp import ClientSession
+
+from service.api import ROUTES
+from service.contract.responses.positions import PositionMethod
+from service.contract.routes import Route
+from service.health_routes import add_health_routes
+from service.telemetry.metrics.process import Metrics
+from storage.queue.ingest_queue import ShardBacklog
+from storage.queue.queue_application import DrainedRound
+from storage.store import StoreSize
+from tests.schemas import fresh_schema
+from tests.servers import MemcachedServer
+from tests.service.real_service import Caller, Process, Service
+
+SERIES_MAX = 500
+LIST = Path(__file__).parents[3] / "docs" / "metrics.md"
+ENDS = "Processes of the node that ended, asked to or not"  # the supervisor's
+SERVICE = Path(__file__).parents[3] / "service"
+TABLE = add_health_routes(ROUTES)
+UNROUTED = "none"
+COUNTED = sorted({route.metrics_name for route in TABLE} | {UNROUTED})
+CLASSES = ("2xx", "4xx", "5xx")
+SHARDS = 10  # the default
+JOBS = (
+    "refresh", "prune", "audit", "fold", "close", "demands", "drain", "size workers", "liberate", "balance", "watch",
+    "live watch",
+)  # fmt: skip
+NAMES = {
+    "board": "b", "owner": "ada", "column": "xp", "family": "f", "client_id": "c", "pool_id": "p", "key": "k",
+    "post_id": "once", "operation": "version", "file": "main.js",
+}  # fmt: skip
+XP = {"name": "xp", "merge": "sum"}
+KEY = {"name": "operator", "role": "ops"}
+POST = {"owner": "ada", "stats": {"xp": 3}}
+BODIES: dict[str, Any] = {
+    "post": {**POST, "post_id": "once"},
+    "post_many": {**POST, "boards": ["b"]},
+    "post_family": {**POST, "facets": {"team": "red"}},
+    "put_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all", "day"],
+                   "facets": [[], ["team"]]},
+    "put_client": {}, "put_pool": {},
+    "add_resources": {"region": "eu", "resources": ["one", "two"]},
+    "remove_resources": {"resources": ["two"]},
+    "ask_lease": {"client_id": "c", "pool_id": "p", "key": "k", "region": "eu", "lease_seconds": 60},
+    "lookup": {"owners": ["ada"], "column": "xp"},
+    "many_boards": {"boards": ["b"], "column": "xp"},
+    "put_board": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]},
+    "put_profile": {"name": "Ada"}, "post_key": KEY,
+    "jolokia_post": {"type": "version"}, "jolokia_post_to": {"type": "version"},
+}  # fmt: skip
+METHODS = ("PUT", "POST", "GET", "DELETE")
+FIRST = (
+    "put_client", "reset", "add_resources", "post", "refresh", "erase_entry", "remove_profile", "give_back_lease",
+    "remove_resources", "delete_pool",
+)  # fmt: skip
+QUERIES = {
+    "value_positions": "?values=1", "value_around": "?value=1", "values": "?ranks=1", "stream": "?column=xp",
+    "around": "?column=xp", "family_boards": "?period=all", "family_facets": "?period=all&facet=team",
+    "family_history": "?period=day&column=xp",
+}  # fmt: skip
+
+
+def samples(text: str) -> list[str]:
+    """The samples of an exposition, as names and labels."""
+    return [line.rpartition(" ")[0] for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def told(found: Sequence[str]) -> Counter[str]:
+    """How many samples each metric has."""
+    return Counter(re.sub(r"_(bucket|sum|count|total)$", "", sample.partition("{")[0]) for sample in found)
+
+
+def with_everything_named() -> Metrics:
+    """The metrics of a process in which all that the code can name has happened."""
+    metrics = Metrics()
+    metrics.watch_curves(list)
+    metrics.watch_store(version="1", store="sqlite").last = StoreSize(1, 1)
+    metrics.sharing.watch_servers(lambda: 0)
+    for route in COUNTED:
+        for kind in CLASSES:
+            metrics.make_request_timer(route)(int(kind[0]) * 100, 0.1)
+    for route, methods in read_methods().items():
+        for method in methods:
+            metrics.count_ranks_read(route, method)
+    for job in JOBS:
+        metrics.jobs.job_paused(job, paused=False)
+        metrics.jobs.job_round_ended(job, 1)
+    metrics.store.connection_waited("common", "read", 0.1)
+    for kind in ("read", "write", "heavy"):
+        metrics.store.connections_lent("common", kind, 1, waiting=0, limit=1)
+    shards = dict.fromkeys(range(SHARDS), 1)
+    metrics.queue.backlog_seen({shard: ShardBacklog(1, 0) for shard in shards}, 0)
+    metrics.queue.posts_drained(DrainedRound(shards, Counter(), 1, 0, 0, more=False), seconds=0.1, age_s=0.1)
+    metrics.closings.closing_lag(1)
+    metrics.folds.log_age(1)
+    return metrics
+
+
+def test_everything_that_the_code_can_name_is_within_the_bound() -> None:
+    found = samples(with_everything_named().text().decode())
+    assert len(found) + len(("serve", "jobs")) <= SERIES_MAX, told(found)
+
+
+def test_the_list_of_the_docs_has_every_metric_with_its_labels() -> None:
+    guide = LIST.read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `((?:rankcurve|process)_\w+)` \| (\w+) \| (.*?) ?\| (.+?) \|$", guide, re.MULTILINE)
+    told = [
+        (
+            family.name + ("_total" if family.type == "counter" else ""),
+            family.type,
+            ", ".join(name for name in family.samples[0].labels if name != "le"),
+            family.documentation,
+        )
+        for family in with_everything_named().collect_all()
+    ]
+    told.append(("rankcurve_process_ends_total", "counter", "work", ENDS))
+    assert sorted(listed) == sorted(told)
+
+
+def read_methods() -> dict[str, tuple[str, ...]]:
+    """The labels of what is read: as the code has them, with every method where it takes the position's."""
+    found: dict[str, tuple[str, ...]] = {}
+    for path in SERVICE.rglob("*.py"):
+        for call in re.findall(r"metrics\.read\((.*)\)", path.read_text(encoding="utf-8")):
+            names = re.findall(r'"(\w+)"', call)
+            for route in set(names) & set(COUNTED):
+                methods = get_args(PositionMethod) if "method" in call else ()
+                found[route] = (*found.get(route, ()), *(set(names) - set(COUNTED)), *methods)
+    assert "positions" in found
+    return {route: tuple(sorted(set(methods))) for route, methods in found.items()}
+
+
+async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
+    """So many boards in a store, put there directly: `b`, and copies of one that shares its table.
+
+    Answers the text of an operator's key, and the id of another key, which is there to be revoked.
+    """
+    service = Service(folder, store=url)
+    await service.start()
+    await service.board("b", XP)
+    await service.board("b0", XP, table="shared")
+    operator = await service.must("POST", "/v1/keys", KEY)
+    service.headers = {"Authorization": f"Bearer {operator['key']}"}
+    other = await service.must("POST", "/v1/keys", KEY)
+    await service.stop()
+    connection = await asyncpg.connect(url)
+    await connection.execute(
+        "INSERT INTO boards (board_key, id, spec, created_at, epoch, table_key, rows_key) "
+        "SELECT 1000000 + n, 'b' || n, spec, created_at, epoch, table_key, 1000000 + n "
+        f"FROM boards, generate_series(1, {boards - 2}) AS n WHERE id = 'b0'"
+    )
+    await connection.close()
+    return operator["key"], other["id"]
+
+
+async def ask(session: ClientSession, base: str, route: Route, key_id: str, *, sane: bool) -> int:
+    """One request of a route; the status. What it goes for is not there unless `sane`."""
+    names = {**NAMES, "id": key_id}
+    path = re.sub(r"\{(\w+)\}", lambda found: names[found[1]] if sane else "no", route.path)
+    body = BODIES.get(route.view) if sane else {"no": "such"} if route.takes_body else None
+    query = QUERIES.get(route.view, "") if sane else "?no=such"
+    async with session.request(route.method, f"{base}{path}{query}", json=body) as answer:
+        if route.view != "stream":
+            await answer.read()
+        return answer.status
+
+
+async def use_everything(base: str, headers: dict[str, str], key_id: str) -> dict[str, set[int]]:
+    """The statuses that the routes answered, each asked for something that is there and something that is not."""
+    statuses: dict[str, set[int]] = {}
+
+    def turn(route: Route) -> tuple[int, int]:
+        """What makes things first, what removes them last, the whole before its parts."""
+        method = "DELETE" if route.view == "hide_owner" else route.method
+        return METHODS.index(method), FIRST.index(route.view) if route.view in FIRST else len(FIRST)
+
+    async with ClientSession(headers=headers) as session:
+        for sane in (True, False):
+            for route in sorted(TABLE, key=turn):
+                statuses.setdefault(route.view, set()).add(await ask(session, base, route, key_id, sane=sane))
+        async with session.get(f"{base}/nothing") as answer:
+            statuses[UNROUTED] = {answer.status}
+    return statuses
+
+
+async def use_the_queue(base: str, key: str) -> None:
+    """Queued posts of so many owners that every shard has had one, applied."""
+    async with Caller(base, key) as caller:
+        await caller.board("queued", {"name": "xp", "merge": "sum"})
+        posts = [{"owner": f"p{number}", "stats": {"xp": 1}} for number in range(200)]
+        await caller.must("POST", "/v1/leaderboards/queued/posts?mode=queued", {"posts": posts})
+        while (await caller.get("/v1/queue"))["posts"]:
+            pass
+
+
+async def test_every_route_on_ten_thousand_boards_stays_within_the_bound(
+    tmp_path: Path, postgres_url: str, cache: MemcachedServer, spawn: Callable[..., Process]
+) -> None:
+    async with fresh_schema(postgres_url) as url:
+        key, key_id = await make_boards(tmp_path, url, 10_000)
+        headers = {"Authorization": f"Bearer {key}"}
+        node = spawn("--store", url, "--workers", "2", "--set", f"memcached_servers={cache.address}").ready()
+        statuses = await use_everything(node.url, headers, key_id)
+        failed = {view: found for view, found in statuses.items() if not any(status < 300 for status in found)}
+        assert failed.keys() == {UNROUTED}, failed
+        await use_the_queue(node.url, key)
+        async with ClientSession(headers=headers) as session, session.get(f"{node.url}/metrics") as answer:
+            found = samples(await answer.text())
+        requests = [sample for sample in found if sample.startswith("rankcurve_requests_total")]
+        assert {sample for sample in requests if "2xx" in sample} >= {
+            f'rankcurve_requests_total{{route="{route}",status="2xx"}}' for route in set(COUNTED) - {UNROUTED}
+        }
+        most = len(found) - len(requests) + len(CLASSES) * len(COUNTED)  # not every route failed in every way
+        assert most <= SERIES_MAX, told(found)
+        assert not [sample for sample in found if "b9999" in sample or "ada" in sample]

@@ -1,0 +1,113 @@
+"""Spans of requests and of what they ask for reach a collector of OpenTelemetry, in the caller's trace."""
+
+from __future__ import annotations
+
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from config import Settings
+from service.telemetry.tracing import TracingMissing, make_tracer
+from tests.service.real_service import ROOT, Service, environment
+
+XP = {"name": "xp", "merge": "sum"}
+TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+class Collector:
+    """An OTLP endpoint that keeps what it gets."""
+
+    def __init__(self) -> None:
+        bodies: queue.Queue[bytes] = queue.Queue()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.path == "/v1/traces":
+                    bodies.put(body)
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *arguments: object) -> None:
+                """Nothing."""
+
+        self._bodies = bodies
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1/traces"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def spans(self) -> list[Span]:
+        """All that came so far."""
+        found: list[Span] = []
+        while not self._bodies.empty():
+            for resource in ExportTraceServiceRequest.FromString(self._bodies.get()).resource_spans:
+                assert ("service.name", "rankcurve") in [
+                    (each.key, each.value.string_value) for each in resource.resource.attributes
+                ]
+                found += [span for scope in resource.scope_spans for span in scope.spans]
+        return found
+
+    def close(self) -> None:
+        """End it."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    """A collector on a free port."""
+    made = Collector()
+    yield made
+    made.close()
+
+
+async def test_a_refresh_is_a_part_of_its_request_which_is_a_part_of_the_callers_trace(
+    collector: Collector, tmp_path: Path
+) -> None:
+    service = Service(tmp_path, tracing_url=collector.url, tracing_ratio=0)
+    await service.start()
+    await service.board("b", XP)
+    await service.post("b", {"owner": "ada", "stats": {"xp": 1}})
+    sent = {"traceparent": f"00-{TRACE}-{PARENT}-01", "X-Request-Id": "operator-1"}
+    answer = await service.call("POST", "/v1/leaderboards/b/rankings/xp/refresh", headers=sent)
+    assert answer.status == 200
+    await service.call("GET", "/v1/leaderboards/nobody", headers={"traceparent": f"00-{TRACE}-{PARENT}-00"})
+    await service.stop()
+    spans = {span.name: span for span in collector.spans()}  # of traces that the caller has sampled, and no others
+    assert spans.keys() == {"POST /v1/leaderboards/{board}/rankings/{column}/refresh", "refresh"}
+    request = spans["POST /v1/leaderboards/{board}/rankings/{column}/refresh"]
+    assert (request.trace_id.hex(), request.parent_span_id.hex()) == (TRACE, PARENT)
+    assert (spans["refresh"].trace_id, spans["refresh"].parent_span_id) == (request.trace_id, request.span_id)
+    attributes = {each.key: each.value for each in request.attributes}
+    assert attributes["http.response.status_code"].int_value == 200
+    assert attributes["rankcurve.request_id"].string_value == "operator-1"
+    assert "ada" not in str(spans)
+
+
+async def test_without_a_callers_trace_a_share_of_requests_begins_one(collector: Collector, tmp_path: Path) -> None:
+    service = Service(tmp_path, tracing_url=collector.url, tracing_ratio=1)
+    await service.start()
+    await service.call("GET", "/v1/leaderboards/nobody")
+    await service.stop()
+    [span] = collector.spans()
+    assert (span.name, span.parent_span_id) == ("GET /v1/leaderboards/{board}", b"")
+
+
+def test_the_library_is_loaded_only_where_tracing_is_on_and_said_to_be_missing_where_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = "import sys, service.serve; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment()).returncode == 0
+    assert make_tracer(Settings()) is None
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    with pytest.raises(TracingMissing, match=r"rankcurve\[tracing\]"):
+        make_tracer(Settings(tracing_url="http://127.0.0.1:4318/v1/traces"))

@@ -1,0 +1,187 @@
+"""Lines are JSON, few, without secrets, and nobody waits for them."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import queue
+import threading
+from select import PIPE_BUF
+from typing import Any
+
+import pytest
+import structlog
+
+from service.telemetry.logs import QUEUE_LINES_MAX, REQUEST_ID, LineWriter, RequestLog, configure_logging
+
+pytestmark = pytest.mark.usefixtures("logging_as_before")
+
+
+def lines(writer: LineWriter, stream: io.StringIO) -> list[dict[str, Any]]:
+    """All lines, once they are written."""
+    writer.close()
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def answered(log: RequestLog, *, status: int = 200, seconds: float = 0.001, path: str = "/v1/x?key=secret") -> None:
+    """Tell of one request, as the shell does."""
+    if log.should_log(status, seconds):
+        log.log_request(view="page", method="GET", path=path, status=status, code="", seconds=seconds, key_id="k1")
+
+
+def test_failed_and_slow_requests_get_a_line_each_and_the_rest_a_sample() -> None:
+    stream = io.StringIO()
+    writer = configure_logging(level="info", style="json", stream=stream)
+    chances = iter([0.5, 0.005, 0.5])
+    log = RequestLog(sample_ratio=0.01, slow_s=1.0, chance=lambda: next(chances))
+    answered(log)
+    answered(log)
+    answered(log, status=404)
+    answered(log, seconds=1.5)
+    answered(log)
+    found = lines(writer, stream)
+    assert [(line["status"], line["seconds"]) for line in found] == [(200, 0.001), (404, 0.001), (200, 1.5)]
+
+
+def test_a_line_holds_the_request_id_and_no_query() -> None:
+    stream = io.StringIO()
+    writer = configure_logging(level="info", style="json", stream=stream)
+    REQUEST_ID.set("abc-1")
+    answered(RequestLog(sample_ratio=1, slow_s=1), status=500, path="/v1/\ud800?key=secret")
+    (line,) = lines(writer, stream)
+    assert line["request_id"] == "abc-1"
+    assert line["level"] == "error"
+    assert line["path"] == "/v1/\\ud800"
+    assert "secret" not in json.dumps(line)
+
+
+def test_a_traceback_shows_no_local_variables() -> None:
+    stream = io.StringIO()
+    writer = configure_logging(level="info", style="json", stream=stream)
+    try:
+        header = "Bearer rk_" + "secret"
+        raise ZeroDivisionError(len(header))
+    except ZeroDivisionError as error:
+        RequestLog(sample_ratio=0, slow_s=1).log_failure(view="page", error=error)
+    (line,) = lines(writer, stream)
+    assert line["exception"][0]["exc_type"] == "ZeroDivisionError"
+    assert "rk_secret" not in json.dumps(line)
+
+
+def test_lines_of_libraries_take_the_same_form() -> None:
+    stream = io.StringIO()
+    writer = configure_logging(level="info", style="json", stream=stream)
+    logging.getLogger("aiohttp.server").error("it %s", "broke")
+    (line,) = lines(writer, stream)
+    assert (line["event"], line["logger"], line["level"]) == ("it broke", "aiohttp.server", "error")
+
+
+def test_lines_below_the_level_are_not_written() -> None:
+    stream = io.StringIO()
+    writer = configure_logging(level="error", style="console", stream=stream)
+    structlog.get_logger().info("quiet")
+    structlog.get_logger().error("loud")
+    writer.close()
+    assert "quiet" not in stream.getvalue()
+    assert "loud" in stream.getvalue()
+
+
+class StuckStream(io.StringIO):
+    """A disk that does not answer until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = threading.Event()
+        self.let_go = threading.Event()
+
+    def write(self, text: str) -> int:
+        """Blocks."""
+        self.reached.set()
+        self.let_go.wait(10)
+        return super().write(text)
+
+
+def test_a_stuck_disk_costs_lines_and_never_time() -> None:
+    stream = StuckStream()
+    dropped: list[int] = []
+    writer = LineWriter(stream, on_drop=dropped.append)
+    writer.queue_line("first")
+    assert stream.reached.wait(10)
+    for _ in range(QUEUE_LINES_MAX):
+        assert writer.queue_line("queued")
+    assert not writer.queue_line("one too many")
+    assert dropped == [1]
+    stream.let_go.set()
+    writer.close()
+    assert len(stream.getvalue().splitlines()) == QUEUE_LINES_MAX + 1
+
+
+def test_a_closed_stream_does_not_end_the_writer() -> None:
+    stream = io.StringIO()
+    dropped: queue.Queue[int] = queue.Queue()
+    writer = LineWriter(stream, on_drop=dropped.put)
+    stream.close()
+    writer.queue_line("lost")
+    assert dropped.get(timeout=10) == 1
+    assert writer.queue_line("still taken")
+    writer.close()
+
+
+class _FullDisk(io.StringIO):
+    """A disk that takes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.free = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.free.wait(10)
+        raise OSError(28, "No space left on device")
+
+
+def test_every_line_that_a_full_disk_costs_is_counted() -> None:
+    stream, dropped = _FullDisk(), list[int]()
+    writer = LineWriter(stream, on_drop=dropped.append)
+    for number in range(1000):
+        writer.queue_line(f"line {number}")
+    stream.free.set()
+    writer.close()
+    assert sum(dropped) == 1000
+
+
+class _Pieces(io.StringIO):
+    """A stream that keeps what it is given at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[str] = []
+        self.free = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.free.wait()
+        self.pieces.append(text)
+        return super().write(text)
+
+
+def test_what_is_written_at_once_are_whole_lines_that_a_pipe_takes_whole() -> None:
+    stream = _Pieces()
+    writer = LineWriter(stream, on_drop=lambda _: None)
+    sent = [f"{number} {'é' * (number % 300)}" for number in range(400)] + ["x" * 2 * PIPE_BUF]
+    for line in sent:
+        writer.queue_line(line)
+    stream.free.set()
+    writer.close()
+    assert stream.getvalue().splitlines() == sent
+    assert all(piece.endswith("\n") for piece in stream.pieces)
+    *short, long = stream.pieces
+    assert max(len(piece.encode()) for piece in short) <= PIPE_BUF
+    assert long == sent[-1] + "\n"
+    assert len(short) < 60  # not one at a time
+
+
+def test_a_process_of_several_is_named_in_its_lines() -> None:
+    stream = io.StringIO()
+    writer = configure_logging(level="info", style="json", stream=stream, process="worker1")
+    structlog.get_logger().info("started")
+    assert [line["process"] for line in lines(writer, stream)] == ["worker1"]

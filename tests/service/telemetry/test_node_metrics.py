@@ -1,0 +1,196 @@
+"""The processes of a node count together: nothing that was counted is lost with a process, nothing is told twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import prometheus_client.values
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.core import Metric
+from prometheus_client.mmap_dict import MmapedDict
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from service.telemetry.metrics.cells import FILE_BYTES, SharedCells
+from service.telemetry.metrics.node import SUPERVISOR, NodeMember, leave_node, write_pid
+from service.telemetry.metrics.node_values import NodeValues
+from service.telemetry.metrics.process import Metrics
+from storage.queue.ingest_queue import ShardBacklog
+from tests.service.telemetry.test_metrics import samples
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A node's folder; what joining changes in the library is as before when the test is over."""
+    monkeypatch.setattr(prometheus_client.values, "ValueClass", prometheus_client.values.ValueClass)
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
+    return tmp_path
+
+
+def test_each_process_tells_the_sums_of_all(folder: Path) -> None:
+    one, two = Metrics(NodeMember(folder, "worker1")), Metrics(NodeMember(folder, "worker2"))
+    for metrics, seconds in ((one, 0.0001), (two, 2.0)):
+        metrics.make_request_timer("page")(200, seconds)
+        metrics.count_ranks_read("page", "count", 7)
+        metrics.posts_settled("applied", 3)
+        metrics.group_written(posts=3, rows=2, seconds=seconds)
+        metrics.queue_depth(4)
+    two.make_request_timer("page")(404, 0.0001)
+    for metrics in (one, two):
+        found = samples(metrics)
+        assert found["rankcurve_requests_total", (("route", "page"), ("status", "2xx"))] == 2
+        assert found["rankcurve_requests_total", (("route", "page"), ("status", "4xx"))] == 1
+        assert found["rankcurve_request_seconds_count", (("route", "page"),)] == 3
+        assert found["rankcurve_request_seconds_bucket", (("le", "0.001"), ("route", "page"))] == 2
+        assert found["rankcurve_request_seconds_bucket", (("le", "2.5"), ("route", "page"))] == 3
+        assert found["rankcurve_request_seconds_sum", (("route", "page"),)] == pytest.approx(2.0002)
+        assert found["rankcurve_reads_total", (("method", "count"), ("route", "page"))] == 14
+        assert found["rankcurve_posts_total", (("outcome", "applied"),)] == 6
+        assert found["rankcurve_write_seconds_count", ()] == 2
+        assert found["rankcurve_write_rows_total", ()] == 4
+        assert found["rankcurve_write_queue_posts", ()] == 8
+
+
+def test_a_node_tells_the_same_families_as_a_process_alone(folder: Path) -> None:
+    alone, node = Metrics(), Metrics(NodeMember(folder, "worker1"))
+    for metrics in (alone, node):
+        metrics.make_request_timer("page")(200, 0.1)
+        metrics.count_ranks_read("page", "count")
+        metrics.store.connection_waited("default", "read", 0.1)
+        metrics.store.connections_lent("default", "read", 1, waiting=0, limit=4)
+        metrics.jobs.job_paused("fold", paused=False)
+        metrics.jobs.job_round_ended("fold", 0.1)
+    described = [
+        {(family.name, family.type, family.documentation) for family in metrics.collect_all()}
+        for metrics in (alone, node)
+    ]
+    assert described[0] == described[1]
+
+
+def test_counts_of_an_ended_process_stay_and_its_gauges_go(folder: Path) -> None:
+    one, two = Metrics(NodeMember(folder, "worker1")), Metrics(NodeMember(folder, "worker2"))
+    for metrics in (one, two):
+        metrics.make_request_timer("page")(200, 0.1)
+        metrics.queue_depth(4)
+        metrics.race_lost()
+    leave_node(folder, "worker1")
+    found = samples(two)
+    assert found["rankcurve_requests_total", (("route", "page"), ("status", "2xx"))] == 2
+    assert found["rankcurve_write_conflicts_total", ()] == 2
+    assert found["rankcurve_write_queue_posts", ()] == 4
+    files = set(folder.iterdir())
+    again = Metrics(NodeMember(folder, "worker1"))
+    again.make_request_timer("page")(200, 0.1)
+    again.race_lost()
+    found = samples(two)
+    assert found["rankcurve_requests_total", (("route", "page"), ("status", "2xx"))] == 3
+    assert found["rankcurve_write_conflicts_total", ()] == 3
+    assert found["rankcurve_write_queue_posts", ()] == 4
+    gauges = {"gauge_livesum_worker1-loop.db", "gauge_livemostrecent_worker1-loop.db"}
+    assert {path.name for path in set(folder.iterdir()) - files} == gauges | {"worker1.pid"}
+
+
+def test_the_memory_and_the_time_of_all_processes_are_added_up(folder: Path) -> None:
+    metrics = Metrics(NodeMember(folder, "worker1"))
+    one = samples(metrics)
+    write_pid(folder, SUPERVISOR)
+    both = samples(metrics)
+    assert both["process_resident_memory_bytes", ()] >= 1.9 * one["process_resident_memory_bytes", ()]
+    assert both["process_start_time_seconds", ()] == one["process_start_time_seconds", ()]
+    (folder / "worker1.pid").unlink()
+    (folder / "worker2.pid").write_text("")  # just beginning
+    assert samples(metrics)["process_open_fds", ()] < both["process_open_fds", ()]
+
+
+def test_cells_are_read_by_the_library_and_found_again(tmp_path: Path) -> None:
+    path = tmp_path / "counter_a.db"
+    cells = SharedCells(path)
+    for number in range(1, 20):  # keys of every length modulo 8
+        cells.values[cells.index_of("f", f"{'s' * number}_total", {"label": "é" * number}, "Help")] += number
+    again = SharedCells(path)
+    again.values[again.index_of("f", "s_total", {"label": "é"}, "Help")] += 10
+    entries = MmapedDict.read_all_values_from_file(str(path))  # type: ignore[no-untyped-call]
+    read = {key: value for key, value, _, _ in entries}
+    assert sorted(read.values()) == [*range(2, 12), 11, *range(12, 20)]
+    assert path.stat().st_size == FILE_BYTES
+
+
+def test_a_full_file_is_an_error_that_names_the_sample(tmp_path: Path) -> None:
+    cells = SharedCells(tmp_path / "counter_a.db")
+    with pytest.raises(ValueError, match="more samples than a node's file holds: s_total"):
+        cells.index_of("f", "s_total", {"label": "x" * FILE_BYTES}, "Help")
+
+
+def test_the_sums_are_those_that_the_library_finds(folder: Path) -> None:
+    processes = [Metrics(NodeMember(folder, f"worker{number}")) for number in range(3)]
+    for number, metrics in enumerate(processes):
+        for route in ("page", "post"):
+            metrics.make_request_timer(route)(200 + number, 0.001 * 10**number)
+        metrics.store.connection_waited("default", "read", 0.1 * number)
+        metrics.refreshed(0.1)
+        metrics.queue_depth(number)
+    leave_node(folder, "worker1")
+    library = MultiProcessCollector(None, str(folder)).collect()  # type: ignore[no-untyped-call]
+    ours = NodeValues(folder)
+    for _ in range(2):  # the second time without reading a key again
+        found = [family for family in ours.collect() if family.samples]
+        assert {(family.name, family.type) for family in found} == {
+            (each.name, each.type) for each in library if each.samples
+        }
+        assert _by_sample(found) == pytest.approx(_by_sample(library))
+        processes[0].count_ranks_read("page", "count")
+        library = MultiProcessCollector(None, str(folder)).collect()  # type: ignore[no-untyped-call]
+
+
+def test_of_a_gauge_that_all_tell_the_newest_word_counts(folder: Path) -> None:
+    Metrics(NodeMember(folder, "worker1"))
+    first = Gauge("depth", "Help", registry=CollectorRegistry(), multiprocess_mode="livemostrecent")
+    first.set(3)
+    Metrics(NodeMember(folder, "worker2"))
+    second = Gauge("depth", "Help", registry=CollectorRegistry(), multiprocess_mode="livemostrecent")
+    values = NodeValues(folder)
+    for gauge, value in ((second, 5.0), (first, 4.0)):
+        gauge.set(value)
+        assert _by_sample([each for each in values.collect() if each.name == "depth"]) == {("depth", ()): value}
+
+
+def test_who_no_longer_has_a_duty_says_nothing_of_it_and_who_has_it_is_believed(folder: Path) -> None:
+    one, two = Metrics(NodeMember(folder, "jobs1")), Metrics(NodeMember(folder, "jobs2"))
+    lag, waiting, age = "rankcurve_closing_lag_seconds", "rankcurve_ingest_posts", "rankcurve_change_log_age_seconds"
+
+    def said() -> dict[str, float]:
+        return {name: value for (name, _), value in samples(two).items() if name in (lag, waiting, age)}
+
+    assert said() == {}  # nobody has looked yet
+    one.closings.closing_lag(400)
+    one.queue.backlog_seen({0: ShardBacklog(5, 1)}, 2)
+    one.folds.log_age(7)
+    assert said() == {lag: 400, waiting: 5, age: 7}
+    two.closings.closing_lag(2)  # it has taken over, and the other one has not noticed
+    two.queue.backlog_seen({}, 2)
+    assert said() == {lag: 2, waiting: 0, age: 7}
+    one.closings.closing_left()  # after the word of its successor: that stays
+    one.folds.pruned_elsewhere()
+    assert said() == {lag: 2, waiting: 0}
+    two.closings.closing_left()
+    two.queue.backlog_left()
+    assert said() == {waiting: 5}
+    leave_node(folder, "jobs1")  # killed
+    assert said() == {}
+
+
+def test_a_word_is_believed_until_it_is_taken_back_in_a_process_alone_too() -> None:
+    metrics = Metrics()
+    metrics.closings.closing_lag(400)
+    assert samples(metrics)["rankcurve_closing_lag_seconds", ()] == 400
+    metrics.closings.closing_left()
+    assert ("rankcurve_closing_lag_seconds", ()) not in samples(metrics)
+
+
+def _by_sample(families: Iterable[Metric]) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }

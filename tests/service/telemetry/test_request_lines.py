@@ -1,0 +1,293 @@
+"""Each request that fails or is slow has one line in the log, of the rest a share has, and no line tells a secret."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, web
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from yarl import URL
+
+from service.app import make_app
+from service.contract.keys import KeyRing, NewApiKey, make_api_key
+from service.contract.routes import Call, Route
+from service.http.malformed import ProblemRunner
+from service.telemetry.logs import REQUEST_ID, LineWriter, RequestLog, configure_logging
+from storage.coalesce import Coalescer
+from tests.service.contract.test_keys import row
+from tests.service.real_service import Service
+from tests.service.toy import ROUTES, ToyContext, key_limits
+
+pytestmark = pytest.mark.usefixtures("logging_as_before")
+B = "/v1/leaderboards/b"
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+JSON = {"Content-Type": "application/json"}
+SENT = {"X-Request-Id": "caller-1", "traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
+
+
+class Toy:
+    """The toy service with a log of its own."""
+
+    def __init__(self, *, sample_ratio: float = 0, slow_s: float = 60, keys: list[NewApiKey] | None = None) -> None:
+        self.stream = io.StringIO()
+        self._writer: LineWriter = configure_logging(level="info", style="json", stream=self.stream)
+        self.context = ToyContext(request_log=RequestLog(sample_ratio=sample_ratio, slow_s=slow_s))
+        self.context.keyring = KeyRing(row(key, "reader") for key in keys or ())
+        self.port = 0
+        self._session: ClientSession
+
+    @asynccontextmanager
+    async def served(self, routes: list[Route] = ROUTES, *, shutdown_s: float = 60) -> AsyncIterator[Toy]:
+        """Listening; at the end every line is written."""
+        runner = ProblemRunner(make_app(routes, self.context), access_log=None, shutdown_timeout=shutdown_s)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.port = runner.addresses[0][1]
+        async with ClientSession() as self._session:
+            yield self
+            await runner.cleanup()
+        self._writer.close()
+
+    async def call(self, method: str, path: str, *, data: Any = None, headers: Any = None) -> int:
+        """The status; the path is sent as it is."""
+        url = URL(f"http://127.0.0.1:{self.port}{path}", encoded=True)
+        async with self._session.request(method, url, data=data, headers=headers) as answer:
+            await answer.read()
+            return answer.status
+
+    async def raw(self, sent: bytes) -> bytes:
+        """What comes back for bytes."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(sent)
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Everything that was written."""
+        return [json.loads(line) for line in self.stream.getvalue().splitlines()]
+
+    @property
+    def requests(self) -> list[dict[str, Any]]:
+        """The lines of requests."""
+        return [line for line in self.lines if line["event"] == "request"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/v1/nothing", 404),
+        ("GET", "/v1/%0Anothing", 404),
+        ("PATCH", f"{B}/entries/a", 405),
+        ("GET", f"{B}/entries/%FF", 400),
+        ("GET", f"{B}/rankings/xp?limit=x", 400),
+        ("GET", f"{B}/entries/nowhere", 404),
+        ("GET", f"{B}/entries/full", 429),
+        ("GET", f"{B}/entries/busy", 503),
+        ("GET", f"{B}/entries/bug", 500),
+        ("HEAD", f"{B}/entries/bug", 500),
+    ],
+)
+async def test_every_failed_request_has_one_line_with_its_ids(method: str, path: str, status: int) -> None:
+    async with Toy().served() as toy:
+        assert await toy.call("GET", f"{B}/entries/a") == 200  # not in the sample: no line
+        assert await toy.call(method, path, headers=SENT) == status
+    (line,) = toy.requests
+    assert (line["status"], line["method"], line["level"]) == (status, method, "error" if status >= 500 else "info")
+    for each in toy.lines:  # a traceback's too
+        assert (each["request_id"], each["trace_id"]) == ("caller-1", TRACE)
+    assert len(toy.lines) == (2 if status == 500 else 1)
+
+
+async def test_who_may_not_call_and_what_cannot_be_read_have_a_line_each() -> None:
+    key = make_api_key()
+    bearer = {"Authorization": f"Bearer {key.text}"}
+    async with Toy(keys=[key]).served() as toy:
+        assert await toy.call("GET", f"{B}/entries/a") == 401
+        assert await toy.call("GET", f"{B}/entries/a", headers={"Authorization": "Bearer rk_0_wrong"}) == 401
+        assert await toy.call("DELETE", f"{B}/entries/a", headers=bearer) == 403
+        assert b" 400 " in await toy.raw(f"GET / HTTP/1.1\r\nAuthorization Bearer {key.text}\r\n\r\n".encode())
+        assert b" 400 " in await toy.raw(f"GET / HTTP/1.1\r\nX: {key.text * 1000}\r\n\r\n".encode())
+    assert [line["status"] for line in toy.lines] == [401, 401, 403, 400, 400]
+    assert [line["key"] for line in toy.lines] == ["-", "-", key.id, "-", "-"]
+    assert key.text not in toy.stream.getvalue()
+
+
+async def test_bodies_that_are_refused_have_a_line_each() -> None:
+    toy = Toy()
+    toy.context.key_limits = key_limits(toy.context.metrics, reads_per_s=0.001)
+    async with toy.served() as toy:
+        assert await toy.call("POST", f"{B}/posts", data=b"x" * 5000, headers=JSON) == 413
+        assert await toy.call("POST", f"{B}/posts", data=b"{}", headers={"Content-Type": "image/png"}) == 415
+        assert await toy.call("POST", f"{B}/posts", data=b"{", headers=JSON) == 400
+        late = f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{{"
+        assert b" 408 " in await toy.raw(late.encode())
+        statuses = [await toy.call("GET", f"{B}/entries/a") for _ in range(4)]
+    assert statuses == [200, 200, 200, 429]
+    assert [line["status"] for line in toy.requests] == [413, 415, 400, 408, 429]
+    assert [line["code"] for line in toy.requests][-1] == "rate_limited"
+
+
+async def test_a_slow_request_has_a_line_and_an_answer_that_goes_on_is_as_slow_as_its_beginning() -> None:
+    async def goes_on(context: ToyContext, call: Call) -> web.StreamResponse:
+        call.answered_s = 0.0000001  # of the clock's beginning: before anything that is slow
+        return web.Response(text="")
+
+    streaming = [Route(**{**_fields(ROUTES[1]), "path": "/v1/endless", "handler": goes_on})]
+    async with Toy(slow_s=0).served([*ROUTES, *streaming]) as toy:
+        assert await toy.call("GET", f"{B}/entries/a") == 200
+        assert await toy.call("GET", "/v1/endless") == 200
+    assert [line["path"] for line in toy.requests] == [B + "/entries/{owner}"]
+
+
+def _fields(route: Route) -> dict[str, Any]:
+    return {name: getattr(route, name) for name in route.__dataclass_fields__}
+
+
+async def test_a_request_that_the_stop_cuts_off_has_a_line() -> None:
+    reached = asyncio.Event()
+
+    async def hang(context: ToyContext, call: Call) -> bytes:
+        reached.set()
+        await asyncio.Event().wait()
+        return b""
+
+    hanging = Route(**{**_fields(ROUTES[1]), "path": "/v1/hang", "handler": hang})
+    toy = Toy()
+    async with toy.served([hanging], shutdown_s=0.01):
+        _, writer = await asyncio.open_connection("127.0.0.1", toy.port)
+        writer.write(b"GET /v1/hang HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await reached.wait()
+    writer.close()
+    (line,) = toy.requests
+    assert (line["status"], line["code"]) == (503, "cut_off")
+
+
+async def test_of_the_rest_a_share_is_told_and_says_which() -> None:
+    chances = iter([0.1, 0.9, 0.1])
+    toy = Toy()
+    toy.context.request_log = RequestLog(sample_ratio=0.25, slow_s=60, chance=lambda: next(chances))
+    async with toy.served():
+        for _ in range(2):
+            await toy.call("GET", f"{B}/entries/a")
+        await toy.call("GET", f"{B}/entries/busy")
+        await toy.call("POST", f"{B}/entries/lookup", data=b'{"owners": ["a"]}', headers=JSON)
+    assert [(line["status"], line.get("sampled")) for line in toy.requests] == [(200, 0.25), (503, None), (200, 0.25)]
+
+
+HOSTILE = st.text(
+    st.characters(codec="utf-8", exclude_characters="/?#") | st.sampled_from('\n\r\t\x00\x1b\x7f\x85\u2028"\\{}'),
+    min_size=1,
+    max_size=30,
+)
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in text.encode())
+
+
+@settings(deadline=None, max_examples=60)
+@given(owner=HOSTILE, unrouted=HOSTILE, value=HOSTILE, request_id=HOSTILE, method=st.sampled_from(["GET", "BREW"]))
+def test_no_line_holds_what_callers_send_and_none_is_forged(
+    owner: str, unrouted: str, value: str, request_id: str, method: str
+) -> None:
+    secret = make_api_key().text
+    marked = [f"Zq{text}qZ" for text in (owner, unrouted, value)]
+
+    async def run() -> Toy:
+        async with Toy(sample_ratio=1).served() as toy:
+            headers = {"Authorization": f"Bearer {secret}", "traceparent": f"{secret}"}
+            body = json.dumps({"owner": marked[0], "stats": {"xp": marked[2], "key": secret}}).encode()
+            sent = _escaped(marked[0])
+            await toy.call("GET", f"{B}/entries/{sent}?key={secret}&{_escaped(marked[2])}=1", headers=headers)
+            await toy.call("GET", f"{B}/entries/{sent}/positions?columns={_escaped(secret)}", headers=headers)
+            await toy.call(method, f"/{_escaped(marked[1])}/{secret}/{sent}", headers=headers)
+            await toy.call("POST", f"{B}/posts", data=body, headers=headers)
+            await toy.call("GET", f"/v1/leaderboards/{secret}/rankings/xp", headers=headers)
+            hostile = request_id.encode().replace(b"\r", b"").replace(b"\n", b"")
+            await toy.raw(b"GET %b/entries/a HTTP/1.0\r\nX-Request-Id: %b\r\n\r\n" % (B.encode(), hostile))
+        return toy
+
+    toy = asyncio.run(run())
+    text = toy.stream.getvalue()
+    assert len(toy.requests) == len(toy.lines) == 6
+    assert secret not in text and secret.rpartition("_")[2] not in text
+    assert "Zq" not in text and "qZ" not in text
+    assert text.isascii()
+    for line in toy.lines:
+        assert line["request_id"].replace("-", "").replace(".", "").replace("_", "").replace(":", "").isalnum()
+
+
+class _Failing:
+    """A handler that raises what it is given."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def __call__(self, context: ToyContext, call: Call) -> bytes:
+        raise self._error
+
+
+def _deep() -> Exception:
+    try:
+        raise KeyError("ada")
+    except KeyError as error:
+        failed = ValueError("could not convert 'ada'\nDETAIL: Key (owner)=(ada) exists")
+        failed.__cause__ = error
+        failed.add_note("owner was 'ada'")
+        return failed
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: KeyError("ada"), ("KeyError", "'…'")),
+        (lambda: AttributeError("'NoneType' object has no attribute 'cells'"), (
+            "AttributeError", "'NoneType' object has no attribute 'cells'")),
+        (_deep, ("ValueError", "could not convert '…'")),
+        (lambda: RuntimeError('owner "ada" and the rest'), ("RuntimeError", "owner '…' and the rest")),
+        (lambda: RuntimeError("it's ada"), ("RuntimeError", "it'…'")),
+    ],
+)  # fmt: skip
+async def test_a_traceback_tells_where_and_not_what_was_sent(
+    make: Callable[[], Exception], told: tuple[str, str]
+) -> None:
+    failing = Route(**{**_fields(ROUTES[1]), "path": "/v1/fails", "handler": _Failing(make())})
+    async with Toy().served([failing]) as toy:
+        assert await toy.call("GET", "/v1/fails") == 500
+    (line,) = [line for line in toy.lines if line["event"] == "request_failed"]
+    assert (line["exception"][0]["exc_type"], line["exception"][0]["exc_value"]) == told
+    assert line["exception"][0]["frames"][-1]["name"] == "__call__"
+    assert "ada" not in json.dumps(line).replace("leaderboards", "")
+
+
+async def test_what_works_for_many_requests_is_not_told_under_the_id_of_the_first() -> None:
+    seen: list[str] = []
+
+    async def answer(questions: list[int]) -> list[int]:
+        seen.append(REQUEST_ID.get())
+        return questions
+
+    REQUEST_ID.set("first")
+    assert await Coalescer(answer, batch_max=10, waiting_max=10, lanes=1).ask("kind", 1) == 1
+    assert seen == [""]
+
+
+async def test_what_reads_for_streams_is_not_told_under_the_id_of_the_first(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await service.board("b", {"name": "xp"})
+    await service.post("b", {"owner": "ada", "stats": {"xp": 1}})
+    feed, seen = service.context.feed, asyncio.Queue[str]()
+    monkeypatch.setattr(feed, "_beat", lambda: seen.put_nowait(REQUEST_ID.get()))
+    async with ClientSession(headers=SENT) as session, session.get(f"{service.base}{B}/stream?column=xp") as answer:
+        assert answer.headers["X-Request-Id"] == "caller-1"
+        assert await seen.get() == ""

@@ -1,0 +1,63 @@
+"""What `rankcurve serve` prints where a person sees it: its URL, on a terminal and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service.telemetry.terminal import show_urls, url_of
+from tests.service.real_service import WAIT_S, Process, environment
+
+
+def read_until(terminal: int, pattern: bytes) -> bytes:
+    """Return what a terminal shows, up to the line that matches. Fail if nothing comes or the other side ends."""
+    shown = b""
+    while not re.search(pattern, shown):
+        readable, _, _ = select.select([terminal], [], [], WAIT_S)
+        assert readable, f"nothing came after {shown!r}"
+        shown += os.read(terminal, 4_096)
+    return shown
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_service_on_a_terminal_prints_its_url(tmp_path: Path, stream: str) -> None:
+    terminal, inner = os.openpty()
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--store", f"sqlite:///{tmp_path}/a.db"]
+    process = subprocess.Popen(
+        [*command, "--set", "log_level=error"],
+        env=environment(),
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        stdout=inner if stream == "stdout" else subprocess.DEVNULL,
+        stderr=inner if stream == "stderr" else subprocess.DEVNULL,
+    )
+    os.close(inner)
+    try:
+        shown = read_until(terminal, rb"\(Ctrl-C ends it\)\r\n")
+        assert re.fullmatch(rb"rankcurve serves http://127\.0\.0\.1:[1-9][0-9]* \(Ctrl-C ends it\)\r\n", shown)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_S) == 0
+        os.close(terminal)
+
+
+def test_a_service_without_a_terminal_prints_no_url(spawn: Callable[..., Process]) -> None:
+    process = spawn().ready()
+    assert process.end() == 0
+    assert not [line for line in process.lines if "Ctrl-C" in line["event"]]
+
+
+def test_every_address_is_a_url(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [url_of("127.0.0.1:80"), url_of("::1:8080")] == ["http://127.0.0.1:80", "http://[::1]:8080"]
+    show_urls(["127.0.0.1:80"])
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show_urls(["127.0.0.1:80", "::1:80"])
+    assert capsys.readouterr().out == "rankcurve serves http://127.0.0.1:80, http://[::1]:80 (Ctrl-C ends it)\n"

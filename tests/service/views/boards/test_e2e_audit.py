@@ -1,0 +1,120 @@
+"""An operator's audit over HTTP and from the command line, and what it leaves in the metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from predictor import Curve, Knot
+from service.client.client_answers import AuditDone
+from service.commands.reading.auditing import show_audit
+from storage.curves.auditing import Audit
+from storage.curves.stored_curves import ServedCurve, store_curve
+from tests.service.real_service import WAIT_S, Service, command_line
+
+B = "/v1/leaderboards/b"
+AUDIT = f"{B}/rankings/xp/audit"
+OWNERS = 300
+
+
+async def fill(service: Service) -> None:
+    """A board with a curve of few knots."""
+    await service.board("b", {"name": "xp"}, {"name": "kills"}, predictor={"samples": 12})
+    await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i * i}} for i in range(OWNERS)))
+    await service.refresh("b", "xp")
+
+
+async def spoil(service: Service) -> None:
+    """Store a curve that counts 9 entries too many."""
+    context = service.context
+    board = await context.catalog.find_board("b")
+    served = context.curves.book.find_served(board, 0)
+    assert served is not None
+    first, *rest = served.curve.knots
+    knots = [first, *(Knot(knot.key, knot.better_count + 9, knot.ties) for knot in rest)]
+    wrong = Curve(knots, total=OWNERS + 9, as_of_us=served.curve.as_of_us, certificate=0.001)
+    version = await context.store.write(lambda: store_curve(context.store.dialect, board, 0, wrong, changes=OWNERS))
+    context.curves.book.serve_curve(ServedCurve(board.key, 0, board.epoch, version, wrong))
+
+
+async def figure(service: Service, name: str) -> float:
+    """One sample of the metrics."""
+    lines = (await service.get("/metrics")).decode().splitlines()
+    return float(next(line for line in lines if line.startswith(f"{name} ")).rpartition(" ")[2])
+
+
+async def test_an_audit_tells_the_error_and_counts_it(service: Service) -> None:
+    await fill(service)
+    found = await service.must("POST", AUDIT)
+    assert (found["outcome"], found["owners"], found["certificate"]) == ("compared", 100, None)
+    # Rank 2 is estimated as 3; whether it is among the owners drawn is chance.
+    assert 0 < found["mean_error"] <= found["p99_error"] <= found["worst_error"] <= 0.5
+    assert (found["brackets_broken"], found["certificates_broken"], found["broken"]) == (0, 0, [])
+    assert (await service.must("POST", f"{AUDIT}?owners=7"))["owners"] == 7
+    assert await figure(service, "rankcurve_audit_error_ratio_count") == 107
+    assert await figure(service, 'rankcurve_audits_total{outcome="compared"}') == 2
+    assert await figure(service, "rankcurve_audit_brackets_broken_total") == 0
+
+
+async def test_a_curve_that_is_wrong_raises_the_alarm(service: Service) -> None:
+    await fill(service)
+    await spoil(service)
+    found = await service.must("POST", AUDIT)
+    assert found["brackets_broken"] >= len(found["broken"]) > 0
+    assert all(not each["low"] <= each["true_rank"] <= each["high"] for each in found["broken"])
+    assert found["certificates_broken"] > 0
+    assert await figure(service, "rankcurve_audit_brackets_broken_total") == found["brackets_broken"]
+    assert await figure(service, "rankcurve_audit_certificates_broken_total") == found["certificates_broken"]
+    assert await figure(service, "rankcurve_audit_certificate_ratio_count") == 100
+
+
+async def test_curves_are_audited_without_being_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(tmp_path, audit_interval_s=0.02)
+    await service.start()
+    audits: asyncio.Queue[Audit] = asyncio.Queue()
+    monkeypatch.setattr(service.context.metrics.audits, "audited", audits.put_nowait)
+    await fill(service)
+    async with asyncio.timeout(WAIT_S):
+        found = await audits.get()
+    assert (found.outcome, len(found.compared), found.broken) == ("compared", 100, [])
+    await service.stop()
+
+
+async def test_what_cannot_be_audited_is_said(service: Service) -> None:
+    await fill(service)
+    assert await service.refused("POST", f"{B}/rankings/kills/audit") == (404, "no_curve")
+    assert await service.refused("POST", f"{B}/rankings/none/audit") == (404, "unknown_column")
+    assert await service.refused("POST", "/v1/leaderboards/none/rankings/xp/audit") == (404, "unknown_board")
+    assert await service.refused("POST", f"{AUDIT}?owners=101") == (400, "too_many_owners")
+    assert await service.refused("POST", f"{AUDIT}?owners=0") == (400, "bad_request")
+    await service.refresh("b", "kills")
+    empty = await service.must("POST", f"{B}/rankings/kills/audit")
+    assert (empty["outcome"], empty["owners"], empty["worst_error"]) == ("empty", 0, None)
+
+
+async def test_the_command_shows_the_audit(service: Service, tmp_path: Path) -> None:
+    await fill(service)
+    done = await asyncio.to_thread(command_line, "audit", "b", "xp", "-n", "50", "--url", service.base, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    headings, row = (line.split() for line in done.stdout.splitlines())
+    assert headings[:2] == ["column", "owners"]
+    assert row[:2] == ["xp", "50"]
+    told = await asyncio.to_thread(command_line, "audit", "b", "xp", "--json", "--url", service.base, cwd=tmp_path)
+    assert json.loads(told.stdout)["brackets_broken"] == 0
+
+
+async def test_the_command_fails_where_a_bracket_was_wrong(service: Service, tmp_path: Path) -> None:
+    await fill(service)
+    await spoil(service)
+    done = await asyncio.to_thread(command_line, "audit", "b", "--url", service.base, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "certificates were wrong" in done.stderr
+    assert ["value", "true", "rank", "said", "between"] in [line.split() for line in done.stdout.splitlines()]
+
+
+def test_the_command_says_when_nothing_was_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    show_audit(AuditDone("xp", "changed"))
+    assert capsys.readouterr().err == "nothing was compared: too much was posted since the curve was made\n"

@@ -1,0 +1,397 @@
+"""Families of a real service: one post reaches every board of its time and its facets, and each reads as any does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from storage.periods import PeriodKind, calendar_of
+from tests.schemas import fresh_schema
+from tests.service.real_service import RARELY, Service
+
+F = "/v1/families/game"
+ZONE = "Europe/Berlin"
+PERIODS = ["all", "year", "month", "week", "day"]
+SPEC: dict[str, Any] = {
+    "columns": [{"name": "xp", "sorted": True, "merge": "sum"}, {"name": "shots", "sorted": False, "merge": "sum"}],
+    "periods": PERIODS,
+    "time_zone": ZONE,
+    "facets": [[], ["org"], ["org", "location"]],
+    "predictor": RARELY,
+}
+NOW = datetime.now(UTC)
+FACETS = {"org": "7", "location": "melb"}
+
+
+@pytest.fixture(params=["sqlite-shared", "sqlite-own", "postgres-shared", "postgres-own"])
+async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
+    """A service with the family, on every store in both layouts."""
+    store, table = request.param.split("-")
+    settings: dict[str, Any] = {}
+    if store == "postgres":
+        async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
+            async for made in _served(tmp_path, table, store=url):
+                yield made
+        return
+    async for made in _served(tmp_path, table, **settings):
+        yield made
+
+
+async def _served(folder: Path, table: str, **settings: Any) -> AsyncIterator[Service]:
+    made = Service(folder, **settings)
+    await made.start()
+    await made.must("PUT", F, {**SPEC, "table": table})
+    yield made
+    await made.stop()
+
+
+def period_id(kind: str, at: datetime = NOW) -> str:
+    """As the family's calendar says."""
+    return calendar_of(ZONE).period_at(PeriodKind(kind), round(at.timestamp() * 1e6)).id
+
+
+def board(kind: str, facets: str = "", at: datetime = NOW) -> str:
+    """A board's path."""
+    return "/v1/leaderboards/" + quote(f"game:{period_id(kind, at)}{facets}", safe="")
+
+
+async def post(service: Service, *posts: dict[str, Any]) -> list[dict[str, Any]]:
+    """The results of posts to the family."""
+    results: list[dict[str, Any]] = (await service.must("POST", f"{F}/posts", {"posts": posts}))["results"]
+    return results
+
+
+def xp(owner: str, value: int, **more: Any) -> dict[str, Any]:
+    """A post of now."""
+    return {"owner": owner, "stats": {"xp": value}, "at": NOW.isoformat(), **more}
+
+
+def statuses(result: dict[str, Any]) -> dict[str, str]:
+    """Status by board."""
+    return {each["board"]: each["status"] for each in result["boards"]}
+
+
+async def test_a_post_reaches_every_period_of_every_list_that_it_has_values_for(service: Service) -> None:
+    ada, bob = await post(service, xp("ada", 5, facets=FACETS), xp("bob", 7, facets={"org": "7"}))
+    facets = ["", ":org=7", ":location=melb,org=7"]
+    assert list(statuses(ada)) == [f"game:{period_id(kind)}{each}" for kind in PERIODS for each in facets]
+    assert set(statuses(ada).values()) == {"applied"} and ada["status"] == "applied"
+    assert {each["stats"]["xp"] for each in ada["boards"]} == {5}
+    assert len(bob["boards"]) == 10, "nobody knows where bob is"
+    for kind in PERIODS:
+        page = await service.get(f"{board(kind, ':org=7')}/rankings/xp")
+        assert [(row["rank"], row["owner"], row["value"]) for row in page["entries"]] == [(1, "bob", 7), (2, "ada", 5)]
+        alone = await service.get(f"{board(kind, ':location=melb,org=7')}/entries/ada/positions?columns=xp")
+        assert (alone["positions"][0]["rank"], alone["positions"][0]["total"]) == (1, 1)
+    await post(service, xp("ada", 4, facets={"org": "8"}))
+    assert (await service.get(f"{board('day')}/entries/ada"))["stats"]["xp"] == 9
+    assert (await service.get(f"{board('day', ':org=8')}/entries/ada"))["stats"]["xp"] == 4, "its points stay behind"
+
+
+async def test_a_post_id_is_remembered_once_for_all_boards_and_with_its_first_outcome(service: Service) -> None:
+    [first, repeat] = await post(service, xp("ada", 5, post_id="p"), xp("ada", 5, post_id="p"))
+    assert (first["status"], repeat["status"]) == ("applied", "duplicate")
+    await post(service, xp("ada", 1))
+    [again] = await post(service, xp("ada", 5, post_id="p"))
+    assert set(statuses(again).values()) == {"duplicate"}
+    assert [each["stats"] for each in again["boards"]] == [each["stats"] for each in first["boards"]]
+    assert [each["board"] for each in again["boards"]] == [each["board"] for each in first["boards"]]
+    for other in (xp("ada", 6, post_id="p"), xp("ada", 5, post_id="p", facets=FACETS), xp("bob", 5, post_id="p")):
+        [result] = await post(service, other)
+        assert result["status"] == "rejected"
+        assert {each["error"]["code"] for each in result["boards"]} == {"post_id_conflict"}
+        assert await service.refused("POST", f"{F}/posts", other) == (409, "post_id_conflict")
+    await service.restart()
+    [after] = await post(service, xp("ada", 5, post_id="p"))
+    assert after == again
+    assert (await service.get(f"{board('all')}/entries/ada"))["stats"]["xp"] == 6
+
+
+async def test_a_closed_period_rejects_a_late_post_on_that_board_alone(service: Service) -> None:
+    late = NOW - timedelta(days=3 * 366)
+    [result] = await post(service, xp("ada", 5) | {"at": late.isoformat(), "post_id": "p"})
+    assert result["status"] == "applied"
+    found = statuses(result)
+    assert found.pop("game:all") == "applied"
+    assert set(found.values()) == {"rejected"} and len(found) == 4
+    assert {each["error"]["code"] for each in result["boards"] if "error" in each} == {"period_closed"}
+    assert await service.refused("GET", f"{board('day', at=late)}/entries/ada") == (404, "unknown_owner")
+    await service.must("PUT", "/v1/families/days", {**SPEC, "periods": ["day"]})
+    for body in (xp("ada", 5) | {"at": late.isoformat()}, xp("ada", 5) | {"at": late.isoformat(), "post_id": "q"}):
+        assert await service.refused("POST", "/v1/families/days/posts", body) == (409, "period_closed")
+
+
+async def test_a_retry_after_the_end_of_all_its_periods_is_a_duplicate(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await service.must("PUT", "/v1/families/days", {**SPEC, "periods": ["day"]})
+    body = xp("ada", 5, post_id="p")
+    first = (await service.must("POST", "/v1/families/days/posts", body))["results"][0]
+    days_later_us = round((NOW + timedelta(days=3)).timestamp() * 1e6)
+    object.__setattr__(service.context, "now_us", lambda: days_later_us)
+    again = (await service.must("POST", "/v1/families/days/posts", body))["results"][0]
+    assert again["status"] == "duplicate"
+    assert statuses(again) == dict.fromkeys(statuses(first), "duplicate")
+    assert await service.refused("POST", "/v1/families/days/posts", {**body, "post_id": "q"}) == (409, "period_closed")
+
+
+async def test_a_listed_board_is_empty_before_its_first_post_and_others_are_unknown(service: Service) -> None:
+    await post(service, xp("ada", 5))
+    boards = (await service.get("/v1/leaderboards"))["leaderboards"]
+    empty = board("week", ":org=1")
+    answer = await service.get(empty)
+    assert (answer["entries"], answer["columns"]) == (0, boards[0]["columns"])
+    assert (await service.get(f"{empty}/rankings/xp"))["entries"] == []
+    assert (await service.get(f"{empty}/rankings/xp/positions?values=3"))["positions"][0]["rank"] == 1
+    assert (await service.get(f"{empty}/rankings/xp/values?ranks=1"))["values"][0]["value"] is None
+    assert (await service.must("POST", f"{empty}/entries/lookup", {"owners": ["ada"]}))["missing"] == ["ada"]
+    for path in ("/entries/ada", "/entries/ada/positions?columns=xp", "/entries/ada/around?column=xp"):
+        assert await service.refused("GET", empty + path) == (404, "unknown_owner")
+    assert await service.refused("DELETE", f"{empty}/entries/ada") == (404, "unknown_owner")
+    assert (await service.get("/v1/leaderboards"))["leaderboards"] == boards, "no row was made by a read"
+    for unknown in ("game:2018-13", "game:all:location=melb", "game:all:org=1,location=melb", "game:all:x=1", "game:"):
+        status, code = await service.refused("GET", f"/v1/leaderboards/{quote(unknown, safe='')}")
+        assert (status, code) == (404, "unknown_board")
+    await service.must("PUT", "/v1/families/days", {**SPEC, "periods": ["day"]})
+    assert await service.refused("GET", "/v1/leaderboards/days:all") == (404, "unknown_board")
+
+
+async def test_a_familys_board_is_not_made_changed_emptied_deleted_or_posted_to_by_itself(service: Service) -> None:
+    await post(service, xp("ada", 5))
+    columns = {"columns": SPEC["columns"]}
+    for made in ("game:all", "game:all:org=1", "game:anything"):
+        path = f"/v1/leaderboards/{quote(made, safe='')}"
+        assert await service.refused("PUT", path, columns) == (409, "family_board")
+    for path in ("/v1/leaderboards/game:all", board("day")):
+        assert await service.refused("DELETE", path) == (409, "family_board")
+        assert await service.refused("POST", f"{path}/reset") == (409, "family_board")
+        assert await service.refused("POST", f"{path}/posts", xp("ada", 1)) == (409, "family_board")
+    several = {"owner": "ada", "stats": {"xp": 1}, "boards": ["game:all"]}
+    assert await service.refused("POST", "/v1/posts", several) == (409, "family_board")
+    [refused] = await service.post("game:all:org=9", xp("ada", 1))
+    assert (refused["status"], refused["error"]["code"]) == ("rejected", "family_board")
+    await service.must("PUT", "/v1/leaderboards/plain:all", columns)
+    assert await service.refused("PUT", "/v1/families/plain", SPEC) == (409, "spec_conflict")
+
+
+async def test_a_post_that_is_refused_on_one_board_changes_none(service: Service) -> None:
+    narrow = [{"name": "xp", "sorted": True, "merge": "sum", "max": 10}]
+    await service.must("PUT", "/v1/families/few", {**SPEC, "columns": narrow, "periods": ["all", "day"]})
+    early = NOW - timedelta(days=400)
+    for at in (early, NOW):
+        await service.must("POST", "/v1/families/few/posts", xp("ada", 4) | {"at": at.isoformat()})
+    [result] = (await service.must("POST", "/v1/families/few/posts", {"posts": [xp("ada", 5)]}))["results"]
+    codes = {each["board"]: each["error"]["code"] for each in result["boards"]}
+    assert codes == {"few:all": "value_out_of_range", f"few:{period_id('day')}": "post_rejected"}
+    assert (await service.get(f"/v1/leaderboards/few:{period_id('day')}/entries/ada"))["stats"]["xp"] == 4
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status", "code"),
+    [
+        ({"stats": {"no": 1}}, 422, "unknown_column"),
+        ({"stats": {"xp": "x"}}, 422, "bad_value"),
+        ({"facets": {"league": "1"}}, 422, "unknown_facet"),
+        ({"facets": {"org": "a:b"}}, 422, "bad_value"),
+        ({"facets": {"org": 1}}, 400, "bad_request"),
+        ({"at": (NOW + timedelta(hours=1)).isoformat()}, 422, "at_in_future"),
+        ({"boards": ["game:all"]}, 400, "unknown_field"),
+    ],
+)
+async def test_what_is_wrong_with_a_post_is_said(
+    service: Service, wrong: dict[str, Any], status: int, code: str
+) -> None:
+    assert await service.refused("POST", f"{F}/posts", xp("ada", 5) | wrong) == (status, code)
+    assert await service.refused("GET", "/v1/leaderboards/game:all/entries/ada") == (404, "unknown_owner")
+
+
+async def test_the_board_of_a_time_is_named_with_its_bounds_and_the_one_before(service: Service) -> None:
+    at = "2018-12-05T00:00:00Z"
+    answer = await service.get(f"{F}/boards?period=week&at={at}&org=123")
+    assert answer["board"] == "game:2018-W49:org=123"
+    assert answer["period"] == {
+        "name": "2018-W49",
+        "starts_at": "2018-12-02T23:00:00.000000Z",
+        "ends_at": "2018-12-09T23:00:00.000000Z",
+        "closed": True,
+    }
+    assert answer["previous"] == "game:2018-W48:org=123"
+    everything = await service.get(f"{F}/boards?period=all")
+    assert everything["period"] == {"name": "all", "starts_at": None, "ends_at": None, "closed": None}
+    assert (everything["board"], everything["previous"]) == ("game:all", None)
+    today = await service.get(f"{F}/boards?period=day&org=1&location=x")
+    assert today["board"].endswith(":location=x,org=1") and today["period"]["closed"] is False
+    for path, refusal in (
+        ("period=hour", (400, "bad_request")),
+        ("at=" + at, (400, "bad_request")),
+        ("period=day&at=noon", (400, "bad_request")),
+        ("period=day&location=x", (404, "unknown_board")),
+        ("period=day&Org=x", (400, "unknown_field")),
+        ("period=day&facets=x", (404, "unknown_board")),
+        ("period=day&org=", (400, "bad_request")),
+        ("period=day&org=1&org=2", (400, "duplicate_field")),
+    ):
+        assert await service.refused("GET", f"{F}/boards?{path}") == refusal, path
+
+
+async def test_the_values_of_a_facet_are_listed_with_their_totals_page_by_page(service: Service) -> None:
+    where = [("1", "melb"), ("1", "rome"), ("2", "melb"), ("3", "oslo")]
+    posts = [xp(f"o{i}", 1, facets={"org": org, "location": place}) for i, (org, place) in enumerate(where)]
+    await post(service, *posts)
+    answer = await service.get(f"{F}/facets?facet=org&period=week")
+    assert [(each["value"], each["entries"]) for each in answer["values"]] == [("1", 2), ("2", 1), ("3", 1)]
+    assert answer["values"][0]["board"] == f"game:{period_id('week')}:org=1"
+    within = await service.get(f"{F}/facets?facet=org&period=all&location=melb")
+    assert [each["value"] for each in within["values"]] == ["1", "2"]
+    walked, cursor = [], ""
+    while True:
+        page = await service.get(f"{F}/facets?facet=org&period=day&limit=1{cursor}")
+        walked += [each["value"] for each in page["values"]]
+        if page["next"] is None:
+            break
+        cursor = f"&cursor={page['next']}"
+    assert walked == ["1", "2", "3"]
+    assert (await service.get(f"{F}/facets?facet=org&period=week&at=2018-12-05T00:00:00Z"))["values"] == []
+    assert await service.refused("GET", f"{F}/facets?facet=location&period=week") == (404, "unknown_board")
+    other = await service.get(f"{F}/facets?facet=org&period=day&limit=1")
+    path = f"{F}/facets?facet=org&period=week&cursor={other['next']}"
+    assert await service.refused("GET", path) == (400, "bad_cursor")
+
+
+async def test_a_family_is_confirmed_and_widened_and_nothing_else_of_it_changes(service: Service) -> None:
+    made = await service.get(F)
+    table = made["table"]
+    assert (made["boards"], made["grace_seconds"], made["keep"]) == (0, 3600, {})
+    assert (await service.call("PUT", F, {**SPEC, "table": table})).status == 200
+    await post(service, xp("ada", 5))
+    lap = {"name": "lap", "sorted": True, "merge": "min", "best": "low", "scale": 3, "min": 0}
+    wider = {**SPEC, "table": table, "columns": [*SPEC["columns"], lap], "keep": {"day": 3}}
+    answer = await service.must("PUT", F, wider)
+    assert (answer["boards"], answer["keep"]) == (5, {"day": 3})
+    await post(service, {"owner": "ada", "stats": {"lap": "60.25"}, "at": NOW.isoformat(), "facets": {"org": "1"}})
+    for path in (board("all"), board("day", ":org=1")):
+        stats = (await service.get(f"{path}/entries/ada"))["stats"]
+        assert str(stats["lap"]) == "60.250"
+    other_table = "own" if table == "shared" else "shared"
+    for change, pointer in (
+        ({"time_zone": "UTC"}, "/time_zone"),
+        ({"grace_seconds": 3_601}, "/grace_seconds"),
+        ({"periods": ["all", "day"]}, "/periods"),
+        ({"facets": [[], ["org"]]}, "/facets"),
+        ({"ties": "earliest"}, "/ties"),
+        ({"table": other_table}, "/table"),
+        ({"columns": SPEC["columns"]}, "/columns"),
+    ):
+        refused = await service.call("PUT", F, wider | change)
+        assert (refused.status, refused.body["errors"][0]["pointer"]) == (409, pointer)
+
+
+async def test_a_deleted_family_is_gone_with_its_boards_and_may_be_made_anew(service: Service) -> None:
+    table = (await service.get(F))["table"]
+    await post(service, xp("ada", 5, post_id="p"))
+    answer = await service.call("DELETE", F)
+    assert answer.status == 204
+    assert await service.refused("GET", F) == (404, "unknown_family")
+    assert await service.refused("POST", f"{F}/posts", xp("ada", 1)) == (404, "unknown_family")
+    assert await service.refused("GET", "/v1/leaderboards/game:all/entries/ada") == (404, "unknown_board")
+    assert (await service.get("/v1/leaderboards"))["leaderboards"] == []
+    await service.must("PUT", F, {**SPEC, "table": table})
+    [result] = await post(service, xp("ada", 2, post_id="p"))
+    assert set(statuses(result).values()) == {"applied"}
+    assert (await service.get("/v1/leaderboards/game:all/entries/ada"))["stats"]["xp"] == 2
+
+
+async def test_a_board_whose_facets_have_long_values_reads_like_any(service: Service) -> None:
+    long = {"org": "o" * 64, "location": "l" * 64}
+    [result] = await post(service, xp("ada", 5, facets=long))
+    longest = max((each["board"] for each in result["boards"]), key=len)
+    assert len(longest) > 128
+    path = f"/v1/leaderboards/{quote(longest, safe='')}"
+    assert (await service.get(f"{path}/entries/ada"))["stats"]["xp"] == 5
+    many = await service.must("POST", "/v1/owners/ada/positions", {"boards": [longest], "column": "xp"})
+    assert many["positions"][0]["rank"] == 1
+    joined = f"/v1/leaderboards/game:all/rankings/xp/positions?values=1&with={quote(longest, safe='')}"
+    for parameters in (joined, joined.replace("%2C", ","), f"{joined}&with=game:all:org=o"):
+        [found] = (await service.get(parameters))["positions"]
+        assert (found["rank"], found["total"]) == (3, 2), "one entry each, and nobody of that organisation"
+    too_long = f"/v1/leaderboards/{'b' * 129}"
+    assert await service.refused("PUT", too_long, {"columns": SPEC["columns"]}) == (400, "bad_request")
+
+
+async def test_an_owner_is_erased_from_every_board_of_a_family(service: Service) -> None:
+    await post(service, xp("ada", 5, facets=FACETS), xp("bob", 5, facets=FACETS))
+    await service.board("plain", SPEC["columns"][0], table="shared")
+    await service.post("plain", {"owner": "ada", "stats": {"xp": 1}})
+    assert (await service.call("DELETE", "/v1/owners/ada")).status == 204
+    for path in (board("all"), board("day", ":org=7"), board("week", ":location=melb,org=7"), "/v1/leaderboards/plain"):
+        assert await service.refused("GET", f"{path}/entries/ada") == (404, "unknown_owner")
+    page = await service.get(f"{board('month')}/rankings/xp")
+    assert (page["total"], page["entries"][0]["owner"]) == (1, "bob")
+
+
+async def test_a_family_that_another_process_made_anew_takes_posts_as_it_is_now(service: Service) -> None:
+    table = (await service.get(F))["table"]
+    await post(service, xp("ada", 5))
+    context = service.context
+    known = {board.id: board for board in context.catalog.list_known()}
+    family = await context.catalog.families.find_family("game")
+    await service.call("DELETE", F)
+    await service.must("PUT", F, {**SPEC, "table": table})
+    context.catalog.families.keep_family(family)
+    context.catalog.keep_boards(known.values())  # as a process that has not noticed
+    [result] = await post(service, xp("ada", 2))
+    assert result["status"] == "applied"
+    assert (await service.get("/v1/leaderboards/game:all/entries/ada"))["stats"]["xp"] == 2
+    await service.call("DELETE", F)
+    context.catalog.families.keep_family(family)
+    context.catalog.keep_boards(known.values())
+    assert await service.refused("POST", f"{F}/posts", xp("ada", 1)) == (404, "unknown_family")
+
+
+async def test_posts_at_the_same_time_make_each_board_once_and_add_up(service: Service) -> None:
+    bodies = [xp(f"o{number % 7}", 1, facets={"org": str(number % 3)}, post_id=f"p{number}") for number in range(60)]
+    await asyncio.gather(*(service.must("POST", f"{F}/posts", body) for body in bodies for _ in range(2)))
+    page = await service.get(f"{board('day')}/rankings/xp")
+    assert sum(row["value"] for row in page["entries"]) == 60
+    per_org = [await service.get(f"{board('all', f':org={org}')}/rankings/xp") for org in range(3)]
+    assert [sum(row["value"] for row in each["entries"]) for each in per_org] == [20, 20, 20]
+    boards = (await service.get("/v1/leaderboards"))["leaderboards"]
+    assert len(boards) == len({each["id"] for each in boards}) == 20
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "code"),
+    [
+        ({"periods": []}, 400, "bad_request"),
+        ({"periods": ["day", "day"]}, 422, "bad_spec"),
+        ({"periods": ["hour"]}, 400, "bad_request"),
+        ({"time_zone": "Mars/Base"}, 422, "bad_spec"),
+        ({"facets": [["org"], ["org"]]}, 422, "bad_spec"),
+        ({"facets": [["a", "b"], ["b", "a"]]}, 422, "bad_spec"),
+        ({"facets": [["org", "org"]]}, 422, "bad_spec"),
+        ({"facets": [["a", "b", "c", "d"]]}, 422, "bad_spec"),
+        ({"facets": [["period"]]}, 422, "bad_spec"),
+        ({"facets": [["at"]]}, 422, "bad_spec"),
+        ({"facets": [["Org"]]}, 400, "bad_request"),
+        ({"facets": [["a"], ["b"], ["c"], ["d"], ["e"], ["f"]]}, 422, "bad_spec"),
+        ({"keep": {"all": 3}}, 400, "bad_request"),
+        ({"keep": {"day": 0}}, 400, "bad_request"),
+        ({"keep": {"day": 3}, "periods": ["all"]}, 422, "bad_spec"),
+        ({"grace_seconds": -1}, 400, "bad_request"),
+        ({"columns": []}, 400, "bad_request"),
+    ],
+)
+async def test_a_family_that_does_not_hold_together_is_refused(
+    tmp_path: Path, change: dict[str, Any], status: int, code: str
+) -> None:
+    service = Service(tmp_path)
+    await service.start()
+    assert await service.refused("PUT", "/v1/families/new", {**SPEC, **change}) == (status, code)
+    assert await service.refused("PUT", "/v1/families/no.id", SPEC) == (400, "bad_request")
+    await service.stop()

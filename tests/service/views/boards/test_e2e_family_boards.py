@@ -1,0 +1,199 @@
+"""The boards of a family at the edges of time: those of long ago, those that nobody reached, and what is closed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.schemas import fresh_schema
+from tests.service.closing import close_as_of
+from tests.service.real_service import RARELY
+from tests.service.views.boards.test_e2e_histories import Played
+
+F = "/v1/families/game"
+NOW = datetime(2037, 3, 27, 12, tzinfo=UTC)
+LONG_AGO = NOW - timedelta(days=3 * 366)
+YEARS_S = 10 * 366 * 86_400
+SPEC: dict[str, Any] = {
+    "columns": [
+        {"name": "xp", "sorted": True, "merge": "sum"},
+        {"name": "lap", "sorted": True, "merge": "min", "best": "low"},
+    ],
+    "periods": ["all", "month", "day"],
+    "facets": [[], ["org"], ["location", "org"]],
+    "predictor": RARELY,
+}
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Played]:
+    """A service with the family, on every store."""
+    if request.param == "postgres":
+        async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
+            async for made in _served(Played(tmp_path, jobs="none", store=url)):
+                yield made
+        return
+    async for made in _served(Played(tmp_path, jobs="none")):
+        yield made
+
+
+async def _served(made: Played) -> AsyncIterator[Played]:
+    await made.start()
+    await made.must("PUT", F, SPEC)
+    yield made
+    await made.stop()
+
+
+def xp(owner: str, value: int, at: datetime | None = None, **more: Any) -> dict[str, Any]:
+    when = {} if at is None else {"at": at.isoformat()}
+    return {"owner": owner, "stats": {"xp": value}, **when, **more}
+
+
+async def post(service: Played, *posts: dict[str, Any]) -> list[dict[str, Any]]:
+    results: list[dict[str, Any]] = (await service.must("POST", f"{F}/posts", {"posts": posts}))["results"]
+    return results
+
+
+def statuses(result: dict[str, Any]) -> list[str]:
+    return [each["status"] for each in result["boards"]]
+
+
+def path(board: str) -> str:
+    return f"/v1/leaderboards/{quote(board, safe='')}"
+
+
+async def closed(service: Played, period: str, at: datetime) -> tuple[bool | None, bool]:
+    """Return what the family and the board itself say."""
+    told = await service.get(f"{F}/boards?period={period}&at={quote(at.isoformat())}")
+    return told["period"]["closed"], (await service.get(path(told["board"])))["closed"]
+
+
+async def test_a_familys_past_is_loaded_under_a_long_grace_that_is_shortened_afterwards(service: Played) -> None:
+    history = f"{F}/owners/ada/history?period=month&column=xp&limit=60"
+    [late] = await post(service, xp("ada", 1, LONG_AGO))
+    assert statuses(late) == ["applied", "rejected", "rejected"], "the usual grace"
+    await service.must("DELETE", F)
+    await service.must("PUT", F, {**SPEC, "grace_seconds": YEARS_S})
+    [loaded, other] = await post(service, xp("ada", 5, LONG_AGO), xp("bob", 7, LONG_AGO))
+    assert statuses(loaded) == statuses(other) == ["applied"] * 3
+    assert (await service.get(history))["history"] == [], "nothing is closed yet"
+    assert await closed(service, "month", LONG_AGO) == (False, False)
+    answer = await service.must("PUT", F, {**SPEC, "grace_seconds": 3600})
+    assert answer["grace_seconds"] == 3600
+    [late, today] = await post(service, xp("ada", 1, LONG_AGO), xp("ada", 1))
+    assert statuses(late) == ["applied", "rejected", "rejected"]
+    assert {each["error"]["code"] for each in late["boards"][1:]} == {"period_closed"}
+    assert statuses(today) == ["applied"] * 3
+    assert await closed(service, "month", LONG_AGO) == (True, True)
+    assert await closed(service, "month", NOW) == (False, False)
+    told = [each for each in (await service.get(history))["history"] if each["position"]]
+    assert [(each["period"]["name"], each["position"]["rank"]) for each in told] == [(f"{LONG_AGO:%Y-%m}", 2)]
+    await close_as_of(service, NOW)
+    assert (await service.get(f"{path(f'game:{LONG_AGO:%Y-%m}')}/entries/ada"))["stats"]["xp"] == 5
+    longer = await service.call("PUT", F, {**SPEC, "grace_seconds": 3601})
+    assert (longer.status, longer.body["errors"][0]["pointer"]) == (409, "/grace_seconds")
+
+
+async def test_a_board_is_closed_by_one_source_whoever_asks(service: Played) -> None:
+    assert await closed(service, "day", LONG_AGO) == (True, True), "nobody posted to it"
+    assert await closed(service, "day", NOW) == (False, False), "nor to this one"
+    assert await closed(service, "all", NOW) == (None, False)
+    await post(service, xp("ada", 5))
+    assert await closed(service, "day", NOW) == (False, False)
+    over = NOW + timedelta(days=1, hours=14)
+    service.now.now_us = round(over.timestamp() * 1e6)
+    assert await closed(service, "day", NOW) == (True, True), "before a job looked at it"
+    await close_as_of(service, over)
+    listed = (await service.get("/v1/leaderboards"))["leaderboards"]
+    assert {each["id"]: each["closed"] for each in listed} == {
+        "game:all": False,
+        "game:2037-03": False,
+        "game:2037-03-27": True,
+    }
+    service.pass_days(-2)
+    assert await closed(service, "day", NOW) == (True, True), "the clock stepped back, and it stays closed"
+    assert await closed(service, "day", NOW - timedelta(days=1)) == (True, True), "nor does the day before open again"
+    [late] = await post(service, xp("ada", 5, NOW))
+    assert statuses(late) == ["applied", "applied", "rejected"]
+
+
+async def test_a_listed_board_that_nobody_reached_is_neither_deleted_nor_emptied(service: Played) -> None:
+    for board in ("game:all", "game:2037-03-27:org=7", "game:2018-12:location=melb,org=7"):
+        assert await service.refused("DELETE", path(board)) == (409, "family_board"), board
+        assert await service.refused("POST", f"{path(board)}/reset") == (409, "family_board"), board
+    for board in ("game:2018-W01", "game:all:location=melb", "other:all", "game"):
+        assert await service.refused("DELETE", path(board)) == (404, "unknown_board"), board
+        assert await service.refused("POST", f"{path(board)}/reset") == (404, "unknown_board"), board
+
+
+async def test_pages_of_facet_values_within_another_facet_are_full(service: Played) -> None:
+    wanted = [("1", f"loc{number}") for number in range(5)]
+    others = [(org, f"loc{number}") for org in ("0", "11", "2", "x1") for number in range(7)]
+    await post(service, *(xp("ada", 1, facets={"org": org, "location": place}) for org, place in wanted + others))
+    for facet, within, found in (
+        ("location", "org=1", [place for _, place in wanted]),
+        ("org", "location=loc3", ["0", "1", "11", "2", "x1"]),
+    ):
+        walked: list[list[str]] = []
+        cursor = ""
+        while True:
+            page = await service.get(f"{F}/facets?facet={facet}&period=all&{within}&limit=2{cursor}")
+            walked.append([each["value"] for each in page["values"]])
+            if page["next"] is None:
+                break
+            cursor = f"&cursor={page['next']}"
+        assert walked == [found[:2], found[2:4], found[4:]]
+
+
+async def test_a_page_of_facet_values_is_full_where_boards_have_no_entries(service: Played) -> None:
+    await post(service, *(xp(f"o{org}", 1, facets={"org": str(org)}) for org in range(6)))
+    for org in (0, 1, 3):
+        await service.must("DELETE", f"{path(f'game:all:org={org}')}/entries/o{org}")
+    first = await service.get(f"{F}/facets?facet=org&period=all&limit=2")
+    assert [each["value"] for each in first["values"]] == ["2", "4"]
+    rest = await service.get(f"{F}/facets?facet=org&period=all&limit=2&cursor={first['next']}")
+    assert ([each["value"] for each in rest["values"]], rest["next"]) == (["5"], None)
+
+
+async def test_who_is_absent_from_this_period_is_compared_with_the_one_before(service: Played) -> None:
+    await post(service, xp("ada", 5), xp("bob", 7))
+    today = f"{path('game:2037-03-28')}/entries/ada/positions"
+    service.pass_days(1)
+    for _ in range(2):  # nobody has played today, then bob has
+        told = await service.get(f"{today}?columns=xp,lap&compare=previous")
+        position, other = told["positions"]
+        assert (position["column"], position["value"], position["rank"]) == ("xp", None, None)
+        previous = position["previous"]
+        assert (previous["board"], previous["position"]["rank"]) == ("game:2037-03-27", 2)
+        assert (previous["value_position"], previous["moved"], previous["field_moved"]) == (None, None, None)
+        assert (other["rank"], other["previous"]["position"]) == (None, None)
+        await post(service, xp("bob", 1))
+    assert await service.refused("GET", today) == (404, "unknown_owner")
+    assert await service.refused("GET", f"{today}?columns=lap&compare=previous") == (404, "unknown_owner")
+    nobody = today.replace("ada", "nobody")
+    assert await service.refused("GET", f"{nobody}?compare=previous") == (404, "unknown_owner")
+    await post(service, {"owner": "ada", "stats": {"lap": 60}})
+    assert await service.refused("GET", f"{today}?columns=xp") == (404, "not_ranked")
+    [position] = (await service.get(f"{today}?columns=xp&compare=previous"))["positions"]
+    assert (position["rank"], position["previous"]["position"]["rank"]) == (None, 2)
+
+
+async def test_a_retry_with_another_at_is_told_so_once_and_beside_every_board(service: Played) -> None:
+    with_at = xp("ada", 5, NOW, post_id="with")
+    await post(service, with_at, xp("ada", 5, post_id="without"))
+    dropped = {name: value for name, value in with_at.items() if name != "at"}
+    changed = {**with_at, "at": (NOW - timedelta(seconds=1)).isoformat()}
+    for retry in (dropped, changed, xp("ada", 5, NOW, post_id="without")):
+        [result] = await post(service, retry)
+        assert result["status"] == "rejected"
+        assert {each["error"]["code"] for each in result["boards"]} == {"post_id_conflict"}
+        assert result["error"] == result["boards"][0]["error"]
+        assert "`at`" in result["error"]["detail"]
+        refused = await service.call("POST", f"{F}/posts", retry)
+        assert (refused.status, refused.body["code"]) == (409, "post_id_conflict")
+        assert "`at`" in refused.body["detail"]

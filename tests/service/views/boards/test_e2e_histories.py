@@ -1,0 +1,317 @@
+"""Why here: what a player is told about yesterday must be what yesterday's leaderboard says, on every store."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from storage.boards.families import delete_family, put_family
+from tests.schemas import fresh_schema
+from tests.service.killed_closing import KilledClosing
+from tests.service.real_service import RARELY, Service
+from tests.storage.deployment import Clock
+
+F = "/v1/families/game"
+HISTORY = f"{F}/owners/ada/history"
+DAY_S, GRACE_S = 86_400, 3_600
+# Two days before Berlin's clocks change, in a year of which the store's own clock, by which jobs close, knows nothing.
+FIRST = datetime(2037, 3, 27, 12, tzinfo=UTC)
+SPEC: dict[str, Any] = {
+    "columns": [
+        {"name": "xp", "sorted": True, "merge": "sum"},
+        {"name": "lap", "sorted": True, "merge": "last", "best": "low", "scale": 3, "min": 0},
+    ],
+    "periods": ["all", "week", "day"],
+    "time_zone": "Europe/Berlin",
+    "facets": [[], ["org"]],
+    "grace_seconds": GRACE_S,
+    "predictor": RARELY,
+}
+
+
+class Played(Service):
+    """A service whose days pass when a test says so."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        super().__init__(folder, **settings)
+        self.now = Clock(round(FIRST.timestamp() * 1e6))
+        self.clock = self.now
+
+    def pass_days(self, days: int) -> None:
+        """At the same time of day, as UTC has it."""
+        self.now.now_us += days * DAY_S * 1_000_000
+
+    async def post_all(self, **values: int) -> None:
+        """Points of today for owners."""
+        posts = [{"owner": owner, "stats": {"xp": value}} for owner, value in values.items()]
+        results = (await self.must("POST", f"{F}/posts", {"posts": posts}))["results"]
+        assert {each["status"] for each in results} == {"applied"}
+
+
+@pytest.fixture(params=["sqlite-shared", "sqlite-own", "postgres-shared", "postgres-own"])
+async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Played]:
+    """The family on every store in both layouts."""
+    store, table = request.param.split("-")
+    if store == "postgres":
+        async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
+            async for made in _served(Played(tmp_path, store=url), table):
+                yield made
+        return
+    async for made in _served(Played(tmp_path), table):
+        yield made
+
+
+async def _served(made: Played, table: str) -> AsyncIterator[Played]:
+    await made.start()
+    await made.must("PUT", F, {**SPEC, "table": table})
+    yield made
+    await made.stop()
+
+
+def day(at: date) -> str:
+    return f"game:{at.isoformat()}"
+
+
+def path(board: str) -> str:
+    return f"/v1/leaderboards/{quote(board, safe='')}"
+
+
+async def positions(service: Service, board: str, query: str = "", owner: str = "ada") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await service.get(f"{path(board)}/entries/{owner}/positions?{query}"))["positions"]
+    return found
+
+
+TODAY = FIRST.date() + timedelta(days=1)
+YESTERDAY = FIRST.date()
+
+
+async def test_a_position_is_compared_with_the_period_before(service: Played) -> None:
+    await service.post_all(ada=50, bob=70, cleo=60, dan=10)
+    service.pass_days(1)
+    await service.post_all(ada=65, bob=90, eve=80, dan=5)
+    [now] = await positions(service, day(TODAY), "columns=xp&compare=previous")
+    assert (now["rank"], now["value"], now["total"]) == (3, 65, 4)
+    before = now["previous"]
+    assert before["board"] == day(YESTERDAY)
+    assert before["position"] == (await positions(service, day(YESTERDAY), "columns=xp"))[0] | {
+        "as_of": before["position"]["as_of"]
+    }
+    assert (before["position"]["rank"], before["value_position"]["rank"]) == (3, 2)
+    assert before["value_position"]["value"] == 65
+    assert (before["moved"], before["field_moved"]) == (1, -1), "ada passed cleo, eve is new"
+
+
+async def test_a_value_that_fell_is_not_counted_below_the_owners_own_of_then(service: Played) -> None:
+    await service.post_all(ada=50, bob=20)
+    service.pass_days(1)
+    await service.post_all(ada=30, bob=20)
+    [now] = await positions(service, day(TODAY), "columns=xp&compare=previous")
+    values = await service.get(f"{path(day(YESTERDAY))}/rankings/xp/positions?values=30")
+    assert now["previous"]["value_position"]["rank"] == values["positions"][0]["rank"] == 2
+    assert (now["rank"], now["previous"]["moved"], now["previous"]["field_moved"]) == (1, 0, 0)
+
+
+async def test_what_there_is_nothing_to_compare_with_is_null(service: Played) -> None:
+    await service.post_all(ada=50)
+    [first, lap] = await positions(service, day(YESTERDAY), "compare=previous")
+    assert first["previous"]["position"] is None
+    assert (first["previous"]["value_position"]["rank"], first["previous"]["value_position"]["total"]) == (1, 0)
+    assert (first["previous"]["moved"], first["previous"]["field_moved"]) == (None, None)
+    assert lap == {
+        "column": "lap",
+        "value": None,
+        "rank": None,
+        "previous": {
+            "board": day(YESTERDAY - timedelta(days=1)),
+            "position": None,
+            "value_position": None,
+            "moved": None,
+            "field_moved": None,
+        },
+    }
+    service.pass_days(1)
+    await service.post_all(bob=70)
+    [new] = await positions(service, day(TODAY), "columns=xp&compare=previous", "bob")
+    assert new["previous"]["position"] is None and new["previous"]["moved"] is None
+    assert (new["previous"]["value_position"]["rank"], new["previous"]["value_position"]["total"]) == (1, 1)
+    [ever] = await positions(service, "game:all", "columns=xp&compare=previous")
+    assert ever["previous"] is None
+    assert "previous" not in (await positions(service, "game:all", "columns=xp"))[0]
+
+
+async def test_only_boards_of_periods_are_compared_and_only_with_the_previous(service: Played) -> None:
+    await service.board("plain", {"name": "xp"}, table="shared")
+    await service.post("plain", {"owner": "ada", "stats": {"xp": 1}})
+    plain = f"{path('plain')}/entries/ada/positions?compare=previous"
+    assert await service.refused("GET", plain) == (400, "bad_request")
+    assert await service.refused("GET", plain.replace("previous", "next")) == (400, "bad_request")
+    today = f"{path(day(TODAY))}/entries/ada/positions?compare=previous"
+    assert await service.refused("GET", today) == (404, "unknown_owner")
+
+
+@pytest.mark.parametrize("mode", ["auto", "exact", "estimate"])
+async def test_comparisons_and_histories_hold_on_low_columns_by_curves_and_within_facets(
+    service: Played, mode: str
+) -> None:
+    rng = random.Random(7)
+    laps: list[dict[str, int]] = []
+    for number in range(3):
+        laps.append({f"o{index}": rng.randrange(1_000, 9_000) for index in rng.sample(range(80), 60)})
+        posts = [
+            {"owner": owner, "stats": {"lap": f"{lap / 1000:.3f}"}, "facets": {"org": "7"}}
+            for owner, lap in laps[-1].items()
+        ]
+        await service.must("POST", f"{F}/posts", {"posts": posts})
+        board = f"{day(YESTERDAY + timedelta(days=number))}:org=7"
+        await service.refresh(quote(board, safe=""), "lap")
+        service.pass_days(1)
+    for owner in laps[2]:
+        query = f"columns=lap&compare=previous&rank={mode}"
+        [now] = await positions(service, board, query, owner)
+        before = now["previous"]
+        rank_then = sum(lap < laps[1].get(owner, 0) for lap in laps[1].values()) + 1
+        value_rank = sum(lap < laps[2][owner] for lap in laps[1].values()) + 1
+        assert before["value_position"]["low"] <= value_rank <= before["value_position"]["high"]
+        assert (before["position"] is None) == (owner not in laps[1])
+        if before["position"] is not None:
+            assert before["position"]["low"] <= rank_then <= before["position"]["high"]
+            assert before["moved"] + before["field_moved"] == before["position"]["rank"] - now["rank"]
+    for owner in laps[1]:
+        told = await service.get(f"{F}/owners/{owner}/history?period=day&column=lap&org=7&rank={mode}")
+        for each, day_laps in zip(told["history"], reversed(laps), strict=True):
+            found = each["position"]
+            assert (found is None) == (owner not in day_laps)
+            if found is not None:
+                true_rank = sum(lap < day_laps[owner] for lap in day_laps.values()) + 1
+                assert found["low"] <= true_rank <= found["high"]
+                assert mode != "exact" or found["rank"] == true_rank
+
+
+async def test_a_history_tells_every_closed_period_newest_first(service: Played) -> None:
+    await service.post_all(ada=50, bob=70)
+    service.pass_days(1)
+    await service.post_all(bob=5)
+    service.pass_days(1)
+    await service.post_all(ada=50, bob=20)
+    service.pass_days(2)
+    await service.post_all(ada=1, bob=2)
+    told = await service.get(f"{HISTORY}?period=day&column=xp")
+    assert (told["owner"], told["column"], told["next"]) == ("ada", "xp", None)
+    days = [YESTERDAY + timedelta(days=number) for number in (3, 2, 1, 0)]
+    assert [each["board"] for each in told["history"]] == [day(each) for each in days]
+    assert all(each["period"]["closed"] for each in told["history"])
+    ranks = [each["position"] and each["position"]["rank"] for each in told["history"]]
+    assert ranks == [None, 1, None, 2], "nobody played on the 30th, ada did not on the 28th"
+    clocks_changed = told["history"][1]["period"]
+    assert clocks_changed == {
+        "name": "2037-03-29",
+        "starts_at": "2037-03-28T23:00:00.000000Z",
+        "ends_at": "2037-03-29T22:00:00.000000Z",
+        "closed": True,
+    }
+    weeks = await service.get(f"{HISTORY}?period=week&column=xp")
+    assert [each["board"] for each in weeks["history"]] == ["game:2037-W13"]
+    assert weeks["history"][0]["position"]["value"] == 100
+    assert (await service.get(f"{HISTORY}?period=day&column=xp&org=7"))["history"][0]["position"] is None
+
+
+async def test_a_period_is_history_once_its_grace_is_over(service: Played) -> None:
+    await service.post_all(ada=50)
+    closes = datetime(2037, 3, 27, 23, tzinfo=UTC) + timedelta(seconds=GRACE_S)
+    service.now.now_us = round(closes.timestamp() * 1e6) - 1
+    assert (await service.get(f"{HISTORY}?period=day&column=xp"))["history"] == []
+    service.now.now_us += 1
+    assert len((await service.get(f"{HISTORY}?period=day&column=xp"))["history"]) == 1
+
+
+async def test_a_history_is_walked_page_by_page(service: Played) -> None:
+    for number in range(7):
+        await service.post_all(ada=number + 1)
+        service.pass_days(1)
+    walked: list[int] = []
+    cursor = ""
+    while True:
+        page = await service.get(f"{HISTORY}?period=day&column=xp&limit=3{cursor}")
+        walked += [each["position"]["value"] for each in page["history"]]
+        if page["next"] is None:
+            break
+        cursor = f"&cursor={page['next']}"
+    assert walked == [7, 6, 5, 4, 3, 2, 1]
+    for query, refusal in (
+        (f"period=week&column=xp{cursor}", (400, "bad_cursor")),
+        (f"period=day&column=xp&org=1{cursor}", (400, "bad_cursor")),
+        ("period=day&column=xp&limit=101", (400, "too_many_entries")),
+        ("period=day&column=no", (404, "unknown_column")),
+        ("period=day", (400, "bad_request")),
+        ("period=month&column=xp", (404, "unknown_board")),
+        ("period=all&column=xp", (400, "bad_request")),
+        ("period=day&column=xp&league=1", (404, "unknown_board")),
+    ):
+        assert await service.refused("GET", f"{HISTORY}?{query}") == refusal, query
+    assert await service.refused("GET", "/v1/families/none/owners/ada/history?period=day&column=xp") == (
+        404,
+        "unknown_family",
+    )
+
+
+async def test_periods_that_gave_up_their_rows_are_told_as_before(tmp_path: Path, service: Played) -> None:
+    rng = random.Random(4)
+    owners = [f"o{number}" for number in range(30)] + ["ada"]
+    for _ in range(5):
+        await service.post_all(**{owner: rng.randint(1, 12) for owner in rng.sample(owners, 20)})
+        service.pass_days(1)
+    await service.post_all(ada=7)
+    today = day(YESTERDAY + timedelta(days=5))
+    history = f"{F}/owners/{{}}/history?period=day&column=xp"
+    compared = "columns=xp&compare=previous&rank=exact"
+    before = {owner: (await service.get(history.format(owner)))["history"] for owner in owners}
+    [position] = await positions(service, today, compared)
+    table = (await service.get(F))["table"]
+    await service.must("PUT", F, {**SPEC, "table": table, "keep": {"day": 1}})
+    await service.restart(jobs="none")
+    closing = KilledClosing(service.context, service.clock, rng)
+    for _ in range(2):  # what was closed yesterday keeps its rows until today is closed
+        await closing.close_all()
+        after = {owner: (await service.get(history.format(owner)))["history"] for owner in owners}
+        assert _without_times(after) == _without_times(before)
+        [again] = await positions(service, today, compared)
+        assert _without_times(again) == _without_times(position)
+        service.pass_days(1)
+        await service.post_all(ada=1)
+        before = {owner: (await service.get(history.format(owner)))["history"] for owner in owners}
+    archived = [(await service.get(path(each["board"])))["archived"] for each in before["ada"]]
+    assert archived == [False, False, True, True, True, True, True]
+
+
+def _without_times(answer: Any) -> Any:
+    """The same but for when it was so, and how it was found."""
+    if isinstance(answer, dict):
+        return {name: _without_times(value) for name, value in answer.items() if name not in ("as_of", "method")}
+    return [_without_times(each) for each in answer] if isinstance(answer, list) else answer
+
+
+async def test_what_another_process_did_to_the_family_is_seen(service: Played) -> None:
+    await service.post_all(ada=50)
+    service.pass_days(1)
+    await service.post_all(ada=60)
+    store = service.context.store
+    family = await service.context.catalog.families.find_family("game")
+    await store.write(lambda: delete_family(store.dialect, family_id="game"))
+    now_us = service.now.now_us
+    await store.write(
+        lambda: put_family(store.dialect, family_id="game", spec=family.spec, now_us=now_us, families_max=9)
+    )
+    told = await service.get(f"{HISTORY}?period=day&column=xp")
+    assert told["history"] == [], "no period has closed since it was made anew"
+    await store.write(lambda: delete_family(store.dialect, family_id="game"))
+    assert await service.refused("GET", f"{HISTORY}?period=day&column=xp") == (404, "unknown_family")
+    assert await service.refused("GET", f"{path(day(TODAY))}/entries/ada/positions?compare=previous") == (
+        404,
+        "unknown_board",
+    )

@@ -1,0 +1,159 @@
+"""Why here: match histories, rebuilds and streams all believe what the journal says."""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from service.streams import journal_lane
+from storage.errors import StoreBusy
+from tests.service.real_service import Service
+
+SHOTS = {"name": "shots", "sorted": False, "merge": "sum"}
+
+
+async def journal(service: Service, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+    lines: list[dict[str, Any]] = await service.get(f"/v1/journal?after={after}&limit={limit}")
+    return lines
+
+
+async def test_the_journal_says_what_was_posted_and_what_was_stored(service: Service) -> None:
+    await service.board("b", {"name": "lap", "best": "low", "merge": "min", "scale": 2}, SHOTS)
+    posted = {"owner": "ada", "stats": {"lap": "61.50", "shots": 3}, "post_id": "m1/a", "at": "2026-01-02T03:04:05Z"}
+    await service.post(
+        "b",
+        posted,
+        {"owner": "ada", "stats": {"lap": 70}},
+        {"owner": "ada", "set": {"shots": 1}},
+        {"owner": "ada", "stats": {"lap": "no"}},
+    )
+    await service.post("b", posted)
+    first, second, third = await journal(service)
+    assert first["seq"] < second["seq"] < third["seq"]
+    assert {key: first[key] for key in first if key not in ("seq", "accepted_at")} == {
+        "kind": "post",
+        "status": "applied",
+        "board": "b",
+        "owner": "ada",
+        "stats": {"lap": Decimal("61.50"), "shots": 3},
+        "post_id": "m1/a",
+        "at": "2026-01-02T03:04:05.000000Z",
+        "stored": {"lap": Decimal("61.50"), "shots": 3},
+    }
+    assert (second["status"], second["stats"]) == ("unchanged", {"lap": Decimal("70.00")})
+    assert "stored" not in second
+    assert (third["stats"], third["set"], third["stored"]) == ({}, {"shots": 1}, {"lap": Decimal("61.50"), "shots": 1})
+
+
+async def test_the_journal_is_read_in_pages_by_sequence(service: Service) -> None:
+    await service.board("b", {"name": "xp"})
+    await service.post("b", *({"owner": f"o{number}", "stats": {"xp": number}} for number in range(5)))
+    seen: list[str] = []
+    after = 0
+    while page := await journal(service, after, limit=2):
+        seen += [line["owner"] for line in page]
+        after = page[-1]["seq"]
+    assert seen == ["o0", "o1", "o2", "o3", "o4"]
+
+
+async def test_an_owners_posts_come_newest_first_from_every_board(service: Service) -> None:
+    for board in ("a", "b"):
+        await service.board(board, {"name": "xp"})
+        await service.post(board, {"owner": "ada", "stats": {"xp": 1}}, {"owner": "bob", "stats": {"xp": 2}})
+    await service.post("a", {"owner": "ada", "stats": {"xp": 3}})
+    first = await service.get("/v1/owners/ada/posts?limit=2")
+    assert [(post["board"], post["stats"]) for post in first["posts"]] == [("a", {"xp": 3}), ("b", {"xp": 1})]
+    rest = await service.get(f"/v1/owners/ada/posts?limit=2&before={first['next']}")
+    assert [(post["board"], post["stats"]) for post in rest["posts"]] == [("a", {"xp": 1})]
+    assert rest["next"] is None
+    assert (await service.get("/v1/owners/nobody/posts"))["posts"] == []
+
+
+async def test_what_was_posted_to_a_board_stays_readable_when_it_is_gone(service: Service) -> None:
+    await service.board("b", {"name": "xp", "scale": 1})
+    await service.post("b", {"owner": "ada", "stats": {"xp": "1.5"}})
+    await service.must("POST", "/v1/leaderboards/b/reset")
+    await service.must("DELETE", "/v1/leaderboards/b")
+    await service.board("b", {"name": "other"})
+    lines = await journal(service)
+    assert [(line["kind"], line["board"]) for line in lines] == [("post", "b"), ("reset", "b"), ("delete", "b")]
+    assert lines[0]["stats"] == {"xp": Decimal("1.5")}
+
+
+async def test_an_erased_owner_leaves_numbers_and_nothing_else(service: Service) -> None:
+    await service.board("b", {"name": "xp"})
+    retried = {"owner": "ada", "stats": {"xp": 7}, "post_id": "match-1"}
+    await service.post("b", {"owner": "bob", "stats": {"xp": 5}}, retried)
+    before = [line["seq"] for line in await journal(service)]
+    await service.must("PUT", "/v1/owners/ada/profile", {"name": "Ada"})
+    await service.must("DELETE", "/v1/owners/ada")
+    lines = await journal(service)
+    assert [line["seq"] for line in lines][: len(before)] == before
+    gone = [line for line in lines if line["owner"] is None]
+    assert {line["kind"] for line in gone} == {"erased"}
+    assert all(line.keys() == {"seq", "kind", "board", "owner", "accepted_at"} for line in gone)
+    assert (await service.get("/v1/owners/ada/posts"))["posts"] == []
+    assert await service.refused("GET", "/v1/owners/ada/profile") == (404, "no_profile")
+    [again] = await service.post("b", retried)
+    assert again["status"] == "duplicate"
+    assert await service.refused("GET", "/v1/leaderboards/b/entries/ada") == (404, "unknown_owner")
+
+
+async def test_a_reader_of_the_journal_needs_the_role_writer(service: Service) -> None:
+    document = await service.get("/openapi.json")
+    assert document["paths"]["/v1/journal"]["get"]["x-role"] == "writer"
+
+
+async def test_readers_of_the_journal_leave_the_others_their_turns(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await service.board("b", {"name": "xp"})
+    await service.post("b", *({"owner": f"o{number}", "stats": {"xp": number}} for number in range(500)))
+    encoded: list[tuple[int, int]] = []
+    turns, encode, read, heavy = 0, journal_lane._encode, service.context.store.read, list[bool]()
+
+    def encodes(lines: list[Any]) -> bytes:
+        encoded.append((turns, len(lines)))
+        return encode(lines)
+
+    def reads(program: Any, **lane: bool) -> Any:
+        if program.__qualname__.startswith("read_journal."):  # others read meanwhile
+            heavy.append(lane.get("heavy", False))
+        return read(program, **lane)
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(journal_lane, "_encode", encodes)
+    monkeypatch.setattr(service.context.store, "read", reads)
+    counting = asyncio.create_task(count_turns())
+    pages = await asyncio.gather(*(journal(service, limit=500) for _ in range(4)))
+    counting.cancel()
+    assert [len(page) for page in pages] == [500] * 4
+    assert sum(lines for _, lines in encoded) == 4 * 500
+    assert max(lines for _, lines in encoded) <= journal_lane.TURN_LINES
+    assert len({turn for turn, _ in encoded}) == len(encoded), "no two of them in one turn of the loop"
+    assert heavy == [True] * 4
+
+
+async def test_readers_of_the_journal_past_the_bound_are_refused() -> None:
+    lane = journal_lane.JournalLane(reads_waiting_max=1)
+
+    async def wait() -> None:
+        async with lane.hold_lane():
+            pass
+
+    async with lane.hold_lane():
+        waiting = asyncio.create_task(wait())
+        given_up = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        with pytest.raises(StoreBusy):
+            await given_up
+    await waiting
+    await wait()

@@ -1,0 +1,144 @@
+"""Queued posts while the service and its workers are killed: nothing accepted is lost, nothing counts twice, and each
+owner's posts keep their order.
+
+The rule: callers send a request again under the same ids until it is answered, and only then the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import ClientError
+
+from tests.schemas import fresh_schema
+from tests.service.real_service import Caller, Process
+from tests.service.views.posts.test_e2e_queued import BOARD, QUEUED, WAIT_S
+
+OWNERS = 12
+KILLS = 4
+ROUNDS_BETWEEN = 12  # requests answered between two kills
+SETTINGS = ("--set", "ingest_lease_s=0.5")
+
+
+@pytest.fixture
+async def store_url(postgres_url: str) -> AsyncIterator[str]:
+    """An empty place on the server."""
+    async with fresh_schema(postgres_url) as url:
+        yield url
+
+
+class Callers:
+    """One for each owner, each with a number that grows."""
+
+    def __init__(self, serving: Callable[[], Process]) -> None:
+        self._serving = serving
+        self.sent = [0] * OWNERS
+        self.answered: asyncio.Semaphore = asyncio.Semaphore(0)
+        self.stop = False
+        self.up = asyncio.Event()
+        self.up.set()
+
+    async def call(self, owner: int) -> None:
+        """Post until told to stop."""
+        for number in itertools.count(1):
+            if self.stop:
+                return
+            post = {"owner": f"p{owner}", "stats": {"xp": 1, "last": number}, "post_id": f"{owner}/{number}"}
+            await self._accepted(post)
+            self.sent[owner] = number
+            self.answered.release()
+
+    async def _accepted(self, post: Mapping[str, object]) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                await self.up.wait()
+                try:
+                    async with Caller(self._serving().url) as caller:
+                        answer = await caller.call("POST", BOARD + QUEUED, post)
+                except (ClientError, OSError):
+                    continue
+                if answer.status == 202:
+                    return
+                assert answer.status in (429, 503), answer.body
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        """Every owner's caller meanwhile."""
+        async with asyncio.TaskGroup() as group:
+            for owner in range(OWNERS):
+                group.create_task(self.call(owner))
+            yield
+            self.stop = True
+
+    async def some_answered(self) -> None:
+        """Return after a round of answers."""
+        async with asyncio.timeout(WAIT_S):
+            for _ in range(ROUNDS_BETWEEN):
+                await self.answered.acquire()
+
+
+async def check(caller: Caller, sent: list[int]) -> None:
+    """Once the last post of each owner was applied, nothing else is missing and nothing is there twice."""
+    for owner, number in enumerate(sent):
+        async with asyncio.timeout(WAIT_S):
+            while (await caller.get(f"{BOARD}/posts/{owner}%2F{number}"))["status"] == "pending":
+                continue
+        entry = await caller.get(f"{BOARD}/entries/p{owner}")
+        assert entry["stats"] == {"xp": number, "last": number}, f"p{owner}"
+
+
+async def prepare(caller: Caller) -> None:
+    """The board."""
+    await caller.board("b", {"name": "xp", "merge": "sum"}, {"name": "last", "merge": "last", "sorted": False})
+
+
+async def test_workers_are_killed_one_after_the_other(store_url: str, spawn: Callable[..., Process]) -> None:
+    serving = spawn("--store", store_url, "--jobs", "none").ready()
+
+    def worker() -> Process:
+        started = spawn("--store", store_url, *SETTINGS, command=("jobs",))
+        started.await_line("working")
+        return started
+
+    workers = [worker(), worker()]
+    async with Caller(serving.url) as caller:
+        await prepare(caller)
+        callers = Callers(lambda: serving)
+        async with callers.at_work():
+            for kill in range(KILLS):
+                await callers.some_answered()
+                await asyncio.to_thread(workers[kill % 2].end, signal.SIGKILL)
+                await callers.some_answered()
+                workers[kill % 2] = await asyncio.to_thread(worker)
+        await check(caller, callers.sent)
+
+
+async def killed_with_its_worker(spawn: Callable[..., Process], *arguments: str) -> None:
+    """A service that applies what it queued is killed under load, again and again."""
+    serving = spawn(*arguments, *SETTINGS).ready()
+    async with Caller(serving.url) as caller:
+        await prepare(caller)
+    callers = Callers(lambda: serving)
+    async with callers.at_work():
+        for _ in range(KILLS):
+            await callers.some_answered()
+            callers.up.clear()
+            await asyncio.to_thread(serving.end, signal.SIGKILL)
+            serving = await asyncio.to_thread(lambda: spawn(*arguments, *SETTINGS).ready())
+            callers.up.set()
+        await callers.some_answered()
+    async with Caller(serving.url) as caller:
+        await check(caller, callers.sent)
+
+
+async def test_a_service_with_a_file_of_its_own_is_killed(spawn: Callable[..., Process]) -> None:
+    await killed_with_its_worker(spawn)
+
+
+async def test_a_service_on_a_shared_store_is_killed(store_url: str, spawn: Callable[..., Process]) -> None:
+    await killed_with_its_worker(spawn, "--store", store_url)

@@ -1,0 +1,98 @@
+"""A live curve's document is enough to rank offline: entries beyond the knots, off the lattice, moved within gaps."""
+
+from __future__ import annotations
+
+import json
+import random
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+
+from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
+from service.contract.values import format_us
+from service.views.rankings.curve_documents import curve_document
+from storage.log.cells import Padding
+from storage.records import Best, Board, Ties
+from tests.service.offline import rank_of
+from tests.storage.deployment import ranked, spec
+
+STEP = 4
+
+
+def board_of(best: Best, ties: Ties) -> Board:
+    """One ranked column with two decimals and negative values."""
+    column = ranked("v", best=best, scale=2, min_scaled=-5_000, max_scaled=5_000)
+    return Board(1, "b", spec(column, ties=ties), 1, 0)
+
+
+def fitted(rng: random.Random, padding: Padding, shaped: bool) -> Curve:
+    """A few knots on a lattice, with errors, and cubics or lines."""
+    values = sorted(rng.sample(range(-400, 400, STEP), 6))
+    keys = sorted(padding.key_of_cell(padding.pad(value, rng.randrange(1, 10**6))) for value in values)
+    knots, counted = [], 0
+    for key in keys:
+        ties = rng.randint(1, 3)
+        knots.append(Knot(key, counted, ties))
+        counted += ties + rng.choice((0, 5, 60))
+    total = knots[-1].better_count + knots[-1].ties
+    shapes = [(30_000, 30_001), (0, 65_536), (5, 7), (21_845, 43_691), (65_536, 65_536)]
+    step = 1 if padding.timed else STEP
+    errors = [rng.randrange(30) for _ in shapes]
+    return Curve(knots, total=total, as_of_us=5, step=step, errors=errors, shapes=shapes if shaped else None)
+
+
+def moved(rng: random.Random, curve: Curve, padding: Padding, step: int) -> LiveCurve:
+    """The curve after entries came, to the gaps and beyond both ends."""
+    counts = LiveCounts(curve)
+    for _ in range(rng.choice((0, 25))):
+        counts.count_move(
+            None, padding.key_of_cell(padding.pad(rng.randrange(-600, 600, step), rng.randrange(1, 10**6)))
+        )
+    return LiveCurve(curve, counts, as_of=AsOf(9))
+
+
+def sent(board: Board, curve: Curve | LiveCurve) -> dict[str, Any]:
+    """The document as a client has it."""
+    document: dict[str, Any] = json.loads(msgspec.json.encode(curve_document(board, 0, curve)), parse_float=Decimal)
+    return document
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("ties", list(Ties))
+@pytest.mark.parametrize("best", list(Best))
+def test_every_key_has_offline_the_rank_that_the_live_curve_gives(best: Best, ties: Ties, seed: int) -> None:
+    rng, board = random.Random(seed), board_of(best, ties)
+    padding = Padding.for_column(board.spec, board.spec.columns[0])
+    curve = fitted(rng, padding, shaped=seed % 2 == 0)
+    live = moved(rng, curve, padding, step=STEP if seed < 4 else 1)
+    document, offline = sent(board, live), rank_of()
+    for value in range(-700, 700):
+        reached_us = rng.randrange(1, 10**6)
+        at = live.locate(padding.key_of_cell(padding.pad(value, reached_us)))
+        found = offline(document, Decimal(value).scaleb(-2), format_us(reached_us))
+        assert found == (at.rank, at.low, at.high)
+
+
+def test_a_board_that_was_empty_at_the_fit_is_ranked_offline() -> None:
+    board = board_of(Best.HIGH, Ties.SHARED)
+    padding = Padding.for_column(board.spec, board.spec.columns[0])
+    live = moved(random.Random(1), Curve((), total=0, as_of_us=1), padding, step=1)
+    for curve in (live, Curve((), total=0, as_of_us=1)):
+        document = sent(board, curve)
+        for value in range(-700, 700):
+            at = curve.locate(padding.key_of_cell(padding.pad(value)))
+            assert rank_of()(document, Decimal(value).scaleb(-2)) == (at.rank, at.low, at.high)
+
+
+def test_nobody_beyond_the_knots_is_nothing_in_the_document() -> None:
+    board = board_of(Best.LOW, Ties.SHARED)
+    padding = Padding.for_column(board.spec, board.spec.columns[0])
+    curve = fitted(random.Random(2), padding, shaped=True)
+    assert sent(board, curve)["outside"] is None
+    assert sent(board, LiveCurve(curve, LiveCounts(curve), as_of=AsOf(9)))["outside"] is None
+    counts = LiveCounts(curve)
+    counts.count_move(None, curve.knots[-1].key + 1)
+    outside = sent(board, LiveCurve(curve, counts, as_of=AsOf(9)))["outside"]
+    assert (outside["best"], outside["errors"]) == (None, [0, 2])

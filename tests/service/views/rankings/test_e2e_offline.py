@@ -1,0 +1,96 @@
+"""A client ranks offline from the curve's document and gets, digit by digit, what the service answers."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from math import gcd
+from typing import Any
+
+import pytest
+
+from predictor import Curve
+from storage.curves.stored_curves import ServedCurve
+from tests.service.offline import rank_of
+from tests.service.real_service import Service
+
+B = "/v1/leaderboards/b"
+KNOTS = 12
+COLUMNS: dict[str, dict[str, Any]] = {
+    "high": {"name": "v", "min": -1000},
+    "low decimals": {"name": "v", "merge": "min", "best": "low", "scale": 2, "min": 0},
+    "negatives": {"name": "v", "min": -500, "max": 500},
+}
+
+
+async def fill(service: Service, column: dict[str, Any], ties: str) -> None:
+    """120 owners on multiples of 3, with ties, and a curve of few knots."""
+    await service.board("b", column, ties=ties, predictor={"samples": KNOTS, "exact_top": 0})
+    rng = random.Random(7)
+    low = 0 if column.get("min", 0) == 0 else -400
+    posts = [{"owner": f"p{i}", "stats": {"v": rng.randrange(low, 400, 3)}} for i in range(120)]
+    await service.post("b", *posts)
+    await service.refresh("b", "v")
+
+
+async def compare(service: Service, scale: int) -> dict[str, Any]:
+    """Hold the document's ranks against the service's for values in and around the board; answers the document."""
+    curve: dict[str, Any] = (await service.call("GET", f"{B}/rankings/v/curve")).body
+    low = 0 if scale else -410
+    values = [str(value) for value in range(low, 410)]
+    values += [f"{value}.{digits}" for value in range(0, 400, 5) for digits in ("01", "50", "99") if scale]
+    offline = rank_of()
+    for first in range(0, len(values), 500):
+        asked = ",".join(values[first : first + 500])
+        for answer in (await service.get(f"{B}/rankings/v/positions?rank=estimate&values={asked}"))["positions"]:
+            said = (answer["rank"], answer["low"], answer["high"])
+            assert offline(curve, answer["value"]) == said
+    return curve
+
+
+@pytest.mark.parametrize("ties", ["shared", "earliest"])
+@pytest.mark.parametrize("kind", sorted(COLUMNS))
+async def test_the_document_ranks_as_the_service_does(service: Service, kind: str, ties: str) -> None:
+    column = COLUMNS[kind]
+    await fill(service, column, ties)
+    curve = await compare(service, column.get("scale", 0))
+    assert len(curve["knots"]) == KNOTS
+    assert all(("reached_at" in knot) == (ties == "earliest") for knot in curve["knots"])
+
+
+async def test_errors_shapes_and_the_lattice_are_part_of_the_document(service: Service) -> None:
+    await fill(service, {"name": "v", "min": -1000}, "shared")
+    board = await service.context.catalog.find_board("b")
+    served = service.context.curves.book.find_served(board, 0)
+    assert served is not None
+    skipped = served.curve
+    keys = [knot.key for knot in skipped.knots]
+    rng = random.Random(3)
+    shapes = [tuple(sorted((rng.randrange(65_537), rng.randrange(65_537)))) for _ in keys[1:]]
+    fitted = Curve(
+        skipped.knots,
+        total=skipped.total,
+        as_of_us=skipped.as_of_us,
+        method="scan",
+        step=gcd(*(key - keys[0] for key in keys)),
+        certificate=0.01,
+        errors=[rng.randrange(4) for _ in keys[1:]],
+        shapes=[(first, second) for first, second in shapes],
+    )
+    for number, curve in enumerate((replace(fitted, shapes=None), replace(fitted, errors=None), fitted), start=1):
+        service.context.curves.book.serve_curve(ServedCurve(board.key, 0, board.epoch, served.version + number, curve))
+        document = await compare(service, 0)
+        assert document["step"] == 3
+        assert (document["method"], float(document["certificate"])) == ("scan", 0.01)
+        assert (document["errors"] is None, document["shapes"] is None) == (curve.errors is None, curve.shapes is None)
+
+
+async def test_the_time_reached_decides_offline_too_where_the_earliest_is_better(service: Service) -> None:
+    await service.board("b", {"name": "v"}, ties="earliest", predictor={"exact_top": 0})
+    posts = [{"owner": f"p{i}", "stats": {"v": 5}, "at": f"2026-01-01T00:00:{i:02d}.5Z"} for i in range(20)]
+    await service.post("b", *posts)
+    await service.refresh("b", "v")
+    curve = (await service.call("GET", f"{B}/rankings/v/curve")).body
+    for i in range(20):
+        assert rank_of()(curve, 5, f"2026-01-01T00:00:{i:02d}.500000Z") == (i + 1,) * 3
+    assert rank_of()(curve, 5) == (21,) * 3

@@ -1,0 +1,265 @@
+"""Keys that are created and revoked while services run: known to every process without a restart.
+
+The rule: tests wait for an answer to change, a bounded number of looks long, and never for time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from service.http.key_watch import KEY_POLL_INTERVAL_S, KeyWatch
+from storage.boards.api_keys import StoredKey
+from tests.schemas import fresh_schema
+from tests.service.event_stream import EventStream, events_of
+from tests.service.real_service import Caller, Process, Service, command_line
+
+XP = {"name": "xp", "merge": "sum"}
+BOARDS = "/v1/leaderboards"
+STREAM = "/v1/leaderboards/b/stream?column=xp&top=3"
+TAKES_EFFECT_S = 5.0  # the wire contract
+WAIT_S = 60.0
+
+
+@pytest.fixture
+async def store_url(postgres_url: str) -> AsyncIterator[str]:
+    """An empty place on the server."""
+    async with fresh_schema(postgres_url) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
+    """A service without keys, on either store."""
+    async with AsyncExitStack() as stack:
+        more: dict[str, object] = {}
+        if request.param == "postgres":
+            more = {"store": await stack.enter_async_context(fresh_schema(request.getfixturevalue("postgres_url")))}
+        made = Service(tmp_path, **more)
+        await made.start()
+        stack.push_async_callback(made.stop)
+        yield made
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+async def create(service: Caller, role: str, name: str = "somebody") -> tuple[str, str]:
+    """Id and text of a new key."""
+    made = await service.must("POST", "/v1/keys", {"name": name, "role": role})
+    return made["id"], made["key"]
+
+
+async def operate(service: Caller) -> tuple[str, str]:
+    """Create the first key and call with it from now on; its id and text."""
+    key_id, key = await create(service, "ops", "operator")
+    service.headers = bearer(key)
+    return key_id, key
+
+
+async def until(service: Caller, key: str, status: int) -> None:
+    """Return once a reader's request with this key is answered with a status."""
+    async with asyncio.timeout(WAIT_S):
+        found = 0
+        while found != status:
+            found = (await service.call("GET", BOARDS, headers=bearer(key))).status
+
+
+async def test_a_key_is_created_listed_used_and_revoked_without_a_restart(service: Service) -> None:
+    await operate(service)
+    answer = await service.call("POST", "/v1/keys", {"name": "game", "role": "reader"})
+    assert (answer.status, answer.headers["Cache-Control"]) == (201, "no-store")
+    key_id, key = answer.body["id"], answer.body["key"]
+    assert (await service.call("GET", BOARDS, headers=bearer(key))).status == 200
+    [first, second] = (await service.get("/v1/keys"))["keys"]
+    assert (first["name"], first["role"], first["revoked_at"]) == ("operator", "ops", None)
+    assert second == {name: value for name, value in answer.body.items() if name != "key"}
+    assert await service.must("DELETE", f"/v1/keys/{key_id}") is None
+    assert await service.refused("GET", BOARDS, **bearer(key)) == (401, "unauthorized")
+    page = await service.get("/v1/keys?limit=1")
+    rest = await service.get(f"/v1/keys?limit=5&cursor={page['next']}")
+    assert [each["id"] for each in page["keys"] + rest["keys"]] == [first["id"], key_id]
+    assert rest["keys"][0]["revoked_at"] is not None
+    assert rest["next"] is None
+    await service.must("DELETE", f"/v1/keys/{key_id}")
+    assert (await service.get("/v1/keys"))["keys"][1] == rest["keys"][0], "revoked at its first time"
+    assert await service.refused("DELETE", "/v1/keys/nobody") == (404, "unknown_key")
+    boards = await service.call("PUT", f"{BOARDS}/b", {"columns": [{**XP, "sorted": True}]})
+    assert boards.status == 201, "the operator's key still counts"
+
+
+async def test_the_first_key_closes_a_service_and_the_last_ops_key_stays(service: Service) -> None:
+    assert await service.refused("POST", "/v1/keys", {"name": "game", "role": "reader"}) == (409, "ops_key_needed")
+    first_id, first = await operate(service)
+    service.headers = {}
+    assert await service.refused("GET", BOARDS) == (401, "unauthorized")
+    service.headers = bearer(first)
+    assert await service.refused("DELETE", f"/v1/keys/{first_id}") == (409, "ops_key_needed")
+    _, second = await create(service, "ops")
+    service.headers = bearer(second)
+    await service.must("DELETE", f"/v1/keys/{first_id}")
+    assert await service.refused("GET", BOARDS, **bearer(first)) == (401, "unauthorized")
+    await service.restart()
+    assert await service.refused("GET", BOARDS, **bearer(first)) == (401, "unauthorized")
+    await service.get(BOARDS)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"name": "x"},
+        {"name": "", "role": "ops"},
+        {"name": "x" * 201, "role": "ops"},
+        {"name": "x\n", "role": "ops"},
+        {"name": "x", "role": "king"},
+        {"name": "x", "role": "ops", "key": "mine"},
+    ],
+)
+async def test_a_body_that_is_no_key_creates_none(service: Service, body: dict[str, str]) -> None:
+    status, code = await service.refused("POST", "/v1/keys", body)
+    assert status == 400 and code in ("bad_request", "unknown_field")
+    assert (await service.get("/v1/keys"))["keys"] == []
+
+
+async def first_event(stream: EventStream) -> None:
+    await stream.must("top")
+
+
+async def test_the_streams_of_a_revoked_key_end_and_others_go_on(service: Service) -> None:
+    await service.board("b", XP)
+    async with AsyncExitStack() as stack:
+        anyone = await stack.enter_async_context(events_of(service.base, STREAM))
+        await first_event(anyone)
+        await operate(service)
+        assert await anyone.next() is None, "who came without a key comes back with one"
+        _, kept = await create(service, "reader")
+        gone_id, gone = await create(service, "reader")
+        streams = []
+        for key in (kept, gone):
+            opened = events_of(service.base, STREAM, headers=bearer(key))
+            streams.append(await stack.enter_async_context(opened))
+            await first_event(streams[-1])
+        await service.must("DELETE", f"/v1/keys/{gone_id}")
+        assert await streams[1].next() is None
+        await service.post("b", {"owner": "ada", "stats": {"xp": 1}})
+        await streams[0].must("top")
+
+
+async def test_a_body_that_arrives_after_its_key_was_revoked_is_refused(service: Service) -> None:
+    await service.board("b", XP)
+    await operate(service)
+    key_id, key = await create(service, "writer")
+    body = b'{"owner": "ada", "stats": {"xp": 1}}'
+    reader, writer = await asyncio.open_connection(*service.base.removeprefix("http://").split(":"))
+    head = f"POST {BOARDS}/b/posts HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n"
+    writer.write(f"{head}Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n".encode())
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
+    writer.write(body[:-1])
+    await writer.drain()
+    await service.must("DELETE", f"/v1/keys/{key_id}")
+    writer.write(body[-1:])
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 401 ")
+    writer.close()
+    assert await service.refused("GET", f"{BOARDS}/b/entries/ada") == (404, "unknown_owner")
+
+
+async def test_another_process_follows_within_the_time_of_the_contract(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert TAKES_EFFECT_S >= 4 * KEY_POLL_INTERVAL_S
+    monkeypatch.setattr("service.http.key_watch.KEY_POLL_INTERVAL_S", 0.02)
+    async with AsyncExitStack() as stack:
+        operator, other = [Service(tmp_path, store=store_url) for _ in range(2)]
+        for each in (operator, other):
+            await each.start()
+            stack.push_async_callback(each.stop)
+        await operator.board("b", XP)
+        anyone = await stack.enter_async_context(events_of(other.base, STREAM))
+        await first_event(anyone)
+        await operate(operator)
+        assert await anyone.next() is None, "the other process demands keys too"
+        assert await other.refused("GET", BOARDS) == (401, "unauthorized")
+        key_id, key = await create(operator, "reader")
+        await until(other, key, 200)
+        mine = await stack.enter_async_context(events_of(other.base, STREAM, headers=bearer(key)))
+        await first_event(mine)
+        await operator.must("DELETE", f"/v1/keys/{key_id}")
+        assert await mine.next() is None
+        await until(other, key, 401)
+
+
+async def test_a_look_that_finds_no_change_reads_no_key(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    replaced = service.context.keyring.replace_keys
+
+    def replace(rows: list[StoredKey]) -> None:
+        read.append(len(rows))
+        replaced(rows)
+
+    monkeypatch.setattr(service.context.keyring, "replace_keys", replace)
+    watch: KeyWatch = service.context.key_watch
+    await watch.poll_keys()
+    assert read == []
+    await operate(service)
+    await watch.poll_keys()
+    assert read == [1]
+
+
+async def test_every_worker_of_a_node_and_the_command_line_agree(
+    store_url: str, spawn: Callable[..., Process], tmp_path: Path
+) -> None:
+    node = await asyncio.to_thread(spawn("--store", store_url, "--workers", "2").ready)
+
+    async def command(*words: str) -> tuple[int, str, str]:
+        done = await asyncio.to_thread(command_line, "keys", *words, cwd=tmp_path)
+        return done.returncode, done.stdout.strip(), done.stderr.strip()
+
+    code, first, said = await command("create", "me", "--role", "ops", "--store", store_url)
+    assert code == 0, said
+    closed: set[str] = set()
+    while not {"worker1", "worker2"} <= closed:
+        closed.add((await asyncio.to_thread(node.await_line, "closed_by_first_key"))["process"])
+    over_http = ("--url", node.url, "--key", first)
+    code, reader, said = await command("create", "game", "--role", "reader", *over_http)
+    assert code == 0, said
+    key_id = reader.split("_")[1]
+    assert (await command("revoke", key_id, *over_http))[0] == 0
+    refusals = 0
+    async with asyncio.timeout(WAIT_S):
+        while refusals < 20:  # each on a connection of its own, so that both workers answer some
+            async with Caller(node.url, reader) as caller:
+                refused = (await caller.call("GET", BOARDS)).status == 401
+            refusals = refusals + 1 if refused else 0
+    code, listed, _ = await command("list", *over_http)
+    assert code == 0 and key_id in listed and "game" in listed and reader.split("_")[2] not in listed
+    assert (await command("list", "--url", node.url, "--key", reader))[0] == 1
+
+
+async def test_on_a_file_the_command_line_asks_the_service_that_runs(
+    spawn: Callable[..., Process], tmp_path: Path
+) -> None:
+    process = await asyncio.to_thread(spawn().ready)
+
+    def command(*words: str) -> tuple[int, str, str]:
+        done = command_line("keys", *words, cwd=tmp_path)
+        return done.returncode, done.stdout.strip(), done.stderr.strip()
+
+    code, first, _ = await asyncio.to_thread(command, "create", "me", "--role", "ops", "--url", process.url)
+    assert code == 0
+    async with Caller(process.url, first) as caller:
+        await caller.get(BOARDS)
+    code, _, said = await asyncio.to_thread(command, "list", "--url", process.url)
+    assert code == 1 and "unauthorized" in said
+    code, _, said = await asyncio.to_thread(command, "list", "--store", process.store)
+    assert code == 1 and "--url and --key" in said
+    key_id = first.split("_")[1]
+    code, _, said = await asyncio.to_thread(command, "revoke", key_id, "--url", process.url, "--key", first)
+    assert code == 1 and "last key with the role ops" in said
+    assert process.end() == 0
+    assert (await asyncio.to_thread(command, "revoke", key_id, "--store", process.store))[0] == 0

@@ -1,0 +1,287 @@
+"""Why here: what a closed board holds is final, so no post may slip in behind its closing, whoever asks at what time.
+
+The rule it keeps: time is the deployment's clock, and every board is closed by the store's own mark as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import asyncpg
+import pytest
+
+from storage.archive.board_closing import (
+    ClosingStage,
+    freeze_boards,
+    list_due_boards,
+    select_boards_to_archive,
+    set_due_time,
+    shut_boards,
+)
+from storage.boards.boards import change_board, create_board, find_board, reset_board
+from storage.boards.families import NewBoard, make_boards, put_family
+from storage.boards.row_tables import entries_table
+from storage.errors import NotOpenYet, PeriodClosed, SpecConflict
+from storage.periods import PeriodKind, calendar_of
+from storage.records import Board, Family, FamilySpec, PartOutcome, Post, PostStatus, Season
+from tests.storage.deployment import BOARDS_MAX, NOW_US, Deployment, part, ranked, spec
+from tests.storage.engines.test_postgres_meetings import WAITING
+from tests.storage.processes import Processes
+
+XP = ranked("xp", max_scaled=1_000)
+S = 1_000_000
+DAY = calendar_of("UTC").period_at(PeriodKind.DAY, NOW_US)
+DAY_US = calendar_of("UTC").bounds_us(DAY)
+assert DAY_US is not None
+GRACE_S = 600
+CLOSES_US = DAY_US[1] + GRACE_S * S
+
+
+async def a_season(deployment: Deployment, board_id: str = "b", **times: int | None) -> Board:
+    """A board that opened 10 s ago and ends in 10 s, with 5 s of grace."""
+    season = replace(Season(NOW_US - 10 * S, NOW_US + 10 * S, 5, None), **times)  # type: ignore[arg-type]
+    wanted = deployment.laid_out(replace(spec(XP), season=season))
+    return await deployment.store.write(
+        lambda: create_board(deployment.dialect, board_id=board_id, spec=wanted, now_us=NOW_US, boards_max=BOARDS_MAX)
+    )
+
+
+async def a_family(deployment: Deployment, *, keep: int | None = None) -> Family:
+    """Of all time and of days."""
+    kept = () if keep is None else ((PeriodKind.DAY, keep),)
+    wanted = FamilySpec(deployment.laid_out(spec(XP)), (PeriodKind.ALL, PeriodKind.DAY), "UTC", ((),), GRACE_S, kept)
+    family, _ = await deployment.store.write(
+        lambda: put_family(deployment.dialect, family_id="f", spec=wanted, now_us=1, families_max=10)
+    )
+    return family
+
+
+async def its_boards(deployment: Deployment, family: Family) -> list[Board]:
+    """The ones of all time and of the day of `NOW_US`."""
+    wanted = [NewBoard("f:all", "all:"), NewBoard(f"f:{DAY.id}", f"{DAY.id}:")]
+    made = await deployment.store.write(
+        lambda: make_boards(deployment.dialect, family.id, wanted, now_us=1, boards_max=BOARDS_MAX)
+    )
+    by_id = {board.id: board for board in made}
+    return [by_id[new.id] for new in wanted]
+
+
+def to_all(deployment: Deployment, family: Family, boards: list[Board], owner: str, post_id: str | None = None) -> Post:
+    """A post as the edge hands it over."""
+    made = deployment.post(owner, *[part(board, {"xp": 1}) for board in boards], post_id=post_id)
+    return replace(made, fingerprint=owner, family=family)
+
+
+async def shut(deployment: Deployment, *boards: Board) -> list[Board]:
+    """Close what is due of these."""
+    return await deployment.store.write(lambda: shut_boards(deployment.dialect, boards, now_us=deployment.clock.now_us))
+
+
+async def due(deployment: Deployment, stage: ClosingStage) -> list[str]:
+    """What is to be done by now."""
+    found = await deployment.store.read(
+        lambda: list_due_boards(deployment.dialect, stage, now_us=deployment.clock.now_us, limit=10)
+    )
+    return [board.id for _, board in found]
+
+
+async def post(deployment: Deployment, board: Board, at_s: float | None = None, **more: str) -> PartOutcome:
+    """A post of `at_s` after `NOW_US`."""
+    at_us = None if at_s is None else NOW_US + round(at_s * S)
+    return await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1}), at_us=at_us, **more))
+
+
+async def test_posts_count_from_the_opening_to_the_end_by_their_own_time(deployment: Deployment) -> None:
+    board = await a_season(deployment)
+    deployment.clock.now_us = NOW_US + 12 * S
+    assert isinstance((await post(deployment, board, -10.000001)).error, NotOpenYet)
+    assert isinstance((await post(deployment, board, 10)).error, PeriodClosed)
+    assert isinstance((await post(deployment, board)).error, PeriodClosed), "it counts as of its arrival"
+    for at_s in (-10, 0, 9.999999):
+        assert (await post(deployment, board, at_s)).status is PostStatus.APPLIED
+    deployment.clock.now_us = NOW_US + 15 * S
+    assert isinstance((await post(deployment, board, 0)).error, PeriodClosed), "the grace is over"
+    assert await deployment.stats(board, "ada") == {"xp": 3}
+
+
+async def test_a_retry_is_a_duplicate_also_once_the_board_is_closed(deployment: Deployment) -> None:
+    board = await a_season(deployment)
+    first = await post(deployment, board, post_id="p")
+    deployment.clock.now_us += 20 * S
+    assert [each.id for each in await shut(deployment, board)] == ["b"]
+    again = await post(deployment, board, post_id="p")
+    assert (again.status, again.stats, again.updated_at_us) == (PostStatus.DUPLICATE, [1], first.updated_at_us)
+    assert isinstance((await post(deployment, board, 0, post_id="q")).error, PeriodClosed)
+
+
+async def test_a_closed_board_rejects_its_part_of_a_post_alone(deployment: Deployment) -> None:
+    season, board = await a_season(deployment), await deployment.create("open", XP)
+    deployment.clock.now_us += 20 * S
+    both = deployment.post("ada", part(season, {"xp": 1}), part(board, {"xp": 1}), post_id="p")
+    [[closed, applied]] = await deployment.apply(both)
+    assert (closed.status, applied.status) == (PostStatus.REJECTED, PostStatus.APPLIED)
+    assert isinstance(closed.error, PeriodClosed)
+    too_much = deployment.post("ada", part(season, {"xp": 1}), part(board, {"xp": 1_000}))
+    assert [each.status for each in (await deployment.apply(too_much))[0]] == [PostStatus.REJECTED] * 2
+    assert await deployment.stats(board, "ada") == {"xp": 1}
+
+
+async def test_the_mark_of_the_store_shuts_a_family_for_processes_whose_clocks_are_late(deployment: Deployment) -> None:
+    family = await a_family(deployment)
+    boards = await its_boards(deployment, family)
+    [[*outcomes]] = await deployment.apply(to_all(deployment, family, boards, "ada"))
+    assert [each.status for each in outcomes] == [PostStatus.APPLIED] * 2
+    now_us, deployment.clock.now_us = deployment.clock.now_us, CLOSES_US
+    assert [board.id for board in await shut(deployment, *boards)] == [boards[1].id]
+    deployment.clock.now_us = now_us
+    late = to_all(deployment, family, boards, "bob", post_id="p")
+    [[applied, closed]] = await deployment.apply(late)
+    assert (applied.status, closed.status) == (PostStatus.APPLIED, PostStatus.REJECTED)
+    assert isinstance(closed.error, PeriodClosed)
+    [repeat] = await deployment.apply(late)
+    assert [(each.status, each.board_key) for each in repeat] == [(PostStatus.DUPLICATE, boards[0].key)]
+    assert await deployment.stats(boards[1], "bob") is None
+
+
+async def test_boards_are_shut_once_and_found_at_the_next_stage(deployment: Deployment) -> None:
+    board = await a_season(deployment)
+    assert await due(deployment, ClosingStage.OPEN) == []
+    assert await shut(deployment, board) == [], "it is not time"
+    deployment.clock.now_us = NOW_US + 15 * S
+    assert await due(deployment, ClosingStage.OPEN) == ["b"]
+    [closed] = await shut(deployment, board)
+    assert closed.closed_us == deployment.clock.now_us
+    assert await shut(deployment, board) == []
+    assert await due(deployment, ClosingStage.OPEN) == await due(deployment, ClosingStage.SHUT) == []
+    assert await due(deployment, ClosingStage.FROZEN) == [], "it keeps its rows"
+
+
+async def test_a_board_with_more_entries_than_are_counted_waits_for_its_final_curve(deployment: Deployment) -> None:
+    board = await a_season(deployment)
+    await deployment.apply(*[deployment.post(f"o{n}", part(board, {"xp": n})) for n in range(11)])
+    deployment.clock.now_us = NOW_US + 15 * S
+    await shut(deployment, board)
+    assert await due(deployment, ClosingStage.SHUT) == ["b"]
+    for _ in range(2):
+        await deployment.store.write(lambda: freeze_boards(deployment.dialect, [board]))
+        assert await due(deployment, ClosingStage.SHUT) == []
+
+
+async def test_rows_are_kept_for_as_many_periods_as_the_family_says(deployment: Deployment) -> None:
+    family = await a_family(deployment, keep=2)
+    [_, board] = await its_boards(deployment, family)
+    deployment.clock.now_us = CLOSES_US
+    [closed] = await shut(deployment, board)
+    for days, wanted in ((1, []), (2, [board.id])):
+        deployment.clock.now_us = CLOSES_US + days * 86_400 * S
+        assert await due(deployment, ClosingStage.FROZEN) == wanted
+    more = replace(family.spec, keep=((PeriodKind.DAY, 3),))
+    await deployment.store.write(
+        lambda: put_family(deployment.dialect, family_id="f", spec=more, now_us=1, families_max=10)
+    )
+    now_us = deployment.clock.now_us
+    assert not await deployment.store.write(
+        lambda: select_boards_to_archive(deployment.dialect, [closed], now_us=now_us)
+    )
+    assert await due(deployment, ClosingStage.FROZEN) == []
+    deployment.clock.now_us += 86_400 * S
+    now_us = deployment.clock.now_us
+    assert await due(deployment, ClosingStage.FROZEN) == [board.id]
+    assert await deployment.store.write(
+        lambda: select_boards_to_archive(deployment.dialect, [closed], now_us=now_us)
+    ) == [closed]
+
+
+async def test_times_change_only_as_long_as_nothing_is_decided_anew(deployment: Deployment) -> None:
+    board = await a_season(deployment)
+    season = board.spec.season
+    assert season is not None
+
+    async def change(wanted: Season | None) -> Board:
+        there = replace(board.spec, season=wanted)
+        now_us = deployment.clock.now_us
+        return await deployment.store.write(
+            lambda: change_board(deployment.dialect, board_id="b", wanted=there, now_us=now_us)
+        )
+
+    for refused in (
+        None,
+        replace(season, opens_us=NOW_US + S),
+        replace(season, ends_us=NOW_US - S),
+        replace(season, ends_us=NOW_US - S, grace_seconds=60),
+    ):
+        with pytest.raises(SpecConflict):
+            await change(refused)
+    longer = replace(season, ends_us=NOW_US + 20 * S)
+    assert (await change(longer)).closes_us == NOW_US + 25 * S
+    deployment.clock.now_us = NOW_US + 15 * S
+    assert await shut(deployment, board) == [], "its end was moved"
+    assert (await post(deployment, board)).status is PostStatus.APPLIED
+    deployment.clock.now_us = NOW_US + 25 * S
+    await shut(deployment, board)
+    with pytest.raises(SpecConflict):
+        await change(replace(longer, grace_seconds=600))
+    kept = await change(replace(longer, keep_seconds=10))
+    assert await due(deployment, ClosingStage.FROZEN) == ["b"], "it is looked at again"
+    assert not await deployment.store.write(
+        lambda: select_boards_to_archive(deployment.dialect, [kept], now_us=deployment.clock.now_us)
+    )
+    deployment.clock.now_us = NOW_US + 35 * S
+    assert await due(deployment, ClosingStage.FROZEN) == ["b"]
+    with pytest.raises(PeriodClosed):
+        await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
+    found = await deployment.store.read(lambda: find_board(deployment.dialect, "b"))
+    assert (found.closed_us, found.archived_us) == (NOW_US + 25 * S, None)
+
+
+async def test_a_board_that_failed_is_looked_at_later(deployment: Deployment) -> None:
+    board = await a_season(deployment)
+    await deployment.apply(*[deployment.post(f"o{n}", part(board, {"xp": n})) for n in range(11)])
+    deployment.clock.now_us = NOW_US + 15 * S
+    [closed] = await shut(deployment, board)
+    await deployment.store.write(lambda: set_due_time(deployment.dialect, closed, at_us=NOW_US + 16 * S))
+    assert await due(deployment, ClosingStage.SHUT) == []
+    deployment.clock.now_us = NOW_US + 16 * S
+    assert await due(deployment, ClosingStage.SHUT) == ["b"]
+
+
+@pytest.mark.parametrize("of_family", [False, True])
+async def test_closing_waits_for_posts_that_found_the_board_open(
+    processes: Processes, raw: asyncpg.Connection, session_name: str, of_family: bool
+) -> None:
+    poster, closer = await processes.one(), await processes.one()
+    if of_family:
+        family = await a_family(poster)
+        [_, board] = await its_boards(poster, family)
+        made = [to_all(poster, family, [board], owner) for owner in ("ada", "bob")]
+    else:
+        board = await a_season(poster)
+        made = [poster.post(owner, part(board, {"xp": 1})) for owner in ("ada", "bob")]
+    await poster.apply(made[0])
+    closer.clock.now_us = CLOSES_US
+    table = entries_table(board.key)
+    async with raw.transaction():
+        await raw.execute(f"SELECT 1 FROM {table} FOR UPDATE")
+        posting = asyncio.ensure_future(poster.apply(*made))
+        await until_waiting(raw, session_name, f'%"{table}"%', posting)
+        closing = asyncio.ensure_future(shut(closer, board))
+        await until_waiting(raw, session_name, 'UPDATE "%', closing)
+        assert not posting.done()
+    assert [[each.status for each in parts] for parts in await posting] == [[PostStatus.APPLIED]] * 2
+    assert len(await closing) == 1
+    assert await closer.stats(board, "bob") == {"xp": 1}
+    assert await closer.stats(board, "ada") == {"xp": 2}
+    [[late]] = await poster.apply(made[0])
+    assert isinstance(late.error, PeriodClosed)
+
+
+async def until_waiting(raw: asyncpg.Connection, session_name: str, query: str, waiter: asyncio.Future[Any]) -> None:
+    """Return once a statement like this of this test waits for a lock."""
+    async with asyncio.timeout(60):
+        while True:
+            await raw.execute("SELECT pg_stat_clear_snapshot()")
+            if await raw.fetchval(WAITING, session_name, query):
+                return
+            assert not waiter.done(), waiter

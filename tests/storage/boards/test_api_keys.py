@@ -1,0 +1,96 @@
+"""Why here: an API key that works after it was revoked is an open door, so what is stored of keys is pinned."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from storage.boards.api_keys import StoredKey, add_key, count_keys, list_keys, page_keys, revoke_key
+from storage.errors import OpsKeyNeeded, StoreBusy, TooManyKeys, UnknownKey
+from tests.storage.backends import OpenStore
+from tests.storage.deployment import Deployment
+
+KEY = StoredKey(id="k1", name="importer", role="writer", hash="ab" * 32, created_at_us=5, revoked_at_us=None)
+KEYS_MAX = 3
+
+
+async def add(deployment: Deployment, key: StoredKey) -> None:
+    await deployment.store.write(lambda: add_key(deployment.dialect, key, keys_max=KEYS_MAX))
+
+
+async def listed(deployment: Deployment) -> list[StoredKey]:
+    return await deployment.store.read(lambda: list_keys(deployment.dialect, keys_max=KEYS_MAX))
+
+
+async def revoke(deployment: Deployment, key_id: str, now_us: int) -> None:
+    await deployment.store.write(lambda: revoke_key(deployment.dialect, key_id, now_us=now_us))
+
+
+async def test_keys_are_listed_as_stored_by_time_of_creation(open_store: OpenStore) -> None:
+    first = await Deployment.on(await open_store())
+    earlier = replace(KEY, id="k0", created_at_us=4)
+    await add(first, KEY)
+    await add(first, earlier)
+    await first.store.close()
+    assert await listed(await Deployment.on(await open_store())) == [earlier, KEY]
+
+
+async def test_a_key_is_revoked_at_its_first_time_and_stays_listed(deployment: Deployment) -> None:
+    other = replace(KEY, id="k2", created_at_us=6)
+    await add(deployment, KEY)
+    await add(deployment, other)
+    await revoke(deployment, "k1", 10)
+    await revoke(deployment, "k1", 20)
+    assert await listed(deployment) == [replace(KEY, revoked_at_us=10), other]
+
+
+async def test_revoking_a_key_that_is_not_there_is_said(deployment: Deployment) -> None:
+    with pytest.raises(UnknownKey, match="k9"):
+        await revoke(deployment, "k9", 10)
+
+
+async def test_no_two_keys_have_one_id_and_there_are_at_most_so_many(deployment: Deployment) -> None:
+    await add(deployment, KEY)
+    with pytest.raises(StoreBusy):
+        await add(deployment, replace(KEY, role="ops"))
+    for number in range(2, KEYS_MAX + 1):
+        await add(deployment, replace(KEY, id=f"k{number}"))
+    with pytest.raises(TooManyKeys):
+        await add(deployment, replace(KEY, id="one too many"))
+    assert len(await listed(deployment)) == KEYS_MAX
+
+
+async def test_keys_are_listed_in_pages_and_every_change_changes_the_counts(deployment: Deployment) -> None:
+    made = [replace(KEY, id=f"k{number}", created_at_us=5 + number // 2) for number in range(KEYS_MAX)]
+    seen = [await deployment.store.read(lambda: count_keys(deployment.dialect))]
+    for key in made:
+        await add(deployment, key)
+        seen.append(await deployment.store.read(lambda: count_keys(deployment.dialect)))
+    await revoke(deployment, "k1", 10)
+    seen.append(await deployment.store.read(lambda: count_keys(deployment.dialect)))
+    assert seen == [(0, 0), (1, 0), (2, 0), (3, 0), (3, 1)]
+    after = (-1, "")
+    pages = []
+    for _ in range(2):
+        pages.append(await deployment.store.read(lambda: page_keys(deployment.dialect, after=after, limit=2)))  # noqa: B023
+        after = pages[-1][-1].created_at_us, pages[-1][-1].id
+    assert [[key.id for key in page] for page in pages] == [["k0", "k1"], ["k2"]]
+
+
+async def test_of_two_operators_who_revoke_each_others_key_at_once_one_is_refused(deployment: Deployment) -> None:
+    async def keep_ops(key_id: str) -> None:
+        await deployment.store.write(lambda: revoke_key(deployment.dialect, key_id, now_us=10, keep_ops=True))
+
+    with pytest.raises(OpsKeyNeeded):
+        await deployment.store.write(lambda: add_key(deployment.dialect, KEY, keys_max=KEYS_MAX, keep_ops=True))
+    for key_id in ("k1", "k2"):
+        await add(deployment, replace(KEY, id=key_id, role="ops"))
+    done = await asyncio.gather(keep_ops("k1"), keep_ops("k2"), return_exceptions=True)
+    assert sorted(type(each).__name__ for each in done) == ["NoneType", "OpsKeyNeeded"]
+    [left] = [key.id for key in await listed(deployment) if key.revoked_at_us is None]
+    with pytest.raises(OpsKeyNeeded, match=left):
+        await keep_ops(left)
+    await keep_ops("k1" if left == "k2" else "k2")
+    await revoke(deployment, left, 20)

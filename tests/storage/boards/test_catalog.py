@@ -1,0 +1,338 @@
+"""Why here: a board's key, columns and epoch decide what stored cells mean, so what may change them is pinned down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from storage.boards.boards import (
+    ALL_ENTRIES,
+    CHANGES,
+    change_board,
+    check_exists,
+    create_board,
+    delete_board,
+    list_boards,
+    reset_board,
+)
+from storage.boards.catalog import Catalog
+from storage.errors import SpecConflict, TooManyBoards, TooManyOwnTables, UnknownBoard
+from storage.records import Best, Board, BoardSpec, Merge, StatValue, TableSharing, Ties
+from storage.store import Program, Store
+from tests.storage.backends import OpenStore
+from tests.storage.deployment import Deployment, counter, label, part, ranked, spec
+from tests.storage.meddling import MeddlingStore
+
+T = TypeVar("T")
+
+XP, LAP = ranked("xp"), ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=3, min_scaled=0)
+
+
+async def change(deployment: Deployment, board_id: str, wanted: BoardSpec) -> Board:
+    return await deployment.store.write(lambda: change_board(deployment.dialect, board_id=board_id, wanted=wanted))
+
+
+async def listed(deployment: Deployment, prefix: str = "", after: str = "", limit: int = 100) -> list[str]:
+    boards = await deployment.store.read(
+        lambda: list_boards(deployment.dialect, prefix=prefix, after=after, limit=limit)
+    )
+    return [board.id for board in boards]
+
+
+async def test_a_created_board_reads_back_as_it_was_described(deployment: Deployment) -> None:
+    made = await deployment.create("season-1", XP, LAP, counter("shots"), label("clan"), ties=Ties.EARLIEST)
+    assert made.epoch == 1 and made.created_at_us == deployment.clock()
+    assert await deployment.catalog.reread_board("season-1") == made
+
+
+async def test_creating_a_board_that_exists_answers_the_one_there_and_changes_nothing(deployment: Deployment) -> None:
+    made = await deployment.create("b", XP)
+    deployment.clock.now_us += 5
+    assert await deployment.create("b", LAP) == made
+    assert await deployment.catalog.reread_board("b") == made
+
+
+async def test_confirming_a_board_with_its_own_spec_changes_nothing(deployment: Deployment) -> None:
+    made = await deployment.create("b", XP, LAP)
+    assert await change(deployment, "b", made.spec) == made
+    swapped = replace(made.spec, columns=made.spec.columns[::-1])
+    assert await change(deployment, "b", swapped) == made, "columns are known by name, not by place"
+
+
+async def test_the_predictor_may_change_and_nothing_else_does(deployment: Deployment) -> None:
+    made = await deployment.create("b", XP)
+    wanted = replace(made.spec, predictor=replace(made.spec.predictor, samples=7))
+    assert await change(deployment, "b", wanted) == replace(made, spec=wanted)
+    assert await deployment.catalog.reread_board("b") == replace(made, spec=wanted)
+
+
+async def test_columns_can_be_added_to_a_live_board_and_its_rows_stay(deployment: Deployment) -> None:
+    made = await deployment.create("b", XP)
+    await deployment.apply(deployment.post("ada", part(made, {"xp": 5})), deployment.post("bob", part(made, {"xp": 7})))
+    wider = await change(deployment, "b", deployment.laid_out(spec(counter("shots"), XP, LAP, label("clan"))))
+    assert [column.name for column in wider.spec.columns] == ["xp", "shots", "lap", "clan"]
+    assert await deployment.stats(wider, "ada") == {"xp": 5, "shots": None, "lap": None, "clan": None}
+    assert await deployment.totals(wider) == {ALL_ENTRIES: 2, CHANGES: 2, 0: 2}
+    everywhere: dict[str, StatValue] = {"xp": 1, "shots": 2, "lap": 3, "clan": "red"}
+    await deployment.apply(deployment.post("ada", part(wider, everywhere)))
+    await deployment.apply(deployment.post("bob", part(made, {"xp": 1})))  # parsed before the change
+    assert await deployment.stats(wider, "ada") == {**everywhere, "xp": 6}
+    assert await deployment.stats(wider, "bob") == {"xp": 8, "shots": None, "lap": None, "clan": None}
+    assert await deployment.totals(wider) == {ALL_ENTRIES: 2, CHANGES: 4, 0: 2, 2: 1}
+    ranked_rows = await deployment.store.read(lambda: deployment.entries(wider).rankings[2].read_first_rows(10))
+    assert [entry.owner for entry in ranked_rows] == ["ada"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "pointer"),
+    [
+        (spec(XP, ties=Ties.EARLIEST), "/ties"),
+        (spec(LAP), "/columns"),
+        (spec(), "/columns"),
+        (spec(LAP, replace(XP, merge=Merge.MAX)), "/columns/1"),
+        (spec(replace(XP, best=Best.LOW)), "/columns/0"),
+        (spec(replace(XP, scale=1)), "/columns/0"),
+        (spec(replace(XP, min_scaled=0)), "/columns/0"),
+        (spec(replace(XP, max_scaled=5)), "/columns/0"),
+        (spec(replace(XP, sorted=False)), "/columns/0"),
+    ],
+)
+async def test_what_would_reinterpret_stored_values_is_a_conflict_and_changes_nothing(
+    deployment: Deployment, wanted: BoardSpec, pointer: str
+) -> None:
+    made = await deployment.create("b", XP)
+    with pytest.raises(SpecConflict) as refused:
+        await change(deployment, "b", deployment.laid_out(wanted))
+    assert refused.value.pointer == pointer
+    assert await deployment.catalog.reread_board("b") == made
+
+
+def found_there(deployment: Deployment, board: Board) -> Program[None]:
+    """Read as who has an old copy of a board."""
+    if board.table_key is not None:
+        yield from check_exists(deployment.dialect, board)
+    yield from deployment.entries(board).find_entries(["ada"])
+
+
+async def test_a_deleted_board_is_unknown_and_its_key_is_never_given_again(deployment: Deployment) -> None:
+    keys = []
+    for _ in range(3):
+        board = await deployment.create("b", XP)
+        keys.append(board.key)
+        await deployment.apply(deployment.post("ada", part(board, {"xp": 5}), post_id="p"))
+        gone = await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
+        assert gone == board
+        assert await deployment.totals(board) == {}
+        with pytest.raises(UnknownBoard):
+            await deployment.store.read(lambda b=board: found_there(deployment, b))  # type: ignore[misc]
+    assert keys == sorted(set(keys))
+    fresh = await deployment.create("b", XP)
+    assert await deployment.rows(fresh, ["ada"]) == {}
+    outcome = await deployment.apply_one(deployment.post("ada", part(fresh, {"xp": 1}), post_id="p"))
+    assert (outcome.status, outcome.stats) == ("applied", [1]), "post ids went with the board"
+
+
+async def test_a_key_is_not_given_again_by_a_store_that_was_closed_between(open_store: OpenStore) -> None:
+    first = await Deployment.on(await open_store())
+    board = await first.create("b", XP)
+    await first.store.write(lambda: delete_board(first.dialect, board_id="b"))
+    await first.store.close()
+    second = await Deployment.on(await open_store())
+    assert (await second.create("b", XP)).key > board.key
+
+
+async def test_a_reset_empties_a_board_keeps_its_spec_and_begins_an_epoch(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP, LAP)
+    other = await deployment.create("other", XP)
+    for each in (board, other):
+        await deployment.apply(deployment.post("ada", part(each, {"xp": 5}), post_id="p"))
+    empty = await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
+    assert empty == replace(board, epoch=2, rows_key=empty.rows_key)
+    assert (empty.rows_key == board.rows_key) == (board.table_key is None), "in a shared table its rows have a new key"
+    assert await deployment.catalog.reread_board("b") == empty
+    assert await deployment.rows(empty, ["ada"]) == {}
+    assert await deployment.totals(empty) == {}
+    assert await deployment.totals(other) == {ALL_ENTRIES: 1, CHANGES: 1, 0: 1}
+    outcome = await deployment.apply_one(deployment.post("ada", part(empty, {"xp": 1}), post_id="p"))
+    assert (outcome.status, outcome.stats) == ("applied", [1, None])
+    assert await deployment.stats(other, "ada") == {"xp": 5}
+
+
+async def test_what_works_with_a_board_after_its_reset_knows_the_new_epoch(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP)
+    assert deployment.entries(board).board.epoch == 1
+    empty = await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
+    assert deployment.entries(empty).board.epoch == 2
+
+
+async def test_deleting_resetting_or_changing_an_unknown_board_is_refused(deployment: Deployment) -> None:
+    for program in (
+        lambda: delete_board(deployment.dialect, board_id="no"),
+        lambda: reset_board(deployment.dialect, board_id="no"),
+        lambda: change_board(deployment.dialect, board_id="no", wanted=deployment.laid_out(spec(XP))),
+    ):
+        with pytest.raises(UnknownBoard):
+            await deployment.store.write(program)
+
+
+async def test_boards_are_listed_by_id_with_a_prefix_and_past_a_cursor(deployment: Deployment) -> None:
+    ids = ["Z", "a", "a-b", "a:1", "a:2", "a:z", "aa", "b", "b_1"]
+    for board_id in ids:
+        await deployment.create(board_id, XP)
+    assert await listed(deployment) == sorted(ids)
+    assert await listed(deployment, prefix="a:") == ["a:1", "a:2", "a:z"]
+    assert await listed(deployment, prefix="a") == ["a", "a-b", "a:1", "a:2", "a:z", "aa"]
+    assert await listed(deployment, prefix="a:", after="a:1") == ["a:2", "a:z"]
+    assert await listed(deployment, prefix="c") == []
+    walked: list[str] = []
+    while page := await listed(deployment, after=walked[-1] if walked else "", limit=2):
+        walked += page
+    assert walked == sorted(ids)
+
+
+async def test_a_store_takes_as_many_boards_as_it_may_hold(deployment: Deployment) -> None:
+    async def create(board_id: str) -> Board:
+        return await deployment.store.write(
+            lambda: create_board(
+                deployment.dialect, board_id=board_id, spec=deployment.laid_out(spec(XP)), now_us=1, boards_max=2
+            )
+        )
+
+    await create("a")
+    b = await create("b")
+    with pytest.raises(TooManyBoards):
+        await create("c")
+    assert await create("b") == b, "one that exists is confirmed even then"
+    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="a"))
+    assert (await create("c")).key > b.key
+
+
+async def test_a_sqlite_store_takes_as_many_tables_of_boards_as_it_may_hold(store: Store) -> None:
+    """There each new table slows every connection; another store takes any number."""
+    deployment = await Deployment.on(store)
+
+    async def create(board_id: str, table: TableSharing) -> Board:
+        wanted = replace(spec(XP), table=table)
+        return await store.write(
+            lambda: create_board(
+                store.dialect, board_id=board_id, spec=wanted, now_us=1, boards_max=9, own_tables_max=2
+            )
+        )
+
+    a = await create("a", TableSharing.OWN)
+    await create("shared", TableSharing.SHARED)
+    await create("b", TableSharing.OWN)
+    if store.dialect.parses_schema:
+        with pytest.raises(TooManyOwnTables, match='"table": "shared"'):
+            await create("c", TableSharing.OWN)
+    else:
+        await create("c", TableSharing.OWN)
+    assert await create("a", TableSharing.OWN) == a, "one that exists is confirmed even then"
+    await create("d", TableSharing.SHARED)
+    await deployment.store.write(lambda: delete_board(store.dialect, board_id="a"))
+    await create("e", TableSharing.OWN)
+
+
+async def test_the_catalog_re_reads_before_it_calls_a_board_unknown(deployment: Deployment) -> None:
+    elsewhere = Catalog(deployment.store)
+    await elsewhere.load(boards_max=10)
+    with pytest.raises(UnknownBoard):
+        await elsewhere.find_board("b")
+    made = await deployment.create("b", XP)
+    assert elsewhere.find_known("b") is None
+    assert await elsewhere.find_board("b") == made
+    assert elsewhere.find_known("b") == made
+    elsewhere.forget_board("b")
+    assert elsewhere.list_known() == []
+    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
+    elsewhere.keep_board(made)
+    with pytest.raises(UnknownBoard):
+        await elsewhere.reread_board("b")
+    assert elsewhere.find_known("b") is None
+
+
+class SlowReads(MeddlingStore):
+    """A store whose answers are under way until they are let go."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.answered, self.go = asyncio.Event(), asyncio.Event()
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        """See `Store`."""
+        try:
+            return await super().read(program, heavy=heavy)
+        finally:
+            self.answered.set()
+            await self.go.wait()
+
+
+@pytest.mark.parametrize("write", ["reset", "delete", "create"])
+@pytest.mark.parametrize("everything", [False, True])
+async def test_an_answer_that_was_overtaken_by_a_write_is_not_kept(
+    deployment: Deployment, write: str, everything: bool
+) -> None:
+    still = await deployment.create("still", XP)
+    if write != "create":
+        await deployment.create("b", XP)
+    store = SlowReads(deployment.store)
+    catalog = Catalog(store)
+    reading = asyncio.create_task(catalog.load(boards_max=9) if everything else catalog.reread_board("b"))
+    await store.answered.wait()
+    if write == "reset":
+        catalog.keep_board(await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b")))
+    elif write == "delete":
+        await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
+        catalog.forget_board("b")
+    else:
+        catalog.keep_board(await deployment.create("b", XP))
+    store.go.set()
+    await asyncio.wait([reading])
+    assert (reading.exception() is not None) == (write == "create" and not everything)
+    expected = {"reset": 2, "delete": None, "create": 1}[write]
+    known = catalog.find_known("b")
+    assert (known.epoch if known is not None else None) == expected
+    assert catalog.find_known("still") == (still if everything else None)
+    await catalog.load(boards_max=9)
+    assert len(catalog.list_known()) == (1 if write == "delete" else 2)
+
+
+async def test_whoever_keeps_something_by_board_is_told_once_the_board_is_gone(deployment: Deployment) -> None:
+    boards = {name: await deployment.create(name, XP) for name in ("dropped", "reread", "loaded", "anew", "still")}
+    catalog, gone = Catalog(deployment.store), list[int]()
+    catalog.watch_removals(gone.append)
+    await catalog.load(boards_max=9)
+    for name in ("dropped", "reread", "loaded", "anew"):
+        await deployment.store.write(lambda name=name: delete_board(deployment.dialect, board_id=name))  # type: ignore[misc]
+    assert gone == []
+    catalog.forget_board("dropped")
+    assert gone == [boards["dropped"].key]
+    with pytest.raises(UnknownBoard):
+        await catalog.reread_board("reread")
+    assert gone == [boards["dropped"].key, boards["reread"].key]
+    await deployment.create("anew", XP)
+    await catalog.reread_board("anew")
+    assert gone[2:] == [boards["anew"].key]
+    await catalog.load(boards_max=9)
+    assert gone[3:] == [boards["loaded"].key]
+    await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="still"))
+    await catalog.load(boards_max=9)
+    assert len(gone) == 4, "an emptied board is the same one"
+
+
+async def test_an_answer_from_before_a_board_was_made_does_not_call_it_gone(deployment: Deployment) -> None:
+    store = SlowReads(deployment.store)
+    catalog, gone = Catalog(store), list[int]()
+    catalog.watch_removals(gone.append)
+    reading = asyncio.create_task(catalog.load(boards_max=9))
+    await store.answered.wait()
+    await deployment.create("b", XP)
+    finding = asyncio.create_task(catalog.find_board("b"))
+    store.go.set()
+    await asyncio.wait([reading, finding])
+    assert finding.result().id == "b"
+    assert gone == []

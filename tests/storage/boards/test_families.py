@@ -1,0 +1,295 @@
+"""Why here: a post to a family is one transaction over many boards, remembered once, whoever else writes meanwhile.
+
+The rule it keeps: what boards hold is compared with what the posts add up to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from querybuilder import col, count, select
+from storage.boards.boards import ALL_ENTRIES, CHANGES
+from storage.boards.families import NewBoard, delete_family, make_boards, put_family
+from storage.boards.shared_tables import sweep_rows
+from storage.entries.hidden_owners import hidden_statements
+from storage.errors import (
+    LostRace,
+    PostIdConflict,
+    TooManyBoards,
+    TooManyFamilies,
+    TooManyOwnTables,
+    UnknownBoard,
+    UnknownFamily,
+)
+from storage.periods import PeriodKind
+from storage.posting.transaction import PostTransaction
+from storage.records import Board, BoardPost, Family, FamilySpec, PartOutcome, Post, PostStatus
+from storage.schema.steps import HIDDEN_ENTRIES, POST_IDS
+from storage.store import Store
+from tests.storage.deployment import BOARDS_MAX, Deployment, Session, counter, part, ranked, spec
+from tests.storage.meddling import MeddlingStore, version_moved
+from tests.storage.processes import Processes
+
+XP = ranked("xp", max_scaled=1_000)
+NAMES = ("all", "all:org=1", "all:org=2", "2018", "2018:org=1", "2018:org=2")
+
+
+async def a_family(deployment: Deployment, family_id: str = "f", *, grace_seconds: int = 10**9) -> Family:
+    """Its boards are laid out as the deployment is about; those of long ago still take posts."""
+    board = deployment.laid_out(spec(XP, counter("shots")))
+    wanted = FamilySpec(board, (PeriodKind.ALL, PeriodKind.YEAR), "UTC", ((), ("org",)), grace_seconds, ())
+    family, _ = await deployment.store.write(
+        lambda: put_family(deployment.dialect, family_id=family_id, spec=wanted, now_us=1, families_max=1_000)
+    )
+    return family
+
+
+async def boards_of(deployment: Deployment, family: Family, *names: str) -> list[Board]:
+    """Boards by the rest of their ids, made where they are missing, in this order."""
+    wanted = [NewBoard(f"{family.id}:{name}", "shelf") for name in names]
+    found = await deployment.store.write(
+        lambda: make_boards(deployment.dialect, family.id, wanted, now_us=1, boards_max=BOARDS_MAX)
+    )
+    by_id = {board.id: board for board in found}
+    return [by_id[new.id] for new in wanted]
+
+
+def family_post(
+    deployment: Deployment, family: Family, owner: str, xp: int, *boards: Board, post_id: str | None = None
+) -> Post:
+    """A post as the edge hands it over."""
+    parts: list[BoardPost] = [part(board, {"xp": xp}) for board in boards]
+    made = deployment.post(owner, *parts, post_id=post_id)
+    return replace(made, fingerprint=f"{owner} {xp}", family=family)
+
+
+def statuses(outcomes: list[PartOutcome]) -> list[PostStatus]:
+    """In order."""
+    return [outcome.status for outcome in outcomes]
+
+
+async def test_every_board_of_a_post_is_written_and_counted(deployment: Deployment) -> None:
+    family = await a_family(deployment)
+    boards = await boards_of(deployment, family, *NAMES)
+    everybody, one, two = boards[0], boards[1], boards[2]
+    of_ada = family_post(deployment, family, "ada", 5, everybody, one)
+    [ada, bob] = await deployment.apply(of_ada, family_post(deployment, family, "bob", 7, everybody, two))
+    assert statuses(ada) == statuses(bob) == [PostStatus.APPLIED] * 2
+    assert [outcome.board_key for outcome in ada] == [everybody.key, one.key]
+    await deployment.apply(family_post(deployment, family, "ada", 2, everybody, two))
+    assert await deployment.stats(everybody, "ada") == {"xp": 7, "shots": None}
+    assert await deployment.stats(one, "ada") == {"xp": 5, "shots": None}
+    assert await deployment.stats(two, "ada") == {"xp": 2, "shots": None}
+    assert await deployment.totals(everybody) == {ALL_ENTRIES: 2, CHANGES: 3, 0: 2}
+    assert await deployment.totals(two) == {ALL_ENTRIES: 2, CHANGES: 2, 0: 2}
+    assert await deployment.totals(boards[3]) == {}
+
+
+async def test_a_repeat_is_a_duplicate_on_the_boards_of_its_first_time(deployment: Deployment) -> None:
+    family = await a_family(deployment)
+    one, two = await boards_of(deployment, family, "all:org=1", "all:org=2")
+    post = family_post(deployment, family, "ada", 5, one, post_id="p")
+    [[first], [again]] = await deployment.apply(post, post)
+    assert (first.status, again.status) == (PostStatus.APPLIED, PostStatus.DUPLICATE)
+    for later in (replace(post, parts=[part(two, {"xp": 5})]), replace(post, parts=[])):
+        [[repeat]] = await deployment.apply(later)
+        assert (repeat.status, repeat.board_key, repeat.stats) == (PostStatus.DUPLICATE, one.key, [5, None])
+        [[conflict]] = await deployment.apply(replace(later, fingerprint="other"))
+        assert isinstance(conflict.error, PostIdConflict)
+    assert await deployment.rows(two, ["ada"]) == {}
+    other = await a_family(deployment, "other")
+    [board] = await boards_of(deployment, other, "all")
+    [[elsewhere]] = await deployment.apply(family_post(deployment, other, "ada", 5, board, post_id="p"))
+    assert elsewhere.status is PostStatus.APPLIED, "a post id is a family's own"
+
+
+async def test_a_post_that_one_board_refuses_is_not_remembered_and_changes_none(deployment: Deployment) -> None:
+    family = await a_family(deployment)
+    one, two = await boards_of(deployment, family, "all", "2018")
+    await deployment.apply(family_post(deployment, family, "ada", 999, one))
+    refused = family_post(deployment, family, "ada", 5, one, two, post_id="p")
+    [outcomes] = await deployment.apply(refused)
+    assert statuses(outcomes) == [PostStatus.REJECTED] * 2
+    assert await deployment.rows(two, ["ada"]) == {}
+    [fits] = await deployment.apply(family_post(deployment, family, "ada", 1, one, two, post_id="p"))
+    assert statuses(fits) == [PostStatus.APPLIED] * 2
+
+
+async def test_a_race_lost_on_one_board_undoes_all_of_them(deployment: Deployment) -> None:
+    family = await a_family(deployment)
+    one, two = await boards_of(deployment, family, "all", "2018")
+    await deployment.apply(family_post(deployment, family, "ada", 5, one, two))
+    writes_begin = 4 if one.table_key is None else 3  # which boards live, which are closed, and the rows of each table
+    store, meddle = deployment.store, version_moved(deployment.store, two, "ada")
+    deployment.store = MeddlingStore(store, [meddle], before_statement=writes_begin)
+    with pytest.raises(LostRace):
+        await deployment.apply(family_post(deployment, family, "ada", 1, one, two))
+    deployment.store = store
+    assert (await deployment.stats(one, "ada") or {})["xp"] == 5
+
+
+async def test_boards_are_made_once_however_often_they_are_asked_for(deployment: Deployment) -> None:
+    family = await a_family(deployment)
+    first = await boards_of(deployment, family, *NAMES)
+    assert await boards_of(deployment, family, *NAMES) == first
+    together = await asyncio.gather(*(boards_of(deployment, family, "2019", "2020") for _ in range(4)))
+    assert all(found == together[0] for found in together)
+    assert len({board.key for board in [*first, *together[0]]}) == 8
+    with pytest.raises(TooManyBoards):
+        wanted = [NewBoard("f:2021", "")]
+        await deployment.store.write(lambda: make_boards(deployment.dialect, "f", wanted, now_us=1, boards_max=8))
+    assert len(await boards_of(deployment, family, "all")) == 1, "one that is there needs no room"
+
+
+async def test_boards_of_a_family_make_as_many_tables_as_a_sqlite_store_may_hold(deployment: Deployment) -> None:
+    family = await a_family(deployment)
+    [first] = await boards_of(deployment, family, "all")
+    wanted = [NewBoard("f:all", ""), NewBoard("f:2020", ""), NewBoard("f:2021", "")]
+
+    async def make(own_tables_max: int) -> list[Board]:
+        return await deployment.store.write(
+            lambda: make_boards(deployment.dialect, "f", wanted, now_us=1, boards_max=9, own_tables_max=own_tables_max)
+        )
+
+    if deployment.dialect.parses_schema and not family.shares_table:
+        with pytest.raises(TooManyOwnTables):
+            await make(2)
+        assert await boards_of(deployment, family, "all") == [first], "nothing was made"
+        assert len(await make(3)) == 3
+    else:
+        assert len(await make(2)) == 3
+
+
+async def test_a_deleted_family_takes_no_more_posts_and_leaves_nothing(deployment: Deployment) -> None:
+    family = await a_family(deployment)
+    boards = await boards_of(deployment, family, *NAMES)
+    await deployment.apply(family_post(deployment, family, "ada", 5, *boards, post_id="p"))
+    gone = await deployment.store.write(lambda: delete_family(deployment.dialect, family_id="f"))
+    assert sorted(board.id for board in gone) == sorted(f"f:{name}" for name in NAMES)
+    for board in boards:
+        assert await deployment.totals(board) == {}
+        with pytest.raises(UnknownBoard):
+            await deployment.rows(board, ["ada"])
+    with pytest.raises(UnknownFamily):
+        await boards_of(deployment, family, "all")
+    anew = await a_family(deployment)
+    assert anew.key > family.key
+    [board] = await boards_of(deployment, anew, "all")
+    [[outcome]] = await deployment.apply(family_post(deployment, anew, "ada", 5, board, post_id="p"))
+    assert outcome.status is PostStatus.APPLIED
+
+
+async def test_what_was_hidden_or_remembered_of_a_deleted_family_is_not_kept(deployment: Deployment) -> None:
+    family, kept = await a_family(deployment), await a_family(deployment, "kept")
+    named_boards = [await boards_of(deployment, each, *NAMES) for each in (family, kept)]
+    store, statements = deployment.store, hidden_statements(deployment.dialect)
+    for each, named in zip((family, kept), named_boards, strict=True):
+        for owner in ("ada", "bob", "cleo"):
+            await deployment.apply(family_post(deployment, each, owner, 5, *named, post_id=owner))
+        entries = [deployment.entries(board) for board in named]
+        await store.write(lambda entries=entries: statements.hide_owner(entries, "ada", now_us=1))  # type: ignore[misc]
+    await store.write(lambda: delete_family(deployment.dialect, family_id="f"))
+    steps = [gone async for gone in _swept(deployment, rows_max=2)]
+    assert max(steps) <= 2
+    for table, left in ((HIDDEN_ENTRIES, len(NAMES)), (POST_IDS, 3)):
+        found = select(count()).from_(table).where(col("board_key").gt(0)).build(deployment.dialect)
+        assert await store.read_query(found) == [(left,)], table
+
+
+async def _swept(deployment: Deployment, *, rows_max: int) -> AsyncIterator[int]:
+    while gone := await deployment.store.write(lambda: sweep_rows(deployment.dialect, rows_max=rows_max)):
+        yield gone
+
+
+async def test_there_is_a_bound_on_families(deployment: Deployment) -> None:
+    family = await a_family(deployment)
+    with pytest.raises(TooManyFamilies):
+        await deployment.store.write(
+            lambda: put_family(deployment.dialect, family_id="g", spec=family.spec, now_us=1, families_max=1)
+        )
+
+
+POSTS = st.tuples(
+    st.sampled_from(("ada", "bob", "cyd")),
+    st.integers(1, 400),
+    st.sets(st.integers(0, len(NAMES) - 1), min_size=1),
+    st.none() | st.sampled_from(("p", "q", "r")),
+)
+
+
+def test_boards_hold_what_accepted_posts_add_up_to(session: Session) -> None:
+    numbers = iter(range(1_000))
+
+    @settings(max_examples=25, deadline=None)
+    @given(st.lists(st.lists(POSTS, min_size=1, max_size=5), max_size=6))
+    def compare(groups: list[list[tuple[str, int, set[int], str | None]]]) -> None:
+        deployment = session.deployment
+        family = session.run(a_family(deployment, f"f{next(numbers)}"))
+        boards = session.run(boards_of(deployment, family, *NAMES))
+        plain: dict[tuple[int, str], int] = {}
+        seen: dict[str, tuple[str, int]] = {}
+        for group in groups:
+            posts = [
+                family_post(deployment, family, owner, xp, *(boards[at] for at in sorted(reached)), post_id=post_id)
+                for owner, xp, reached, post_id in group
+            ]
+            outcomes = session.run(deployment.apply(*posts))
+            for (owner, xp, reached, post_id), found in zip(group, outcomes, strict=True):
+                if post_id in seen:
+                    expected = PostStatus.DUPLICATE if seen[post_id] == (owner, xp) else PostStatus.REJECTED
+                elif any(plain.get((at, owner), 0) + xp > 1_000 for at in reached):
+                    expected = PostStatus.REJECTED
+                else:
+                    expected = PostStatus.APPLIED
+                    seen |= {} if post_id is None else {post_id: (owner, xp)}
+                    plain |= {(at, owner): plain.get((at, owner), 0) + xp for at in reached}
+                assert set(statuses(found)) == {expected}
+        for at, board in enumerate(boards):
+            rows = session.run(deployment.rows(board, ["ada", "bob", "cyd"]))
+            merger = deployment.merger(board)
+            assert {owner: merger.decode_stats(row.cells)[0] for owner, row in rows.items()} == {
+                owner: xp for (where, owner), xp in plain.items() if where == at
+            }
+            assert session.run(deployment.totals(board)).get(ALL_ENTRIES, 0) == len(rows)
+
+    compare()
+
+
+async def test_processes_that_post_to_the_same_owners_lose_nothing_and_count_nothing_twice(
+    processes: Processes,
+) -> None:
+    one, two = await processes.one(), await processes.one()
+    family = await a_family(one)
+
+    async def post(process: Deployment, number: int) -> None:
+        boards = await boards_of(process, family, "all", f"all:org={number % 3}", "2018")
+        post = family_post(process, family, f"o{number % 5}", 1, *boards, post_id=f"p{number}")
+        await retried(process.store, process, post)
+
+    await asyncio.gather(*(post(process, number) for number in range(40) for process in (one, two)))
+    [everybody] = await boards_of(one, family, "all")
+    rows = await one.rows(everybody, [f"o{number}" for number in range(5)])
+    merger = one.merger(everybody)
+    assert sum(int(str(merger.decode_stats(row.cells)[0])) for row in rows.values()) == 40
+    assert (await one.totals(everybody))[ALL_ENTRIES] == 5
+
+
+async def retried(store: Store, process: Deployment, post: Post) -> None:
+    """As the writer does after a lost race."""
+    boards = [process.boards.open_board(each.board) for each in post.parts]
+    while True:
+        try:
+            await store.write(
+                lambda: PostTransaction(
+                    boards, process.post_ids, process.clock(), check_boards=True, logged=True
+                ).apply_posts([post])
+            )
+        except LostRace:
+            continue
+        return

@@ -1,0 +1,136 @@
+"""Why here: boards that share a table must not notice each other, and what one leaves behind must go without a pause.
+
+The rule it keeps: every test has a second board in the same table, which stays as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from querybuilder import col, count, select
+from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, check_exists, delete_board, reset_board
+from storage.boards.row_tables import layout_of
+from storage.boards.shared_tables import sweep_rows
+from storage.errors import BoardChanged, UnknownBoard
+from storage.records import Best, Board, PostStatus, TableSharing
+from storage.schema.steps import POST_IDS
+from tests.storage.deployment import Deployment, counter, part, ranked, spec
+
+XP, LAP, SHOTS = ranked("xp"), ranked("lap", best=Best.LOW), counter("shots")
+OWNERS = [f"o{number:02}" for number in range(25)]
+
+
+@pytest.fixture
+def table() -> TableSharing:
+    """These tests are about the one layout."""
+    return TableSharing.SHARED
+
+
+async def filled(deployment: Deployment, board_id: str) -> Board:
+    """A board with a row of each owner."""
+    board = await deployment.create(board_id, XP)
+    await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in OWNERS))
+    return board
+
+
+async def rows_in_table(deployment: Deployment, board: Board) -> int:
+    """Of all boards."""
+    query = select(count()).from_(layout_of(board).table).build(deployment.dialect)
+    [[found]] = await deployment.store.read_query(query)
+    return int(found)
+
+
+async def swept(deployment: Deployment, rows_max: int) -> list[int]:
+    """Rows deleted in each step, until there is nothing to sweep."""
+    steps = []
+    while gone := await deployment.store.write(lambda: sweep_rows(deployment.dialect, rows_max=rows_max)):
+        steps.append(gone)
+    return steps
+
+
+async def test_boards_with_equal_columns_share_a_table_and_their_statements(deployment: Deployment) -> None:
+    one, two = await deployment.create("one", XP), await deployment.create("two", ranked("goals"))
+    other = await deployment.create("other", LAP)
+    assert layout_of(one) == layout_of(two)
+    assert deployment.entries(one).writes is deployment.entries(two).writes
+    assert layout_of(other).table != layout_of(one).table
+
+
+@pytest.mark.parametrize("rows_max", [10, 25, 1_000])
+async def test_what_an_emptied_or_deleted_board_left_is_swept_in_bounded_steps(
+    deployment: Deployment, rows_max: int
+) -> None:
+    stays, emptied, deleted = [await filled(deployment, name) for name in ("stays", "emptied", "deleted")]
+    await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="emptied"))
+    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="deleted"))
+    assert await rows_in_table(deployment, stays) == 75, "the transaction of either did not wait for rows to go"
+    steps = await swept(deployment, rows_max)
+    assert max(steps) <= rows_max
+    assert await rows_in_table(deployment, stays) == 25
+    assert len(await deployment.rows(stays, OWNERS)) == 25
+    assert await deployment.rows(emptied, OWNERS) == await deployment.rows(deleted, OWNERS) == {}
+
+
+async def test_a_deleted_boards_post_ids_go_and_those_of_others_stay(deployment: Deployment) -> None:
+    deleted, stays = await deployment.create("deleted", XP), await deployment.create("stays", XP)
+    await deployment.apply(*(deployment.post("ada", part(deleted, {"xp": 1}), post_id=f"p{n}") for n in range(5)))
+    kept = deployment.post("ada", part(stays, {"xp": 1}), post_id="p0")
+    await deployment.apply(kept)
+    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="deleted"))
+    assert max(await swept(deployment, 2)) <= 2
+    left = select(col("board_key")).from_(POST_IDS).build(deployment.dialect)
+    assert await deployment.store.read_query(left) == [(stays.key,)]
+    assert (await deployment.apply_one(kept)).status is PostStatus.DUPLICATE
+
+
+async def test_posts_and_a_reset_at_the_same_time_leave_what_the_totals_say(deployment: Deployment) -> None:
+    board = await filled(deployment, "b")
+    stays = await filled(deployment, "stays")
+
+    async def post(owner: str) -> None:
+        await deployment.apply(deployment.post(owner, part(board, {"xp": 1})))  # parsed before the reset
+
+    reset = deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
+    await asyncio.gather(*(post(owner) for owner in OWNERS[:10]), reset, *(post(owner) for owner in OWNERS[10:]))
+    now = await deployment.catalog.reread_board("b")
+    assert len(await deployment.rows(now, OWNERS)) == (await deployment.totals(now)).get(ALL_ENTRIES, 0)
+    await swept(deployment, 1_000)
+    assert len(await deployment.rows(now, OWNERS)) == (await deployment.totals(now)).get(ALL_ENTRIES, 0)
+    assert await deployment.totals(stays) == {ALL_ENTRIES: 25, CHANGES: 25, 0: 25}
+
+
+async def test_an_old_copy_of_a_board_erases_where_its_rows_are_by_now(deployment: Deployment) -> None:
+    board = await filled(deployment, "b")
+    await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
+    assert not await deployment.erase(board, "o01")
+    await deployment.apply(deployment.post("o01", part(board, {"xp": 1})))
+    assert await deployment.erase(board, "o01")
+    assert (await deployment.totals(board)).get(ALL_ENTRIES, 0) == 0
+    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
+    with pytest.raises(UnknownBoard):
+        await deployment.erase(board, "o01")
+
+
+async def test_an_old_copy_of_a_board_without_totals_is_told_so(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP)
+    await deployment.store.read(lambda: check_exists(deployment.dialect, board))
+    await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
+    with pytest.raises(BoardChanged):
+        await deployment.store.read(lambda: check_exists(deployment.dialect, board))
+
+
+async def test_boards_of_one_table_may_be_widened_each_in_its_own_way(deployment: Deployment) -> None:
+    one, two, three = [await filled(deployment, name) for name in ("one", "two", "three")]
+
+    async def widened(board: Board, *columns: object) -> Board:
+        wanted = deployment.laid_out(spec(XP, *columns))  # type: ignore[arg-type]
+        return await deployment.store.write(lambda: change_board(deployment.dialect, board_id=board.id, wanted=wanted))
+
+    one, two = await widened(one, LAP), await widened(two, SHOTS)
+    three = await widened(three, ranked("laps", best=Best.LOW))
+    assert layout_of(one).table == layout_of(two).table == layout_of(three).table
+    for board, stats in ((one, {"lap": 3}), (two, {"shots": 4}), (three, {"laps": 5})):
+        await deployment.apply(deployment.post("o01", part(board, stats)))
+        assert await deployment.stats(board, "o01") == {"xp": 1, **stats}

@@ -1,0 +1,105 @@
+"""Why here: a family's past is loaded under a long grace, and once that is shortened no copy of a board says else."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.archive.board_closing import ClosingStage, list_due_boards, shut_boards
+from storage.boards.boards import find_board
+from storage.boards.families import NewBoard, make_boards, put_family
+from storage.errors import PeriodClosed, SpecConflict
+from storage.periods import PeriodKind, calendar_of
+from storage.records import Board, Family, FamilySpec, PostStatus
+from tests.storage.archive.test_board_closing import to_all
+from tests.storage.deployment import BOARDS_MAX, NOW_US, Deployment, ranked, spec
+
+DAY_S = 86_400
+S = 1_000_000
+LONG_S = 10_000 * DAY_S
+XP = ranked("xp", max_scaled=1_000)
+CALENDAR = calendar_of("UTC")
+PAST, YESTERDAY, TODAY = (CALENDAR.period_at(PeriodKind.DAY, NOW_US - days * DAY_S * S).id for days in (1_000, 1, 0))
+
+
+async def put(deployment: Deployment, grace_seconds: int, keep: int | None = None) -> Family:
+    kept = () if keep is None else ((PeriodKind.DAY, keep),)
+    days = (PeriodKind.ALL, PeriodKind.DAY)
+    wanted = FamilySpec(deployment.laid_out(spec(XP)), days, "UTC", ((),), grace_seconds, kept)
+    family, _ = await deployment.store.write(
+        lambda: put_family(deployment.dialect, family_id="f", spec=wanted, now_us=NOW_US, families_max=10)
+    )
+    return family
+
+
+async def boards_of(deployment: Deployment, *periods: str) -> list[Board]:
+    wanted = [NewBoard(f"f:{period}", f"{period}:") for period in periods]
+    made = await deployment.store.write(
+        lambda: make_boards(deployment.dialect, "f", wanted, now_us=1, boards_max=BOARDS_MAX)
+    )
+    by_id = {board.id: board for board in made}
+    return [by_id[new.id] for new in wanted]
+
+
+async def post(deployment: Deployment, family: Family, *boards: Board) -> list[PostStatus]:
+    [parts] = await deployment.apply(to_all(deployment, family, list(boards), "ada"))
+    assert all(isinstance(part.error, PeriodClosed) for part in parts if part.status is PostStatus.REJECTED)
+    return [part.status for part in parts]
+
+
+async def due(deployment: Deployment, stage: ClosingStage) -> list[str]:
+    found = await deployment.store.read(lambda: list_due_boards(deployment.dialect, stage, now_us=NOW_US, limit=10))
+    return [board.id for _, board in found]
+
+
+async def test_a_shorter_grace_closes_the_periods_that_are_past_their_new_end(deployment: Deployment) -> None:
+    family = await put(deployment, LONG_S)
+    boards = await boards_of(deployment, "all", PAST, YESTERDAY, TODAY)
+    _, past, yesterday, _ = boards
+    assert await post(deployment, family, *boards) == [PostStatus.APPLIED] * 4
+    assert await due(deployment, ClosingStage.OPEN) == []
+    family = await put(deployment, DAY_S)
+    applied, late = PostStatus.APPLIED, PostStatus.REJECTED
+    assert await post(deployment, family, *boards) == [applied, late, applied, applied], "by copies of before"
+    assert await due(deployment, ClosingStage.OPEN) == [past.id]
+    closed = await deployment.store.write(lambda: shut_boards(deployment.dialect, [past], now_us=NOW_US))
+    assert [board.id for board in closed] == [past.id]
+    assert await deployment.stats(past, "ada") == {"xp": 1}
+    assert await deployment.stats(yesterday, "ada") == {"xp": 2}
+    now = await deployment.store.read(lambda: find_board(deployment.dialect, yesterday.id))
+    assert (now.closes_us, now.closed_us) == ((yesterday.closes_us or 0) - (LONG_S - DAY_S) * S, None)
+
+
+async def test_a_board_that_is_made_after_the_grace_was_shortened_closes_by_the_new_one(deployment: Deployment) -> None:
+    await put(deployment, LONG_S)
+    family = await put(deployment, DAY_S)
+    [past, today] = await boards_of(deployment, PAST, TODAY)
+    bounds = CALENDAR.bounds_us(CALENDAR.period_at(PeriodKind.DAY, NOW_US))
+    assert bounds is not None and today.closes_us == bounds[1] + DAY_S * S
+    assert await post(deployment, family, past, today) == [PostStatus.REJECTED, PostStatus.APPLIED]
+
+
+async def test_a_grace_may_be_shortened_again_and_never_lengthened(deployment: Deployment) -> None:
+    await put(deployment, LONG_S)
+    await put(deployment, 100)
+    family = await put(deployment, 10)
+    assert (family.spec.grace_seconds, family.spec.longest_grace_us) == (10, LONG_S * S)
+    assert (await put(deployment, 10)).spec == family.spec, "confirmed"
+    with pytest.raises(SpecConflict, match="only be shortened") as refused:
+        await put(deployment, 11)
+    assert refused.value.pointer == "/grace_seconds"
+
+
+async def test_closed_boards_are_archived_by_the_new_grace(deployment: Deployment) -> None:
+    await put(deployment, 999 * DAY_S, keep=1)
+    [past] = await boards_of(deployment, PAST)
+    await deployment.store.write(lambda: shut_boards(deployment.dialect, [past], now_us=NOW_US))
+    assert await due(deployment, ClosingStage.FROZEN) == [], "the day after has a grace too"
+    await put(deployment, 0, keep=1)
+    assert await due(deployment, ClosingStage.FROZEN) == [past.id]
+
+
+async def test_a_grace_of_ages_fits_the_store(deployment: Deployment) -> None:
+    family = await put(deployment, 10**12)
+    ancient = CALENDAR.period_at(PeriodKind.DAY, -40_000 * DAY_S * S).id
+    [board] = await boards_of(deployment, ancient)
+    assert await post(deployment, family, board) == [PostStatus.APPLIED]

@@ -1,0 +1,195 @@
+"""Why here: an alarm that nobody can trust is none, so audits are held against sorting the board of the fit."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+import pytest
+
+from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
+from storage.boards.boards import CHANGES, delete_board, find_totals, reset_board
+from storage.curves.auditing import Audit, AuditedCurve, AuditLimits, audit_curve
+from storage.curves.sampling import sample_curve
+from storage.curves.stored_curves import store_curve
+from storage.errors import BoardChanged, UnknownBoard
+from storage.log.cells import Padding
+from storage.log.change_log import LogMark, change_log
+from storage.records import Best, Board, Ties
+from storage.store import Program
+from tests.storage.deployment import NOW_US, Deployment, counter, part, ranked
+
+LIMITS = AuditLimits(audit_owners_max=40, audit_rows_max=10_000, audit_changes_max=1_000, audit_s_max=10)
+INDEX = 1
+
+
+@dataclass
+class Audited:
+    """A board whose plain keys are known, and a curve of it."""
+
+    deployment: Deployment
+    board: Board
+    keys: dict[str, int]  # by owner
+    rng: random.Random
+
+    @property
+    def padding(self) -> Padding:
+        return Padding.for_column(self.board.spec, self.board.spec.columns[INDEX])
+
+    async def post(self, count: int, *, owners: int = 80) -> None:
+        """Random owners get other values; now and then one is erased."""
+        for _ in range(count):
+            owner, value = f"o{self.rng.randrange(owners)}", self.rng.randrange(-30, 30)
+            if self.rng.random() < 0.2:
+                await self.deployment.erase(self.board, owner)
+                self.keys.pop(owner, None)
+                continue
+            self.deployment.clock.now_us += 1
+            stats = part(self.board, {"shots": 1}, {"xp": value})
+            await self.deployment.apply_one(self.deployment.post(owner, stats))
+            entry = (await self.deployment.rows(self.board, [owner]))[owner]
+            self.keys[owner] = self.padding.key_of_cell(str(entry.cells[INDEX]))
+
+    async def fit(self) -> AuditedCurve:
+        """A curve of few knots with its moment, of one snapshot."""
+        deployment, entries = self.deployment, self.deployment.entries(self.board)
+        dialect = deployment.dialect
+
+        def fitted() -> Program[tuple[Curve, LogMark, int]]:
+            curve = yield from sample_curve(dialect, entries, INDEX, gap_rows_max=10_000, now_us=NOW_US)
+            totals = yield from find_totals(dialect, [self.board.key])
+            mark = yield from change_log(dialect).take_mark()
+            return curve, mark, totals[self.board.key].get(CHANGES, 0)
+
+        curve, mark, changes = await deployment.store.read(fitted, heavy=True)
+        version = await deployment.store.write(
+            lambda: store_curve(dialect, self.board, INDEX, curve, changes=changes, mark=mark)
+        )
+        return AuditedCurve(curve, mark, version)
+
+    async def audit(self, moment: AuditedCurve, limits: AuditLimits = LIMITS, *, ticks: float = 0) -> Audit:
+        """What an audit finds. The clock moves on by so much whenever it is asked."""
+        dialect, now_s = self.deployment.dialect, 0.0
+
+        def monotonic() -> float:
+            nonlocal now_s
+            now_s += ticks
+            return now_s
+
+        entries = self.deployment.entries(self.board)
+
+        def program() -> Program[Audit]:
+            return audit_curve(dialect, entries, INDEX, moment, limits, rng=random.Random(5), monotonic=monotonic)
+
+        return await self.deployment.store.read(program, heavy=True)
+
+
+async def audited(deployment: Deployment, *, best: Best = Best.HIGH, ties: Ties = Ties.SHARED) -> Audited:
+    """A board with some entries; its curves have few knots."""
+    columns = counter("shots"), ranked("xp", best=best, min_scaled=-100, max_scaled=100)
+    board = await deployment.create("b", *columns, ties=ties)
+    predictor = replace(board.spec.predictor, samples=6)
+    board = replace(board, spec=replace(board.spec, predictor=predictor))
+    made = Audited(deployment, board, {}, random.Random(11))
+    await made.post(120)
+    return made
+
+
+@pytest.mark.parametrize("ties", list(Ties))
+@pytest.mark.parametrize("best", list(Best))
+async def test_ranks_are_those_of_the_curves_moment_whatever_was_posted_since(
+    deployment: Deployment, best: Best, ties: Ties
+) -> None:
+    made = await audited(deployment, best=best, ties=ties)
+    moment = await made.fit()
+    then = sorted(made.keys.values())
+    for _ in range(3):
+        found = await made.audit(moment)
+        assert found.outcome == "compared"
+        assert len(found.compared) == LIMITS.audit_owners_max
+        for each in found.compared:
+            key = made.padding.key_of_cell(each.cell)
+            assert key in made.keys.values()
+            assert each.true_rank == 1 + sum(other < key for other in then)
+            assert (each.rank, each.low, each.high) == moment.curve.locate(key)[:3]
+        assert found.broken == []
+        await made.post(40, owners=120)
+
+
+async def test_a_curve_that_counts_wrongly_is_found_out(deployment: Deployment) -> None:
+    made = await audited(deployment)
+    moment = await made.fit()
+    first, *rest = moment.curve.knots
+    knots = [first, *(Knot(knot.key, knot.better_count + 9, knot.ties) for knot in rest)]
+    wrong = Curve(knots, total=moment.curve.total + 9, as_of_us=NOW_US, certificate=0.01)
+    found = await made.audit(replace(moment, curve=wrong))
+    assert found.broken
+    assert all(not each.low <= each.true_rank <= each.high for each in found.broken)
+    assert {each.cell for each in found.broken} <= {each.cell for each in found.beyond_certificate}
+    assert (await made.audit(moment)).beyond_certificate == []
+
+
+async def test_what_happened_since_is_needed_only_where_something_did(deployment: Deployment) -> None:
+    made = await audited(deployment)
+    moment = await made.fit()
+    unmarked = replace(moment, mark=None)
+    assert (await made.audit(unmarked)).outcome == "compared"
+    await made.post(3)
+    assert (await made.audit(moment)).outcome == "compared"
+    assert moment.mark is not None
+    assert (await made.audit(unmarked)).outcome == "changed"
+    assert (await made.audit(moment, replace(LIMITS, audit_changes_max=1))).outcome == "changed"
+    restored = replace(moment, mark=LogMark(moment.mark.position + 1_000))
+    assert (await made.audit(restored)).outcome == "changed"
+    log = change_log(deployment.dialect)
+    far = deployment.clock.now_us + 10**9
+    await deployment.store.write(lambda: log.prune(before_us=far, keep_from=None, rows_max=1_000))
+    assert (await made.audit(moment)).outcome == "changed"
+
+
+async def test_owners_rows_and_time_are_bounded(deployment: Deployment) -> None:
+    made = await audited(deployment)
+    moment = await made.fit()
+    assert len((await made.audit(moment, replace(LIMITS, audit_owners_max=3))).compared) == 3
+    near = await made.audit(moment, replace(LIMITS, audit_rows_max=20))
+    assert len(near.compared) == 10
+    assert max(each.true_rank for each in near.compared) <= 10
+    assert len((await made.audit(moment, replace(LIMITS, audit_s_max=3), ticks=1)).compared) == 3
+
+
+async def test_a_live_curve_is_as_of_its_own_mark(deployment: Deployment) -> None:
+    made = await audited(deployment)
+    moment = await made.fit()
+    assert isinstance(moment.curve, Curve)
+    before = dict(made.keys)
+    await made.post(30)
+    counts = LiveCounts(moment.curve)
+    for owner in before.keys() | made.keys.keys():
+        counts.count_move(before.get(owner), made.keys.get(owner))
+    mark = await deployment.store.read(lambda: change_log(deployment.dialect).take_mark())
+    live = replace(moment, curve=LiveCurve(moment.curve, counts, as_of=AsOf(NOW_US)), mark=mark)
+    now = sorted(made.keys.values())
+    for _ in range(2):
+        found = await made.audit(live)
+        assert (found.outcome, found.broken) == ("compared", [])
+        for each in found.compared:
+            assert each.true_rank == 1 + sum(other < made.padding.key_of_cell(each.cell) for other in now)
+        assert (await made.audit(replace(live, mark=moment.mark))).broken  # of another moment it would be wrong
+        await made.post(30)
+
+
+async def test_a_board_that_is_gone_or_another_one_is_not_compared(deployment: Deployment) -> None:
+    made = await audited(deployment)
+    moment = await made.fit()
+    await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
+    with pytest.raises(BoardChanged):
+        await made.audit(moment)
+    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
+    with pytest.raises(UnknownBoard):
+        await made.audit(moment)
+
+
+async def test_an_empty_column_is_nothing_to_compare(deployment: Deployment) -> None:
+    board = await deployment.create("b", counter("shots"), ranked("xp"))
+    made = Audited(deployment, board, {}, random.Random(1))
+    assert (await made.audit(await made.fit())).outcome == "empty"

@@ -1,0 +1,63 @@
+"""Why here: a breaker that never closes again costs the cache, one that never opens its timeout at every call."""
+
+from __future__ import annotations
+
+from storage.curves.memcached import Breaker
+
+
+class Clock:
+    """Seconds as the test says."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def opened(clock: Clock) -> Breaker:
+    breaker = Breaker(failures_max=3, pause_s=5, monotonic=clock)
+    for _ in range(3):
+        assert breaker.allows()
+        breaker.failed()
+    return breaker
+
+
+def test_it_opens_after_so_many_failures_in_a_row_and_not_for_others() -> None:
+    breaker = Breaker(failures_max=3, pause_s=5, monotonic=Clock())
+    for _ in range(5):
+        breaker.failed()
+        breaker.failed()
+        breaker.succeeded()
+    assert breaker.allows()
+    breaker.failed()
+    breaker.failed()
+    assert breaker.allows()
+    breaker.failed()
+    assert not breaker.allows()
+
+
+def test_after_the_pause_a_trial_that_fails_opens_it_for_another_pause() -> None:
+    clock = Clock()
+    breaker = opened(clock)
+    clock.now_s += 4.9
+    assert not breaker.allows()
+    clock.now_s += 0.2
+    assert breaker.allows() and breaker.open
+    breaker.failed()
+    assert not breaker.allows()
+    clock.now_s += 4.9
+    assert not breaker.allows()
+    clock.now_s += 0.2
+    assert breaker.allows()
+
+
+def test_a_trial_that_succeeds_closes_it() -> None:
+    clock = Clock()
+    breaker = opened(clock)
+    clock.now_s += 5
+    assert breaker.allows()
+    breaker.succeeded()
+    assert not breaker.open
+    breaker.failed()
+    assert breaker.allows(), "it counts anew"

@@ -1,0 +1,195 @@
+"""Why here: a cache that is down, slow or lying may cost its timeout and must never cost an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from storage.curves.memcached import Memcached, MemcachedLimits
+from tests.memcached import LyingServer, OpenMemcached
+
+WAIT_S = 60
+TIMEOUT_S = 1.0  # long enough for a busy machine, short against what hangs
+PATIENT_TIMEOUT_S = 2.0
+PAUSE_S = 60
+VALUE = bytes(range(256)) * 80
+
+Open = Callable[..., Memcached]
+
+
+@pytest.fixture
+def server() -> Iterator[OpenMemcached]:
+    with OpenMemcached() as started:
+        yield started
+
+
+@pytest.fixture
+async def cache_on() -> AsyncIterator[Open]:
+    """Caches on servers, closed at the end."""
+    async with AsyncExitStack() as stack:
+
+        def make(
+            *addresses: str,
+            failures_max: int = 3,
+            timeout_s: float = TIMEOUT_S,
+            value_bytes_max: int = 100_000,
+            monotonic: Callable[[], float] = time.monotonic,
+        ) -> Memcached:
+            cache = Memcached(
+                MemcachedLimits(
+                    memcached_servers=addresses,
+                    memcached_timeout_s=timeout_s,
+                    memcached_failures_max=failures_max,
+                    memcached_pause_s=PAUSE_S,
+                    memcached_batch_max=10,
+                    memcached_value_bytes_max=value_bytes_max,
+                    memcached_expiry_s=60,
+                ),
+                monotonic=monotonic,
+            )
+            stack.push_async_callback(cache.close)
+            return cache
+
+        yield make
+
+
+async def test_what_was_put_is_there_for_every_process(server: OpenMemcached, cache_on: Open) -> None:
+    assert (await cache_on(server.address).store_value("a", VALUE)).stored
+    answered = await cache_on(server.address).get_many(["a", "b"])
+    assert (answered.values, answered.errors) == ({"a": VALUE}, 0)
+
+
+async def test_a_killed_server_is_an_error_and_serves_again_once_it_is_back(
+    server: OpenMemcached, cache_on: Open
+) -> None:
+    cache = cache_on(server.address)
+    assert (await cache.store_value("a", VALUE)).stored
+    server.kill()
+    for answered in (await cache.get_many(["a"]), await cache.store_value("a", VALUE)):
+        assert (answered.values, answered.stored, answered.errors) == ({}, False, 1)
+    server.start()
+    assert (await cache.store_value("a", VALUE)).stored
+    assert (await cache.get_many(["a"])).values == {"a": VALUE}
+
+
+async def test_a_stopped_server_costs_its_timeout_until_it_is_left_alone_and_nothing_then(
+    server: OpenMemcached, cache_on: Open
+) -> None:
+    now_s = 0.0  # stands still: however slow the machine, the pause ends when the test says so
+    cache = cache_on(server.address, failures_max=2, monotonic=lambda: now_s)
+    await cache.store_value("a", VALUE)
+    server.pause()
+    for left_alone in (0, 1):
+        began_s = time.monotonic()
+        assert (await cache.get_many(["a"])).errors == 1
+        assert TIMEOUT_S * 0.9 < time.monotonic() - began_s < WAIT_S
+        assert cache.servers_left_alone == left_alone
+    answered = await cache.get_many(["a"])
+    assert (answered.values, answered.errors) == ({}, 0), "nobody was asked"
+    server.resume()
+    async with asyncio.timeout(WAIT_S):
+        while not (await cache.get_many(["a"])).values:
+            now_s += PAUSE_S
+    assert cache.servers_left_alone == 0
+
+
+async def test_the_event_loop_goes_on_while_a_server_hangs(server: OpenMemcached, cache_on: Open) -> None:
+    cache = cache_on(server.address)
+    server.pause()
+    asking = asyncio.create_task(cache.get_many(["a"]))
+    turns = 0
+    while not asking.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 100
+
+
+async def test_a_server_that_drips_is_held_to_the_timeout_of_the_whole_call(cache_on: Open) -> None:
+    with LyingServer(b"VALUE a 0 1000\r\n" + bytes(1000) + b"\r\nEND\r\n", pause_s=TIMEOUT_S / 10) as dripping:
+        began_s = time.monotonic()
+        assert (await cache_on(dripping.address).get_many(["a"])).errors == 1
+        assert time.monotonic() - began_s < WAIT_S
+
+
+async def test_an_answer_longer_than_any_honest_one_is_not_read_to_its_end(cache_on: Open) -> None:
+    with LyingServer(b"VALUE a 0 1000000\r\n" + bytes(1_000_000) + b"\r\nEND\r\n") as lying:
+        answered = await cache_on(lying.address, value_bytes_max=1_024).get_many(["a"])
+        assert (answered.values, answered.errors) == ({}, 1)
+
+
+async def test_a_server_for_which_no_time_is_left_is_not_blamed(server: OpenMemcached, cache_on: Open) -> None:
+    with OpenMemcached() as other:
+        cache = cache_on(server.address, other.address, failures_max=1)
+        keys = [f"key-{number}" for number in range(10)]
+        for key in keys:
+            assert (await cache.store_value(key, VALUE)).stored
+        server.pause()
+        other.pause()
+        assert (await cache.get_many(keys)).errors == 1
+        assert cache.servers_left_alone == 1
+        assert (await cache.get_many(keys)).errors == 1
+        assert cache.servers_left_alone == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\x00\xff\r\n",
+        b"VALUE\r\nEND\r\n",
+        b"VALUE a 0 minus\r\nx\r\nEND\r\n",
+        b"VALUE a 0 -7\r\nx\r\nEND\r\n",
+        b"VALUE other 0 1\r\nx\r\nEND\r\n",
+        b"ERROR\r\n",
+        b"SERVER_ERROR out of memory\r\n",
+        b"CLIENT_ERROR no\r\n",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"STORED\r\n",
+    ],
+)
+async def test_nonsense_is_an_error_and_never_an_exception(cache_on: Open, answer: bytes) -> None:
+    with LyingServer(answer) as lying:
+        answered = await cache_on(lying.address).get_many(["a"])
+        # A length below zero is read as some bytes: whoever asked has to look at what they are.
+        assert answered.errors == (0 if b"-7" in answer else 1)
+        put = await cache_on(lying.address).store_value("b", b"x")
+        assert put.stored == (answer == b"STORED\r\n")
+
+
+async def test_a_server_that_refuses_a_value_is_not_left_alone_for_it(server: OpenMemcached, cache_on: Open) -> None:
+    cache = cache_on(server.address, failures_max=1, value_bytes_max=4_000_000)
+    refused = await cache.store_value("large", bytes(2_000_000))
+    assert (refused.stored, refused.errors, cache.servers_left_alone) == (False, 1, 0)
+    assert (await cache.store_value("a", VALUE)).stored
+
+
+async def test_one_server_that_hangs_does_not_take_the_keys_of_the_others(
+    server: OpenMemcached, cache_on: Open
+) -> None:
+    keys = [f"key-{number}" for number in range(10)]
+    with OpenMemcached() as other:
+        # A busy machine must not take the time of the one that answers.
+        cache = cache_on(server.address, other.address, failures_max=1, timeout_s=PATIENT_TIMEOUT_S)
+        for key in keys:
+            assert (await cache.store_value(key, VALUE)).stored
+        theirs = set(other.held())
+        assert 0 < len(theirs) < len(keys)
+        server.pause()
+        began_s = time.monotonic()
+        await cache.get_many(keys)
+        assert time.monotonic() - began_s < PATIENT_TIMEOUT_S * 3, "one timeout, however many servers hang"
+        assert cache.servers_left_alone == 1
+        assert set((await cache.get_many(keys)).values) == theirs
+        for key in keys:
+            await cache.store_value(key, VALUE)
+        assert set(other.held()) == theirs, "no key moves to another server"
+
+
+async def test_a_call_after_the_end_asks_nobody(server: OpenMemcached, cache_on: Open) -> None:
+    cache = cache_on(server.address)
+    await cache.store_value("a", VALUE)
+    await cache.close()
+    assert (await cache.get_many(["a"])).values == {}

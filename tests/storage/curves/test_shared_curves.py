@@ -1,0 +1,265 @@
+"""Why here: memcached may be gone, empty, old or forged, and every process serves the table's curve all the same."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
+from typing import TypeVar
+
+import pytest
+
+from predictor import Curve, Knot
+from storage.curves.memcached import Memcached, MemcachedLimits
+from storage.curves.shared_curves import Envelopes, ReadOutcome, SharedCurves, WriteOutcome
+from storage.curves.stored_curves import CurveBook, ServedCurve, store_curve
+from storage.records import Board
+from storage.store import Program
+from tests.memcached import OpenMemcached
+from tests.storage.deployment import Deployment, ranked
+from tests.storage.meddling import MeddlingStore
+
+T = TypeVar("T")
+
+SALT = "00112233445566778899aabbccddeeff"
+VALUE_BYTES_MAX = 2_000
+
+
+def curve(total: int) -> Curve:
+    """A curve that can be told from others by its total."""
+    return Curve((Knot(-5, 0, 1), Knot(-4, 1, total - 1)), total=total, as_of_us=1_000 + total)
+
+
+class CountedReads(MeddlingStore):
+    """A store that counts the snapshots that were read."""
+
+    reads = 0
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        """See `Store`."""
+        self.reads += 1
+        return await super().read(program, heavy=heavy)
+
+
+class Process:
+    """One process's curves, and what it tells of memcached."""
+
+    def __init__(self, deployment: Deployment, cache: Memcached, salt: str = SALT) -> None:
+        self.deployment = deployment
+        self.read: Counter[ReadOutcome] = Counter()
+        self.written: Counter[WriteOutcome] = Counter()
+        self.errors = 0
+        self.corrupt = 0
+        self.store = CountedReads(deployment.store)
+        shared = SharedCurves(cache, Envelopes(salt), self)
+        self.book = CurveBook(self.store, shared, poll_rows_max=100, on_corrupt=self.count_corrupt)
+
+    def count_corrupt(self) -> None:
+        self.corrupt += 1
+
+    def shared_read(self, outcome: ReadOutcome) -> None:
+        """See `SharingObserver`."""
+        self.read[outcome] += 1
+
+    def shared_write(self, outcome: WriteOutcome) -> None:
+        """See `SharingObserver`."""
+        self.written[outcome] += 1
+
+    def memcached_failed(self, servers: int) -> None:
+        """See `SharingObserver`."""
+        self.errors += servers
+
+    async def refresh(self, board: Board, column_index: int, fitted: Curve) -> ServedCurve:
+        """Store and share a curve as the job does."""
+        dialect = self.deployment.dialect
+        version = await self.deployment.store.write(lambda: store_curve(dialect, board, column_index, fitted))
+        served = ServedCurve(board.key, column_index, board.epoch, version, fitted)
+        self.book.serve_curve(served)
+        await self.book.share_curve(served)
+        return served
+
+
+@pytest.fixture
+def server() -> Iterator[OpenMemcached]:
+    with OpenMemcached() as started:
+        yield started
+
+
+Start = Callable[..., Process]
+
+
+@pytest.fixture
+async def start(deployment: Deployment, server: OpenMemcached) -> AsyncIterator[Start]:
+    """Starts processes that share one memcached and one table."""
+    async with AsyncExitStack() as stack:
+
+        def make(salt: str = SALT) -> Process:
+            cache = Memcached(
+                MemcachedLimits(
+                    memcached_servers=(server.address,),
+                    memcached_timeout_s=0.3,
+                    memcached_failures_max=2,
+                    memcached_pause_s=60,
+                    memcached_batch_max=2,
+                    memcached_value_bytes_max=VALUE_BYTES_MAX,
+                    memcached_expiry_s=60,
+                ),
+                monotonic=time.monotonic,
+            )
+            stack.push_async_callback(cache.close)
+            return Process(deployment, cache, salt)
+
+        yield make
+
+
+async def test_a_curve_of_another_process_comes_from_memcached_and_the_table_is_asked_for_its_version_only(
+    deployment: Deployment, start: Start
+) -> None:
+    board = await deployment.create("b", *(ranked(f"c{index}") for index in range(5)))
+    job, front = start(), start()
+    for index in range(5):
+        await job.refresh(board, index, curve(10 + index))
+    assert job.written == {"stored": 5}
+    assert await front.book.poll() == 5
+    assert [found.total for index in range(5) if (found := front.book.find_curve(board, index))] == [10, 11, 12, 13, 14]
+    assert front.read == {"hit": 5}
+    assert front.store.reads == 1, "the list of versions"
+    await front.book.poll()
+    assert (front.read, front.store.reads) == ({"hit": 5}, 2)
+
+
+async def test_a_process_asks_nobody_for_the_curves_that_it_stored_itself(deployment: Deployment, start: Start) -> None:
+    board = await deployment.create("b", ranked("xp"))
+    job = start()
+    await job.refresh(board, 0, curve(10))
+    assert await job.book.poll() == 0
+    assert (job.read, job.store.reads) == ({}, 1)
+
+
+async def test_a_curve_larger_than_the_limit_stays_in_the_table(deployment: Deployment, start: Start) -> None:
+    board = await deployment.create("b", ranked("xp"))
+    job, front = start(), start()
+    large = Curve([Knot(key, key, 1) for key in range(2_000)], total=2_000, as_of_us=5)
+    await job.refresh(board, 0, large)
+    assert job.written == {"too_large": 1}
+    assert await front.book.poll() == 1
+    assert front.book.find_curve(board, 0) == large
+    assert front.read == {"miss": 1}
+
+
+Harm = Callable[[OpenMemcached], None]
+
+
+def garbage(server: OpenMemcached) -> None:
+    for key in server.held():
+        server.put(key, bytes(range(256)) * 4)
+
+
+def emptied_values(server: OpenMemcached) -> None:
+    for key in server.held():
+        server.put(key, b"")
+
+
+def truncated(server: OpenMemcached) -> None:
+    for key in server.held():
+        server.put(key, server.value(key)[:-1])
+
+
+def swapped(server: OpenMemcached) -> None:
+    first, second = sorted(server.held())
+    values = server.value(first), server.value(second)
+    server.put(first, values[1])
+    server.put(second, values[0])
+
+
+@pytest.mark.parametrize(
+    ("harm", "outcome", "errors"),
+    [
+        (OpenMemcached.kill, "miss", 1),
+        (OpenMemcached.pause, "miss", 1),
+        (OpenMemcached.flush, "miss", 0),
+        (garbage, "corrupt", 0),
+        (emptied_values, "corrupt", 0),
+        (truncated, "corrupt", 0),
+        (swapped, "corrupt", 0),
+    ],
+)
+async def test_whatever_happens_to_memcached_the_curves_of_the_table_serve(
+    deployment: Deployment, server: OpenMemcached, start: Start, harm: Harm, outcome: ReadOutcome, errors: int
+) -> None:
+    board, other = await deployment.create("b", ranked("xp")), await deployment.create("other", ranked("xp"))
+    job, front = start(), start()
+    await job.refresh(board, 0, curve(10))
+    await job.refresh(other, 0, curve(20))
+    harm(server)
+    assert await front.book.poll() == 2
+    assert front.book.find_curve(board, 0) == curve(10)
+    assert front.book.find_curve(other, 0) == curve(20)
+    assert (front.read, front.errors, front.corrupt) == ({outcome: 2}, errors, 0)
+    # And the job's side: its curve is stored and serves.
+    await job.refresh(board, 0, curve(11))
+    assert job.book.find_curve(board, 0) == curve(11)
+    assert await front.book.poll() == 1
+    assert front.book.find_curve(board, 0) == curve(11)
+
+
+async def test_an_entry_of_an_older_version_is_counted_and_never_served(
+    deployment: Deployment, server: OpenMemcached, start: Start
+) -> None:
+    board = await deployment.create("b", ranked("xp"))
+    job, front = start(), start()
+    await job.refresh(board, 0, curve(10))
+    [key] = server.held()
+    older = server.value(key)
+    await job.refresh(board, 0, curve(11))
+    server.put(key, older)
+    assert await front.book.poll() == 1
+    assert front.book.find_curve(board, 0) == curve(11)
+    assert front.read == {"stale": 1}
+
+
+async def test_a_newer_entry_than_listed_is_not_served_under_the_older_version(
+    deployment: Deployment, start: Start
+) -> None:
+    board = await deployment.create("b", ranked("xp"))
+    job, front = start(), start()
+    await job.refresh(board, 0, curve(10))
+    ahead = ServedCurve(board.key, 0, board.epoch, 1_000, curve(99))
+    await job.book.share_curve(ahead)
+    assert await front.book.poll() == 1
+    assert front.book.find_curve(board, 0) == curve(10)
+    assert front.read == {"stale": 1}
+
+
+async def test_two_stores_that_share_a_memcached_never_meet(
+    deployment: Deployment, server: OpenMemcached, start: Start
+) -> None:
+    board = await deployment.create("b", ranked("xp"))
+    job, stranger = start(), start(SALT[::-1])
+    await job.refresh(board, 0, curve(10))
+    await stranger.book.share_curve(ServedCurve(board.key, 0, board.epoch, 1, curve(99)))
+    assert len(server.held()) == 2
+    front = start()
+    await front.book.poll()
+    assert front.book.find_curve(board, 0) == curve(10)
+    assert front.read == {"hit": 1}
+
+
+async def test_after_a_failure_a_poll_asks_no_further_and_an_open_breaker_costs_no_error(
+    deployment: Deployment, server: OpenMemcached, start: Start
+) -> None:
+    board = await deployment.create("b", *(ranked(f"c{index}") for index in range(5)))
+    job, front = start(), start()
+    for index in range(5):
+        await job.refresh(board, index, curve(10))
+    server.kill()
+    assert await front.book.poll() == 5
+    assert front.errors == 1, "of three batches the first"
+    await job.refresh(board, 0, curve(11))
+    await front.book.poll()
+    assert front.errors == 2, "now it is left alone"
+    await job.refresh(board, 0, curve(12))
+    await front.book.poll()
+    assert front.errors == 2
+    assert front.book.find_curve(board, 0) == curve(12)

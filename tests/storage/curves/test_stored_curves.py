@@ -1,0 +1,213 @@
+"""Why here: a wrong curve answers wrong ranks fast, so only a whole one of the present epoch may serve."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from predictor import Curve, Knot
+from querybuilder import col, param, update
+from storage.boards.boards import delete_board, reset_board
+from storage.curves.stored_curves import CurveBook, ServedCurve, store_curve
+from storage.errors import StoreBusy, UnknownBoard
+from storage.records import Board
+from storage.schema.steps import CURVES
+from storage.store import Program, Store
+from tests.storage.deployment import Deployment, ranked
+from tests.storage.meddling import MeddlingStore
+
+T = TypeVar("T")
+
+
+def curve(total: int) -> Curve:
+    """A curve that can be told from others by its total."""
+    return Curve((Knot(-5, 0, 1), Knot(-4, 1, total - 1)), total=total, as_of_us=1_000 + total)
+
+
+class Shelf:
+    """A process that watches curves."""
+
+    def __init__(self, deployment: Deployment, *, poll_rows_max: int = 100) -> None:
+        self.corrupt = 0
+        self.book = CurveBook(deployment.store, None, poll_rows_max=poll_rows_max, on_corrupt=self.count_corrupt)
+
+    def count_corrupt(self) -> None:
+        self.corrupt += 1
+
+
+async def stored(deployment: Deployment, board: Board, column_index: int, total: int) -> int:
+    return await deployment.store.write(lambda: store_curve(deployment.dialect, board, column_index, curve(total)))
+
+
+async def test_a_stored_curve_serves_in_every_process_that_polls(deployment: Deployment) -> None:
+    board = await deployment.create("b", ranked("xp"), ranked("kills"))
+    shelf = Shelf(deployment)
+    assert await shelf.book.poll() == 0
+    assert shelf.book.find_curve(board, 0) is None
+    await stored(deployment, board, 0, 10)
+    assert shelf.book.find_curve(board, 0) is None, "until the next poll"
+    assert await shelf.book.poll() == 1
+    assert shelf.book.find_curve(board, 0) == curve(10)
+    assert shelf.book.find_curve(board, 1) is None
+    assert await shelf.book.poll() == 0
+
+
+async def test_a_newer_curve_replaces_an_older_one_and_never_the_other_way(deployment: Deployment) -> None:
+    board = await deployment.create("b", ranked("xp"))
+    shelf = Shelf(deployment)
+    versions = [await stored(deployment, board, 0, total) for total in (10, 11, 12)]
+    assert versions == sorted(set(versions))
+    assert await shelf.book.poll() == 1, "the last one is all that is kept"
+    assert shelf.book.find_curve(board, 0) == curve(12)
+    shelf.book.serve_curve(ServedCurve(board.key, 0, board.epoch, versions[0], curve(10)))
+    assert shelf.book.find_curve(board, 0) == curve(12)
+    shelf.book.serve_curve(ServedCurve(board.key, 0, board.epoch, versions[2] + 1, curve(13)))
+    assert shelf.book.find_curve(board, 0) == curve(13)
+
+
+async def test_a_poll_takes_all_there_is_in_bounded_reads(deployment: Deployment) -> None:
+    board = await deployment.create("b", *(ranked(f"c{index}") for index in range(5)))
+    shelf = Shelf(deployment, poll_rows_max=2)
+    for index in range(5):
+        await stored(deployment, board, index, 10 + index)
+    assert await shelf.book.poll() == 5
+    assert [found.total for index in range(5) if (found := shelf.book.find_curve(board, index))] == [10, 11, 12, 13, 14]
+    await stored(deployment, board, 3, 20)
+    assert await shelf.book.poll() == 1
+
+
+async def test_a_corrupt_curve_is_counted_and_what_served_before_serves_on(deployment: Deployment) -> None:
+    board = await deployment.create("b", ranked("xp"), ranked("kills"))
+    shelf = Shelf(deployment)
+    await stored(deployment, board, 0, 10)
+    await shelf.book.poll()
+    await stored(deployment, board, 0, 11)
+    spoiled = update(CURVES).set(document=param("document")).where(col("column_index").eq(0))
+
+    def spoil() -> Program[None]:
+        yield spoiled.build(deployment.dialect, document=b"RKCV but not really")
+
+    await deployment.store.write(spoil)
+    await stored(deployment, board, 1, 12)
+    assert await shelf.book.poll() == 1
+    assert shelf.corrupt == 1
+    assert shelf.book.find_curve(board, 0) == curve(10)
+    assert shelf.book.find_curve(board, 1) == curve(12)
+    assert await shelf.book.poll() == 0 and shelf.corrupt == 1
+
+
+async def test_a_reset_voids_what_was_fitted_before_it(deployment: Deployment) -> None:
+    board = await deployment.create("b", ranked("xp"))
+    shelf = Shelf(deployment)
+    await stored(deployment, board, 0, 10)
+    await shelf.book.poll()
+    emptied = await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
+    assert shelf.book.find_curve(emptied, 0) is None
+    with pytest.raises(UnknownBoard, match="emptied"):
+        await stored(deployment, board, 0, 11)
+    assert await shelf.book.poll() == 0
+    assert await Shelf(deployment).book.poll() == 0, "nothing of it is left"
+    await stored(deployment, emptied, 0, 12)
+    await shelf.book.poll()
+    assert shelf.book.find_curve(emptied, 0) == curve(12)
+
+
+async def test_a_deleted_board_takes_its_curves_along(deployment: Deployment) -> None:
+    board, other = await deployment.create("b", ranked("xp")), await deployment.create("other", ranked("xp"))
+    shelf = Shelf(deployment)
+    for each in (board, other):
+        await stored(deployment, each, 0, 10)
+    await shelf.book.poll()
+    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
+    with pytest.raises(UnknownBoard):
+        await stored(deployment, board, 0, 11)
+    shelf.book.forget_board(board.key)
+    assert [served.board_key for served in shelf.book.list_served()] == [other.key]
+    again = await deployment.create("b", ranked("xp"))
+    assert await Shelf(deployment).book.poll() == 1
+    assert shelf.book.find_curve(again, 0) is None
+
+
+async def test_an_empty_column_has_a_curve_too(deployment: Deployment) -> None:
+    board = await deployment.create("b", ranked("xp"))
+    shelf = Shelf(deployment)
+    empty = Curve((), total=0, as_of_us=5)
+    await deployment.store.write(lambda: store_curve(deployment.dialect, board, 0, empty))
+    await shelf.book.poll()
+    assert shelf.book.find_curve(board, 0) == empty
+
+
+class SlowReads(MeddlingStore):
+    """A store whose answers are under way until they are let go."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.answered, self.go = asyncio.Event(), asyncio.Event()
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        """See `Store`."""
+        try:
+            return await super().read(program, heavy=heavy)
+        finally:
+            self.answered.set()
+            await self.go.wait()
+
+
+async def test_a_board_that_is_forgotten_while_its_curve_is_read_stays_forgotten(deployment: Deployment) -> None:
+    board, other = await deployment.create("b", ranked("xp")), await deployment.create("other", ranked("xp"))
+    for each in (board, other):
+        await stored(deployment, each, 0, 10)
+    store = SlowReads(deployment.store)
+    book = CurveBook(store, None, poll_rows_max=100, on_corrupt=lambda: None)
+    polling = asyncio.create_task(book.poll())
+    await store.answered.wait()
+    book.forget_board(board.key)
+    store.go.set()
+    await polling
+    assert [served.board_key for served in book.list_served()] == [other.key]
+
+
+async def test_a_board_that_is_forgotten_while_its_curve_is_stored_stays_forgotten(deployment: Deployment) -> None:
+    board = await deployment.create("b", ranked("xp"))
+    book = Shelf(deployment).book
+    with book.remember_forgotten():
+        version = await stored(deployment, board, 0, 10)
+        book.forget_board(board.key)
+        book.serve_curve(ServedCurve(board.key, 0, board.epoch, version, curve(10)))
+    assert book.list_served() == []
+
+
+async def test_a_poll_that_fails_between_list_and_contents_is_done_again_by_the_next(deployment: Deployment) -> None:
+    board = await deployment.create("b", ranked("xp"))
+    await stored(deployment, board, 0, 10)
+
+    class FailsOnce(MeddlingStore):
+        reads = 0
+
+        async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+            self.reads += 1
+            if self.reads == 2:
+                raise StoreBusy
+            return await super().read(program, heavy=heavy)
+
+    book = CurveBook(FailsOnce(deployment.store), None, poll_rows_max=100, on_corrupt=lambda: None)
+    with pytest.raises(StoreBusy):
+        await book.poll()
+    assert await book.poll() == 1
+    assert book.find_curve(board, 0) == curve(10)
+
+
+async def test_a_curve_that_is_replaced_while_it_is_read_is_taken_in_its_new_version(deployment: Deployment) -> None:
+    board = await deployment.create("b", ranked("xp"))
+    await stored(deployment, board, 0, 10)
+    store = SlowReads(deployment.store)
+    book = CurveBook(store, None, poll_rows_max=1, on_corrupt=lambda: None)
+    polling = asyncio.create_task(book.poll())
+    await store.answered.wait()
+    await stored(deployment, board, 0, 11)
+    store.go.set()
+    assert await polling == 1
+    assert book.find_curve(board, 0) == curve(11)

@@ -1,0 +1,298 @@
+"""Why here: what is true of the PostgreSQL store only: several processes write it, and sets of boards share it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import asyncpg
+import pytest
+
+from querybuilder import INTEGER, POSTGRES, TEXT, chained, col, count, insert, param, rows, select, update
+from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
+from storage.boards.row_tables import entries_table
+from storage.engines.postgres import PostgresStore
+from storage.entries.entries import parse_totals_rows
+from storage.errors import (
+    LostRace,
+    StorageError,
+    UnknownBoard,
+)
+from storage.posting.writer import Writers
+from storage.reads.point_reads import PointReads
+from storage.records import Board, BoardSpec, PostStatus
+from storage.schema.steps import META, TOTALS, migrate
+from storage.store import Program
+from tests.storage.backends import POSTGRES_LIMITS
+from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked, spec
+from tests.storage.processes import Processes
+from tests.storage.watcher import Watcher
+
+XP = ranked("xp")
+DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+
+
+async def rows_in(deployment: Deployment, board: Board) -> int:
+    """Rows that are really there."""
+    [[rows]] = await deployment.store.read_query(
+        select(count()).from_(entries_table(board.key)).build(deployment.dialect)
+    )
+    return int(rows)
+
+
+async def test_rows_arrive_as_they_were_given_whatever_stands_in_them(processes: Processes) -> None:
+    store = (await processes.one()).store
+    every = "".join(map(chr, [*range(1, 0x180), 0x2028, 0xFEFF, 0xFFFF, 0x1F600]))
+    texts = ["", " ", "null", "NULL", "{}", '{"a"}', ",", '"', "\\", "\\n", '\\"', "\t\n", every, *every]
+    given = [*((text, index) for index, text in enumerate(texts)), (None, None), ("", 2**63 - 1), ("x", -(2**63))]
+    query = select(col("a", "g"), col("b", "g")).from_(rows("g", param("given"), a=TEXT, b=INTEGER))
+    for batch in (given, given[:1], []):
+        found = await store.read_query(query.build(store.dialect, given=batch))
+        assert [tuple(row) for row in found] == batch
+
+
+async def test_processes_that_change_the_same_owners_of_several_boards_lose_nothing_and_never_deadlock(
+    processes: Processes, raw: asyncpg.Connection
+) -> None:
+    deadlocks_before = await raw.fetchval(DEADLOCKS)  # a given server may have had some
+    deployments = [await processes.one() for _ in range(4)]
+    boards = [await deployments[0].create(f"b{index}", XP) for index in range(3)]
+    observed = [Observed() for _ in deployments]
+    limits = replace(LIMITS, write_attempts_max=50)
+    writers = [each.writer(seen, limits=limits) for each, seen in zip(deployments, observed, strict=True)]
+    owners = [f"o{index}" for index in range(10)]
+    sent: dict[str, int] = dict.fromkeys(owners, 0)
+
+    async def poster(number: int) -> None:
+        rng = random.Random(number)
+        deployment, writer = deployments[number % 4], writers[number % 4]
+        for _ in range(20):
+            chosen = rng.sample(owners, 4)
+            posts = [
+                deployment.post(owner, *(part(board, {"xp": 1}) for board in rng.sample(boards, 3))) for owner in chosen
+            ]
+            outcomes = await writer.submit(posts)
+            assert {outcome.status for outcome_parts in outcomes for outcome in outcome_parts} == {PostStatus.APPLIED}
+            for owner in chosen:
+                sent[owner] += 1
+
+    for writer in writers:
+        writer.start()
+    await asyncio.gather(*(poster(number) for number in range(12)))
+    for writer in writers:
+        await writer.close()
+    for board in boards:
+        assert {owner: (await deployments[0].stats(board, owner) or {})["xp"] for owner in owners} == sent
+        totals = await deployments[1].totals(board)
+        assert totals[ALL_ENTRIES] == await rows_in(deployments[0], board) == len(owners)
+    assert await raw.fetchval(DEADLOCKS) == deadlocks_before
+
+
+async def test_a_board_that_is_emptied_under_posts_of_another_process_keeps_count(processes: Processes) -> None:
+    poster, operator = await processes.one(), await processes.one()
+    board = await poster.create("b", XP)
+    writer = poster.writer(Observed(), limits=replace(LIMITS, write_attempts_max=50))
+    writer.start()
+    ended = asyncio.Event()
+
+    async def post() -> None:
+        rng = random.Random(1)
+        while not ended.is_set():
+            owners = rng.sample(range(200), 20)
+            await writer.submit([poster.post(f"o{owner}", part(board, {"xp": 1})) for owner in owners])
+
+    posting = asyncio.create_task(post())
+    for _ in range(10):
+        await operator.store.write(lambda: reset_board(operator.dialect, board_id="b"))
+        await asyncio.sleep(0)
+    ended.set()
+    await posting
+    await writer.close()
+    assert (await operator.totals(board)).get(ALL_ENTRIES, 0) == await rows_in(operator, board)
+
+
+async def test_posts_to_a_board_that_another_process_deletes_are_told_so_and_the_others_go_through(
+    processes: Processes,
+) -> None:
+    poster, operator = await processes.one(), await processes.one()
+    gone, kept = await poster.create("gone", XP), await poster.create("kept", XP)
+    writer = poster.writer(Observed())
+    writer.start()
+    deleting = asyncio.create_task(operator.store.write(lambda: delete_board(operator.dialect, board_id="gone")))
+    statuses: set[tuple[PostStatus, PostStatus]] = set()
+    while (PostStatus.REJECTED, PostStatus.APPLIED) not in statuses:
+        outcomes = await writer.submit(
+            [poster.post("ada", part(gone, {"xp": 1})), poster.post("ada", part(kept, {"xp": 1}))]
+        )
+        statuses.add((outcomes[0][0].status, outcomes[1][0].status))
+        if outcomes[0][0].status is PostStatus.REJECTED:
+            assert isinstance(outcomes[0][0].error, UnknownBoard)
+    await deleting
+    await writer.close()
+    assert statuses <= {(PostStatus.APPLIED, PostStatus.APPLIED), (PostStatus.REJECTED, PostStatus.APPLIED)}
+    with pytest.raises(UnknownBoard):
+        await poster.erase(gone, "ada")
+
+
+async def test_a_post_id_that_two_processes_bring_at_once_counts_once(processes: Processes) -> None:
+    both = [await processes.one(), await processes.one()]
+    board = await both[0].create("b", XP)
+    writers = [each.writer(Observed()) for each in both]
+    for writer in writers:
+        writer.start()
+    for number in range(30):
+        outcomes = await asyncio.gather(
+            *(
+                writer.submit([each.post(f"o{number % 3}", part(board, {"xp": 1}), post_id=f"id{number}")])
+                for each, writer in zip(both, writers, strict=True)
+            )
+        )
+        assert sorted(outcome.status for [[outcome]] in outcomes) == [PostStatus.APPLIED, PostStatus.DUPLICATE]
+    for writer in writers:
+        await writer.close()
+    assert await both[0].stats(board, "o0") == {"xp": 10}
+
+
+async def test_boards_and_columns_that_processes_make_at_once_are_made_once(processes: Processes) -> None:
+    deployments = [await processes.one() for _ in range(4)]
+    made = await asyncio.gather(*(each.create("b", XP) for each in deployments))
+    assert len({board.key for board in made}) == 1
+    first, second = spec(XP, ranked("laps")), spec(XP, ranked("goals"))
+
+    def change(wanted: BoardSpec) -> Callable[[], Program[Board]]:
+        return lambda: change_board(POSTGRES, board_id="b", wanted=wanted)
+
+    changes = [
+        each.store.write(change(wanted)) for each, wanted in zip(deployments, (first, first, second), strict=False)
+    ]
+    outcomes = await asyncio.gather(*changes, return_exceptions=True)
+    board = await deployments[3].catalog.reread_board("b")
+    # Whoever came second was told that a column which it does not know can't be removed, or found all as wanted.
+    assert [column.name for column in board.spec.columns] in (["xp", "laps"], ["xp", "goals"])
+    assert any(isinstance(outcome, Board) for outcome in outcomes)
+    await deployments[3].apply(deployments[3].post("ada", part(board, {board.spec.columns[1].name: 3})))
+
+
+async def test_processes_that_migrate_at_once_agree_on_one_salt(place: str) -> None:
+    stores = [await PostgresStore.open(place, POSTGRES_LIMITS) for _ in range(4)]
+    salts = await asyncio.gather(*(store.write(lambda: migrate(stores[0].dialect)) for store in stores))
+    assert len(set(salts)) == 1
+    for store in stores:
+        await store.close()
+
+
+async def test_a_race_that_a_program_reports_reaches_its_caller(processes: Processes) -> None:
+    deployment = await processes.one()
+    runs: list[int] = []
+
+    def program() -> Program[None]:
+        runs.append(1)
+        yield select(count()).from_("boards").where(col("id").eq("b")).build(deployment.dialect)
+        raise LostRace
+
+    with pytest.raises(LostRace):
+        await deployment.store.write(program)
+    assert runs == [1]
+    with pytest.raises(StorageError):
+        await deployment.store.read(program)
+
+
+async def test_a_statement_that_asks_for_so_many_changes_makes_all_or_none(processes: Processes) -> None:
+    store = (await processes.one()).store
+    await store.write_query(
+        insert(META).rows(param("rows"), name=TEXT, content=TEXT).build(POSTGRES, rows=[("a", "0")])
+    )
+    written = update(META).set(content="1").from_rows("v", param("names"), name=TEXT)
+    written = written.where(col("name", META).eq(col("name", "v"))).returning(col("name", META))
+    told = insert(META).values(name=param("told"), content="told")
+    query = chained("changed", written, told).require_changes(param("changes", INTEGER)).compile(POSTGRES)
+    with pytest.raises(LostRace):
+        await store.write_query(query.bind(names=[("a",), ("b",)], told="first", changes=2))
+    noted = select(col("content")).from_(META).where(col("name").in_(["a", "first", "second"])).build(POSTGRES)
+    assert [tuple(row) for row in await store.read_query(noted)] == [("0",)]
+    assert await store.write_query(query.bind(names=[("a",)], told="second", changes=1)) == [(1,)]
+    assert {tuple(row) for row in await store.read_query(noted)} == {("1",), ("told",)}
+    with pytest.raises(LostRace):  # the name is there: somebody else was faster, and who asked decides what to do
+        await store.write_query(query.bind(names=[("a",)], told="second", changes=1))
+
+
+async def test_boards_whose_pool_stands_still_hold_up_no_others(processes: Processes, raw: asyncpg.Connection) -> None:
+    deployment = await processes.one(pools="arena=arena-*:2", reader_connections=1)
+    store = deployment.store
+    assert store.for_board("arena-1") is store.for_board("arena-2") is not store.for_board("b") is store
+    stuck, free = await deployment.create("arena-1", XP), await deployment.create("b", XP)
+    writers = Writers(store, lambda by, observer: deployment.writer(observer, store=by), Observed())
+    await writers.submit([deployment.post("ada", part(stuck, {"xp": 1}))])
+    reads = PointReads(store, deployment.boards, point_reads_per_batch_max=9, reads_waiting_max=99, lanes=1)
+    async with raw.transaction():
+        await raw.execute(f"LOCK TABLE {entries_table(stuck.key)} IN ACCESS EXCLUSIVE MODE")
+        waiting: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(writers.submit([deployment.post("ada", part(stuck, {"xp": 1}))])),
+            asyncio.ensure_future(writers.submit([deployment.post("eve", part(stuck, {"xp": 1}))])),
+            *(asyncio.ensure_future(reads.read_entry(stuck, "ada")) for _ in range(3)),
+        ]
+        for _ in range(3):
+            await writers.submit([deployment.post("ada", part(free, {"xp": 1}))])
+            entry, _ = await reads.read_entry(free, "ada")
+            assert entry is not None
+        assert not any(task.done() for task in waiting)
+    await asyncio.gather(*waiting)
+    await writers.close()
+    assert await deployment.stats(stuck, "ada") == {"xp": 2}
+    assert await deployment.stats(free, "ada") == {"xp": 3}
+
+
+async def test_every_wait_for_a_connection_is_told_by_pool_and_kind(place: str) -> None:
+    told = Watcher()
+    store = await PostgresStore.open(place, replace(POSTGRES_LIMITS, pools="arena=arena-*:1"), observer=told)
+    deployment = await Deployment.on(store)
+    await deployment.create("b", XP)
+    await store.for_board("arena-x").read_query(select(count()).from_("boards").build(deployment.dialect))
+    assert {(pool, kind) for pool, kind, _ in told.waits} == {("common", "write"), ("arena", "read")}
+    assert {(lent, waiting) for lent, waiting, _ in told.lent.values()} == {(0, 0)}
+    assert told.lent["arena", "read"] == (0, 0, 1)
+    await store.close()
+
+
+async def test_totals_are_the_sum_of_shares_that_groups_take_in_turn(processes: Processes) -> None:
+    deployment = await processes.one()
+    board = await deployment.create("b", XP)
+    for number in range(6):
+        deployment.clock.now_us += 1
+        await deployment.apply(deployment.post(f"o{number}", part(board, {"xp": number})))
+    stored = select(col("column_index")).from_(TOTALS).where(col("column_index").gt(500_000))
+    assert await deployment.store.read_query(stored.build(POSTGRES)), "more rows than one hold a total"
+    assert await deployment.totals(board) == {0: 6, ALL_ENTRIES: 6, CHANGES: 6}
+    _, totals = parse_totals_rows(
+        await deployment.store.read_query(deployment.entries(board).build_totals_query(["o1"]))
+    )
+    assert totals == {0: 6, ALL_ENTRIES: 6, CHANGES: 6}
+    neighbours = deployment.entries(board).rankings[0].neighbours
+    found = await deployment.store.read(lambda: neighbours.read_around_owners(["o3"], better_rows=1, worse_rows=1))
+    assert found[0].totals == {0: 6, CHANGES: 6}
+    assert await deployment.erase(board, "o5")
+    assert await deployment.totals(board) == {0: 5, ALL_ENTRIES: 5, CHANGES: 7}
+
+
+async def test_reads_of_a_board_that_grew_go_by_its_index_before_the_server_has_counted_its_rows(
+    place: str, raw: asyncpg.Connection, session_name: str, bystander: asyncpg.Connection
+) -> None:
+    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+    deployment = await Deployment.on(store)
+    board = await deployment.create("b", XP)
+    owners = [f"o{number}" for number in range(5_000)]
+    posts = [deployment.post(owner, part(board, {"xp": 1})) for owner in owners]
+    await deployment.apply(*posts[:700])
+    for _ in range(20):  # the server makes a plan to keep
+        await deployment.rows(board, owners[:50])
+    await deployment.apply(*posts)
+    assert len(await deployment.rows(board, owners[:50])) == 50
+    await store.close()
+    async with asyncio.timeout(60):  # a session that ends tells what it read
+        while await raw.fetchval("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", session_name):
+            await raw.execute("SELECT pg_stat_clear_snapshot()")
+    read = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = $1"
+    assert await raw.fetchval(read, f"entries_{board.key}") == 0

@@ -1,0 +1,160 @@
+"""Why here: an operator and posts of another process meet on one board, and both orders of each meeting are pinned.
+
+The rule: a third session's lock holds the first of the two, the second waits for the first, then the lock goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+import asyncpg
+import pytest
+
+from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
+from storage.boards.row_tables import entries_table
+from storage.errors import UnknownBoard
+from storage.records import Board, PartOutcome, Post, PostStatus
+from tests.storage.deployment import Deployment, Observed, part, ranked, spec
+from tests.storage.processes import Processes
+
+XP, KILLS = ranked("xp"), ranked("kills")
+WAIT_S = 60
+WAITING = (
+    "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock' AND query LIKE $2"
+)
+Step = Callable[[], Awaitable[object]]
+
+
+@dataclass
+class Meeting:
+    """Two processes on one store, a board that both know where ada has an entry, and a third session."""
+
+    operator: Deployment
+    poster: Deployment
+    board: Board
+    third: asyncpg.Connection
+    session_name: str
+
+    def posts(self) -> list[Post]:
+        """One to an owner who has an entry, and one to a new one."""
+        owners = ("ada", "bob")
+        return [self.poster.post(owner, part(self.board, {"xp": 1}), post_id=f"id/{owner}") for owner in owners]
+
+    async def post(self) -> list[PartOutcome]:
+        """What the poster's writer answers."""
+        return [outcome for [outcome] in await self.submit(self.posts())]
+
+    async def submit(self, posts: list[Post]) -> list[list[PartOutcome]]:
+        """What the poster's writer answers to these."""
+        writer = self.poster.writer(Observed())
+        writer.start()
+        try:
+            return await writer.submit(posts)
+        finally:
+            await writer.close()
+
+    async def delete(self) -> object:
+        """The operator deletes the board."""
+        return await self.operator.store.write(lambda: delete_board(self.operator.dialect, board_id="b"))
+
+    async def reset(self) -> object:
+        """The operator empties the board."""
+        return await self.operator.store.write(lambda: reset_board(self.operator.dialect, board_id="b"))
+
+    async def widen(self) -> object:
+        """The operator adds a column."""
+        wanted = spec(XP, KILLS)
+        return await self.operator.store.write(lambda: change_board(self.operator.dialect, board_id="b", wanted=wanted))
+
+    async def one_after_the_other(self, *steps: Step) -> list[object]:
+        """Their answers; each begins while those before it have yet to get at the board's rows."""
+        table = entries_table(self.board.key)
+        running: list[asyncio.Future[object]] = []
+        async with self.third.transaction():
+            # A posting transaction waits for the row, a table's owner for whoever has a row or waits for one.
+            await self.third.execute(f"SELECT 1 FROM {table} FOR UPDATE")
+            for step in steps:
+                running.append(asyncio.ensure_future(step()))
+                while await self._waiting(table) < len(running):
+                    assert not running[-1].done(), running[-1]
+        return await asyncio.gather(*running)
+
+    async def until_waiting(self, table: str, count: int) -> None:
+        """Return once so many statements on a table wait for a lock."""
+        async with asyncio.timeout(WAIT_S):
+            while await self._waiting(table) < count:
+                pass
+
+    async def _waiting(self, table: str) -> int:
+        await self.third.execute("SELECT pg_stat_clear_snapshot()")  # within a transaction it would stay as it was
+        waiting: int = await self.third.fetchval(WAITING, self.session_name, f'%"{table}"%')
+        return waiting
+
+
+@pytest.fixture
+async def meeting(processes: Processes, raw: asyncpg.Connection, session_name: str) -> AsyncIterator[Meeting]:
+    """Before it begins."""
+    operator, poster = await processes.one(), await processes.one()
+    board = await operator.create("b", XP)
+    await poster.apply(poster.post("ada", part(board, {"xp": 5})))
+    yield Meeting(operator, poster, board, raw, session_name)
+
+
+async def test_posts_before_a_reset_go_with_it_and_may_come_again(meeting: Meeting) -> None:
+    posted, _ = await meeting.one_after_the_other(meeting.post, meeting.reset)
+    assert [outcome.status for outcome in posted] == [PostStatus.APPLIED] * 2  # type: ignore[attr-defined]
+    assert await meeting.poster.stats(meeting.board, "ada") is None
+    assert await meeting.poster.totals(meeting.board) == {}
+    again = await meeting.post()
+    assert [(outcome.status, outcome.stats) for outcome in again] == [(PostStatus.APPLIED, [1])] * 2
+
+
+async def test_posts_after_a_reset_start_from_nothing(meeting: Meeting) -> None:
+    _, posted = await meeting.one_after_the_other(meeting.reset, meeting.post)
+    assert [(outcome.status, outcome.stats) for outcome in posted] == [(PostStatus.APPLIED, [1])] * 2  # type: ignore[attr-defined]
+    assert await meeting.poster.totals(meeting.board) == {ALL_ENTRIES: 2, CHANGES: 2, 0: 2}
+    again = await meeting.post()
+    assert [outcome.status for outcome in again] == [PostStatus.DUPLICATE] * 2
+
+
+async def test_posts_before_a_deletion_are_applied_and_go_with_the_board(meeting: Meeting) -> None:
+    posted, _ = await meeting.one_after_the_other(meeting.post, meeting.delete)
+    assert [outcome.status for outcome in posted] == [PostStatus.APPLIED] * 2  # type: ignore[attr-defined]
+    assert await meeting.poster.totals(meeting.board) == {}
+    assert [type(outcome.error) for outcome in await meeting.post()] == [UnknownBoard] * 2
+
+
+async def test_posts_after_a_deletion_are_rejected_and_leave_nothing(meeting: Meeting) -> None:
+    _, posted = await meeting.one_after_the_other(meeting.delete, meeting.post)
+    assert [type(outcome.error) for outcome in posted] == [UnknownBoard] * 2  # type: ignore[attr-defined]
+    assert await meeting.poster.totals(meeting.board) == {}
+
+
+@pytest.mark.parametrize("posts_first", [True, False])
+async def test_posts_and_a_new_column_do_not_disturb_each_other(meeting: Meeting, posts_first: bool) -> None:
+    steps = (meeting.post, meeting.widen) if posts_first else (meeting.widen, meeting.post)
+    await meeting.one_after_the_other(*steps)
+    board = await meeting.poster.catalog.reread_board("b")
+    assert await meeting.poster.stats(board, "ada") == {"xp": 6, "kills": None}
+    assert await meeting.poster.stats(board, "bob") == {"xp": 1, "kills": None}
+    await meeting.poster.apply(meeting.poster.post("bob", part(board, {"kills": 2})))
+    assert await meeting.operator.stats(board, "bob") == {"xp": 1, "kills": 2}
+
+
+async def test_a_post_of_a_new_owner_keeps_its_board_from_being_deleted_too(meeting: Meeting) -> None:
+    other = await meeting.operator.create("other", XP)
+    await meeting.poster.apply(meeting.poster.post("new", part(other, {"xp": 5})))
+    post = meeting.poster.post("new", part(meeting.board, {"xp": 1}), part(other, {"xp": 1}))
+    # It finds no row on the first board, and then waits for its row on the second.
+    async with meeting.third.transaction():
+        await meeting.third.execute(f"SELECT 1 FROM {entries_table(other.key)} FOR UPDATE")
+        posting = asyncio.ensure_future(meeting.submit([post]))
+        await meeting.until_waiting(entries_table(other.key), 1)
+        deleting = asyncio.ensure_future(meeting.delete())
+        await meeting.until_waiting(entries_table(meeting.board.key), 1)
+    [outcomes], _ = await asyncio.gather(posting, deleting)
+    assert [outcome.status for outcome in outcomes] == [PostStatus.APPLIED] * 2
+    assert await meeting.poster.totals(meeting.board) == {}
+    assert await meeting.poster.stats(other, "new") == {"xp": 6}

@@ -1,0 +1,236 @@
+"""Why here: a server goes away, is slow, or loses an answer, and nothing may be lost or counted twice."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from dataclasses import replace
+from typing import Any
+
+import asyncpg
+import pytest
+
+from querybuilder import col, count, insert, param, select
+from storage.boards.row_tables import entries_table
+from storage.engines.postgres import PostgresStore
+from storage.engines.postgres_connection import hosts_of
+from storage.errors import (
+    OutcomeUnknown,
+    StoreAway,
+    StoreBusy,
+    StoreUnsupported,
+    WaitTooLong,
+)
+from storage.records import Post, PostStatus
+from storage.schema.steps import META
+from tests.servers import PostgresServer, postgres
+from tests.storage.backends import POSTGRES_LIMITS
+from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
+from tests.storage.lossy import LossyWay
+from tests.storage.processes import Processes
+
+XP = ranked("xp")
+END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1"
+
+
+async def test_a_row_that_somebody_holds_is_waited_for_within_a_bound(
+    processes: Processes, raw: asyncpg.Connection
+) -> None:
+    deployment = await processes.one(lock_timeout_s=0.05)
+    board = await deployment.create("b", XP)
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    async with raw.transaction():
+        await raw.execute(f"SELECT * FROM {entries_table(board.key)} FOR UPDATE")
+        with pytest.raises(StoreAway, match="in time"):
+            await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    assert await deployment.stats(board, "ada") == {"xp": 2}
+
+
+@pytest.mark.parametrize("with_id", [True, False])
+async def test_a_commit_whose_answer_is_lost_is_settled_by_post_ids_and_told_as_unknown_without(
+    processes: Processes, place: str, with_id: bool
+) -> None:
+    witness = await processes.one()
+    board = await witness.create("b", XP)
+    async with LossyWay(place) as way:
+        deployment = await processes.one(way.url)
+        writer = deployment.writer(Observed())
+        writer.start()
+        way.lose = 1
+        post = deployment.post("ada", part(board, {"xp": 1}), post_id="x" if with_id else None)
+        if with_id:
+            [[outcome]] = await writer.submit([post])
+            assert outcome.status is PostStatus.DUPLICATE, "the first time counted"
+        else:
+            with pytest.raises(OutcomeUnknown):
+                await writer.submit([post])
+        assert way.lost == 1
+        await writer.close()
+        await deployment.store.close()
+    assert await witness.stats(board, "ada") == {"xp": 1}
+
+
+async def test_a_statement_of_its_own_whose_answer_is_lost_is_told_as_unknown_and_not_made_again(
+    processes: Processes, place: str
+) -> None:
+    witness = await processes.one()
+    async with LossyWay(place) as way:
+        store = (await processes.one(way.url)).store
+        way.lose, way.marker = 1, b"lost on the way"
+        note = insert(META).values(name=param("name"), content="x").compile(store.dialect)
+        with pytest.raises(OutcomeUnknown):
+            await store.write_query(note.bind(name="lost on the way"))
+        assert way.lost == 1
+        await store.close()
+    noted = select(count()).from_(META).where(col("name").eq("lost on the way")).build(witness.dialect)
+    assert (await witness.store.read_query(noted))[0][0] == 1
+
+
+async def test_sessions_that_are_terminated_under_load_cost_nothing_but_time(
+    processes: Processes, raw: asyncpg.Connection, session_name: str, bystander: asyncpg.Connection
+) -> None:
+    deployment = await processes.one(store_attempts_max=20)
+    board = await deployment.create("b", XP)
+    writer = deployment.writer(Observed(), limits=replace(LIMITS, write_attempts_max=50))
+    writer.start()
+    sums: dict[str, int] = {}
+    refusals: list[Post] = []
+    settled = asyncio.Event()
+
+    async def accepted(post: Post) -> bool:
+        try:
+            await writer.submit([post])
+        except (StoreAway, WaitTooLong):  # as a client does: the same id again
+            return False
+        return True
+
+    async def poster(number: int) -> None:
+        for step in range(25):
+            owner = f"o{(number + step) % 5}"
+            post = deployment.post(owner, part(board, {"xp": 1}), post_id=f"{number}/{step}")
+            while not await accepted(post):
+                refusals.append(post)
+            sums[owner] = sums.get(owner, 0) + 1
+            settled.set()
+            assert await deployment.rows(board, [owner])
+
+    posting = asyncio.gather(*(poster(number) for number in range(8)))
+    while not posting.done():  # a kill for every step forward, however long a machine takes to connect anew
+        await raw.fetch(END_SESSIONS, session_name)
+        settled.clear()
+        forward = asyncio.ensure_future(settled.wait())
+        either: set[asyncio.Future[Any]] = {posting, forward}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        forward.cancel()
+    await posting
+    await writer.close()
+    assert {owner: (await deployment.stats(board, owner) or {})["xp"] for owner in sums} == sums
+    assert len(refusals) < 20, "most of it was settled without the client"
+
+
+async def test_a_server_that_crashes_is_found_again() -> None:
+    with postgres() as server:
+        store = await PostgresStore.open(server.url(), replace(POSTGRES_LIMITS, store_attempts_max=3))
+        deployment = await Deployment.on(store)
+        board = await deployment.create("b", XP)
+        await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+        await asyncio.to_thread(server.stop, "immediate")
+        with pytest.raises(StoreAway):
+            await deployment.stats(board, "ada")
+        with pytest.raises(StoreAway):
+            await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+        await asyncio.to_thread(server.start)
+        await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+        assert await deployment.stats(board, "ada") == {"xp": 2}
+        await store.close()
+
+
+async def test_of_several_hosts_the_one_that_takes_writes_is_found_and_found_again_after_a_promotion(
+    postgres_server: PostgresServer,
+) -> None:
+    with postgres() as primary, contextlib.closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        standby = PostgresServer(standby_of=primary)
+        try:
+            standby.start()
+            # The first host takes connections and says nothing, the second is a standby.
+            hosts = f"127.0.0.1:{silent.getsockname()[1]},127.0.0.1:{standby.port},127.0.0.1:{primary.port}"
+            url = f"postgresql://postgres@{hosts}/postgres"
+            limits = replace(POSTGRES_LIMITS, connect_timeout_s=0.3, store_attempts_max=40, store_backoff_s_max=0.2)
+            store = await PostgresStore.open(url, limits)
+            deployment = await Deployment.on(store)
+            board = await deployment.create("b", XP)
+            primary.run_sql("SELECT pg_switch_wal()")
+            await asyncio.to_thread(_await_catch_up, primary, standby)
+            await asyncio.to_thread(primary.kill)
+            await asyncio.to_thread(standby.promote)
+            await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+            assert await deployment.stats(board, "ada") == {"xp": 1}
+            await store.close()
+        finally:
+            standby.remove()
+
+
+def _await_catch_up(primary: PostgresServer, standby: PostgresServer) -> None:
+    written = primary.run_sql("SELECT pg_current_wal_lsn()")
+    while standby.run_sql(f"SELECT pg_last_wal_replay_lsn() >= '{written}'") != "t":
+        pass
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts"),
+    [
+        ("postgresql://u:p@h:1/d", ["postgresql://u:p@h:1/d"]),
+        ("postgresql://u:p@a:1,b:2/d?x=1", ["postgresql://u:p@a:1/d?x=1", "postgresql://u:p@b:2/d?x=1"]),
+        ("postgresql://a,b/d", ["postgresql://a/d", "postgresql://b/d"]),
+        ("postgresql:///d?host=/run", ["postgresql:///d?host=/run"]),
+    ],
+)
+def test_a_url_of_several_hosts_is_one_for_each(url: str, hosts: list[str]) -> None:
+    assert hosts_of(url) == hosts
+
+
+async def test_a_user_or_database_that_the_server_refuses_is_no_outage(postgres_server: PostgresServer) -> None:
+    with pytest.raises(StoreUnsupported, match="does not exist"):
+        await PostgresStore.open(postgres_server.url("nothing_here"), POSTGRES_LIMITS)
+
+
+async def test_who_finds_no_free_connection_waits_within_a_bound(processes: Processes) -> None:
+    deployment = await processes.one(
+        reader_connections=1, connection_wait_s_max=0.05, reads_waiting_max=2, statement_timeout_s=5
+    )
+    board = await deployment.create("b", XP)
+    held = asyncio.Event()
+    begun = asyncio.Event()
+    store = deployment.store
+
+    async def hold() -> None:
+        pool = store._connections.light  # type: ignore[attr-defined]
+        connection = await pool.take()
+        begun.set()
+        await held.wait()
+        pool.give_back(connection)
+
+    holding = asyncio.create_task(hold())
+    await begun.wait()
+    waiting = [asyncio.create_task(deployment.stats(board, "ada")) for _ in range(3)]
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [StoreBusy] * 3
+    assert sorted("came free" in str(outcome) for outcome in outcomes) == [False, True, True]
+    held.set()
+    await holding
+    assert await deployment.stats(board, "ada") is None
+
+
+async def test_a_reader_that_is_cancelled_leaves_its_connection_fit_for_the_next(processes: Processes) -> None:
+    deployment = await processes.one(reader_connections=1)
+    board = await deployment.create("b", XP)
+    for turns in range(12):
+        reading = asyncio.create_task(deployment.stats(board, "ada"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        reading.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await reading
+    assert await deployment.stats(board, "ada") is None

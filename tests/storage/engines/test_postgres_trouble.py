@@ -1,0 +1,221 @@
+"""Why here: what a PostgreSQL server in trouble does to the store: bounded waits, clear refusals, back by itself.
+
+The rule: a test that breaks a server has one of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from asyncio import Task
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from querybuilder import insert, param
+from storage.boards.row_tables import entries_table
+from storage.engines.postgres import PostgresLimits, PostgresStore
+from storage.engines.postgres_errors import translate_error
+from storage.errors import OutcomeUnknown, StoreAway, StoreBusy, StoreFull, StoreUnsupported
+from storage.schema.steps import META
+from tests.servers import HOST, PostgresServer, postgres
+from tests.storage.backends import POSTGRES_LIMITS
+from tests.storage.deployment import Deployment, part, ranked
+
+XP = ranked("xp")
+WAIT_S = 60
+HASTY = replace(
+    POSTGRES_LIMITS,
+    connect_timeout_s=0.2,
+    statement_timeout_s=0.2,
+    heavy_statement_timeout_s=0.2,
+    commit_timeout_s=0.2,
+    store_attempts_max=2,
+)
+EXHAUSTED = {"max_connections": "5", "superuser_reserved_connections": "0", "max_wal_senders": "0"}
+SUPERUSERS_LEFT = "too many clients already|remaining connection slots"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    """A server of this module's own; each test leaves it as it was."""
+    with postgres() as started:
+        yield started
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[AsyncExitStack]:
+    """Closes what a test opened, and bounds the test."""
+    async with asyncio.timeout(WAIT_S), AsyncExitStack() as stack:
+        yield stack
+
+
+async def deploy(opened: AsyncExitStack, url: str, limits: PostgresLimits) -> Deployment:
+    """A process on the store."""
+    store = await PostgresStore.open(url, limits)
+    opened.push_async_callback(store.close)
+    return await Deployment.on(store)
+
+
+async def test_a_server_that_stands_still_is_given_up_in_time_and_found_again_when_it_goes_on(
+    server: PostgresServer, opened: AsyncExitStack
+) -> None:
+    deployment = await deploy(opened, server.create_database("frozen"), HASTY)
+    board = await deployment.create("b", XP)
+    post = deployment.post("ada", part(board, {"xp": 1}), post_id="one")
+    server.send(signal.SIGSTOP)
+    opened.callback(server.send, signal.SIGCONT)
+    for _ in range(2):  # on the connections that there were, then on none
+        async with asyncio.timeout(60):
+            with pytest.raises(StoreAway):
+                await deployment.stats(board, "ada")
+            with pytest.raises(StoreAway):
+                await deployment.apply(post)
+    server.send(signal.SIGCONT)
+    await deployment.apply(post)
+    assert await deployment.stats(board, "ada") == {"xp": 1}
+
+
+async def test_a_server_that_has_no_connection_left_is_away_until_one_is_free(opened: AsyncExitStack) -> None:
+    full = opened.enter_context(postgres(EXHAUSTED))
+    deployment = await deploy(opened, full.url(), replace(POSTGRES_LIMITS, writer_connections=1))
+    board = await deployment.create("b", XP)
+    others = [await asyncpg.connect(full.url()) for _ in range(4)]
+    with pytest.raises(StoreAway, match=SUPERUSERS_LEFT):
+        await deployment.stats(board, "ada")  # the reader's first connection
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))  # on one that it has
+    for other in others:
+        await other.close()
+    assert await deployment.stats(board, "ada") == {"xp": 1}
+
+
+@pytest.mark.parametrize(("statement_timeout_s", "lock_timeout_s"), [(0.1, 5.0), (5.0, 0.1)])
+async def test_a_statement_that_takes_too_long_is_refused_and_the_connection_lives_on(
+    server: PostgresServer, opened: AsyncExitStack, statement_timeout_s: float, lock_timeout_s: float
+) -> None:
+    url = server.create_database(f"late_{lock_timeout_s:g}".replace(".", "_"))
+    bounds = replace(POSTGRES_LIMITS, statement_timeout_s=statement_timeout_s, lock_timeout_s=lock_timeout_s)
+    deployment = await deploy(opened, url, bounds)
+    board = await deployment.create("b", XP)
+    other = await asyncpg.connect(url)
+    async with other.transaction():
+        await other.execute(f"LOCK TABLE {entries_table(board.key)} IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(StoreAway, match="did not answer in time"):
+            await deployment.stats(board, "ada")
+        with pytest.raises(StoreAway, match="did not answer in time"):
+            await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    await other.close()
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    assert await deployment.stats(board, "ada") == {"xp": 1}
+
+
+def test_a_server_without_room_is_full_and_not_slow() -> None:
+    assert isinstance(translate_error(asyncpg.DiskFullError("could not extend file")), StoreFull)
+
+
+async def test_a_wrong_password_and_a_missing_database_are_told_as_such_and_not_tried_again(
+    server: PostgresServer,
+) -> None:
+    server.run_sql("CREATE ROLE guarded LOGIN PASSWORD 'right'")
+    rules = server.data / "pg_hba.conf"
+    before = rules.read_text()
+    rules.write_text(f"host all guarded {HOST}/32 scram-sha-256\n{before}")
+    server.run_sql("SELECT pg_reload_conf()")
+    address = f"{HOST}:{server.port}"
+    refused = 'password authentication failed for user "guarded"'
+    with pytest.raises(StoreUnsupported, match=refused) as told:
+        await PostgresStore.open(f"postgresql://guarded:wrong@{address}/postgres", POSTGRES_LIMITS)
+    assert "wrong" not in str(told.value)
+    with pytest.raises(StoreUnsupported, match=refused):
+        hosts = f"{address},{address}"
+        await PostgresStore.open(f"postgresql://guarded:wrong@{hosts}/postgres", POSTGRES_LIMITS)
+    with pytest.raises(StoreUnsupported, match='database "nowhere" does not exist'):
+        await PostgresStore.open(server.url("nowhere"), POSTGRES_LIMITS)
+    store = await PostgresStore.open(f"postgresql://guarded:right@{address}/postgres", POSTGRES_LIMITS)
+    await store.close()
+
+
+@pytest.fixture
+async def standby(server: PostgresServer, opened: AsyncExitStack) -> Standby:
+    """A standby that is waited for and never comes."""
+    made = Standby(server, await asyncpg.connect(server.url()))
+    opened.push_async_callback(made.connection.close)
+    opened.callback(made.forget)
+    return made
+
+
+class Standby:
+    """Has commits wait, and ends that."""
+
+    def __init__(self, server: PostgresServer, connection: asyncpg.Connection) -> None:
+        self._server, self.connection = server, connection
+
+    async def waited_for(self, begin: Callable[[], Coroutine[Any, Any, object]], *, for_s: float = 0) -> Task[Any]:
+        """Something that commits and has waited for so long; begun again while its session has not heard of it yet."""
+        self._server.run_sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
+        waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND now() - query_start >= $1"
+        while True:
+            task = asyncio.create_task(begin())
+            while not task.done():
+                if await self.connection.fetchval(waits, timedelta(seconds=for_s)):
+                    return task
+            task.result()
+
+    async def cancel(self) -> None:
+        """An operator ends the wait."""
+        await self.connection.execute(
+            "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+        )
+
+    def forget(self) -> None:
+        """Nobody is waited for."""
+        self._server.run_sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+
+
+async def test_a_commit_whose_wait_for_the_standby_is_cancelled_is_not_acknowledged(
+    server: PostgresServer, opened: AsyncExitStack, standby: Standby
+) -> None:
+    deployment = await deploy(opened, server.create_database("waiting"), POSTGRES_LIMITS)
+    board = await deployment.create("b", XP)
+    posting = await standby.waited_for(lambda: deployment.apply(deployment.post("ada", part(board, {"xp": 1}))))
+    await standby.cancel()
+    with pytest.raises(OutcomeUnknown):
+        await posting
+
+
+async def test_a_statement_of_its_own_waits_for_the_standby_longer_than_statements_may_take(
+    server: PostgresServer, opened: AsyncExitStack, standby: Standby
+) -> None:
+    deployment = await deploy(opened, server.create_database("alone"), replace(HASTY, commit_timeout_s=WAIT_S))
+    note = insert(META).values(name=param("name"), content="x").compile(deployment.dialect)
+
+    def noting() -> Coroutine[Any, Any, object]:
+        return deployment.store.write_query(note.bind(name=str(uuid4())))
+
+    late = await standby.waited_for(noting, for_s=2 * HASTY.statement_timeout_s)
+    standby.forget()
+    assert await late == [(1,)]
+
+    cancelled = await standby.waited_for(noting)
+    await standby.cancel()
+    with pytest.raises(OutcomeUnknown):
+        await cancelled
+
+
+async def test_what_the_server_says_of_a_row_is_not_told_to_callers(
+    server: PostgresServer, opened: AsyncExitStack
+) -> None:
+    deployment = await deploy(opened, server.create_database("details"), POSTGRES_LIMITS)
+    board = await deployment.create("b", XP)
+    other = await asyncpg.connect(server.url("details"))
+    await other.execute(f"ALTER TABLE {entries_table(board.key)} ADD CHECK (owner <> 'ada')")
+    with pytest.raises(StoreBusy) as told:
+        await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    assert "\n" not in told.value.detail and "ada" not in told.value.detail
+    await other.close()

@@ -1,0 +1,192 @@
+"""What the stores read to answer pages and the rows around a place: few rows, wherever on the board that is."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from querybuilder import Built
+from storage.boards.row_tables import layout_of
+from storage.curves.sampling import sample_curve
+from storage.engines import sqlite
+from storage.engines.postgres_connection import PostgresConnection
+from storage.entries.entries import Entries, build_totals_update, parse_totals_rows
+from storage.entries.exact_ranks import CountStart
+from storage.entries.rankings import Ranking
+from storage.log.change_log import change_log
+from storage.records import Best, Board, Entry, TableSharing, Ties
+from storage.store import Program, Rows
+from tests.storage.backends import sqlite_place
+from tests.storage.deployment import NOW_US, Deployment, ranked
+from tests.storage.processes import Processes
+
+ROWS = 20_000
+TIED = 3  # rows of each value
+BATCH_ROWS = 5_000
+NEAR = 10  # rows asked for on one side
+READ_ROWS_MAX = 2 * (NEAR + TIED)  # of one table by one statement, a step: both arms may have as many
+GAP_ROWS_MAX = 400  # between two knots of a curve: the boards have 100
+RUN = PostgresConnection.run_query
+EXECUTE = sqlite._execute
+
+every_board = pytest.mark.parametrize(
+    ("table", "best", "ties"),
+    [
+        (TableSharing.OWN, Best.HIGH, Ties.SHARED),
+        (TableSharing.OWN, Best.LOW, Ties.EARLIEST),
+        (TableSharing.SHARED, Best.LOW, Ties.SHARED),
+        (TableSharing.SHARED, Best.HIGH, Ties.EARLIEST),
+    ],
+)
+
+
+async def fill_board(deployment: Deployment, best: Best, ties: Ties) -> Board:
+    """A board whose owners stand in the order of their numbers."""
+    board = await deployment.create("b", ranked("xp", best=best), ties=ties)
+    entries = deployment.entries(board)
+    padding = entries.rankings[0].padding
+    numbers = range(ROWS) if best is Best.LOW else range(ROWS - 1, -1, -1)
+    rows = [
+        (board.rows_key, Entry(f"o{place:06}", NOW_US, [padding.pad(number // TIED, NOW_US + place)]))
+        for place, number in enumerate(numbers)
+    ]
+
+    def inserted(start: int) -> Program[None]:
+        batch = rows[start : start + BATCH_ROWS]
+        yield entries.writes.build_insert(batch)
+        yield build_totals_update(deployment.dialect, {board.key: {0: len(batch)}})
+
+    for start in range(0, ROWS, BATCH_ROWS):
+        await deployment.store.write(partial(inserted, start))
+    return board
+
+
+async def read_everywhere(deployment: Deployment, board: Board) -> int:
+    """Read around places at the top, in the middle and at the end; answers how many reads that were."""
+    ranking = deployment.entries(board).rankings[0]
+    places = 0
+    for rank in (1, ROWS // 2, ROWS):
+        place = await deployment.store.read(partial(ranking.find_row_after_skip, rank - 1))
+        assert place is not None
+        found = await deployment.store.read(partial(_read_around, ranking, *place))
+        assert found == {f"o{number:06}" for number in range(max(0, rank - 1 - NEAR), min(ROWS, rank + NEAR))}
+        places += 1
+    return places
+
+
+def _read_around(ranking: Ranking, cell: str, owner: str) -> Program[set[str]]:
+    near = yield from ranking.read_rows_around(cell, owner, better_rows=NEAR, worse_rows=NEAR + 1)
+    of_owner = (yield from ranking.neighbours.read_around_owners([owner], better_rows=NEAR, worse_rows=NEAR + 1))[
+        0
+    ].near
+    after = yield from ranking.read_rows_after(cell, owner, NEAR)
+    before = yield from ranking.read_rows_before(cell, owner, NEAR)
+    assert (of_owner.before, of_owner.after) == (near.before, near.after) == (before, near.after)
+    assert after == near.after[1:]
+    yield from ranking.find_next_better(cell, owner)
+    return {entry.owner for entry in near.before + near.after}
+
+
+@pytest.fixture
+def rows_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, str]]]:
+    """For each statement on entries that PostgreSQL runs: the most rows that a step of it had, and the text."""
+    found: list[tuple[int, str]] = []
+
+    async def run(self: PostgresConnection, query: Built) -> Rows:
+        if "entries_" in query.sql and query.sql.startswith("SELECT"):
+            [[plan]] = await self.fetch(f"EXPLAIN (ANALYZE, FORMAT JSON) {query.sql}", *query.arguments)
+            found.append((_most_rows(json.loads(plan)[0]["Plan"]), query.sql))
+        return await RUN(self, query)
+
+    monkeypatch.setattr(PostgresConnection, "run_query", run)
+    yield found
+
+
+def _most_rows(node: dict[str, Any]) -> int:
+    here: int = round(node["Actual Rows"] * node["Actual Loops"]) + node.get("Rows Removed by Filter", 0)
+    return max([here, *map(_most_rows, node.get("Plans", ()))])
+
+
+@every_board
+async def test_postgresql_reads_few_rows_around_a_place(
+    processes: Processes,
+    raw: asyncpg.Connection,
+    rows_read: list[tuple[int, str]],
+    table: TableSharing,
+    best: Best,
+    ties: Ties,
+) -> None:
+    deployment = await Deployment.on((await processes.one()).store, table)
+    board = await fill_board(deployment, best, ties)
+    for _ in ("without statistics", "with them"):
+        rows_read.clear()
+        reads = await read_everywhere(deployment, board)
+        around = [each for each in rows_read if "OFFSET" not in each[1]]  # which finds the place
+        assert len(around) >= 5 * reads
+        assert not [each for each in around if each[0] > READ_ROWS_MAX]
+        await raw.execute(f"ANALYZE {layout_of(board).table}")
+
+
+@every_board
+async def test_postgresql_reads_no_more_than_a_gap_for_a_rank_or_its_owner(
+    processes: Processes,
+    raw: asyncpg.Connection,
+    rows_read: list[tuple[int, str]],
+    table: TableSharing,
+    best: Best,
+    ties: Ties,
+) -> None:
+    deployment = await Deployment.on((await processes.one()).store, table)
+    store, board = deployment.store, await fill_board(deployment, best, ties)
+    await raw.execute(f"ANALYZE {layout_of(board).table}")
+    entries = deployment.entries(board)
+    footing = await store.read(lambda: _fit(deployment, entries))
+    rows_read.clear()
+    for rank in (1, ROWS // 2, ROWS):
+        place = await store.read(partial(entries.rankings[0].find_row, footing, rank))
+        assert place is not None and place[1] == f"o{rank - 1:06}"
+        asked = entries.rankings[0].build_anchor_count(footing, place[0], owner=place[1])
+        found = asked.parse_count(await store.read_query(asked.query))
+        assert found is not None and found.better_count + found.ties_before == rank - 1
+        [owner], _ = parse_totals_rows(await store.read_query(entries.build_totals_query([place[1]])))
+        assert owner == place[1]
+    assert len(rows_read) >= 3 * 3
+    assert not [each for each in rows_read if each[0] > GAP_ROWS_MAX + READ_ROWS_MAX]
+
+
+def _fit(deployment: Deployment, entries: Entries) -> Program[CountStart]:
+    mark = yield from change_log(deployment.dialect).take_mark()
+    curve = yield from sample_curve(deployment.dialect, entries, 0, gap_rows_max=GAP_ROWS_MAX, now_us=1)
+    return CountStart(curve, mark, changes_max=1_000)
+
+
+@every_board
+async def test_sqlite_merges_the_rows_around_a_place_from_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: TableSharing, best: Best, ties: Ties
+) -> None:
+    plans: list[list[str]] = []
+
+    def execute(connection: sqlite3.Connection, query: Built, ran: sqlite.Ran) -> Rows:
+        if "entries_" in query.sql and query.sql.startswith(("SELECT", "WITH")):
+            steps = connection.execute(f"EXPLAIN QUERY PLAN {query.sql}", query.arguments).fetchall()
+            plans.append([step[3] for step in steps])
+        return EXECUTE(connection, query, ran)
+
+    async with sqlite_place(tmp_path) as open_store:
+        deployment = await Deployment.on(await open_store(), table)
+        board = await fill_board(deployment, best, ties)
+        monkeypatch.setattr(sqlite, "_execute", execute)
+        reads = await read_everywhere(deployment, board)
+    name = layout_of(board).table
+    steps = [step for plan in plans for step in plan]
+    assert len(plans) >= 5 * reads
+    assert steps.count("MERGE (UNION ALL)") >= 6 * reads
+    assert not [step for step in steps if step.startswith(f"SCAN {name}") and "USING" not in step]
+    assert not [plan for plan in plans if "USE TEMP B-TREE FOR ORDER BY" in plan]

@@ -1,0 +1,162 @@
+"""Why here: a curve that is sampled on a replica claims to hold every write acknowledged before it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import asyncpg
+import pytest
+
+from storage.curves.sampling import sample_curve
+from storage.engines.postgres import PostgresStore
+from storage.engines.replica import ReplicaFirst
+from storage.log.change_log import change_log
+from storage.records import Board
+from tests.servers import PostgresServer, postgres
+from tests.storage.backends import POSTGRES_LIMITS
+from tests.storage.deployment import NOW_US, Deployment, part, ranked
+from tests.storage.raw_log import log_change
+from tests.storage.watcher import Watcher
+
+XP = ranked("xp")
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
+    """A primary and a standby that follows it."""
+    with postgres() as primary:
+        standby = PostgresServer(standby_of=primary)
+        try:
+            standby.start()
+            yield primary, standby
+        finally:
+            standby.remove()
+
+
+class Sampled:
+    """A deployment whose heavy reads go to a replica, and what was heard of it."""
+
+    def __init__(self, deployment: Deployment, store: ReplicaFirst, heard: dict[str, int]) -> None:
+        self.deployment, self.store, self.heard = deployment, store, heard
+
+    async def total(self, board: Board) -> int:
+        """Entries that a curve sampled now knows of."""
+        entries = self.deployment.entries(board)
+        curve = await self.store.for_board(board.id).read(
+            lambda: sample_curve(self.deployment.dialect, entries, 0, gap_rows_max=10_000, now_us=NOW_US), heavy=True
+        )
+        return curve.total
+
+    async def passes_over_the_replica(self, board: Board) -> bool:
+        """Whether a sample of a board's only entry is the primary's."""
+        return await self.total(board) == 1 and self.heard["primary"] == 1
+
+
+async def opened(stack: AsyncExitStack, primary_url: str, replica_url: str, *, lag_s_max: float = 5.0) -> Sampled:
+    """Both ends open, without pauses between looks at the replica."""
+    heard = {"replica": 0, "primary": 0}
+
+    class Replica(Watcher):
+        def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
+            heard["replica"] += kind == "heavy"
+
+    def passed_over() -> None:
+        heard["primary"] += 1
+
+    primary = await PostgresStore.open(primary_url, POSTGRES_LIMITS)
+    stack.push_async_callback(primary.close)
+    replica = await PostgresStore.open(replica_url, replace(POSTGRES_LIMITS, store_attempts_max=2), observer=Replica())
+    store = ReplicaFirst(primary, replica, lag_s_max=lag_s_max, on_fallback=passed_over)
+    stack.push_async_callback(store.close)
+    return Sampled(await Deployment.on(primary), store, heard)
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    """Closes what a test opened."""
+    async with AsyncExitStack() as opened_here:
+        yield opened_here
+
+
+async def post(sampled: Sampled, board: Board, owner: str) -> None:
+    """One entry more."""
+    await sampled.deployment.apply(sampled.deployment.post(owner, part(board, {"xp": len(owner)})))
+
+
+async def test_a_sample_on_the_replica_holds_what_was_acknowledged_a_moment_ago(
+    pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
+) -> None:
+    primary, standby = pair
+    sampled = await opened(stack, primary.url(), standby.url())
+    board = await sampled.deployment.create("now", XP)
+    for rows in range(1, 11):
+        await post(sampled, board, f"o{rows}")
+        assert await sampled.total(board) == rows
+    assert sampled.heard["primary"] == 0 and sampled.heard["replica"] >= 10
+    assert await sampled.store.read_query(sampled.deployment.entries(board).build_totals_query(["o1"]))
+
+
+async def test_a_replica_that_stands_still_is_passed_over(
+    pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
+) -> None:
+    primary, standby = pair
+    sampled = await opened(stack, primary.url(), standby.url(), lag_s_max=0.1)
+    board = await sampled.deployment.create("still", XP)
+    await asyncio.to_thread(standby.run_sql, "SELECT pg_wal_replay_pause()")
+    try:
+        await post(sampled, board, "ada")
+        assert await sampled.passes_over_the_replica(board)
+    finally:
+        await asyncio.to_thread(standby.run_sql, "SELECT pg_wal_replay_resume()")
+
+
+async def test_a_replica_that_went_away_is_passed_over(
+    pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
+) -> None:
+    primary, standby = pair
+    sampled = await opened(stack, primary.url(), standby.url())
+    board = await sampled.deployment.create("away", XP)
+    await post(sampled, board, "ada")
+    await asyncio.to_thread(standby.stop, "immediate")
+    try:
+        assert await sampled.passes_over_the_replica(board)
+    finally:
+        await asyncio.to_thread(standby.start)
+
+
+async def test_a_server_that_is_no_replica_is_passed_over(
+    pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
+) -> None:
+    primary, _ = pair
+    sampled = await opened(stack, primary.url(), primary.url())
+    board = await sampled.deployment.create("none", XP)
+    await post(sampled, board, "ada")
+    assert await sampled.passes_over_the_replica(board)
+
+
+async def test_a_mark_taken_on_the_replica_tells_what_its_snapshot_saw(
+    pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
+) -> None:
+    """On a standby the list of running transactions is empty, so the mark may not trust it."""
+    primary, standby = pair
+    sampled = await opened(stack, primary.url(), standby.url())
+    board = await sampled.deployment.create("marked", XP)
+    log = change_log(sampled.deployment.dialect)
+    slow = await asyncpg.connect(primary.url())
+    running = slow.transaction()
+    await running.start()
+    await log_change(slow, board.key, "slow", "", "")
+    await post(sampled, board, "quick")
+    mark = await sampled.store.read(log.take_mark, heavy=True)
+    assert len(mark.seen) == 1
+    await running.commit()
+    await slow.close()
+    await post(sampled, board, "later")
+    after = await sampled.store.read(log.take_mark, heavy=True)
+    assert after.seen == () and after.position > mark.seen[0]
+    changes = await sampled.store.read(lambda: log.list_bundles_between(mark, after, limit=10), heavy=True)
+    assert [change.owner for bundle in changes for change in bundle.changes()] == ["slow", "later"]
+    assert sampled.heard["primary"] == 0

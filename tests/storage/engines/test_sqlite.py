@@ -1,0 +1,260 @@
+"""Why here: what is true of the SQLite store only: its lock, its readers, its plans, what it refuses to open."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.engines.sqlite import SqliteStore
+from storage.errors import StoreBusy, StoreLocked, StoreUnsupported
+from storage.records import Best, Merge, Ties
+from storage.schema.steps import migrate
+from storage.store import Program
+from tests.storage.backends import SQLITE_LIMITS
+from tests.storage.deployment import Deployment, counter, part, ranked
+
+XP = ranked("xp")
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a store may be made."""
+    return tmp_path / "new" / "folder #1?" / "boards.db"
+
+
+@pytest.fixture
+async def opened(path: Path) -> AsyncIterator[SqliteStore]:
+    """A store of this process."""
+    store = await SqliteStore.open(path, SQLITE_LIMITS)
+    yield store
+    await store.close()
+
+
+async def test_a_second_opener_is_told_who_owns_the_file(opened: SqliteStore, path: Path) -> None:
+    with pytest.raises(StoreLocked, match=f"process {os.getpid()} owns .*boards.db"):
+        await SqliteStore.open(path, SQLITE_LIMITS)
+    await Deployment.on(opened)
+
+
+async def test_another_process_is_refused_until_the_owner_is_gone(path: Path) -> None:
+    code = (
+        "import pathlib, sys\n"
+        "from storage.engines.file_lock import FileLock\n"
+        "FileLock(pathlib.Path(sys.argv[1])).acquire()\n"
+        "print('mine', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    path.parent.mkdir(parents=True)
+    owner = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, str(path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+    )
+    assert owner.stdout is not None and await owner.stdout.readline() == b"mine\n"
+    with pytest.raises(StoreLocked, match=f"process {owner.pid} owns"):
+        await SqliteStore.open(path, SQLITE_LIMITS)
+    owner.kill()
+    await owner.wait()
+    store = await SqliteStore.open(path, SQLITE_LIMITS)
+    await store.close()
+
+
+async def test_another_name_of_the_file_is_no_way_around_its_lock(
+    opened: SqliteStore, tmp_path: Path, path: Path
+) -> None:
+    (tmp_path / "alias.db").symlink_to(path)
+    with pytest.raises(StoreLocked):
+        await SqliteStore.open(tmp_path / "alias.db", SQLITE_LIMITS)
+
+
+def _no_database(path: Path) -> None:
+    path.write_text("this is text, and long enough to have been a header of a database file")
+
+
+def _a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def _a_lock_that_is_a_folder(path: Path) -> None:
+    path.with_name(path.name + ".lock").mkdir()
+
+
+def _below_a_file(path: Path) -> None:
+    path.parent.rmdir()
+    path.parent.write_text("no folder")
+
+
+@pytest.mark.parametrize("spoil", [_no_database, _a_folder, _a_lock_that_is_a_folder, _below_a_file])
+async def test_what_cannot_be_opened_is_refused_by_name_and_nothing_stays_open(
+    path: Path, spoil: Callable[[Path], None]
+) -> None:
+    path.parent.mkdir(parents=True)
+    spoil(path)
+    for _ in range(2):
+        with pytest.raises(StoreUnsupported, match=r"boards\.db"):
+            await SqliteStore.open(path, SQLITE_LIMITS)
+
+
+async def test_a_connection_that_cannot_be_made_leaves_no_thread_that_tells_a_closed_loop_of_its_end(
+    path: Path,
+) -> None:
+    path.parent.mkdir(parents=True)
+    _a_folder(path)
+    before = threading.enumerate()
+    with pytest.raises(StoreUnsupported):
+        await SqliteStore.open(path, SQLITE_LIMITS)
+    left = [thread.name for thread in threading.enumerate() if thread not in before]
+    assert not [name for name in left if "_connection_worker_thread" in name]
+
+
+async def test_the_file_keeps_its_promises_of_durability(opened: SqliteStore) -> None:
+    def pragmas(connection: sqlite3.Connection) -> list[Any]:
+        return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+
+    assert await opened._writer.run(pragmas) == ["wal", 2]
+    for reader in opened._connections[1:]:
+        assert await reader.run(lambda raw: raw.execute("PRAGMA wal_autocheckpoint").fetchone()) == (0,)
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            await reader.run(lambda raw: raw.execute("PRAGMA user_version=5"))
+
+
+async def test_a_snapshot_stays_as_it_was_while_a_write_commits(opened: SqliteStore) -> None:
+    deployment = await Deployment.on(opened)
+    board = await deployment.create("b", XP)
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    loop = asyncio.get_running_loop()
+
+    def program() -> Program[list[object]]:
+        seen: list[object] = []
+        for _ in range(2):
+            found = yield from deployment.entries(board).find_entries(["ada"])
+            seen.append(deployment.merger(board).decode_stats(found["ada"].cells))
+            # Programs run on their connection's thread, so the loop is free to write meanwhile.
+            post = deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+            asyncio.run_coroutine_threadsafe(post, loop).result(10)
+        return seen
+
+    assert await opened.read(program) == [[1], [1]]
+    assert await deployment.stats(board, "ada") == {"xp": 3}
+
+
+async def test_heavy_reads_do_not_stand_before_point_reads_and_waiting_ones_are_bounded(path: Path) -> None:
+    store = await SqliteStore.open(path, replace(SQLITE_LIMITS, reader_connections=1, reads_waiting_max=2))
+    deployment = await Deployment.on(store)
+    board = await deployment.create("b", XP)
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    loop, free = asyncio.get_running_loop(), asyncio.Event()
+
+    def held() -> Program[str]:
+        yield from deployment.entries(board).find_entries(["ada"])
+        asyncio.run_coroutine_threadsafe(free.wait(), loop).result(60)
+        return "done"
+
+    heavy = [asyncio.create_task(store.read(held, heavy=True)) for _ in range(3)]
+    await asyncio.sleep(0)
+    with pytest.raises(StoreBusy, match="2 reads are waiting"):
+        await deployment.stats(board, "ada")
+    heavy.pop().cancel()
+    await asyncio.sleep(0)
+    assert await deployment.stats(board, "ada") == {"xp": 1}
+    free.set()
+    assert await asyncio.gather(*heavy) == ["done", "done"]
+    await store.close()
+
+
+async def test_a_read_whose_caller_went_away_gives_its_connection_back_once_it_is_idle(path: Path) -> None:
+    store = await SqliteStore.open(path, SQLITE_LIMITS)
+    deployment = await Deployment.on(store)
+    board = await deployment.create("b", XP)
+    loop, started, free = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+
+    def held() -> Program[None]:
+        yield from deployment.entries(board).find_entries(["ada"])
+        loop.call_soon_threadsafe(started.set)
+        asyncio.run_coroutine_threadsafe(free.wait(), loop).result(60)
+
+    abandoned = asyncio.create_task(store.read(held))
+    await started.wait()
+    abandoned.cancel()
+    await asyncio.wait([abandoned])
+    async with asyncio.timeout(60):
+        for _ in range(4):
+            assert await deployment.stats(board, "ada") is None, "on the connection that is idle"
+    free.set()
+    await store.close()
+
+
+async def test_a_checkpoint_that_comes_due_while_closing_troubles_nobody(path: Path) -> None:
+    troubles: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context))
+    store = await SqliteStore.open(path, replace(SQLITE_LIMITS, checkpoint_idle_s=0))
+    writing = asyncio.create_task(store.write(lambda: migrate(store.dialect)))
+    await asyncio.sleep(0)
+    await store.close()
+    await writing
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert troubles == []
+    assert not path.with_name("boards.db-wal").exists(), "the last to close leaves one file"
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file."""
+    return path.stat().st_size
+
+
+async def test_the_log_is_written_back_once_writing_pauses(path: Path) -> None:
+    store = await SqliteStore.open(path, replace(SQLITE_LIMITS, checkpoint_idle_s=0.001))
+    size_before = size_of(path)
+    await Deployment.on(store)
+    async with asyncio.timeout(60):
+        while size_of(path) == size_before:  # noqa: ASYNC110 - the store says nothing when a checkpoint is done
+            await asyncio.sleep(0)
+    await store.close()
+
+
+@pytest.mark.parametrize("best", list(Best))
+@pytest.mark.parametrize("ties", list(Ties))
+async def test_every_ranking_statement_seeks_in_an_index_and_sorts_nothing(
+    opened: SqliteStore, path: Path, best: Best, ties: Ties
+) -> None:
+    deployment = await Deployment.on(opened)
+    board = await deployment.create(
+        "b", counter("shots"), ranked("xp", best=best), ranked("lap", merge=Merge.MIN), ties=ties
+    )
+    await deployment.apply(
+        *(deployment.post(f"o{index}", part(board, {"xp": index % 7, "lap": index})) for index in range(50))
+    )
+    ranking = deployment.entries(board).rankings[1]
+    cell = ranking.padding.pad(3, deployment.clock())
+    programs: list[Program[Any]] = [
+        ranking.count_better(cell),
+        ranking.count_better_up_to(cell, 5),
+        ranking.count_range(least=cell, past=ranking.padding.text_start(5)),
+        ranking.count_tied(cell, "o5"),
+        ranking.find_row_after_skip(3),
+        ranking.find_row_after_skip(3, cell),
+        ranking.find_worst_row(),
+        ranking.read_first_rows(5),
+        ranking.read_rows_after(cell, "o5", 5),
+        ranking.read_rows_before(cell, "o5", 5),
+        ranking.read_rows_around(cell, "o5", better_rows=5, worse_rows=5),
+        deployment.entries(board).find_entries(["o1", "o2"]),
+    ]
+    with sqlite3.connect(path) as connection:
+        for program in programs:
+            query = next(program)
+            plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {query.sql}", query.arguments)]
+            touching = [step for step in plan if "entries_" in step]
+            assert touching and all("USING" in step and "c3" not in step for step in touching), (query.sql, plan)
+            assert not [step for step in plan if "B-TREE" in step], (query.sql, plan)
+            program.close()

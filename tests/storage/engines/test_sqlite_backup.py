@@ -1,0 +1,150 @@
+"""Backups of the embedded store: whole or not there, of one moment, and nothing of another file stays beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from querybuilder import SQLITE, col, update
+from storage.boards.boards import find_board
+from storage.engines import sqlite_backup
+from storage.engines.sqlite import SqliteStore
+from storage.engines.sqlite_backup import back_up_store, restore_store
+from storage.errors import BackupFailed, StoreLocked
+from storage.schema.steps import META
+from storage.store import Program
+from tests.storage.backends import SQLITE_LIMITS
+from tests.storage.deployment import Deployment, counter, part
+
+
+async def opened(path: Path) -> Deployment:
+    """A migrated store at a path, which the caller closes."""
+    return await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
+
+
+async def saved(path: Path, value: int = 1) -> None:
+    """A store with one board, and ada's number on it."""
+    deployment = await opened(path)
+    board = await deployment.create("b", counter("n"))
+    await deployment.apply_one(deployment.post("ada", part(board, {"n": value})))
+    await deployment.store.close()
+
+
+async def number_in(path: Path) -> object:
+    """Ada's number."""
+    deployment = await opened(path)
+    board = await deployment.store.read(lambda: find_board(SQLITE, "b"))
+    stats = await deployment.stats(board, "ada")
+    await deployment.store.close()
+    return None if stats is None else stats["n"]
+
+
+def names(folder: Path) -> list[str]:
+    """The files of a folder, without locks and what readers of a log leave beside it."""
+    return sorted(path.name for path in folder.iterdir() if not path.name.endswith((".lock", ".db-shm", ".db-wal")))
+
+
+async def test_a_backup_beside_a_busy_writer_is_of_one_moment(tmp_path: Path) -> None:
+    deployment = await opened(tmp_path / "a.db")
+    board = await deployment.create("b", counter("n"))
+    both = [deployment.post(owner, part(board, {"n": 1})) for owner in ("ada", "bob")]
+    await deployment.apply(*both)
+    stop = False
+
+    async def post() -> None:
+        while not stop:
+            await deployment.apply(*both)
+
+    posting = asyncio.create_task(post())
+    try:
+        for number in range(5):
+            before = await deployment.stats(board, "ada")
+            await asyncio.to_thread(back_up_store, tmp_path / "a.db", tmp_path / f"{number}.db")
+            copy = await opened(tmp_path / f"{number}.db")
+            ada, bob = await copy.stats(board, "ada"), await copy.stats(board, "bob")
+            await copy.store.close()
+            assert ada == bob
+            assert ada is not None and before is not None and int(str(ada["n"])) >= int(str(before["n"]))
+    finally:
+        stop = True
+        await posting
+        await deployment.store.close()
+
+
+async def test_a_backup_is_one_file_that_others_can_not_read(tmp_path: Path) -> None:
+    await saved(tmp_path / "a.db")
+    (tmp_path / "to").mkdir()
+    size_bytes = back_up_store(tmp_path / "a.db", tmp_path / "to" / "b.db")
+    assert names(tmp_path / "to") == ["b.db"]
+    assert (tmp_path / "to" / "b.db").stat().st_size == size_bytes
+    assert (tmp_path / "to" / "b.db").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_restore_puts_the_backup_in_place_and_keeps_what_was_there(tmp_path: Path) -> None:
+    await saved(tmp_path / "a.db", value=1)
+    back_up_store(tmp_path / "a.db", tmp_path / "b.db")
+    (tmp_path / "a.db").unlink()
+    await saved(tmp_path / "a.db", value=2)
+    (tmp_path / "a.db-wal").write_bytes(b"the log of another file")
+    with pytest.raises(BackupFailed, match="already"):
+        restore_store(tmp_path / "b.db", tmp_path / "a.db", replace=False)
+    aside = restore_store(tmp_path / "b.db", tmp_path / "a.db", replace=True)
+    assert [path.name for path in aside] == ["a.db.replaced", "a.db-wal.replaced"]
+    assert not (tmp_path / "a.db-wal").exists()
+    assert await number_in(tmp_path / "a.db") == 1
+    assert await number_in(tmp_path / "a.db.replaced") == 2
+    with pytest.raises(BackupFailed, match="earlier restore"):
+        restore_store(tmp_path / "b.db", tmp_path / "a.db", replace=True)
+
+
+async def test_a_store_that_a_service_owns_is_not_replaced(tmp_path: Path) -> None:
+    await saved(tmp_path / "b.db")
+    deployment = await opened(tmp_path / "a.db")
+    with pytest.raises(StoreLocked):
+        restore_store(tmp_path / "b.db", tmp_path / "a.db", replace=True)
+    await deployment.store.close()
+
+
+async def test_what_is_no_sound_store_is_neither_saved_nor_restored(tmp_path: Path) -> None:
+    await saved(tmp_path / "sound.db")
+    content = (tmp_path / "sound.db").read_bytes()
+    (tmp_path / "torn.db").write_bytes(content[: len(content) // 2])
+    (tmp_path / "text.db").write_text("no database at all, however long it may be " * 100)
+    sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE other (a)")
+
+    def newer() -> Program[None]:
+        yield update(META).set(content="999").where(col("name").eq("schema_version")).build(SQLITE)
+
+    later = await opened(tmp_path / "newer.db")
+    await later.store.write(newer)
+    await later.store.close()
+    for name in ("torn.db", "text.db", "other.db", "newer.db", "missing.db"):
+        with pytest.raises(BackupFailed):
+            back_up_store(tmp_path / name, tmp_path / "copy.db")
+        with pytest.raises(BackupFailed):
+            restore_store(tmp_path / name, tmp_path / "sound.db", replace=True)
+    assert not (tmp_path / "copy.db").exists()
+    assert (tmp_path / "sound.db").read_bytes() == content
+
+
+async def test_a_copy_that_was_broken_off_has_no_name_and_is_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await saved(tmp_path / "a.db")
+
+    def fail(_path: Path) -> None:
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(sqlite_backup, "_sync", fail)
+        with pytest.raises(BackupFailed, match="no space"):
+            back_up_store(tmp_path / "a.db", tmp_path / "b.db")
+    assert "b.db" not in names(tmp_path)
+    back_up_store(tmp_path / "a.db", tmp_path / "b.db")
+    assert names(tmp_path) == ["a.db", "b.db"]
+    assert await number_in(tmp_path / "b.db") == 1
+    with pytest.raises(BackupFailed, match="exists"):
+        back_up_store(tmp_path / "a.db", tmp_path / "b.db")

@@ -1,0 +1,247 @@
+"""The file of the embedded store: how it is created, when it is refused, and what is said of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from querybuilder import SQLITE, col, select
+from storage.boards.boards import find_board
+from storage.engines.sqlite import SqliteStore
+from storage.engines.sqlite_backup import back_up_store
+from storage.errors import StoreDamaged, StoreFull, StoreUnsupported
+from storage.records import Board
+from tests.storage.backends import SQLITE_LIMITS
+from tests.storage.damage import grow_by, replace_bytes, spoil_table
+from tests.storage.deployment import Deployment, part, ranked
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a store may be created."""
+    return tmp_path / "folder" / "boards.db"
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """Let every user read what is created without a mode."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+async def created(path: Path) -> None:
+    """Create a store and close it."""
+    store = await SqliteStore.open(path, SQLITE_LIMITS)
+    await Deployment.on(store)
+    await store.close()
+
+
+def modes(folder: Path) -> dict[str, int]:
+    """The permissions of each file of a folder."""
+    return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+
+
+@pytest.mark.usefixtures("open_umask")
+async def test_nobody_else_can_read_the_files_of_a_store(path: Path) -> None:
+    store = await SqliteStore.open(path, SQLITE_LIMITS)
+    await Deployment.on(store)
+    back_up_store(path, path.with_name("copy.db"))
+    names = ("boards.db", "boards.db-wal", "boards.db-shm", "boards.db.lock", "copy.db")
+    assert modes(path.parent) == dict.fromkeys(names, 0o600)
+    await store.close()
+
+
+async def test_a_file_with_a_second_name_is_refused_under_either_name(path: Path) -> None:
+    await created(path)
+    other = path.with_name("other.db")
+    os.link(path, other)
+    for name in (path, other):
+        with pytest.raises(StoreUnsupported, match=rf"{name.name} .*2 names \(hard links\)"):
+            await SqliteStore.open(name, SQLITE_LIMITS)
+    other.unlink()
+    await created(path)
+
+
+async def test_a_hard_link_is_no_way_around_the_lock_of_a_running_owner(path: Path) -> None:
+    owner = await SqliteStore.open(path, SQLITE_LIMITS)
+    deployment = await Deployment.on(owner)
+    os.link(path, path.with_name("other.db"))
+    with pytest.raises(StoreUnsupported, match="hard links"):
+        await SqliteStore.open(path.with_name("other.db"), SQLITE_LIMITS)
+    await deployment.create("b", ranked("xp"))
+    await owner.close()
+
+
+async def test_a_store_that_is_created_is_told_with_its_full_path(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with capture_logs() as lines:
+        await created(path.relative_to(tmp_path))
+        await created(path.relative_to(tmp_path))
+    told = [line for line in lines if line["event"] == "store_created"]
+    assert told == [{"event": "store_created", "log_level": "warning", "path": str(path)}]
+
+
+def _nothing(path: Path) -> None:
+    path.parent.rmdir()
+
+
+def _an_empty_file(path: Path) -> None:
+    path.touch()
+
+
+@pytest.mark.parametrize("prepare", [_nothing, _an_empty_file])
+async def test_a_store_that_is_not_there_is_not_created_where_that_is_forbidden(
+    path: Path, prepare: Callable[[Path], None]
+) -> None:
+    path.parent.mkdir()
+    prepare(path)
+    before = sorted(path.parent.parent.rglob("*"))
+    limits = replace(SQLITE_LIMITS, create_store=False)
+    with pytest.raises(StoreUnsupported, match=f"no store at {path}: .*create_store"):
+        await SqliteStore.open(path, limits)
+    assert sorted(path.parent.parent.rglob("*")) == before
+    await created(path)
+    await (await SqliteStore.open(path, limits)).close()
+
+
+def _emptied(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def _removed(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize("lose", [_emptied, _removed])
+async def test_a_log_whose_file_was_lost_is_kept_and_named(path: Path, lose: Callable[[Path], None]) -> None:
+    store = await SqliteStore.open(path, SQLITE_LIMITS)
+    await Deployment.on(store)
+    log = path.with_name("boards.db-wal")
+    content = log.read_bytes()
+    await store.close()
+    log.write_bytes(content)
+    lose(path)
+    for _ in range(2):
+        with pytest.raises(StoreDamaged, match=r"boards\.db-wal holds \d+ bytes of posts.*restore"):
+            await SqliteStore.open(path, SQLITE_LIMITS)
+    assert log.read_bytes() == content
+
+
+async def filled(path: Path) -> None:
+    """Create a store with two boards of some pages each, and close it."""
+    deployment = await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
+    for name in ("a", "b"):
+        board = await deployment.create(name, ranked("xp"))
+        posts = [deployment.post(f"owner-{number:04}", part(board, {"xp": number})) for number in range(500)]
+        await deployment.apply(*posts)
+    await deployment.store.close()
+
+
+async def on_damaged(path: Path) -> Deployment:
+    """Open a store whose pages of the board `a` are garbage."""
+    await filled(path)
+    spoil_table(path, "entries_1")
+    return await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
+
+
+async def board_of(deployment: Deployment, board_id: str) -> Board:
+    """Read a board from the catalog."""
+    return await deployment.store.read(lambda: find_board(SQLITE, board_id))
+
+
+async def test_damage_is_told_once_and_nothing_is_written_from_then_on(path: Path) -> None:
+    deployment = await on_damaged(path)
+    broken, whole = [await board_of(deployment, name) for name in ("a", "b")]
+    store = deployment.store
+    before = await deployment.stats(whole, "owner-0007")
+    assert not store.damaged.is_set()
+    with capture_logs() as lines:
+        for _ in range(3):
+            with pytest.raises(StoreDamaged):
+                await deployment.stats(broken, "owner-0007")
+        with pytest.raises(StoreDamaged):
+            await deployment.apply(deployment.post("owner-0007", part(whole, {"xp": 1})))
+    assert store.damaged.is_set()
+    [told] = lines
+    assert (told["event"], told["log_level"], told["path"]) == ("store_damaged", "error", str(path))
+    assert "malformed" in told["cause"]
+    assert await deployment.stats(whole, "owner-0007") == before, "what is sound can be read"
+    await store.close()
+
+
+async def test_a_text_that_is_no_text_is_damage_too_and_is_not_quoted(path: Path) -> None:
+    await filled(path)
+    replace_bytes(path, b"owner-0007", b"\xff\xfe\xfd\xfc\xfb-0007")
+    deployment = await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
+    query = select(col("owner")).from_("entries_1").build(SQLITE)
+    with capture_logs() as lines, pytest.raises(StoreDamaged):
+        await deployment.store.read_query(query)
+    assert lines[0]["cause"] == "a text is not UTF-8"
+    await deployment.store.close()
+
+
+@pytest.mark.parametrize("check", ["quick", "full"])
+async def test_a_check_at_the_start_finds_what_nobody_has_read_yet(path: Path, check: str) -> None:
+    await filled(path)
+    limits = replace(SQLITE_LIMITS, store_check=check)
+    await (await SqliteStore.open(path, limits)).close()
+    spoil_table(path, "entries_1")
+    with pytest.raises(StoreDamaged, match=r"boards\.db is damaged.*restore a backup"):
+        await SqliteStore.open(path, limits)
+
+
+async def test_a_full_disk_refuses_writes_and_reads_go_on_until_there_is_room(path: Path) -> None:
+    store = await SqliteStore.open(path, SQLITE_LIMITS)
+    deployment = await Deployment.on(store)
+    board = await deployment.create("a", ranked("xp"))
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    posts = [deployment.post(f"owner-{number:04}", part(board, {"xp": number})) for number in range(500)]
+    await grow_by(store, pages=0)
+    with capture_logs() as lines:
+        for _ in range(2):
+            with pytest.raises(StoreFull):
+                await deployment.apply(*posts)
+        assert await deployment.stats(board, "ada") == {"xp": 1}
+        assert await deployment.stats(board, "owner-0007") is None
+        for _ in range(3):  # small writes find the room that large ones do not
+            await grow_by(store, pages=1)
+            await deployment.apply(deployment.post("bob", part(board, {"xp": 1})))
+            with pytest.raises(StoreFull):
+                await deployment.apply(*posts)
+        await grow_by(store, pages=1_000)
+        await deployment.apply(*posts)
+    assert [line["event"] for line in lines] == ["store_full", "store_has_room"]
+    assert await deployment.stats(board, "owner-0007") == {"xp": 7}
+    await store.close()
+
+
+def test_a_start_on_a_full_disk_names_the_cause(tmp_path: Path) -> None:
+    code = (
+        "import asyncio, pathlib, resource, sys\n"
+        "from storage.errors import StoreFull\n"
+        "from storage.engines.sqlite import SqliteStore\n"
+        "from tests.storage.backends import SQLITE_LIMITS\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)\n"
+        "try:\n"
+        "    asyncio.run(SqliteStore.open(pathlib.Path(sys.argv[1]), SQLITE_LIMITS))\n"
+        "except StoreFull as error:\n"
+        "    print(error.detail)\n"
+    )
+    for room_bytes in (0, 2_048, 16_384):  # for the lock, the file, the log's index
+        path = tmp_path / f"{room_bytes}.db"
+        done = subprocess.run(
+            [sys.executable, "-c", code, path, str(room_bytes)], cwd=ROOT, capture_output=True, text=True
+        )
+        assert f"{path}: the disk is full" in done.stdout, done.stderr

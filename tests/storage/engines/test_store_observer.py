@@ -1,0 +1,85 @@
+"""What stores tell whoever watches them: statements by kind with their rows, waits, lent connections, retries."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from querybuilder import count, select
+from storage.engines.postgres import PostgresStore
+from storage.engines.sqlite import SqliteStore
+from storage.engines.store_observer import STATEMENT_KINDS, statement_kind
+from storage.store import Store
+from tests.schemas import fresh_schema
+from tests.storage.backends import POSTGRES_LIMITS, SQLITE_LIMITS
+from tests.storage.deployment import Deployment, part, ranked
+from tests.storage.engines.test_postgres_outages import END_SESSIONS
+from tests.storage.watcher import Watcher
+
+XP = ranked("xp")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def watched(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Store, Watcher]]:
+    """A store and who watches it."""
+    watcher = Watcher()
+    store: Store
+    if request.param == "sqlite":
+        store = await SqliteStore.open(tmp_path / "boards.db", SQLITE_LIMITS, observer=watcher)
+        yield store, watcher
+        await store.close()
+    else:
+        async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
+            store = await PostgresStore.open(url, POSTGRES_LIMITS, observer=watcher)
+            yield store, watcher
+            await store.close()
+
+
+async def test_statements_are_told_by_kind_with_the_rows_that_they_answered_or_changed(
+    watched: tuple[Store, Watcher],
+) -> None:
+    store, watcher = watched
+    deployment = await Deployment.on(store)
+    board = await deployment.create("b", XP)
+    before = watcher.statements.total()
+    await deployment.apply(*(deployment.post(f"p{number}", part(board, {"xp": 1})) for number in range(5)))
+    written = sum(watcher.statements[kind] for kind in ("insert", "update", "with"))
+    assert written
+    assert watcher.statements.total() > before
+    assert watcher.rows["insert"] + watcher.rows["with"] >= 5
+    selects, rows = watcher.statements["select"], watcher.rows["select"]
+    await store.read_query(select(count()).from_("boards").build(store.dialect))
+    assert (watcher.statements["select"], watcher.rows["select"]) == (selects + 1, rows + 1)
+    assert watcher.statements.keys() <= set(STATEMENT_KINDS)
+    assert {kind for _, kind, _ in watcher.waits} >= {"read"}
+    limits = SQLITE_LIMITS if store.sole_writer else POSTGRES_LIMITS
+    assert watcher.lent["common", "read"] == (0, 0, limits.reader_connections)
+    assert watcher.most_lent["common", "read"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind"),
+    [("SELECT 1", "select"), ("WITH a AS (…) SELECT 1", "with"), ("CREATE TABLE a", "other"), ("", "other")],
+)
+def test_the_kind_is_the_first_word(sql: str, kind: str) -> None:
+    assert statement_kind(sql) == kind
+
+
+async def test_a_lost_connection_is_told_as_a_retry(
+    place: str, session_name: str, raw: asyncpg.Connection, bystander: asyncpg.Connection
+) -> None:
+    watcher = Watcher()
+    store = await PostgresStore.open(place, POSTGRES_LIMITS, observer=watcher)
+    await Deployment.on(store)
+    query = select(count()).from_("boards").build(store.dialect)
+    await store.read_query(query)
+    ended = await raw.fetch(END_SESSIONS, session_name)
+    assert ended, "the sessions of the store are found by their name"
+    await store.read_query(query)
+    assert watcher.retries >= 1
+    assert watcher.lent["common", "read"] == (0, 0, POSTGRES_LIMITS.reader_connections)
+    assert watcher.most_lent["common", "read"] == 1
+    await store.close()

@@ -1,0 +1,27 @@
+"""How large a store is, by itself and on its disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from storage.engines.sqlite import SqliteStore
+from storage.store import Store
+from tests.storage.backends import SQLITE_LIMITS
+from tests.storage.deployment import Deployment, part, ranked
+
+
+async def test_a_store_grows_with_what_is_posted(store: Store) -> None:
+    deployment = await Deployment.on(store)
+    board = await deployment.create("b", ranked("xp"))
+    before = await store.size()
+    await deployment.apply(*(deployment.post(f"owner-{number}", part(board, {"xp": number})) for number in range(500)))
+    assert (await store.size()).store_bytes > before.store_bytes > 0
+
+
+async def test_the_size_of_a_file_has_its_log_and_the_room_of_its_disk(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "boards.db", SQLITE_LIMITS)
+    await Deployment.on(store)
+    size = await store.size()
+    assert size.store_bytes == sum((tmp_path / f"boards.db{end}").stat().st_size for end in ("", "-wal"))
+    assert size.disk_free_bytes is not None and size.disk_free_bytes > 0
+    await store.close()

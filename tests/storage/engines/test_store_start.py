@@ -1,0 +1,120 @@
+"""A store that another server's transactions wrote: what they left behind stays before what comes, under its numbers.
+
+The rule: the other server is played by adding to every number that the store holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+
+from storage.curves.live_counts import FoldState, find_fold_state, store_folded
+from storage.engines.postgres import PostgresStore
+from storage.engines.store_start import prepare_store
+from storage.log.change_log import LogMark, change_log
+from storage.log.journal import JournalRow, journal
+from storage.store import Program, Store
+from tests.storage.backends import POSTGRES_LIMITS
+from tests.storage.deployment import Deployment, part, ranked
+
+AHEAD = 10**10
+
+
+async def journal_of(store: Store) -> list[JournalRow]:
+    """Everything that is published."""
+    return await store.read(lambda: journal(store.dialect).read_changes(0, limit=1_000))
+
+
+async def mark(store: Store) -> None:
+    """Note that everything so far is counted."""
+
+    def program() -> Program[None]:
+        now = yield from change_log(store.dialect).take_mark()
+        yield from store_folded(store.dialect, FoldState(now, 1, 1), [])
+
+    await store.write(program)
+
+
+async def since_the_mark(store: Store) -> tuple[LogMark, list[str]]:
+    """What is seen now, and whose changes are not counted yet."""
+
+    def program() -> Program[tuple[LogMark, list[str]]]:
+        log, done = change_log(store.dialect), (yield from find_fold_state(store.dialect))
+        assert done is not None
+        now = yield from log.take_mark()
+        bundles = yield from log.list_bundles_between(done.mark, now, limit=10)
+        return now, [change.owner for bundle in bundles for change in bundle.changes()]
+
+    return await store.read(program)
+
+
+async def moved_here(raw: asyncpg.Connection) -> None:
+    """Make the store one that a server with more transactions has written."""
+    for table, column in (("changes", "position"), ("lease_journal", "position"), ("live_mark", "position")):
+        await raw.execute(f"UPDATE {table} SET {column} = {column} + {AHEAD}")
+
+
+async def test_what_was_restored_from_a_server_that_was_further_goes_on_there(
+    place: str, raw: asyncpg.Connection
+) -> None:
+    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+    await prepare_store(store)
+    before = await Deployment.on(store)
+    board = await before.create("b", ranked("xp"))
+    await before.apply_one(before.post("ada", part(board, {"xp": 1})))
+    await mark(store)
+    await before.apply_one(before.post("bob", part(board, {"xp": 2})))
+    await store.close()
+    await moved_here(raw)
+
+    stores = [await PostgresStore.open(place, POSTGRES_LIMITS) for _ in range(3)]
+    assert await journal_of(stores[0]) == [], "its rows are of the future"
+    salts = await asyncio.gather(*map(prepare_store, stores))
+    assert len(set(salts)) == 1
+    after = await Deployment.on(stores[1])
+    await after.apply_one(after.post("cy", part(board, {"xp": 3})))
+    for each in stores:
+        rows = await journal_of(each)
+        assert [row.owner for row in rows] == ["ada", "bob", "cy"]
+        assert [row.number for row in rows] == sorted(row.number for row in rows)
+        assert rows[0].number >= AHEAD << 20
+        now, uncounted = await since_the_mark(each)
+        assert now.seen == () and now.position > rows[-1].number >> 20
+        assert uncounted == ["bob", "cy"]
+        await each.close()
+
+
+async def test_a_store_that_never_moved_is_numbered_as_its_server_does(place: str, raw: asyncpg.Connection) -> None:
+    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+    await prepare_store(store)
+    deployment = await Deployment.on(store)
+    board = await deployment.create("b", ranked("xp"))
+    await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1})))
+    dialect = store.dialect
+    async with raw.transaction():  # one that began before the next post and still runs
+        await raw.fetchval("SELECT txid_current()")
+        await deployment.apply_one(deployment.post("bob", part(board, {"xp": 1})))
+        await mark(store)
+        await prepare_store(store)
+    assert store.dialect is dialect
+    assert await raw.fetchval("SELECT count(*) FROM meta WHERE name = 'transactions_before'") == 0
+    assert await raw.fetchval("SELECT max(position) < txid_snapshot_xmax(txid_current_snapshot()) FROM changes")
+    await store.close()
+
+
+async def test_a_store_that_moved_twice_goes_on_from_where_it_was(place: str, raw: asyncpg.Connection) -> None:
+    numbers: list[int] = []
+    for owner in ("ada", "bob", "cy"):
+        store = await PostgresStore.open(place, POSTGRES_LIMITS)
+        await prepare_store(store)
+        deployment = await Deployment.on(store)
+        board = await deployment.create(f"of {owner}", ranked("xp"))
+        await deployment.apply_one(deployment.post(owner, part(board, {"xp": 1})))
+        rows = await journal_of(store)
+        assert [row.owner for row in rows][-1] == owner
+        numbers.append(rows[-1].number)
+        await store.close()
+        await moved_here(raw)
+    assert numbers == sorted(numbers)
+    assert numbers[1] - numbers[0] >= AHEAD << 20

@@ -1,0 +1,184 @@
+"""Why here: programs lean on what a store promises of its transactions, so each promise of the port has a test."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from querybuilder import col, delete, insert, param, select
+from storage.boards.boards import create_board, find_totals, list_boards
+from storage.errors import StorageError, StoreBusy, UnknownBoard
+from storage.records import Board
+from storage.schema.steps import BOARDS, META
+from storage.store import Program
+from tests.storage.backends import OpenStore
+from tests.storage.deployment import Deployment, part, ranked, spec
+
+XP = ranked("xp")
+
+
+async def xp_on(deployment: Deployment, *boards: Board, heavy: bool = False, rounds: int = 1) -> list[list[object]]:
+    """What ada has on each board, read so many times in one snapshot."""
+
+    def program() -> Program[list[list[object]]]:
+        seen: list[list[object]] = []
+        for _ in range(rounds):
+            seen.append([])
+            for board in boards:
+                found = yield from deployment.entries(board).find_entries(["ada"])
+                cells = found["ada"].cells if found else [None]
+                seen[-1].append(deployment.merger(board).decode_stats(cells)[0])
+        return seen
+
+    return await deployment.store.read(program, heavy=heavy)
+
+
+async def test_a_read_sees_every_write_that_was_acknowledged_before(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP)
+    for total in range(1, 11):
+        await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+        reads = [xp_on(deployment, board, heavy=index % 3 == 0) for index in range(6)]
+        assert await asyncio.gather(*reads) == [[[total]]] * 6
+        rows = await deployment.store.read_query(deployment.entries(board).build_totals_query(["ada"]))
+        assert len(rows) == 4, "the entry, and three totals"
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+async def test_a_program_reads_one_snapshot_however_many_queries_it_asks(deployment: Deployment, heavy: bool) -> None:
+    one, two = await deployment.create("one", XP), await deployment.create("two", XP)
+    done = asyncio.Event()
+
+    async def read() -> set[object]:
+        seen: set[object] = set()
+        while not done.is_set():
+            rounds = await xp_on(deployment, one, two, heavy=heavy, rounds=20)
+            assert len({number for pair in rounds for number in pair}) == 1
+            seen.add(rounds[0][0])
+        return seen
+
+    reader = asyncio.create_task(read())
+    for _ in range(60):
+        await deployment.apply(deployment.post("ada", part(one, {"xp": 1}), part(two, {"xp": 1})))
+    done.set()
+    assert len(await reader) > 1, "the writes came between the reads"
+
+
+async def test_what_a_program_raises_reaches_the_caller_and_undoes_what_it_wrote(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP)
+    ended: list[str] = []
+
+    def program() -> Program[None]:
+        try:
+            yield from create_board(
+                deployment.dialect, board_id="c", spec=deployment.laid_out(spec(XP)), now_us=1, boards_max=9
+            )
+            yield from deployment.entries(board).erase_entry("ada", now_us=deployment.clock())
+            raise LookupError("not as expected")
+        finally:
+            ended.append("closed")
+
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    with pytest.raises(LookupError, match="not as expected"):
+        await deployment.store.write(program)
+    assert ended == ["closed"]
+    boards = await deployment.store.read(lambda: list_boards(deployment.dialect, prefix="", after="", limit=9))
+    assert boards == [board]
+    assert await deployment.stats(board, "ada") == {"xp": 1}
+    again = await deployment.create("c", XP)
+    assert await deployment.rows(again, ["ada"]) == {}
+
+
+async def test_a_statement_of_its_own_is_there_when_the_store_is_opened_again(open_store: OpenStore) -> None:
+    store = (await Deployment.on(await open_store())).store
+    note = insert(META).values(name="x", content=param("content")).compile(store.dialect)
+    assert await store.write_query(note.bind(content="1")) == [(1,)]
+    with pytest.raises(StorageError):
+        await store.write_query(note.bind(content="2"))
+    await store.close()
+    again = await open_store()
+    noted = select(col("content")).from_(META).where(col("name").eq("x"))
+    assert [tuple(row) for row in await again.read_query(noted.build(again.dialect))] == [("1",)]
+
+
+async def test_a_statement_that_fails_undoes_its_transaction_and_the_next_one_runs(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP)
+
+    def program() -> Program[None]:
+        yield from deployment.entries(board).erase_entry("ada", now_us=deployment.clock())
+        yield insert(META).values(name="salt", content="a second one").build(deployment.dialect)
+
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    with pytest.raises(StoreBusy):
+        await deployment.store.write(program)
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    assert await deployment.stats(board, "ada") == {"xp": 2}
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+async def test_a_reading_program_cannot_write(deployment: Deployment, heavy: bool) -> None:
+    board = await deployment.create("b", XP)
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+
+    def program() -> Program[None]:
+        yield from deployment.entries(board).erase_entry("ada", now_us=deployment.clock())
+
+    with pytest.raises(StorageError):
+        await deployment.store.read(program, heavy=heavy)
+    with pytest.raises(StorageError):
+        await deployment.store.read_query(
+            delete(BOARDS).where(col("id").eq(param("id"))).build(deployment.dialect, id="b")
+        )
+    assert await deployment.stats(board, "ada") == {"xp": 1}
+    assert await deployment.catalog.reread_board("b") == board
+
+
+async def test_programs_that_write_run_one_after_the_other(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP)
+    posts = [deployment.post("ada", part(board, {"xp": 1})) for _ in range(20)]
+    await asyncio.gather(*(deployment.apply(post) for post in posts))
+    assert await deployment.stats(board, "ada") == {"xp": 20}
+
+
+async def test_what_was_acknowledged_is_there_when_the_store_is_opened_again(open_store: OpenStore) -> None:
+    first = await Deployment.on(await open_store())
+    board = await first.create("b", XP)
+    await first.apply(first.post("ada", part(board, {"xp": 5})))
+    await first.store.close()
+    second = await Deployment.on(await open_store())
+    assert await second.catalog.find_board("b") == board
+    assert await second.stats(board, "ada") == {"xp": 5}
+    counted = await second.store.read(lambda: find_totals(second.dialect, [board.key, 99]))
+    assert counted[99] == {} and counted[board.key][0] == 1
+
+
+async def test_a_closed_store_refuses_and_closing_it_again_is_harmless(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP)
+    query = select(col("id")).from_(BOARDS).build(deployment.dialect)
+    await deployment.store.close()
+    await deployment.store.close()
+    with pytest.raises(StoreBusy):
+        await deployment.stats(board, "ada")
+    with pytest.raises(StoreBusy):
+        await deployment.store.read_query(query)
+    with pytest.raises(StoreBusy):
+        await deployment.erase(board, "ada")
+
+
+async def test_closing_finishes_what_runs(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP)
+    posts = [deployment.post("ada", part(board, {"xp": 1})) for _ in range(3)]
+    running = [asyncio.create_task(deployment.apply(post)) for post in posts]
+    reading = [asyncio.create_task(xp_on(deployment, board, rounds=50)) for _ in range(2)]
+    await asyncio.sleep(0)
+    await deployment.store.close()
+    assert [outcome.status for [[outcome]] in await asyncio.gather(*running)] == ["applied"] * 3
+    await asyncio.gather(*reading)
+
+
+async def test_a_board_deleted_under_a_reader_is_unknown(deployment: Deployment) -> None:
+    board = Board(key=77, id="never", spec=spec(XP), created_at_us=1, epoch=1)
+    with pytest.raises(UnknownBoard):
+        await deployment.stats(board, "ada")
+    with pytest.raises(UnknownBoard):
+        await deployment.erase(board, "ada")

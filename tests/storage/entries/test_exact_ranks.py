@@ -1,0 +1,238 @@
+"""Why here: an answer that calls itself exact is compared with a plain count of the same snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import asyncpg
+import pytest
+
+from storage.boards.boards import change_board, check_copy, find_totals, reset_board
+from storage.curves.sampling import sample_curve
+from storage.engines.postgres import PostgresStore
+from storage.entries.exact_ranks import CountStart
+from storage.entries.rankings import Ranking
+from storage.errors import BoardChanged
+from storage.log.change_log import LogMark, change_log
+from storage.records import Best, Board, ColumnSpec, Post, Ties
+from storage.store import Program, Store
+from tests.storage.backends import POSTGRES_LIMITS
+from tests.storage.deployment import Deployment, counter, part, ranked, spec
+from tests.storage.raw_log import log_change
+
+CHANGES_MAX = 1_000
+OWNERS = [f"o{number:03d}" for number in range(120)]
+
+
+async def fit(deployment: Deployment, board: Board, index: int) -> CountStart:
+    """A curve and what its snapshot saw."""
+    entries = deployment.entries(board)
+
+    def fitted() -> Program[CountStart]:
+        mark = yield from change_log(deployment.dialect).take_mark()
+        curve = yield from sample_curve(deployment.dialect, entries, index, gap_rows_max=10_000, now_us=1)
+        return CountStart(curve, mark, CHANGES_MAX)
+
+    return await deployment.store.read(fitted)
+
+
+def columns(best: Best) -> tuple[ColumnSpec, ...]:
+    return counter("shots"), ranked("xp", best=best, min_scaled=-300, max_scaled=300), ranked("lap", best=Best.LOW)
+
+
+def random_post(deployment: Deployment, board: Board, rng: random.Random) -> Post:
+    stats = {"xp": rng.randint(-20, 20), "shots": 1} if rng.random() < 0.8 else {"lap": rng.randint(1, 9)}
+    # Its own time: equal values of a timed board would tie in the test alone.
+    return deployment.post(rng.choice(OWNERS), part(board, stats), at_us=rng.randint(1, 10**12))
+
+
+async def fill(deployment: Deployment, board: Board, rng: random.Random, posts: int = 150) -> None:
+    await deployment.apply(*(random_post(deployment, board, rng) for _ in range(posts)))
+
+
+def compared(ranking: Ranking, fitted: CountStart, probe: str, owner: str) -> Program[None]:
+    """The short count of one snapshot beside the full one."""
+    found = yield from ranking.count_from_anchor(fitted, probe, owner=owner)
+    assert found is not None
+    better_count = yield from ranking.count_better(probe)
+    _, before = yield from ranking.count_tied(probe, owner)
+    assert (found.better_count, found.ties_before) == (better_count, before)
+
+
+async def check_all(deployment: Deployment, board: Board, index: int, fitted: CountStart) -> int:
+    """Every row, and values that nobody has, against plain counts; answers how many rows."""
+    ranking = deployment.entries(board).rankings[index]
+
+    def program() -> Program[int]:
+        rows = yield from ranking.read_first_rows(1_000)
+        totals = yield from find_totals(deployment.dialect, [board.key])
+        for number, entry in enumerate(rows, start=1):
+            cell = entry.cells[index]
+            assert isinstance(cell, str)
+            yield from compared(ranking, fitted, cell, entry.owner)
+            at = yield from ranking.find_row(fitted, number)
+            assert at == (cell, entry.owner)
+        for value in (-300, -1, 0, 1, 299, 300):
+            yield from compared(ranking, fitted, ranking.padding.pad_arrival(value), "o5")
+        found = yield from ranking.count_from_anchor(fitted, ranking.padding.pad(0))
+        assert found is not None
+        assert found.totals == totals[board.key]
+        return len(rows)
+
+    return await deployment.store.read(program)
+
+
+@pytest.mark.parametrize("ties", Ties)
+@pytest.mark.parametrize("best", Best)
+async def test_counts_agree_after_every_kind_of_change(deployment: Deployment, best: Best, ties: Ties) -> None:
+    board = await deployment.create("b", *columns(best), ties=ties)
+    rng = random.Random(5)
+    await fill(deployment, board, rng)
+    fitted = await fit(deployment, board, 1)
+    assert await check_all(deployment, board, 1, fitted) > 50
+    for _ in range(3):
+        await fill(deployment, board, rng, posts=40)
+        for owner in rng.sample(OWNERS, 10):
+            await deployment.erase(board, owner)
+        assert await check_all(deployment, board, 1, fitted) > 50
+    wanted = deployment.laid_out(spec(*columns(best), ranked("late"), ties=ties))
+    wider = await deployment.store.write(lambda: change_board(deployment.dialect, board_id=board.id, wanted=wanted))
+    await deployment.apply(*(deployment.post(owner, part(wider, {"late": 1, "xp": 3})) for owner in OWNERS[:20]))
+    await fill(deployment, board, rng, posts=20)
+    await check_all(deployment, wider, 1, fitted)
+
+
+async def test_a_curve_of_an_empty_column_counts_all_that_came_since(deployment: Deployment) -> None:
+    board = await deployment.create("b", *columns(Best.HIGH))
+    fitted = await fit(deployment, board, 1)
+    await fill(deployment, board, random.Random(2), posts=30)
+    await check_all(deployment, board, 1, fitted)
+
+
+async def test_after_a_reset_the_totals_say_that_the_curve_is_another_boards(deployment: Deployment) -> None:
+    board = await deployment.create("b", *columns(Best.HIGH))
+    await fill(deployment, board, random.Random(2), posts=30)
+    fitted = await fit(deployment, board, 1)
+    await deployment.store.write(lambda: reset_board(deployment.dialect, board_id=board.id))
+    ranking = deployment.entries(board).rankings[1]
+
+    def program() -> Program[None]:
+        found = yield from ranking.count_from_anchor(fitted, "300")
+        assert found is not None
+        with pytest.raises(BoardChanged):
+            check_copy(board, found.totals)
+
+    await deployment.store.read(program)
+
+
+async def asked(deployment: Deployment, board: Board, footing: CountStart) -> int | None:
+    ranking = deployment.entries(board).rankings[1]
+    found = await deployment.store.read(lambda: ranking.count_from_anchor(footing, ranking.padding.pad(0)))
+    return None if found is None else found.better_count
+
+
+async def test_there_is_no_answer_where_the_log_cannot_vouch_for_one(deployment: Deployment) -> None:
+    store, log = deployment.store, change_log(deployment.dialect)
+    board = await deployment.create("b", *columns(Best.HIGH))
+    rng = random.Random(2)
+    await fill(deployment, board, rng, posts=30)
+    fitted = await fit(deployment, board, 1)
+    assert await asked(deployment, board, fitted) is not None
+    later = fitted._replace(mark=LogMark(fitted.mark.position + 1_000))
+    assert await asked(deployment, board, later) is None, "of a store whose numbers are larger than this one's"
+    await fill(deployment, board, rng, posts=30)
+    logged = 0
+
+    def counted() -> Program[int]:
+        bundles = yield from log.list_bundles_between(fitted.mark, (yield from log.take_mark()), limit=1_000)
+        return sum(bool(change.next) for bundle in bundles for change in bundle.changes())
+
+    logged = await store.read(counted)
+    assert await asked(deployment, board, fitted._replace(changes_max=logged)) is not None
+    assert await asked(deployment, board, fitted._replace(changes_max=logged - 1)) is None, "too many changes"
+    await fill(deployment, board, rng, posts=30)
+    before_us = deployment.clock.now_us + 1_000
+    await store.write(lambda: log.prune(before_us=before_us, keep_from=None, rows_max=1_000))
+    assert await asked(deployment, board, fitted) is None, "the log no longer reaches back to the mark"
+
+
+async def test_counts_agree_in_every_snapshot_while_others_write(deployment: Deployment) -> None:
+    board = await deployment.create("b", *columns(Best.HIGH))
+    rng = random.Random(8)
+    await fill(deployment, board, rng)
+    fitted = await fit(deployment, board, 1)
+    await compare_while_writing(deployment, [deployment], board, fitted)
+
+
+async def test_counts_agree_while_many_transactions_of_several_processes_overlap(place: str) -> None:
+    """Marks taken while transactions run, too: what they had not committed counts once."""
+    stores: list[Store] = [await PostgresStore.open(place, POSTGRES_LIMITS) for _ in range(4)]
+    reader, *writers = [await Deployment.on(store) for store in stores]
+    board = await reader.create("b", *columns(Best.LOW), ties=Ties.EARLIEST)
+    await fill(reader, board, random.Random(8))
+    for _ in range(3):
+        await compare_while_writing(reader, writers, board, None)
+    for store in stores:
+        await store.close()
+
+
+async def compare_while_writing(
+    reader: Deployment, writers: list[Deployment], board: Board, fitted: CountStart | None, *, rounds: int = 25
+) -> None:
+    done = asyncio.Event()
+
+    async def write(deployment: Deployment, seed: int) -> None:
+        rng = random.Random(seed)
+        while not done.is_set():
+            posts = {post.owner: post for post in (random_post(deployment, board, rng) for _ in range(5))}
+            try:
+                await deployment.apply(*(posts[owner] for owner in sorted(posts)))
+                await deployment.erase(board, rng.choice(OWNERS))
+            except Exception as error:
+                if "race" not in type(error).__name__.lower():
+                    raise
+
+    writing = [asyncio.create_task(write(each, number)) for number, each in enumerate(writers)]
+    ranking = reader.entries(board).rankings[1]
+    rng = random.Random(1)
+    try:
+        for number in range(rounds):
+            if fitted is None or number % 10 == 9:
+                fitted = await fit(reader, board, 1)
+            cell, owner = ranking.padding.pad(rng.randint(-40, 40), rng.randint(1, 10**12)), rng.choice(OWNERS)
+            using = fitted
+            await reader.store.read(lambda: compared(ranking, using, cell, owner))  # noqa: B023 - run at once
+    finally:
+        done.set()
+        await asyncio.gather(*writing)
+
+
+async def test_a_fit_that_raced_with_a_slow_transaction_counts_it_once(place: str, raw: asyncpg.Connection) -> None:
+    """What the fit's snapshot did not see is added from the log, what ended before it though it began later is not."""
+    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+    deployment = await Deployment.on(store)
+    board = await deployment.create("b", ranked("xp", min_scaled=0, max_scaled=999))
+    await deployment.apply(*(deployment.post(owner, part(board, {"xp": int(owner[1:])})) for owner in OWNERS))
+    slow = raw.transaction()
+    await slow.start()
+    statement = f"INSERT INTO entries_{board.key} VALUES ('slow', 1, '500')"
+    await raw.execute(statement)
+    await log_change(raw, board.key, "slow", "   ", "500")
+    await deployment.apply(deployment.post("quick", part(board, {"xp": 600})))
+    footing = await fit(deployment, board, 0)
+    assert len(footing.mark.seen) == 1
+    assert footing.curve.find_anchor_above(-599).counted == 1, "quick is in the fit"
+
+    async def better(cell: str, using: CountStart = footing) -> int | None:
+        ranking = deployment.entries(board).rankings[0]
+        found = await store.read(lambda: ranking.count_from_anchor(using, cell))
+        return None if found is None else found.better_count
+
+    assert await better("110") == 9 + 1
+    await slow.commit()
+    assert await better("110") == 9 + 2
+    [seen] = footing.mark.seen
+    elsewhere = footing._replace(mark=LogMark(footing.mark.position, (seen, seen + 1_000)))
+    assert await better("110", elsewhere) is None, "a snapshot that lacks a transaction which the mark has seen"
+    await store.close()

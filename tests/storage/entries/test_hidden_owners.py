@@ -1,0 +1,117 @@
+"""Why here: an owner's row is in one of two tables, whoever hides and posts meanwhile, and whoever dies at it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from storage.entries.hidden_owners import hidden_statements
+from storage.errors import LostRace
+from storage.records import INT64_MAX
+from tests.storage.deployment import LIMITS, Deployment, Silent, counter, part, ranked
+from tests.storage.processes import Processes
+
+XP = ranked("xp", min_scaled=0, max_scaled=999)
+GROUPS = 40
+
+
+async def test_nobody_gets_a_new_row_while_being_hidden_or_shown(deployment: Deployment) -> None:
+    """Two posts, one of which knows of the hiding and one does not yet, would make one in either table."""
+    board, other = await deployment.create("b", XP), await deployment.create("c", XP)
+    store, statements = deployment.store, hidden_statements(deployment.dialect)
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
+    for hide in (True, False):
+        assert await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=hide))  # noqa: B023 - run at once
+        await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+        with pytest.raises(LostRace):
+            await deployment.apply(deployment.post("ada", part(other, {"xp": 1})))
+        await store.write(lambda: statements.end_change("ada", now_us=1, hide=hide))  # noqa: B023 - run at once
+    assert await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=True))
+    await store.write(lambda: statements.end_change("ada", now_us=1, hide=True))
+    assert not await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=True)), (
+        "who is hidden stays so"
+    )
+    await deployment.apply(deployment.post("ada", part(other, {"xp": 1})))
+    assert await deployment.stats(other, "ada") is None
+    assert await deployment.stats(board, "ada") == {"xp": 7}, "not moved yet"
+
+
+@pytest.mark.parametrize("hide", [True, False])
+async def test_who_stayed_between_hidden_and_shown_is_soon_as_before(deployment: Deployment, hide: bool) -> None:
+    """A process that dies would leave the owner so for ever."""
+    board, other = await deployment.create("b", XP), await deployment.create("c", XP)
+    store, statements, deadline_us = (
+        deployment.store,
+        hidden_statements(deployment.dialect),
+        deployment.clock.now_us + 1_000,
+    )
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
+    if not hide:
+        await _flip(deployment, hide=True)
+    await store.write(lambda: statements.begin_change("ada", until_us=deadline_us - 500, hide=hide))
+    await store.write(lambda: statements.begin_change("ada", until_us=deadline_us, hide=hide))  # somebody else's turn
+    deployment.clock.now_us = deadline_us
+    with pytest.raises(LostRace):
+        await deployment.apply(deployment.post("ada", part(other, {"xp": 1})))
+    deployment.clock.now_us += 1
+    await deployment.apply(deployment.post("ada", part(other, {"xp": 1})))
+    assert await deployment.stats(other, "ada") == ({"xp": 1} if hide else None)
+    with pytest.raises(LostRace):
+        await store.write(lambda: statements.end_change("ada", now_us=1, hide=hide))
+    await _flip(deployment, hide=hide)
+    await deployment.apply(deployment.post("ada", part(await deployment.create("d", XP), {"xp": 1})))
+    found = await store.read(lambda: statements.find_hidden([], ["ada"]))
+    assert (found.hidden_owners, found.changing) == ({"ada"} if hide else set(), {})
+
+
+async def _flip(deployment: Deployment, *, hide: bool) -> None:
+    statements = hidden_statements(deployment.dialect)
+    await deployment.store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=hide))
+    await deployment.store.write(lambda: statements.end_change("ada", now_us=1, hide=hide))
+
+
+async def test_posts_that_meet_hiding_and_showing_are_neither_lost_nor_counted_twice(processes: Processes) -> None:
+    """An owner is hidden and shown again and again while other processes post to it; the sum is that of the posts."""
+    first, second = await processes.one(writer_connections=2), await processes.one(writer_connections=2)
+    board = await first.create("b", ranked("xp", min_scaled=0, max_scaled=10**6), counter("shots"))
+    store, statements, entries = first.store, hidden_statements(first.dialect), first.entries(board)
+    done = asyncio.Event()
+
+    async def post(deployment: Deployment) -> int:
+        posts = 0
+        observed = deployment.writer(Silent(), limits=replace(LIMITS, write_attempts_max=1_000))
+        observed.start()
+        for _ in range(GROUPS):
+            [[outcome]] = await observed.submit([deployment.post("ada", part(board, {"xp": 1}))])
+            posts += outcome.error is None
+        await observed.close()
+        return posts
+
+    async def flip() -> None:
+        while not done.is_set():
+            await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=True))
+            await settled()
+            await store.write(lambda: statements.end_change("ada", now_us=1, hide=True))
+            await hide()
+            assert await first.rows(board, ["ada"]) == {}, "hidden is hidden at once"
+            await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=False))
+            await settled()
+            await store.write(lambda: statements.end_change("ada", now_us=1, hide=False))
+            await store.write(lambda: statements.show_owner([entries], "ada", now_us=1))
+
+    async def hide() -> None:
+        await store.write(lambda: statements.hide_owner([entries], "ada", now_us=1))
+
+    async def settled() -> None:
+        transaction = await store.write(statements.take_transaction_id)
+        while not await store.read(lambda: statements.have_earlier_ended(transaction)):  # noqa: ASYNC110 - the server's
+            await asyncio.sleep(0)
+
+    flipping = asyncio.create_task(flip())
+    sums = await asyncio.gather(post(first), post(second))
+    done.set()
+    await flipping
+    assert set(sums) == {GROUPS}
+    assert await first.stats(board, "ada") == {"xp": 2 * GROUPS, "shots": None}

@@ -1,0 +1,76 @@
+"""Why here: one answer over many boards must say of each what asking it alone would have said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from storage.boards.boards import change_board, delete_board, reset_board
+from storage.errors import BoardChanged, UnknownBoard
+from storage.reads.point_reads import read_owner_on_boards
+from storage.records import Board, TableSharing
+from tests.storage.deployment import Deployment, counter, part, ranked
+
+XP, LAP, SHOTS = ranked("xp"), ranked("lap"), counter("shots")
+
+
+async def asked(deployment: Deployment, boards: list[Board], owner: str) -> list[tuple[list[object] | None, int]]:
+    """Cells and number of entries, board by board."""
+    entries = [deployment.entries(board) for board in boards]
+    found = await deployment.store.read(lambda: read_owner_on_boards(deployment.dialect, entries, owner))
+    return [(None if entry is None else list(entry.cells), totals.get(-1, 0)) for entry, totals in found]
+
+
+async def alone(deployment: Deployment, boards: list[Board], owner: str) -> list[tuple[list[object] | None, int]]:
+    """The same, each board by itself."""
+    found: list[tuple[list[object] | None, int]] = []
+    for board in boards:
+        entry = (await deployment.rows(board, [owner])).get(owner)
+        found.append((None if entry is None else list(entry.cells), (await deployment.totals(board)).get(-1, 0)))
+    return found
+
+
+async def test_entries_on_boards_of_every_table_come_in_the_order_asked_for(deployment: Deployment) -> None:
+    boards = [
+        await deployment.create("a", XP, SHOTS),
+        await deployment.create("b", XP, SHOTS),
+        await deployment.create("c", XP, LAP),  # another table, where boards share one
+        await deployment.create("empty", XP),
+    ]
+    deployment.table = TableSharing.SHARED if deployment.table is TableSharing.OWN else TableSharing.OWN
+    boards.append(await deployment.create("elsewhere", XP, SHOTS))
+    for number, board in enumerate(boards):
+        if board.id != "empty":
+            owners = ["ada", "bob"] if number % 2 else ["bob", "cleo"]
+            await deployment.apply(*(deployment.post(owner, part(board, {"xp": number})) for owner in owners))
+    mixed = [boards[2], boards[0], boards[4], boards[3], boards[1], boards[0]]
+    for owner in ("ada", "bob", "cleo", "nobody"):
+        assert await asked(deployment, mixed, owner) == await alone(deployment, mixed, owner)
+    assert await asked(deployment, [], "ada") == []
+
+
+async def test_a_board_that_is_not_what_it_was_is_not_answered(deployment: Deployment) -> None:
+    first, other = await deployment.create("a", XP), await deployment.create("b", XP)
+    await deployment.apply(deployment.post("ada", part(first, {"xp": 1}), part(other, {"xp": 1})))
+    store, dialect = deployment.store, deployment.dialect
+    await store.write(lambda: reset_board(dialect, board_id="a"))
+    with pytest.raises(BoardChanged):
+        await asked(deployment, [other, first], "ada")
+    wider = replace(other.spec, columns=(*other.spec.columns, LAP))
+    await store.write(lambda: change_board(dialect, board_id="b", wanted=wider))
+    with pytest.raises(BoardChanged):
+        await asked(deployment, [other], "ada")
+    for board in (first, other):
+        await store.write(lambda gone=board: delete_board(dialect, board_id=gone.id))  # type: ignore[misc]
+        with pytest.raises(UnknownBoard):
+            await asked(deployment, [board], "ada")
+
+
+async def test_boards_are_looked_up_by_id_in_one_read_and_kept(deployment: Deployment) -> None:
+    catalog = deployment.catalog
+    boards = {board_id: await deployment.create(board_id, XP) for board_id in ("a", "b", "c")}
+    catalog.keep_board(boards["b"])
+    assert await catalog.find_stored_boards(["c", "none", "b", "c"]) == {"b": boards["b"], "c": boards["c"]}
+    assert catalog.find_known("c") == boards["c"] and catalog.find_known("a") is None
+    assert await catalog.find_stored_boards([]) == {}

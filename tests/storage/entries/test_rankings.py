@@ -1,0 +1,187 @@
+"""Why here: every view is made of these programs, so each is held against sorting plain tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from querybuilder import Built
+from storage.entries.rankings import Ranking
+from storage.records import INT64_MAX, Best, Board, ColumnSpec, Entry, Ties
+from storage.store import Program
+from tests.storage.deployment import NOW_US, Deployment, Session, counter, ranked
+from tests.storage.plain import Place, Reached, place, ranking
+
+COLUMNS = (
+    ranked("xp", min_scaled=-3, max_scaled=3),
+    ranked("lap", scale=3, min_scaled=0, max_scaled=86_400_000),
+    ranked("wide", scale=9, min_scaled=-INT64_MAX - 1, max_scaled=INT64_MAX),
+)
+OWNERS = st.text(st.sampled_from("abé漢😀 %'\"\\"), min_size=1, max_size=3)
+
+
+@dataclass(frozen=True)
+class Case:
+    column: ColumnSpec
+    ties: Ties
+    rows: Mapping[str, Sequence[Reached | None]]
+    probes: list[tuple[int, int, str]]  # value, reached, owner: a place that may be taken or free
+    limit: int
+    skip_rows: int
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Up to fourteen rows, few distinct values among them, some without one."""
+    column = replace(draw(st.sampled_from(COLUMNS)), best=draw(st.sampled_from(Best)))
+    few = draw(st.lists(st.integers(column.min_scaled, column.max_scaled), min_size=1, max_size=4))
+    values = st.sampled_from([*few, column.min_scaled, column.max_scaled])
+    reached = st.sampled_from((1, 2, NOW_US))
+    rows = draw(st.dictionaries(OWNERS, st.none() | st.tuples(values, reached), max_size=14))
+    taken = [st.tuples(st.just(held[0]), st.just(held[1]), st.just(owner)) for owner, held in rows.items() if held]
+    near = values.flatmap(
+        lambda value: st.integers(max(value - 1, column.min_scaled), min(value + 1, column.max_scaled))
+    )
+    probe = st.one_of(*taken, st.tuples(near, reached, OWNERS))
+    return Case(
+        column=column,
+        ties=draw(st.sampled_from(Ties)),
+        rows={owner: (None, held) for owner, held in rows.items()},
+        probes=draw(st.lists(probe, min_size=1, max_size=3)),
+        limit=draw(st.integers(0, 5)),
+        skip_rows=draw(st.integers(0, 6)),
+    )
+
+
+class Compared:
+    """One column of one board, in the store and in plain Python."""
+
+    def __init__(self, deployment: Deployment, board: Board, case: Case) -> None:
+        self.deployment, self.board, self.case = deployment, board, case
+        self.entries = deployment.entries(board)
+        self.ranking: Ranking = self.entries.rankings[1]
+        self.order = ranking(board.spec, 1, case.rows)
+
+    async def fill(self) -> None:
+        """Insert the case's rows."""
+        rows = [
+            Entry(owner, NOW_US, [None, None if row[1] is None else self.cell(*row[1])])  # type: ignore[arg-type]
+            for owner, row in self.case.rows.items()
+        ]
+
+        def program() -> Program[None]:
+            query: Built = self.entries.writes.build_insert([(self.board.rows_key, row) for row in rows])
+            [[inserted]] = yield query
+            assert inserted == len(rows)
+
+        await self.deployment.store.write(program)
+
+    def cell(self, value: int, reached_us: int) -> str:
+        """The cell of a value."""
+        return self.ranking.padding.pad(value, reached_us)
+
+    def found(self, at: Place) -> tuple[str, str]:
+        """The cell and owner of a row in the plain order."""
+        value, reached_us = self.case.rows[at.owner][1]  # type: ignore[misc]
+        assert isinstance(value, int)
+        return self.cell(value, reached_us), at.owner
+
+    def told(self, entries: Sequence[Entry]) -> list[tuple[object, str]]:
+        """The cells and owners that the store answered."""
+        return [(entry.cells[1], entry.owner) for entry in entries]
+
+    def check_ends(self) -> Program[None]:
+        """What needs no place to start from."""
+        case, order = self.case, self.order
+        first = yield from self.ranking.read_first_rows(case.limit)
+        assert self.told(first) == [self.found(at) for at in order[: case.limit]]
+        worst = yield from self.ranking.find_worst_row()
+        assert worst == (self.found(order[-1]) if order else None)
+        landed = yield from self.ranking.find_row_after_skip(case.skip_rows)
+        assert landed == (self.found(order[case.skip_rows]) if case.skip_rows < len(order) else None)
+
+    def check_counts(self, at: Place, cell: str) -> Program[None]:
+        """What is counted around a place."""
+        better = [one for one in self.order if one.key < at.key]
+        tied = [one for one in self.order if one.key == at.key]
+        assert (yield from self.ranking.count_better(cell)) == len(better)
+        up_to = yield from self.ranking.count_better_up_to(cell, self.case.limit)
+        assert up_to == min(len(better), self.case.limit)
+        ties = yield from self.ranking.count_tied(cell, at.owner)
+        assert ties == (len(tied), sum(one.owner < at.owner for one in tied))
+        landed = yield from self.ranking.find_row_after_skip(self.case.skip_rows, cell)
+        below = [one for one in self.order if one.key > at.key][self.case.skip_rows :]
+        assert landed == (self.found(below[0]) if below else None)
+
+    def check_pages(self, at: Place, cell: str) -> Program[None]:
+        """What is read on both sides of a place."""
+        limit, other = self.case.limit, self.case.skip_rows
+        before, after = [one for one in self.order if one < at], [one for one in self.order if one > at]
+        from_it_on = [one for one in self.order if one >= at]
+        rows = yield from self.ranking.read_rows_after(cell, at.owner, limit)
+        assert self.told(rows) == [self.found(one) for one in after[:limit]]
+        rows = yield from self.ranking.read_rows_before(cell, at.owner, limit)
+        assert self.told(rows) == [self.found(one) for one in before[max(len(before) - limit, 0) :]]
+        ahead = before if self.ranking.timed else [one for one in before if one.key < at.key]
+        following = yield from self.ranking.find_next_better(cell, at.owner)
+        assert following == (self.found(ahead[-1]) if ahead else None)
+        near = yield from self.ranking.read_rows_around(cell, at.owner, better_rows=limit, worse_rows=other)
+        near_before = before[max(len(before) - limit, 0) :]
+        assert self.told(near.before) == [self.found(one) for one in near_before]
+        assert self.told(near.after) == [self.found(one) for one in from_it_on[:other]]
+        cells = [entry.cells[self.ranking.index] for entry in near.before]
+        if len(cells) > 1 and cells[0] == cells[1]:
+            _, ties = yield from self.ranking.count_tied(str(cells[0]), near.before[0].owner)
+            assert near.edge_ties == ties
+
+    def check(self) -> Program[None]:
+        """Everything, in one snapshot."""
+        yield from self.check_ends()
+        for value, reached_us, owner in self.case.probes:
+            at = place(self.board.spec, 1, value, reached_us, owner)
+            cell = self.cell(value, reached_us)
+            yield from self.check_counts(at, cell)
+            yield from self.check_pages(at, cell)
+        values = sorted(probe[0] for probe in self.case.probes)
+        starts = [self.ranking.padding.text_start(value) for value in (values[0], values[-1] + 1)]
+        counted = yield from self.ranking.count_range(least=starts[0], past=starts[1])
+        held = [row[1][0] for row in self.case.rows.values() if row[1] is not None]
+        assert counted == sum(values[0] <= value <= values[-1] for value in held if isinstance(value, int))
+
+
+def test_every_program_of_a_ranking_answers_what_sorting_plain_tuples_does(session: Session) -> None:
+    @settings(max_examples=120, deadline=None)
+    @given(cases())
+    def check(case: Case) -> None:
+        board = session.create(counter("shots"), case.column, ties=case.ties)
+        compared = Compared(session.deployment, board, case)
+        session.run(compared.fill())
+        session.run(session.deployment.store.read(compared.check, heavy=True))
+
+    check()
+
+
+def test_a_walk_over_pages_meets_every_row_once_in_both_directions(session: Session) -> None:
+    owners = [f"o{index:02}" for index in range(23)]
+    board = session.create(counter("shots"), ranked("xp"))
+    rows = {owner: (None, (index % 4, 1)) for index, owner in enumerate(owners)}
+    compared = Compared(session.deployment, board, Case(board.spec.columns[1], Ties.SHARED, rows, [], 0, 0))
+    session.run(compared.fill())
+
+    def walk() -> Program[None]:
+        expected = [compared.found(at) for at in compared.order]
+        page = yield from compared.ranking.read_first_rows(5)
+        walked = list(page)
+        while page:
+            page = yield from compared.ranking.read_rows_after(str(page[-1].cells[1]), page[-1].owner, 5)
+            walked += page
+        assert compared.told(walked) == expected
+        back: list[Entry] = walked[-1:]
+        while page := (yield from compared.ranking.read_rows_before(str(back[0].cells[1]), back[0].owner, 5)):
+            back = [*page, *back]
+        assert compared.told(back) == expected
+
+    session.run(session.deployment.store.read(walk))

@@ -1,0 +1,274 @@
+"""Why here: a board that was lost comes back row for row, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from dataclasses import replace
+from typing import Any
+
+import asyncpg
+import pytest
+
+from querybuilder import asc, col, delete, select, update
+from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, find_board, reset_board
+from storage.boards.families import NewBoard, make_boards, put_family
+from storage.boards.row_tables import layout_of, scope_of
+from storage.entries.erasure import erasure_statements
+from storage.entries.hidden_owners import hidden_statements
+from storage.entries.rebuild import RebuildCounts, rebuild_board
+from storage.errors import JournalIncomplete
+from storage.log.change_log import change_log
+from storage.log.journal import journal
+from storage.log.log_record import ChangeKind
+from storage.periods import PeriodKind
+from storage.records import INT64_MAX, Best, Board, FamilySpec, Merge, PostStatus, TableSharing, Ties
+from storage.schema.steps import CHANGE_LOG, HIDDEN_ENTRIES
+from storage.store import Program
+from tests.storage.deployment import LIMITS, Deployment, Silent, counter, label, part, ranked, spec
+from tests.storage.processes import Processes
+from tests.storage.raw_log import log_change
+
+COLUMNS = (
+    ranked("xp", min_scaled=0, max_scaled=10**6),
+    counter("shots"),
+    ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=2, min_scaled=-50, max_scaled=10**5),
+    label("clan"),
+)
+OWNERS = 25
+
+
+async def everything(deployment: Deployment, board: Board) -> tuple[list[Any], list[Any], dict[int, int]]:
+    """All rows of a board as stored, those that it hides, and its totals but the number of changes."""
+    board = await deployment.store.read(lambda: find_board(deployment.dialect, board.id))  # its rows may have moved
+    layout = layout_of(board)
+    rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
+    hidden_names = ("owner", "updated_at", "cells")
+    unseen = select(*map(col, hidden_names)).from_(HIDDEN_ENTRIES).where(col("board_key").eq(board.key))
+    found = [
+        await deployment.store.read_query(rows.build(deployment.dialect, **scope_of(board))),
+        await deployment.store.read_query(unseen.build(deployment.dialect)),
+    ]
+    totals = await deployment.totals(board)
+    totals.pop(CHANGES, None)
+    return [tuple(row) for row in found[0]], sorted(map(_widened, found[1])), totals
+
+
+def _widened(row: Any) -> Any:
+    """A hidden row without the columns that it was never given a cell of: it is widened when it is read."""
+    owner, updated_at_us, cells = row
+    told = json.loads(cells)
+    while told and told[-1] is None:
+        told.pop()
+    return owner, updated_at_us, told
+
+
+async def rebuilt(deployment: Deployment, board: Board) -> RebuildCounts:
+    return await deployment.store.write(lambda: rebuild_board(deployment.dialect, board_id=board.id))
+
+
+async def post_at_random(deployment: Deployment, board: Board, rng: random.Random, groups: int) -> None:
+    for _ in range(groups):
+        deployment.clock.now_us += rng.randrange(3)
+        posts = []
+        for _ in range(rng.randrange(1, 8)):
+            stats: dict[str, Any] = {}
+            for name, most in (("xp", 9), ("shots", 3), ("lap", 100)):
+                if rng.random() < 0.6:
+                    stats[name] = rng.randrange(most)
+            if rng.random() < 0.2:
+                stats["clan"] = f"clan {rng.randrange(3)}"
+            overwrite = {"xp": rng.randrange(5)} if "xp" not in stats and rng.random() < 0.2 else {}
+            posts.append(deployment.post(f"o{rng.randrange(OWNERS)}", part(board, stats or {"shots": 0}, overwrite)))
+        await deployment.apply(*posts)
+
+
+async def damage(deployment: Deployment, board: Board) -> None:
+    layout = layout_of(board)
+    wrong = update(layout.table).set(**{layout.columns[0].name: "0000007"}).where(*layout.scope())
+    query = wrong.where(col("owner").lt("o3")).build(deployment.dialect, **scope_of(board))
+
+    def program() -> Program[None]:
+        yield query
+        yield from deployment.entries(board).remove_entry("o4", ChangeKind.ERASED, now_us=0)
+
+    log = select(col("seq")).from_(CHANGE_LOG).order_by(asc(col("seq")))
+    before = len(await deployment.store.read_query(log.build(deployment.dialect)))
+    await deployment.store.write(program)
+    rows = await deployment.store.read_query(log.build(deployment.dialect))
+    gone = [row[0] for row in rows[before:]]
+    forget = delete(CHANGE_LOG).where(col("seq").in_(gone)).build(deployment.dialect)
+
+    def unlog() -> Program[None]:
+        yield forget
+
+    await deployment.store.write(unlog)
+
+
+@pytest.mark.parametrize("ties", Ties)
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_rebuilt_board_is_equal_row_for_row(deployment: Deployment, ties: Ties, seed: int) -> None:
+    rng = random.Random(seed)
+    board = await deployment.create("b", *COLUMNS, ties=ties)
+    other = await deployment.create("other", *COLUMNS)
+    store, statements = deployment.store, hidden_statements(deployment.dialect)
+
+    async def change(owner: str, *, hide: bool) -> None:
+        await store.write(lambda: statements.begin_change(owner, until_us=INT64_MAX, hide=hide))
+        await store.write(lambda: statements.end_change(owner, now_us=1, hide=hide))
+
+    await post_at_random(deployment, board, rng, 20)
+    await post_at_random(deployment, other, rng, 5)
+    await deployment.erase(board, "o1")
+    await change("o2", hide=True)
+    await store.write(lambda: statements.hide_owner([deployment.entries(board)], "o2", now_us=deployment.clock()))
+    await change("o5", hide=True)
+    await store.write(lambda: statements.hide_owner([deployment.entries(board)], "o5", now_us=deployment.clock()))
+    await post_at_random(deployment, board, rng, 20)
+    await change("o5", hide=False)
+    await store.write(lambda: statements.show_owner([deployment.entries(board)], "o5", now_us=deployment.clock()))
+    log = erasure_statements(deployment.dialect)
+    await deployment.erase(board, "o6")
+    [stretch], _ = await store.read(lambda: log.find_stretches("o6", past=0))
+    until = {board.key: await store.write(lambda: log.log_erasure(now_us=1))}
+    await store.write(lambda: log.rename_owner("o6", stretch, token="t", until=until, otherwise=0, rows_max=10_000))
+    wider = replace(board.spec, columns=(*COLUMNS, ranked("late"), counter("later")))
+    board = await store.write(lambda: change_board(deployment.dialect, board_id="b", wanted=wider))
+    await deployment.apply(deployment.post("o7", part(board, {"late": 5, "later": 6, "xp": 1})))
+    await post_at_random(deployment, board, rng, 5)
+    before = await everything(deployment, board)
+    untouched = await everything(deployment, other)
+    assert any(row[0] == "o2" for row in before[1])
+    await damage(deployment, board)
+    assert await everything(deployment, board) != before
+    done = await rebuilt(deployment, board)
+    assert await everything(deployment, board) == before
+    assert await everything(deployment, other) == untouched
+    assert (done.entries, done.hidden_entries) == (len(before[0]), len(before[1]))
+    assert done.rows > done.entries
+
+
+async def test_what_was_posted_before_a_board_was_emptied_stays_away(deployment: Deployment) -> None:
+    board = await deployment.create("b", *COLUMNS)
+
+    def reset() -> Program[Board]:
+        emptied = yield from reset_board(deployment.dialect, board_id="b")
+        yield from journal(deployment.dialect).log_reset(emptied, deployment.clock())
+        return emptied
+
+    await deployment.apply(deployment.post("gone", part(board, {"xp": 5})))
+    board = await deployment.store.write(reset)
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
+    before = await everything(deployment, board)
+    await rebuilt(deployment, board)
+    assert await everything(deployment, board) == before
+    assert [row[0] for row in before[0]] == ["ada"]
+
+
+async def test_a_retry_is_a_duplicate_after_a_rebuild_too(deployment: Deployment) -> None:
+    board = await deployment.create("b", *COLUMNS)
+    post = deployment.post("ada", part(board, {"xp": 5}), post_id="p")
+    await deployment.apply_one(post)
+    await rebuilt(deployment, board)
+    assert (await deployment.apply_one(post)).status is PostStatus.DUPLICATE
+    assert (await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1})))).status is PostStatus.APPLIED
+
+
+async def test_a_journal_that_starts_too_late_is_refused_and_nothing_changes(deployment: Deployment) -> None:
+    board = await deployment.create("b", *COLUMNS)
+    store, log = deployment.store, change_log(deployment.dialect)
+    for owner in ("ada", "bob"):
+        await deployment.apply(deployment.post(owner, part(board, {"xp": 5})))
+        deployment.clock.now_us += 10
+    later_us = deployment.clock.now_us
+    await store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=10))
+    before = await everything(deployment, board)
+    with pytest.raises(JournalIncomplete, match="begins after"):
+        await rebuilt(deployment, board)
+    assert await everything(deployment, board) == before
+
+
+async def test_a_board_that_is_younger_than_what_the_journal_lost_is_rebuilt(deployment: Deployment) -> None:
+    old = await deployment.create("old", *COLUMNS)
+    store, log = deployment.store, change_log(deployment.dialect)
+    for owner in ("ada", "bob"):
+        await deployment.apply(deployment.post(owner, part(old, {"xp": 5})))
+        deployment.clock.now_us += 10
+    later_us = deployment.clock.now_us
+    await store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=10))
+    deployment.clock.now_us += 10**10
+    young = await deployment.create("young", *COLUMNS)
+    await deployment.apply(deployment.post("ada", part(young, {"xp": 5})))
+    before = await everything(deployment, young)
+    assert (await rebuilt(deployment, young)).entries == 1
+    assert await everything(deployment, young) == before
+
+
+async def test_a_rebuilt_board_has_what_was_posted_while_another_transaction_still_runs(
+    processes: Processes, raw: asyncpg.Connection
+) -> None:
+    """The journal is published up to the oldest transaction that runs; a board that is held is complete beyond."""
+    deployment = await processes.one()
+    board, other = await deployment.create("b", *COLUMNS), await deployment.create("other", *COLUMNS)
+    slow = raw.transaction()
+    await slow.start()
+    await log_change(raw, other.key, "slow", "", "")
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
+    before = await everything(deployment, board)
+    assert (await rebuilt(deployment, board)).entries == 1
+    assert await everything(deployment, board) == before
+    await slow.commit()
+
+
+async def boards_of_a_family(deployment: Deployment) -> list[Board]:
+    wanted = FamilySpec(deployment.laid_out(spec(*COLUMNS)), (PeriodKind.ALL,), "UTC", ((), ("org",)), 0, ())
+    store, dialect = deployment.store, deployment.dialect
+    await store.write(lambda: put_family(dialect, family_id="f", spec=wanted, now_us=1, families_max=9))
+    names = [NewBoard("f:all", "all"), NewBoard("f:all:org=1", "all org")]
+    return await store.write(lambda: make_boards(dialect, "f", names, now_us=1, boards_max=9))
+
+
+async def test_a_familys_board_is_rebuilt_and_the_others_stay_as_they_are(deployment: Deployment) -> None:
+    board, other = await boards_of_a_family(deployment)
+    rng = random.Random(1)
+    for each in (board, other, board):
+        await post_at_random(deployment, each, rng, 10)
+    before, untouched = await everything(deployment, board), await everything(deployment, other)
+    await damage(deployment, board)
+    assert await everything(deployment, board) != before
+    await rebuilt(deployment, board)
+    assert await everything(deployment, board) == before
+    assert await everything(deployment, other) == untouched
+    await deployment.apply(deployment.post("new", part(board, {"xp": 7})))  # who knew the board still reaches it
+    assert [row[0] for row in (await everything(deployment, board))[0] if row[0] == "new"] == ["new"]
+
+
+async def test_posts_to_a_familys_board_that_is_rebuilt_are_neither_lost_nor_counted_twice(
+    processes: Processes, table: TableSharing
+) -> None:
+    first, second = await processes.one(), await processes.one(writer_connections=2)
+    first.table = table
+    board, _ = await boards_of_a_family(first)
+    done = asyncio.Event()
+
+    async def post(owner: str) -> int:
+        posts = 0
+        writer = second.writer(Silent(), limits=replace(LIMITS, write_attempts_max=1_000))
+        writer.start()
+        while not done.is_set():
+            [[outcome]] = await writer.submit([second.post(f"{owner}{posts}", part(board, {"xp": 1}))])
+            posts += outcome.error is None
+        await writer.close()
+        return posts
+
+    posting = [asyncio.create_task(post(owner)) for owner in ("x", "y")]
+    for _ in range(10):
+        await rebuilt(first, board)
+    done.set()
+    posts = sum(await asyncio.gather(*posting))
+    rows, _, totals = await everything(first, board)
+    assert sum(int(row[2]) for row in rows) == posts
+    assert totals[ALL_ENTRIES] == len(rows)
+    await rebuilt(first, board)
+    assert (await everything(first, board))[0] == rows

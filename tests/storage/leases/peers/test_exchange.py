@@ -1,0 +1,157 @@
+"""Why here: a key that two stores gave a resource is found by what they tell each other, or by nobody."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from storage.errors import UnknownLease
+from storage.leases.lease_records import RegionCounts
+from storage.leases.lease_transaction import LeaseTransactions
+from storage.leases.peers.exchange import AppliedPage, LeaseExchange
+from tests.storage.backends import Backend
+from tests.storage.deployment import Clock, Deployment
+from tests.storage.leasing import LEASE_US, MARGIN_US, Pools
+
+PAGE = 100
+
+
+class Region:
+    """A store of its own, which reads the others' journals when a test says so."""
+
+    def __init__(self, name: str, deployment: Deployment, clock: Clock, *, release: bool = True) -> None:
+        self.name, self.pools = name, Pools(deployment)
+        self.pools.clock = clock
+        self.pools.groups = LeaseTransactions(
+            deployment.dialect,
+            self.pools.now_us,
+            margin_us=MARGIN_US,
+            attempts_max=5,
+            rng=random.Random(1),
+            peers=True,
+        )
+        self.exchange = LeaseExchange(
+            deployment.dialect,
+            self.pools.now_us,
+            store_name=name,
+            release_duplicates=release,
+            attempts_max=5,
+            rng=random.Random(1),
+        )
+
+    async def read(self, peer: Region) -> AppliedPage:
+        """Take in what the peer's journal says by now."""
+        store = self.pools.store
+        after = await store.read(lambda: self.exchange.read_cursor(peer.name))
+        page = await peer.pools.events(after)
+        return await store.write(lambda: self.exchange.apply_page(peer.name, page[:PAGE], rows_max=PAGE))
+
+
+@pytest.fixture
+async def regions(backend: Backend, tmp_path: Path) -> AsyncIterator[tuple[Region, Region]]:
+    """Two stores, `eu` and `us`, each with resources of its own."""
+    async with AsyncExitStack() as stack:
+        clock, made = Clock(), []
+        for name in ("eu", "us"):
+            (tmp_path / name).mkdir()
+            open_store = await stack.enter_async_context(backend(tmp_path / name))
+            region = Region(name, await Deployment.on(await open_store()), clock)
+            await region.pools.create()
+            await region.pools.add(*(f"{name}-{number}" for number in range(3)), region=name)
+            made.append(region)
+        yield made[0], made[1]
+
+
+async def test_a_key_that_leases_elsewhere_is_told_so_and_given_nothing_here(regions: tuple[Region, Region]) -> None:
+    eu, us = regions
+    first = await eu.pools.ask("ada")
+    assert (await us.read(eu)).events == 4
+    assert await us.pools.ask("ada", region="us") == first._replace(acquired=False)
+    assert (await us.pools.counts())["us"].held == 0
+    assert await us.read(eu) == AppliedPage(0), "what was read is not read again"
+
+
+async def test_what_it_asks_for_reaches_its_own_store_and_comes_back(regions: tuple[Region, Region]) -> None:
+    eu, us = regions
+    first = await eu.pools.ask("ada")
+    await us.read(eu)
+    until_us = first.expires_at_us + 50 * LEASE_US
+    for _ in range(3):
+        assert (await us.pools.ask("ada", region="us", until_us=until_us)).expires_at_us == first.expires_at_us
+    assert [kind for kind, _, _ in await us.pools.happened()].count("wanted") == 1, "it is asked once"
+    await eu.read(us)
+    assert (await eu.pools.ask("ada", until_us=1)).expires_at_us == until_us
+    await us.read(eu)
+    assert (await us.pools.ask("ada", region="us", until_us=1)).expires_at_us == until_us
+
+
+async def test_a_lease_is_given_back_from_elsewhere(regions: tuple[Region, Region]) -> None:
+    eu, us = regions
+    first = await eu.pools.ask("ada")
+    await us.read(eu)
+    assert (await us.pools.give_back("ada")).resource == first.resource
+    with pytest.raises(UnknownLease):
+        await us.pools.give_back("ada")
+    await eu.read(us)
+    assert (await eu.pools.counts())["eu"] == RegionCounts(total=3, held=0, acquired=1, freed=1)
+
+
+async def test_a_lease_that_is_over_or_given_back_elsewhere_is_not_in_the_way(regions: tuple[Region, Region]) -> None:
+    eu, us = regions
+    for key in ("over", "given back"):
+        await eu.pools.ask(key)
+    await us.read(eu)
+    await eu.pools.give_back("given back")
+    await us.read(eu)
+    assert (await us.pools.ask("given back", region="us")).acquired
+    eu.pools.clock.now_us += LEASE_US
+    assert (await us.pools.ask("over", region="us")).acquired
+
+
+async def test_of_two_leases_of_a_key_the_second_is_found_and_released(regions: tuple[Region, Region]) -> None:
+    eu, us = regions
+    first = await us.pools.ask("ada", region="us")
+    eu.pools.clock.now_us += 1
+    await eu.pools.ask("ada")
+    assert await us.read(eu) == AppliedPage(4), "the first one stays"
+    assert await eu.read(us) == AppliedPage(4, duplicates=1, released=1)
+    assert (await eu.pools.counts())["eu"] == RegionCounts(total=3, held=0, acquired=1, freed=1)
+    assert [kind for kind, _, _ in await eu.pools.happened()][-2:] == ["duplicate", "released"]
+    assert await eu.pools.ask("ada") == first._replace(acquired=False, now_us=eu.pools.clock())
+    await us.read(eu)
+    assert (await us.pools.ask("ada", region="us")).resource == first.resource
+
+
+async def test_at_the_same_microsecond_the_name_decides_and_exactly_one_is_released(
+    regions: tuple[Region, Region],
+) -> None:
+    eu, us = regions
+    await us.pools.ask("ada", region="us")
+    await eu.pools.ask("ada")
+    taken = [await us.read(eu), await eu.read(us)]
+    assert sum(one.released for one in taken) == 1
+    assert [(await eu.pools.counts())["eu"].held, (await us.pools.counts())["us"].held] == [1, 0]
+
+
+async def test_a_setting_keeps_duplicates_and_counts_each_once(regions: tuple[Region, Region]) -> None:
+    eu, us = regions
+    keeping = Region("eu", Deployment(eu.pools.store, ""), eu.pools.clock, release=False)
+    await us.pools.ask("ada", region="us")
+    eu.pools.clock.now_us += 1
+    await eu.pools.ask("ada")
+    assert await keeping.read(us) == AppliedPage(4, duplicates=1, released=0)
+    await us.pools.ask("ada", region="us", lease_us=2 * LEASE_US)
+    assert (await keeping.read(us)).duplicates == 0
+    assert (await eu.pools.counts())["eu"].held == 1
+
+
+async def test_pools_that_are_not_here_are_passed_over(regions: tuple[Region, Region]) -> None:
+    eu, us = regions
+    await eu.pools.create("another")
+    await eu.pools.add("x", pool_id="another")
+    assert (await us.read(eu)).events == 4
+    assert await us.read(eu) == AppliedPage(0)

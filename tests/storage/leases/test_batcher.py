@@ -1,0 +1,392 @@
+"""Why here: whoever waits for a lease is told once what became of it, whatever becomes of those who wait beside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import pytest
+
+from querybuilder import Built
+from storage.errors import NoResource, OutcomeUnknown, QueueFull, StoreBusy, UnknownLease, UnknownPool, WaitTooLong
+from storage.leases import batcher as lease_desk
+from storage.leases.batcher import CROWD, LeaseBatcher, LeaseBatcherLimits
+from storage.leases.lease_records import LeaseRequest, RegionCounts, Release
+from storage.leases.lease_transaction import LeaseTransactions
+from storage.store import Program, Rows, Store
+from tests.storage.backends import OpenStore
+from tests.storage.deployment import Deployment
+from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, Pools
+from tests.storage.passing import PassingStore
+from tests.storage.processes import Processes
+
+T = TypeVar("T")
+LIMITS = LeaseBatcherLimits(
+    lease_group_max=10,
+    lease_groups_in_flight_max=2,
+    lease_requests_waiting_max=50,
+    lease_wait_s_max=30,
+    point_read_lanes=2,
+)
+
+
+class GatedStore(PassingStore):
+    """A store whose transactions and whose answers wait for gates, and which fails where a test says so."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.writes_at_once = 2
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.begun: asyncio.Queue[None] = asyncio.Queue()
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.answered: asyncio.Queue[None] = asyncio.Queue()
+        self.written: list[str] = []  # queries of transactions
+        self.alone = 0  # statements
+        self.failures: list[Exception] = []
+
+    async def read_query(self, query: Built) -> Rows:
+        """See `Store.read_query`."""
+        rows = await self._store.read_query(query)
+        self.answered.put_nowait(None)
+        await self.answers.wait()
+        return rows
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        """See `Store.write`."""
+        self.begun.put_nowait(None)
+        await self.gate.wait()
+        if self.failures:
+            raise self.failures.pop(0)
+        return await self._store.write(lambda: self._watched(program()))
+
+    async def write_query(self, query: Built) -> Rows:
+        """See `Store.write_query`."""
+        self.begun.put_nowait(None)
+        await self.gate.wait()
+        rows = await self._store.write_query(query)
+        self.alone += 1
+        if self.failures:
+            raise self.failures.pop(0)
+        return rows
+
+    def _watched(self, program: Program[T]) -> Program[T]:
+        try:
+            query = next(program)
+            while True:
+                self.written.append(query.sql)
+                query = program.send((yield query))
+        except StopIteration as stop:
+            outcome: T = stop.value
+            return outcome
+
+
+class Told:
+    """What the desk told."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.groups: list[int] = []
+        self.waiting: asyncio.Queue[int] = asyncio.Queue()
+
+    def lease_answered(self, outcome: str) -> None:
+        """See `LeaseObserver`."""
+        self.outcomes[outcome] += 1
+
+    def lease_requests_waiting(self, requests: int) -> None:
+        """See `LeaseObserver`."""
+        self.waiting.put_nowait(requests)
+
+    async def waits_for(self, requests: int) -> None:
+        """Return when so many wait."""
+        while await self.waiting.get() != requests:
+            pass
+
+    def lease_group_written(self, requests: int, seconds: float) -> None:
+        """See `LeaseObserver`."""
+        assert seconds >= 0
+        self.groups.append(requests)
+
+
+class Counterpart:
+    """A desk on a gated store with a pool of three."""
+
+    def __init__(self, pools: Pools, limits: LeaseBatcherLimits = LIMITS) -> None:
+        self.pools = pools
+        self.store = GatedStore(pools.store)
+        self.told = Told()
+        self.desk = LeaseBatcher(self.store, pools.groups, limits, self.told)
+
+    def ask(self, key: str, pool_id: str = "numbers") -> asyncio.Task[Any]:
+        """A request under way."""
+        return asyncio.create_task(self.desk.request_lease(LeaseRequest(CLIENT, pool_id, key, "eu", None, LEASE_US)))
+
+    async def held(self) -> None:
+        """Return when a transaction waits at the gate."""
+        self.store.gate.clear()
+        self.blocking = self.ask("blocking")
+        await self.store.begun.get()
+
+
+@pytest.fixture
+async def counterpart(open_store: OpenStore) -> AsyncIterator[Counterpart]:
+    """A desk that is closed at the end."""
+    pools = Pools(await Deployment.on(await open_store()))
+    await pools.create()
+    await pools.add("a", "b", "c")
+    made = Counterpart(pools)
+    yield made
+    made.store.gate.set()
+    await made.desk.close()
+
+
+async def test_who_asks_while_a_transaction_is_under_way_shares_the_next(counterpart: Counterpart) -> None:
+    await counterpart.held()
+    tasks = [counterpart.ask(f"k{number}") for number in range(4)]
+    await counterpart.told.waits_for(4)
+    counterpart.store.gate.set()
+    outcomes = await asyncio.gather(counterpart.blocking, *tasks, return_exceptions=True)
+    assert sum(isinstance(one, NoResource) for one in outcomes) == 2
+    assert counterpart.told.groups[0] == 1
+    assert sum(counterpart.told.groups) == 5
+    assert counterpart.told.outcomes == {"acquired": 3, "no_resource": 2}
+
+
+async def test_a_second_transaction_beside_one_is_for_a_crowd(counterpart: Counterpart) -> None:
+    await counterpart.held()
+    tasks = [counterpart.ask(f"k{number}") for number in range(CROWD - 1)]
+    await counterpart.told.waits_for(CROWD - 1)
+    assert counterpart.store.begun.empty()
+    tasks.append(counterpart.ask("one more"))
+    await counterpart.store.begun.get()
+    counterpart.store.gate.set()
+    outcomes = await asyncio.gather(counterpart.blocking, *tasks, return_exceptions=True)
+    assert sum(isinstance(one, NoResource) for one in outcomes) == CROWD - 2
+    assert counterpart.told.groups[0] in (1, LIMITS.lease_group_max)
+    assert sum(counterpart.told.groups) == CROWD + 1
+
+
+async def test_one_key_is_never_in_two_transactions_and_gets_one_resource(counterpart: Counterpart) -> None:
+    given = await asyncio.gather(*(counterpart.ask("k") for _ in range(20)))
+    assert len({one.resource for one in given}) == 1
+    assert sum(one.acquired for one in given) == 1
+    assert (await counterpart.pools.counts())["eu"].held == 1
+
+
+async def test_who_was_found_to_have_nothing_is_given_something_without_another_look(counterpart: Counterpart) -> None:
+    await asyncio.gather(*(counterpart.ask(f"k{number}") for number in range(2)))
+    assert counterpart.store.written
+    assert not [sql for sql in counterpart.store.written if "lease_pools" in sql]
+    await counterpart.desk.release_lease(Release(CLIENT, "numbers", "k0"))
+    assert [sql for sql in counterpart.store.written if "lease_pools" in sql], "nobody had looked for that one"
+
+
+async def test_what_was_read_before_another_transaction_of_the_same_key_is_read_again(counterpart: Counterpart) -> None:
+    counterpart.store.gate.clear()
+    first = counterpart.ask("k")
+    await counterpart.store.begun.get()
+    await counterpart.store.answered.get()
+    counterpart.store.answers.clear()
+    second = counterpart.ask("k")
+    await counterpart.store.answered.get()  # the second has read that the key has nothing, and is not told yet
+    counterpart.store.gate.set()
+    acquired = await first
+    counterpart.store.answers.set()
+    found = await second
+    assert (found.resource, found.version, found.acquired) == (acquired.resource, acquired.version, False)
+
+
+async def test_what_was_found_too_long_ago_is_looked_for_again(
+    counterpart: Counterpart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lease of so many seconds would end as many earlier as its request has waited."""
+    monkeypatch.setattr(lease_desk, "FRESH_S", 0.0)
+    await counterpart.ask("k")
+    assert [sql for sql in counterpart.store.written if "lease_pools" in sql]
+
+
+async def test_what_is_remembered_of_transactions_is_bounded_and_forgetting_it_reads_again(
+    counterpart: Counterpart,
+) -> None:
+    small = Counterpart(counterpart.pools, replace(LIMITS, lease_requests_waiting_max=1))
+    small.store.answers.clear()
+    waiting = small.ask("k")
+    await small.store.answered.get()
+    for number in range(2):  # each makes the desk forget the one before
+        with pytest.raises(UnknownLease):
+            await small.desk.release_lease(Release(CLIENT, "numbers", f"nobody {number}"))
+    small.store.written.clear()
+    small.store.answers.set()
+    assert (await waiting).acquired
+    assert [sql for sql in small.store.written if "lease_pools" in sql]
+    await small.desk.close()
+
+
+async def test_a_key_that_asks_two_processes_at_once_has_one_resource(processes: Processes) -> None:
+    deployments = [await processes.one() for _ in range(2)]
+    pools = [Pools(deployment) for deployment in deployments]
+    await pools[0].create()
+    await pools[0].add("a", "b", "c")
+    desks = [Counterpart(each) for each in pools]
+    for each in desks:
+        each.store.gate.clear()
+    asked = [each.ask("k") for each in desks]
+    for each in desks:  # both have read that the key has nothing
+        await each.store.begun.get()
+    for each in desks:
+        each.store.gate.set()
+    got = await asyncio.gather(*asked)
+    assert len({(one.resource, one.version) for one in got}) == 1
+    assert sum(one.acquired for one in got) == 1
+    assert (await pools[0].counts())["eu"].held == 1
+    for each in desks:
+        await each.desk.close()
+
+
+@pytest.fixture
+async def straight(processes: Processes) -> AsyncIterator[Counterpart]:
+    """A desk that takes what it may in one statement: on PostgreSQL, by the store's own clock."""
+    made = await straight_on(processes)
+    await made.pools.create(partitions=1)
+    yield made
+    made.store.gate.set()
+    await made.desk.close()
+
+
+async def straight_on(processes: Processes) -> Counterpart:
+    pools = Pools(await processes.one())
+    pools.groups = LeaseTransactions(pools.dialect, None, margin_us=MARGIN_US, attempts_max=5, rng=pools.rng)
+    return Counterpart(pools)
+
+
+def long_ask(counterpart: Counterpart, key: str) -> asyncio.Task[Any]:
+    """A request for an hour."""
+    return asyncio.create_task(
+        counterpart.desk.request_lease(LeaseRequest(CLIENT, "numbers", key, "eu", None, 3_600_000_000))
+    )
+
+
+async def test_what_was_seen_ahead_is_given_in_one_statement_and_all_of_it_is_told_and_counted(
+    straight: Counterpart,
+) -> None:
+    pools, names = straight.pools, [f"n{number:03}" for number in range(200)]
+    await pools.add(*names)
+    first = await long_ask(straight, "first")
+    assert (first.resource, first.version, first.acquired) == ("n000", 1, True)
+    assert straight.store.alone == 0, "nobody had looked"
+    given = [await long_ask(straight, f"k{number}") for number in range(150)]
+    assert straight.store.alone == 150, "who comes next was looked for beside it"
+    assert [one.resource for one in given] == names[1:151]
+    assert (await pools.counts())["eu"] == RegionCounts(total=200, held=151, acquired=151)
+    happened = [each[1:] for each in await pools.happened() if each[0] == "acquired"]
+    assert happened == [(one.resource, one.key) for one in (first, *given)]
+    rows = {row.resource: row for row in await pools.rows()}
+    assert all(rows[one.resource].holder == one.key and rows[one.resource].version == 1 for one in given)
+    again = await long_ask(straight, "k7")
+    assert (again.resource, again.version, again.acquired) == ("n008", 1, False)
+
+
+async def test_what_another_process_took_first_is_looked_for_again(straight: Counterpart, processes: Processes) -> None:
+    await straight.pools.add("a", "b", "c", "d")
+    other = await straight_on(processes)
+    assert (await long_ask(straight, "x")).resource == "a"
+    assert (await long_ask(other, "y")).resource == "b"
+    assert (await long_ask(straight, "z")).resource == "c"
+    assert straight.store.alone == 0, "the statement failed"
+    assert (await straight.pools.counts())["eu"] == RegionCounts(total=4, held=3, acquired=3)
+    assert [key for kind, _, key in await straight.pools.happened() if kind == "acquired"] == ["x", "y", "z"]
+    await other.desk.close()
+
+
+async def test_a_key_that_another_process_served_meanwhile_keeps_that_one(
+    straight: Counterpart, processes: Processes
+) -> None:
+    await straight.pools.add("a", "b", "c", "d")
+    other = await straight_on(processes)
+    await long_ask(straight, "x")
+    straight.store.gate.clear()
+    late = long_ask(straight, "k")
+    for _ in range(2):  # of `x`, and of `k`: it has been read that it has nothing
+        await straight.store.begun.get()
+    prompt = await long_ask(other, "k")
+    straight.store.gate.set()
+    found = await late
+    assert (found.resource, found.version, found.acquired) == (prompt.resource, prompt.version, False)
+    assert (await straight.pools.counts())["eu"].held == 2
+    await other.desk.close()
+
+
+async def test_what_was_written_though_the_answer_was_lost_is_found(straight: Counterpart) -> None:
+    await straight.pools.add("a", "b", "c")
+    await long_ask(straight, "x")
+    straight.store.failures = [OutcomeUnknown()]
+    found = await long_ask(straight, "k")
+    assert (found.resource, found.version, found.acquired) == ("b", 1, False)
+    assert (await straight.pools.counts())["eu"].held == 2
+    assert straight.store.alone == 1
+
+
+async def test_what_lasts_for_long_enough_needs_no_transaction(counterpart: Counterpart) -> None:
+    pools = counterpart.pools
+    pools.clock.now_us = 4_000_000_000_000_000  # the desk reads by the store's own clock
+    await counterpart.ask("k")
+    counterpart.store.failures = [StoreBusy("no transaction")]
+    known = await counterpart.desk.request_lease(LeaseRequest(CLIENT, "numbers", "k", "eu", 4_000_000_000_000_001))
+    assert not known.acquired
+    assert (await counterpart.desk.find_lease(CLIENT, "numbers", "k")).resource == known.resource
+    assert counterpart.told.outcomes == {"acquired": 1, "kept": 1}
+    with pytest.raises(StoreBusy):
+        await counterpart.desk.request_lease(LeaseRequest(CLIENT, "numbers", "k", "eu", 5_000_000_000_000_000))
+
+
+async def test_nothing_is_found_where_nothing_is(counterpart: Counterpart) -> None:
+    with pytest.raises(UnknownPool):
+        await counterpart.desk.find_lease(CLIENT, "nowhere", "k")
+    with pytest.raises(UnknownLease):
+        await counterpart.desk.find_lease(CLIENT, "numbers", "k")
+    with pytest.raises(UnknownLease):
+        await counterpart.desk.release_lease(Release(CLIENT, "numbers", "k"))
+    with pytest.raises(UnknownPool):
+        await counterpart.ask("k", "nowhere")
+
+
+async def test_a_transaction_that_fails_is_told_to_all_of_it_and_to_nobody_else(counterpart: Counterpart) -> None:
+    counterpart.store.failures = [StoreBusy("away"), OutcomeUnknown()]
+    with pytest.raises(StoreBusy, match="away"):
+        await counterpart.ask("k")
+    with pytest.raises(WaitTooLong, match="ask again"):
+        await counterpart.ask("k")
+    assert (await counterpart.ask("k")).acquired
+
+
+async def test_who_goes_away_is_left_out_and_who_waits_too_long_is_told(counterpart: Counterpart) -> None:
+    await counterpart.held()
+    gone = counterpart.ask("gone")
+    await counterpart.told.waits_for(1)
+    gone.cancel()
+    impatient = LeaseBatcher(
+        counterpart.store, counterpart.pools.groups, replace(LIMITS, lease_wait_s_max=0.01), counterpart.told
+    )
+    with pytest.raises(WaitTooLong):
+        await impatient.request_lease(LeaseRequest(CLIENT, "numbers", "late", "eu", None, LEASE_US))
+    counterpart.store.gate.set()
+    await counterpart.blocking
+    await counterpart.desk.close()
+    holders = {row.holder for row in await counterpart.pools.rows()}
+    assert "gone" not in holders
+
+
+async def test_too_many_who_wait_are_refused_and_so_is_everyone_at_the_end(counterpart: Counterpart) -> None:
+    small = Counterpart(counterpart.pools, replace(LIMITS, lease_requests_waiting_max=1))
+    await small.held()
+    with pytest.raises((QueueFull, StoreBusy)):
+        await asyncio.gather(*(small.ask(f"k{number}") for number in range(5)))
+    small.store.gate.set()
+    await small.blocking
+    await small.desk.close()
+    with pytest.raises(QueueFull):
+        await small.ask("k")

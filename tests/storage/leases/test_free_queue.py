@@ -1,0 +1,148 @@
+"""Why here: who remembers where free resources stand must not give one twice, nor call a line empty that is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.errors import NoResource, StoreBusy
+from storage.leases.free_queue import KNOWN_US, LATELY_US, FreeQueues
+from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts, Release, Resource
+from storage.leases.lease_transaction import Outcome
+from storage.leases.region_counts import Region
+from storage.store import Program
+from tests.storage.backends import OpenStore
+from tests.storage.deployment import Deployment
+from tests.storage.leasing import CLIENT, LEASE_US, Pools, given
+
+
+@pytest.fixture
+async def pools(open_store: OpenStore) -> Pools:
+    """A store for pools."""
+    return Pools(await Deployment.on(await open_store()))
+
+
+async def one_line(pools: Pools, *names: str) -> None:
+    """A pool with these resources in one partition, free since the same moment."""
+    await pools.create("one", partitions=1)
+    await pools.add(*names, pool_id="one")
+
+
+async def taken(pools: Pools, key: str) -> tuple[str, int]:
+    """The resource that a key gets of the one line, and its number."""
+    [got] = await pools.run(LeaseRequest(CLIENT, "one", key, "eu", None, LEASE_US))
+    return given(got).resource, given(got).version
+
+
+async def test_what_comes_to_stand_before_the_known_front_of_the_line_is_found_too(pools: Pools) -> None:
+    await pools.create("one", partitions=1)
+    await pools.add("late", pool_id="one")
+    pools.clock.now_us -= 1_000
+    await pools.add("early", pool_id="one")
+    pools.clock.now_us += 1_000
+
+    assert await taken(pools, "x") == ("early", 1)
+    pools.clock.now_us -= 2_000
+    await pools.add("earliest", pool_id="one")
+    pools.clock.now_us += 2_000
+    assert await taken(pools, "y") == ("late", 1), "the front was known"
+    assert await taken(pools, "z") == ("earliest", 1), "before the line is called empty all of it is looked at"
+
+
+async def test_the_front_of_the_line_is_looked_for_anew_after_a_minute(pools: Pools) -> None:
+    await pools.create("one", partitions=1)
+    await pools.add("a", "b", "c", pool_id="one")
+    [first] = await pools.run(LeaseRequest(CLIENT, "one", "x", "eu", None, LEASE_US))
+    assert isinstance(first, Grant)
+    pools.clock.now_us -= 1_000
+    await pools.add("earliest", pool_id="one")
+    pools.clock.now_us += 1_000 + KNOWN_US
+    [second] = await pools.run(LeaseRequest(CLIENT, "one", "y", "eu", None, LEASE_US))
+    assert isinstance(second, Grant)
+    assert second.resource == "earliest"
+
+
+async def test_who_stands_next_was_seen_by_the_look_before(pools: Pools) -> None:
+    await one_line(pools, "a", "b", "c")
+    looks: list[str] = []
+
+    def watched(key: str) -> Program[list[Outcome]]:
+        program = pools.groups.serve_requests([LeaseRequest(CLIENT, "one", key, "eu", None, LEASE_US)])
+        query = next(program)
+        try:
+            while True:
+                looks.extend([key] if "ORDER BY" in query.sql and "SET" not in query.sql else [])
+                query = program.send((yield query))
+        except StopIteration as stop:
+            outcomes: list[Outcome] = stop.value
+            return outcomes
+
+    for key in "xyz":
+        [got] = await pools.store.write(lambda key=key: watched(key))  # type: ignore[misc]
+        assert isinstance(got, Grant)
+    assert looks == ["x"]
+
+
+async def test_a_partition_that_was_dry_a_moment_ago_is_asked_last(pools: Pools) -> None:
+    """Each look at an empty one is a round trip, or three."""
+    pool = await pools.create()
+    await pools.add(*"abcdef")
+    region = (pool.key, "eu")
+    places = {row.resource: row.partition for row in await pools.rows()}
+    while True:
+        [got] = await pools.run(LeaseRequest(CLIENT, "numbers", f"k{len(places)}", "eu", None, LEASE_US))
+        partition = places.pop(given(got).resource)
+        if partition not in places.values():
+            break
+    lines = FreeQueues(pools.dialect)
+    now_us = pools.clock.now_us
+
+    def look() -> Program[list[Resource]]:
+        return lines.take_front(region, partition, limit=1, now_us=now_us)
+
+    assert not await pools.store.write(look)
+
+    def last(region: Region, now_us: int) -> set[int]:
+        turns = [lines.order_partitions(region, 3, rng=pools.rng, now_us=now_us) for _ in range(50)]
+        assert all(set(turn) == {0, 1, 2} for turn in turns)
+        return {turn[-1] for turn in turns}
+
+    assert last(region, now_us + LATELY_US - 1) == {partition}
+    assert last(region, now_us + LATELY_US) == {0, 1, 2}
+    assert last((pool.key, "us"), now_us) == {0, 1, 2}
+
+
+async def test_what_comes_back_to_a_dry_partition_is_found_before_a_region_is_called_dry(pools: Pools) -> None:
+    await one_line(pools, "a")
+    await taken(pools, "x")
+    [refused] = await pools.run(LeaseRequest(CLIENT, "one", "y", "eu", None, LEASE_US))
+    assert isinstance(refused, NoResource)
+    await pools.run(Release(CLIENT, "one", "x"))
+    assert await taken(pools, "y") == ("a", 2)
+
+
+async def test_what_was_seen_ahead_and_taken_by_another_process_is_not_given_again(pools: Pools) -> None:
+    await one_line(pools, "a", "b", "c", "d", "e")
+    other = Pools(Deployment(pools.store, ""))
+    assert await taken(pools, "x") == ("a", 1)
+    assert await taken(other, "y") == ("b", 1)
+    assert await taken(pools, "z") == ("c", 1)
+    assert await taken(other, "u") == ("d", 1)
+    assert await taken(pools, "v") == ("e", 1)
+    [refused] = await pools.run(LeaseRequest(CLIENT, "one", "w", "eu", None, LEASE_US))
+    assert isinstance(refused, NoResource)
+    assert (await pools.counts("one"))["eu"] == RegionCounts(total=5, held=5, acquired=5, refused=1)
+    acquired = [(resource, key) for kind, resource, key in await pools.happened() if kind == "acquired"]
+    assert acquired == [("a", "x"), ("b", "y"), ("c", "z"), ("d", "u"), ("e", "v")]
+
+
+async def test_what_a_failed_transaction_took_from_the_line_is_found_before_it_is_called_empty(pools: Pools) -> None:
+    await one_line(pools, "a", "b")
+
+    def failing() -> Program[None]:
+        yield from pools.groups.serve_requests([LeaseRequest(CLIENT, "one", "x", "eu", None, LEASE_US)])
+        raise StoreBusy("the transaction is rolled back")
+
+    with pytest.raises(StoreBusy):
+        await pools.store.write(failing)
+    assert await taken(pools, "y") == ("b", 1)
+    assert await taken(pools, "z") == ("a", 1)

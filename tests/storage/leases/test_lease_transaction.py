@@ -1,0 +1,356 @@
+"""Why here: two live leases on one resource are what nobody must ever see, and this is where they would come from."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from storage.errors import LeaseInPast, NoResource, UnknownLease, UnknownPool, UnknownRegion
+from storage.leases.claims import store_clock
+from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts, Release
+from storage.leases.lease_resources import ResourceChange, lease_resources
+from storage.leases.lease_transaction import LeaseTransactions, Outcome
+from storage.schema.lease_tables import LEASE_RESOURCES
+from storage.store import Program
+from tests.storage.backends import Backend, OpenStore
+from tests.storage.deployment import Deployment, Session
+from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, PARTITIONS, Pools, given
+
+
+@pytest.fixture
+async def pools(open_store: OpenStore) -> Pools:
+    """A store with one empty pool."""
+    made = Pools(await Deployment.on(await open_store()))
+    await made.create()
+    return made
+
+
+async def test_a_key_gets_a_resource_and_has_the_same_one_until_it_is_over(pools: Pools) -> None:
+    await pools.add("a", "b")
+    first = await pools.ask("ada")
+    assert first == Grant(first.resource, "eu", "ada", 1, pools.clock() + LEASE_US, pools.clock(), acquired=True)
+    again = await pools.ask("ada")
+    assert again == first._replace(acquired=False)
+    other = await pools.ask("bob")
+    assert {first.resource, other.resource} == {"a", "b"}
+    assert (await pools.counts())["eu"] == RegionCounts(total=2, held=2, acquired=2)
+
+
+async def test_asking_again_extends_to_the_later_time_and_never_shortens(pools: Pools) -> None:
+    await pools.add("a")
+    until_us = (await pools.ask("ada")).expires_at_us
+    assert (await pools.ask("ada", until_us=until_us - 1)).expires_at_us == until_us
+    longer = await pools.ask("ada", until_us=until_us + 7)
+    assert (longer.expires_at_us, longer.version, longer.acquired) == (until_us + 7, 1, False)
+    assert await pools.happened() == [("added", "a", None), ("acquired", "a", "ada"), ("extended", "a", "ada")]
+
+
+async def test_what_has_been_free_for_longest_is_given_first(pools: Pools) -> None:
+    await pools.create("one", partitions=1)
+    for name in "cab":
+        await pools.add(name, pool_id="one")
+        pools.clock.now_us += 1
+    for key, resource in zip("xyz", "cab", strict=True):
+        [got] = await pools.run(LeaseRequest(CLIENT, "one", key, "eu", None, LEASE_US))
+        assert isinstance(got, Grant)
+        assert got.resource == resource
+
+
+async def test_every_partition_is_tried_before_a_region_is_dry(pools: Pools) -> None:
+    names = [f"r{number}" for number in range(2 * PARTITIONS)]
+    await pools.add(*names)
+    assert {row.partition for row in await pools.rows()} == set(range(PARTITIONS))
+    got = [(await pools.ask(f"key {number}")).resource for number in range(len(names))]
+    assert sorted(got) == names
+    with pytest.raises(NoResource):
+        await pools.ask("one too many")
+    assert (await pools.counts())["eu"].refused == 1
+
+
+async def test_a_dry_region_gives_away_what_is_over_once_the_margin_is_too(pools: Pools) -> None:
+    await pools.add("a")
+    await pools.ask("ada")
+    pools.clock.now_us += LEASE_US + MARGIN_US - 1
+    with pytest.raises(NoResource):
+        await pools.ask("bob")
+    pools.clock.now_us += 1
+    taken = await pools.ask("bob")
+    assert (taken.resource, taken.version, taken.acquired) == ("a", 2, True)
+    assert [(kind, key) for kind, _, key in await pools.happened()] == [
+        ("added", None), ("acquired", "ada"), ("liberated", "ada"), ("acquired", "bob"),
+    ]  # fmt: skip
+    assert (await pools.counts())["eu"] == RegionCounts(total=1, held=1, acquired=2, freed=1, refused=1)
+    with pytest.raises(NoResource):
+        await pools.ask("ada")
+
+
+async def test_an_expired_lease_is_taken_up_again_by_its_key_under_its_number(pools: Pools) -> None:
+    await pools.add("a", "b")
+    first = await pools.ask("ada")
+    pools.clock.now_us += 100 * LEASE_US
+    again = await pools.ask("ada")
+    assert (again.resource, again.version, again.acquired) == (first.resource, first.version, False)
+    assert again.expires_at_us == pools.clock() + LEASE_US
+
+
+async def test_what_is_given_back_is_free_for_others_at_once(pools: Pools) -> None:
+    await pools.add("a")
+    first = await pools.ask("ada")
+    assert (await pools.give_back("ada")).resource == "a"
+    with pytest.raises(UnknownLease):
+        await pools.give_back("ada")
+    assert (await pools.ask("bob")).version == first.version + 1
+    with pytest.raises(NoResource):
+        await pools.ask("ada")
+
+
+async def test_a_lease_that_would_be_over_already_is_refused(pools: Pools) -> None:
+    await pools.add("a")
+    with pytest.raises(LeaseInPast):
+        await pools.ask("ada", until_us=pools.clock())
+    await pools.ask("ada")
+    assert (await pools.ask("ada", until_us=1)).resource == "a", "one that runs is not shortened"
+
+
+async def test_requests_of_one_transaction_share_what_there_is(pools: Pools) -> None:
+    await pools.add("a", "b")
+    await pools.ask("ada")
+    pools.clock.now_us += LEASE_US + MARGIN_US
+    asked = [LeaseRequest(CLIENT, "numbers", key, "eu", None, LEASE_US) for key in ("bob", "ada", "cleo")]
+    unknown = LeaseRequest(CLIENT, "elsewhere", "ada", "eu", None, LEASE_US)
+    outcomes = await pools.run(*asked, unknown, Release(CLIENT, "numbers", "dora"))
+    kept = outcomes[1]
+    assert isinstance(kept, Grant) and not kept.acquired, "its key comes before who finds the region dry"
+    assert sorted(type(one).__name__ for one in outcomes) == [
+        "Grant", "Grant", "NoResource", "UnknownLease", "UnknownPool",
+    ]  # fmt: skip
+
+
+async def test_a_region_that_never_was_is_unknown_and_an_emptied_one_is_exhausted(pools: Pools) -> None:
+    await pools.add("a", region="eu")
+    await pools.add("b", region="us")
+    await pools.remove("b")
+    outcomes = await pools.run(
+        *(LeaseRequest(CLIENT, "numbers", f"key {region}", region, None, LEASE_US) for region in ("eu", "mars", "us"))
+    )
+    assert [type(one) for one in outcomes] == [Grant, UnknownRegion, NoResource]
+    assert {region: counts.refused for region, counts in (await pools.counts()).items()} == {"eu": 0, "us": 1}
+
+
+async def test_leases_of_one_region_are_found_from_another(pools: Pools) -> None:
+    await pools.add("a", region="eu")
+    first = await pools.ask("ada", region="eu")
+    assert (await pools.ask("ada", region="us")) == first._replace(acquired=False)
+    with pytest.raises(UnknownRegion):
+        await pools.ask("bob", region="us")
+
+
+async def test_operators_remove_what_is_free_only_and_numbers_go_on_when_it_comes_again(pools: Pools) -> None:
+    assert await pools.add("a", "b") == ["a", "b"]
+    assert await pools.add("b", "c", region="us") == ["c"]
+    first = await pools.ask("ada")
+    assert (await pools.remove("a", "b", "nothing")) == (1, 1, 1)
+    await pools.give_back("ada")
+    assert (await pools.remove("a", "b")) == (1, 0, 1)
+    assert await pools.counts() == {"eu": RegionCounts(acquired=1, freed=1), "us": RegionCounts(total=1)}
+    await pools.add(first.resource)
+    assert (await pools.ask("bob")).version > first.version
+
+
+async def test_a_dropped_pool_is_gone_at_once_and_its_rows_in_steps(pools: Pools) -> None:
+    await pools.add("a", "b", "c")
+    await pools.ask("ada")
+    await pools.store.write(lambda: pools.pools.drop_pool(CLIENT, "numbers", now_us=pools.clock()))
+    with pytest.raises(UnknownPool):
+        await pools.ask("ada")
+    await pools.create()
+    await pools.add("a")
+    swept = [await pools.store.write(lambda: pools.pools.sweep_dropped(rows_max=2)) for _ in range(3)]
+    assert swept == [2, 1, 0]
+    assert [row.resource for row in await pools.rows()] == ["a"]
+    assert await pools.counts() == {"eu": RegionCounts(total=1)}
+
+
+async def test_what_changed_between_look_and_write_is_decided_again_and_told_once(pools: Pools) -> None:
+    await pools.add("a", "b", "c")
+    held = await pools.ask("ada")
+    row = next(row for row in await pools.rows() if row.holder == "ada")
+    extended = row._replace(expires_at_us=row.expires_at_us + 1)
+    resources = lease_resources(pools.dialect)
+
+    def overtaken() -> Program[list[Outcome]]:
+        later_us = held.expires_at_us + 10
+        asks = [LeaseRequest(CLIENT, "numbers", key, "eu", later_us) for key in ("ada", "bob")]
+        program = pools.groups.serve_requests(asks)
+        query, writes = next(program), 0
+        try:
+            while True:
+                if " SET " in query.sql and LEASE_RESOURCES in query.sql:
+                    writes += 1
+                    if writes == 1:
+                        assert (yield from resources.write_changes([ResourceChange(row, extended)]))
+                query = program.send((yield query))
+        except StopIteration as stop:
+            assert writes == 2, "what was overtaken was decided again"
+            outcomes: list[Outcome] = stop.value
+            return outcomes
+
+    ada, bob = map(given, await pools.store.write(overtaken))
+    assert (ada.resource, ada.version, ada.expires_at_us) == (held.resource, held.version, held.expires_at_us + 10)
+    assert bob.acquired
+    happened = [event for event in await pools.happened() if event[0] != "added"]
+    assert happened[0] == ("acquired", held.resource, "ada")
+    assert sorted(happened[1:]) == [("acquired", bob.resource, "bob"), ("extended", held.resource, "ada")]
+    assert (await pools.counts())["eu"] == RegionCounts(total=3, held=2, acquired=2)
+
+
+async def test_by_the_clock_of_the_store_itself_a_lease_lasts_as_long_as_was_asked(pools: Pools) -> None:
+    await pools.add("a")
+    clock = store_clock(pools.dialect)
+    groups = LeaseTransactions(pools.dialect, None, margin_us=MARGIN_US, attempts_max=5, rng=pools.rng)
+    before_us = await pools.store.read(clock)
+    [outcome] = await pools.store.write(
+        lambda: groups.serve_requests([LeaseRequest(CLIENT, "numbers", "ada", "eu", None, 7_000_000)])
+    )
+    lease = given(outcome)
+    assert before_us <= lease.now_us <= await pools.store.read(clock)
+    assert lease.expires_at_us == lease.now_us + 7_000_000
+
+
+async def test_of_many_who_ask_at_once_each_gets_one_of_its_own(open_store: OpenStore) -> None:
+    pools = Pools(await Deployment.on(await open_store()))
+    other = Pools(Deployment(await open_store(), "")) if not pools.store.sole_writer else pools
+    await pools.create()
+    await pools.add(*(f"r{number}" for number in range(30)))
+    asks = ((pools, other)[number % 2].ask(f"key {number // 2}") for number in range(80))
+    outcomes = await asyncio.gather(*asks, return_exceptions=True)
+    got = {(one.key, one.resource) for one in outcomes if isinstance(one, Grant)}
+    assert len(got) == len({key for key, _ in got}) == len({resource for _, resource in got}) == 30
+    assert all(isinstance(one, Grant | NoResource) for one in outcomes), outcomes
+    counts = (await pools.counts())["eu"]
+    assert (counts.total, counts.held, counts.acquired) == (30, 30, 30)
+
+
+KEYS = ("ada", "bob", "cleo", "dora")
+NAMES = ("a", "b", "c")
+REGIONS = ("eu", "us")
+
+
+class PoolModel(RuleBasedStateMachine):
+    """Keys that ask and give back, operators that add and remove, against who may have what by the definition."""
+
+    session: Session  # set by the test
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pools = Pools(self.session.deployment)
+        self.pool_id = f"pool {time.monotonic_ns()}"
+        self.session.run(self.pools.create(self.pool_id))
+        self.regions: dict[str, str] = {}  # where each resource is
+        self.ever: set[str] = set()  # regions that had a resource
+        self.leases: dict[str, tuple[str, int, int]] = {}  # by key: resource, number, expiry
+        self.numbers: dict[str, int] = {}  # the greatest of each resource
+
+    @property
+    def now_us(self) -> int:
+        return self.pools.clock.now_us
+
+    @rule(name=st.sampled_from(NAMES), region=st.sampled_from(REGIONS))
+    def add(self, name: str, region: str) -> None:
+        added = self.session.run(self.pools.add(name, region=region, pool_id=self.pool_id))
+        assert added == ([] if name in self.regions else [name])
+        self.regions.setdefault(name, region)
+        self.ever.add(self.regions[name])
+
+    @rule()
+    def drop_and_create(self) -> None:
+        self.session.run(self.pools.drop(self.pool_id))
+        self.session.run(self.pools.create(self.pool_id))
+        self.regions, self.ever, self.leases = {}, set(), {}
+
+    @rule(name=st.sampled_from(NAMES))
+    def remove(self, name: str) -> None:
+        removed = self.session.run(self.pools.remove(name, pool_id=self.pool_id))
+        leased = any(resource == name for resource, _, _ in self.leases.values())
+        assert removed == ((0, 0, 1) if name not in self.regions else (0, 1, 0) if leased else (1, 0, 0))
+        if removed.removed:
+            del self.regions[name]
+
+    @rule(key=st.sampled_from(KEYS), region=st.sampled_from(REGIONS), lease_us=st.sampled_from((1, LEASE_US)))
+    def ask(self, key: str, region: str, lease_us: int) -> None:
+        [outcome] = self.session.run(self.pools.run(LeaseRequest(CLIENT, self.pool_id, key, region, None, lease_us)))
+        held = {resource for resource, _, _ in self.leases.values()}
+        over = {
+            resource: other
+            for other, (resource, _, expiry_us) in self.leases.items()
+            if expiry_us + MARGIN_US <= self.now_us and self.regions[resource] == region
+        }
+        if key in self.leases:
+            resource, number, expiry_us = self.leases[key]
+            later_us = max(expiry_us, self.now_us + lease_us)
+            assert outcome == Grant(resource, self.regions[resource], key, number, later_us, self.now_us, False)
+            self.leases[key] = resource, number, later_us
+            return
+        free = {name for name, place in self.regions.items() if place == region and name not in held}
+        if not isinstance(outcome, Grant):
+            assert isinstance(outcome, NoResource if region in self.ever else UnknownRegion)
+            assert not free and not over
+            return
+        assert outcome.acquired
+        if outcome.resource in over:
+            assert not free
+            del self.leases[over[outcome.resource]]
+        else:
+            assert outcome.resource in free, "two live holders"
+        assert outcome.version > self.numbers.get(outcome.resource, 0)
+        self.numbers[outcome.resource] = outcome.version
+        self.leases[key] = outcome.resource, outcome.version, self.now_us + lease_us
+        assert outcome.expires_at_us == self.now_us + lease_us
+
+    @rule(key=st.sampled_from(KEYS))
+    def give_back(self, key: str) -> None:
+        [outcome] = self.session.run(self.pools.run(Release(CLIENT, self.pool_id, key)))
+        if key not in self.leases:
+            assert isinstance(outcome, UnknownLease)
+            return
+        assert isinstance(outcome, Grant)
+        assert (outcome.resource, outcome.version) == self.leases.pop(key)[:2]
+
+    @rule(us=st.sampled_from((1, MARGIN_US, LEASE_US, LEASE_US + MARGIN_US)))
+    def pass_time(self, us: int) -> None:
+        self.pools.clock.now_us += us
+
+    @invariant()
+    def the_store_says_the_same(self) -> None:
+        rows = self.session.run(self.pools.rows(self.pool_id))
+        assert {row.resource: row.region for row in rows} == self.regions
+        stored = {row.holder: (row.resource, row.version, row.expires_at_us) for row in rows if not row.is_free}
+        assert stored == self.leases
+        counts = self.session.run(self.pools.counts(self.pool_id))
+        for region in REGIONS:
+            here = [row for row in rows if row.region == region]
+            counted = counts.get(region, RegionCounts())
+            assert (counted.total, counted.held) == (len(here), sum(not row.is_free for row in here))
+
+
+def test_pools_do_what_their_definition_says(backend: Backend, tmp_path: Path) -> None:
+    session = Session(backend, tmp_path)
+    machine = type("PoolHere", (PoolModel,), {"session": session})
+    try:
+        run_state_machine_as_test(
+            machine,
+            settings=settings(
+                max_examples=25,
+                stateful_step_count=30,
+                deadline=None,
+                suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+            ),
+        )
+    finally:
+        session.close()

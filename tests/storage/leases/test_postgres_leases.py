@@ -1,0 +1,106 @@
+"""Why here: leases are for processes that meet, each on connections of its own, by a clock that none of them has.
+
+The rule: what each holder was told, with its times by the store's clock, is the evidence; nothing is mocked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from dataclasses import dataclass
+
+from storage.errors import LeaseLost, LeaseTaken
+from storage.leases.claims import store_clock
+from storage.leases.work_leases import WorkLease, WorkLeases
+from storage.store import Program
+from tests.storage.deployment import Deployment
+from tests.storage.processes import Processes
+
+PROCESSES = 3
+HOLDERS = 4  # in each process
+CLAIMS = 30  # of each holder
+LEASE_US = 5_000
+RESOURCES = ("one", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """From when until when a holder had a resource, as far as the holder was told."""
+
+    version: int
+    from_us: int
+    until_us: int
+
+
+class Holder:
+    """Claims at random, keeps for a while, renews, is late, gives back."""
+
+    def __init__(self, deployment: Deployment, name: str) -> None:
+        self._store, self._clock = deployment.store, store_clock(deployment.dialect)
+        self._leases = WorkLeases(deployment.dialect, self._clock, margin_us=0)
+        self._name, self._rng = name, random.Random(name)
+        self.holdings: list[tuple[str, Holding]] = []
+        self.lost = 0
+
+    async def live(self) -> None:
+        """So many claims that succeed."""
+        while len(self.holdings) < CLAIMS:
+            resource = self._rng.choice(RESOURCES)
+            try:
+                lease, from_us = await self._claim(resource)
+            except LeaseTaken:
+                continue
+            self.holdings.append((resource, await self._hold(lease, from_us)))
+
+    async def _claim(self, resource: str) -> tuple[WorkLease, int]:
+        def claimed() -> Program[tuple[WorkLease, int]]:
+            lease = yield from self._leases.claim("pool", resource, holder=self._name, lease_us=LEASE_US)
+            return lease, (yield from self._clock())  # the claim may have waited for who had it before
+
+        return await self._store.write(claimed)
+
+    async def _hold(self, lease: WorkLease, from_us: int) -> Holding:
+        until_us = lease.expires_at_us
+        try:
+            for _ in range(self._rng.randrange(3)):
+                await self._pass(self._rng.randrange(2 * LEASE_US))
+                until_us = (await self._renew(lease)).expires_at_us
+            if self._rng.random() < 0.5:
+                before_us = await self._store.read(self._clock)
+                await self._store.write(lambda: self._leases.release(lease))
+                until_us = min(until_us, before_us)  # it had the lease until then at least
+        except LeaseLost:
+            self.lost += 1
+        return Holding(lease.version, from_us, until_us)
+
+    async def _renew(self, lease: WorkLease) -> WorkLease:
+        return await self._store.write(lambda: self._leases.renew(lease, lease_us=LEASE_US))
+
+    async def _pass(self, us: int) -> None:
+        """Until the store's clock says so."""
+        end_us = await self._store.read(self._clock) + us
+        while await self._store.read(self._clock) < end_us:
+            pass
+
+
+async def test_holders_of_several_processes_never_hold_at_once_and_their_numbers_follow_the_time(
+    processes: Processes,
+) -> None:
+    deployments = [
+        await processes.one(writer_connections=HOLDERS, reader_connections=HOLDERS) for _ in range(PROCESSES)
+    ]
+    holders = [
+        Holder(deployment, f"{process}/{number}")
+        for process, deployment in enumerate(deployments)
+        for number in range(HOLDERS)
+    ]
+    await asyncio.gather(*(holder.live() for holder in holders))
+    for resource in RESOURCES:
+        found = [holding for holder in holders for name, holding in holder.holdings if name == resource]
+        found.sort(key=lambda holding: holding.version)
+        assert [holding.version for holding in found] == list(range(1, len(found) + 1)), "each number once"
+        for earlier, later in itertools.pairwise(found):
+            assert earlier.until_us <= later.from_us, "two live holders"
+    assert sum(len(holder.holdings) for holder in holders) == PROCESSES * HOLDERS * CLAIMS
+    assert sum(holder.lost for holder in holders) > 0, "nobody was late: nothing was shown"

@@ -1,0 +1,241 @@
+"""Why here: what one job process does at a time, and nothing else, is what stands between two curves of one column."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from storage.errors import LeaseLost, LeaseTaken, StoreBusy
+from storage.leases.claims import store_clock
+from storage.leases.work_leases import WorkLease, WorkLeases
+from storage.store import Program
+from tests.storage.backends import OpenStore
+from tests.storage.deployment import Clock, Deployment, Session
+
+MARGIN_US = 100
+LEASE_US = 1_000
+
+
+class Desk:
+    """Holders of one store's leases, at a time that stands still until a test moves it."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.store = deployment.store
+        self.clock = Clock()
+        self.leases = WorkLeases(deployment.dialect, self._now_us, margin_us=MARGIN_US)
+
+    def _now_us(self) -> Program[int]:
+        yield from ()
+        return self.clock.now_us
+
+    async def claim(self, holder: str, resource: str = "r", lease_us: int = LEASE_US) -> WorkLease:
+        return await self.store.write(lambda: self.leases.claim("pool", resource, holder=holder, lease_us=lease_us))
+
+    async def renew(self, lease: WorkLease) -> WorkLease:
+        return await self.store.write(lambda: self.leases.renew(lease, lease_us=LEASE_US))
+
+    async def release(self, lease: WorkLease, *, rests_until_us: int = 0) -> None:
+        await self.store.write(lambda: self.leases.release(lease, rests_until_us=rests_until_us))
+
+    async def find(self, resource: str = "r") -> WorkLease | None:
+        return await self.store.read(lambda: self.leases.find_lease("pool", resource))
+
+
+@pytest.fixture
+def desk(deployment: Deployment) -> Desk:
+    """Leases of an empty store."""
+    return Desk(deployment)
+
+
+async def test_a_lease_is_taken_by_one_and_refused_to_the_others_until_it_is_over(desk: Desk) -> None:
+    assert await desk.find() is None
+    lease = await desk.claim("ada")
+    assert lease == WorkLease("pool", "r", "ada", 1, desk.clock.now_us + LEASE_US)
+    assert await desk.find() == lease
+    for holder in ("bob", "ada"):
+        with pytest.raises(LeaseTaken, match="held by ada") as refused:
+            await desk.claim(holder)
+        assert refused.value.free_in_us == LEASE_US + MARGIN_US
+    assert isinstance(refused.value, StoreBusy), "whoever asked may come again"
+    assert (await desk.claim("bob", "other")).version == 1
+
+
+async def test_an_expired_lease_is_given_away_after_the_margin_under_a_greater_number(desk: Desk) -> None:
+    first = await desk.claim("ada")
+    desk.clock.now_us += LEASE_US + MARGIN_US - 1
+    with pytest.raises(LeaseTaken) as refused:
+        await desk.claim("bob")
+    assert refused.value.free_in_us == 1
+    desk.clock.now_us += 1
+    second = await desk.claim("bob")
+    assert (second.holder, second.version) == ("bob", first.version + 1)
+    for late in (desk.renew(first), desk.release(first)):
+        with pytest.raises(LeaseLost):
+            await late
+    assert await desk.find() == second
+
+
+async def test_a_renewed_lease_lasts_from_its_renewal_and_keeps_its_number(desk: Desk) -> None:
+    lease = await desk.claim("ada")
+    desk.clock.now_us += LEASE_US - 1
+    renewed = await desk.renew(lease)
+    assert renewed == replace(lease, expires_at_us=desk.clock.now_us + LEASE_US)
+    desk.clock.now_us += LEASE_US
+    with pytest.raises(LeaseTaken):
+        await desk.claim("bob")
+
+
+async def test_an_expired_lease_is_renewed_as_long_as_nobody_took_it(desk: Desk) -> None:
+    lease = await desk.claim("ada")
+    desk.clock.now_us += 100 * LEASE_US
+    assert (await desk.renew(lease)).version == lease.version
+    with pytest.raises(LeaseTaken):
+        await desk.claim("bob")
+
+
+async def test_what_was_given_back_is_free_at_once_and_never_again_its_holders(desk: Desk) -> None:
+    lease = await desk.claim("ada")
+    await desk.release(lease)
+    for late in (desk.renew(lease), desk.release(lease)):
+        with pytest.raises(LeaseLost):
+            await late
+    assert (await desk.claim("ada")).version == lease.version + 1
+
+
+async def test_what_rests_is_nobodys_until_then(desk: Desk) -> None:
+    lease = await desk.claim("ada")
+    await desk.release(lease, rests_until_us=desk.clock.now_us + 5 * LEASE_US)
+    desk.clock.now_us += 5 * LEASE_US - 1
+    with pytest.raises(LeaseTaken):
+        await desk.claim("ada")
+    desk.clock.now_us += 1
+    assert (await desk.claim("bob")).version == lease.version + 1
+
+
+async def test_what_a_transaction_wrote_before_its_lease_was_found_lost_is_undone(desk: Desk) -> None:
+    lease = await desk.claim("ada")
+    desk.clock.now_us += LEASE_US + MARGIN_US
+    await desk.claim("bob")
+
+    def work() -> Program[None]:
+        yield from desk.leases.claim("pool", "by ada", holder="ada", lease_us=LEASE_US)
+        yield from desk.leases.release(lease)
+
+    with pytest.raises(LeaseLost):
+        await desk.store.write(work)
+    assert await desk.find("by ada") is None
+
+
+async def test_of_many_who_claim_at_once_one_succeeds(open_store: OpenStore) -> None:
+    desk = Desk(await Deployment.on(await open_store()))
+    for turn in range(1, 6):
+        claims = (desk.claim(f"holder {number}") for number in range(20))
+        outcomes = await asyncio.gather(*claims, return_exceptions=True)
+        taken = [one for one in outcomes if isinstance(one, WorkLease)]
+        assert [lease.version for lease in taken] == [turn]
+        assert sum(isinstance(one, LeaseTaken) for one in outcomes) == 19
+        await desk.release(taken[0])
+
+
+async def test_the_stores_clock_is_todays_and_moves_within_a_transaction(deployment: Deployment) -> None:
+    now_us = store_clock(deployment.dialect)
+
+    def twice() -> Program[tuple[int, int]]:
+        first = yield from now_us()
+        second = first
+        while second == first:
+            second = yield from now_us()
+        return first, second
+
+    # The servers of the tests run on this machine; SQLite rounds to milliseconds.
+    before_us = time.time_ns() // 1000 - 1_000
+    first, second = await deployment.store.write(twice)
+    assert before_us <= first < second <= time.time_ns() // 1000 + 1_000
+
+
+HOLDERS = ("ada", "bob", "cleo")
+
+
+class Holdings(RuleBasedStateMachine):
+    """Holders that claim, renew, work late and give back, against who may hold what by the definition."""
+
+    session: Session  # set by the test
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.desk = Desk(self.session.deployment)
+        self.resource = f"example {time.monotonic_ns()}"
+        self.held: dict[str, WorkLease] = {}  # what each holder believes to have, as it was last told
+        self.current: tuple[str, int] | None = None  # who was given the resource last, and has not given it back
+        self.until_us = 0
+        self.number = 0
+
+    @rule(holder=st.sampled_from(HOLDERS))
+    def claim(self, holder: str) -> None:
+        free = self.current is None or self.desk.clock.now_us >= self.until_us + MARGIN_US
+        try:
+            lease = self.session.run(self.desk.claim(holder, self.resource))
+        except LeaseTaken as taken:
+            assert not free
+            assert taken.free_in_us == self.until_us + MARGIN_US - self.desk.clock.now_us
+            return
+        assert free, "two live holders"
+        assert lease.version == self.number + 1
+        self.number = lease.version
+        self.held[holder] = lease
+        self.current, self.until_us = (holder, lease.version), self.desk.clock.now_us + LEASE_US
+
+    @rule(holder=st.sampled_from(HOLDERS))
+    def renew(self, holder: str) -> None:
+        if holder not in self.held:
+            return
+        try:
+            self.held[holder] = self.session.run(self.desk.renew(self.held[holder]))
+        except LeaseLost:
+            assert self.current != (holder, self.held[holder].version)
+        else:
+            assert self.current == (holder, self.held[holder].version)
+            self.until_us = self.desk.clock.now_us + LEASE_US
+
+    @rule(holder=st.sampled_from(HOLDERS))
+    def release(self, holder: str) -> None:
+        if holder not in self.held:
+            return
+        try:
+            self.session.run(self.desk.release(self.held[holder]))
+        except LeaseLost:
+            assert self.current != (holder, self.held[holder].version)
+        else:
+            assert self.current == (holder, self.held[holder].version)
+            self.current = None
+
+    @rule(us=st.sampled_from((1, MARGIN_US, LEASE_US // 2, LEASE_US, LEASE_US + MARGIN_US)))
+    def pass_time(self, us: int) -> None:
+        self.desk.clock.now_us += us
+
+    @invariant()
+    def the_store_says_the_same(self) -> None:
+        found = self.session.run(self.desk.find(self.resource))
+        assert (found.version if found else 0) == self.number
+        if self.current is not None:
+            assert found is not None
+            assert (found.holder, found.version, found.expires_at_us) == (*self.current, self.until_us)
+
+
+def test_there_are_never_two_live_holders_and_numbers_grow(session: Session) -> None:
+    machine = type("HoldingsHere", (Holdings,), {"session": session})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=25,
+            stateful_step_count=30,
+            deadline=None,
+            suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+        ),
+    )

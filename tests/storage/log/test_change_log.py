@@ -1,0 +1,193 @@
+"""Why here: whoever counts by the log is wrong for ever after one change that is missed, or counted twice."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+
+from querybuilder import col, select
+from storage.engines.postgres import PostgresStore
+from storage.errors import LostRace
+from storage.log.bundles import Bundle, LoggedChange
+from storage.log.change_log import LogMark, change_log
+from storage.records import Best, Board
+from storage.schema.steps import CHANGE_LOG
+from storage.store import Program, Store
+from tests.storage.backends import POSTGRES_LIMITS
+from tests.storage.deployment import Deployment, counter, part, ranked
+from tests.storage.raw_log import log_change
+
+XP = ranked("xp", min_scaled=0, max_scaled=999)
+LAP = ranked("lap", best=Best.LOW, min_scaled=0, max_scaled=99)
+EARLIER = LogMark(0)
+
+
+async def mark_of(store: Store) -> LogMark:
+    return await store.read(change_log(store.dialect).take_mark)
+
+
+async def changes_of(store: Store, done: LogMark = EARLIER, until: LogMark | None = None) -> list[LoggedChange]:
+    log = change_log(store.dialect)
+
+    def between() -> Program[list[LoggedChange]]:
+        end = until or (yield from log.take_mark())
+        found: list[Bundle] = []
+        while page := (
+            yield from log.list_bundles_between(done, end, limit=2, past=found[-1][:2] if found else (0, 0))
+        ):
+            found += page
+        return [change for bundle in found for change in bundle.changes()]
+
+    return await store.read(between)
+
+
+async def texts(store: Store, done: LogMark = EARLIER, until: LogMark | None = None) -> list[tuple[str, str, str]]:
+    return [(each.owner, each.previous, each.next) for each in await changes_of(store, done, until)]
+
+
+async def test_every_accepted_post_leaves_what_it_changed_and_others_leave_nothing(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP, counter("shots"), LAP)
+    await deployment.apply(
+        deployment.post("ada", part(board, {"xp": 5})),
+        deployment.post("ada", part(board, {"xp": 2, "lap": 40})),
+        deployment.post("ada", part(board, {"xp": 0})),
+        deployment.post("ada", part(board, {"xp": 2_000})),
+        deployment.post("bob", part(board, {"shots": 1})),
+    )
+    await deployment.apply(deployment.post("ada", part(board, {"shots": 1}), post_id="p"))
+    await deployment.apply(deployment.post("ada", part(board, {"shots": 1}), post_id="p"))
+    assert await deployment.erase(board, "ada")
+    assert not await deployment.erase(board, "ada")
+    assert await texts(deployment.store) == [
+        ("ada", "   ~~", "005~~"),
+        ("ada", "005~~", "00740"),
+        ("ada", "", ""),
+        ("bob", "   ~~", "   ~~"),
+        ("ada", "00740", "00740"),
+        ("ada", "00740", "   ~~"),
+    ]
+    assert {change.board_key for change in await changes_of(deployment.store)} == {board.key}
+
+
+async def test_a_post_to_two_boards_leaves_a_change_on_each(deployment: Deployment) -> None:
+    one, two = await deployment.create("one", XP), await deployment.create("two", LAP)
+    await deployment.apply(deployment.post("ada", part(one, {"xp": 5}), part(two, {"lap": 6})))
+    found = await changes_of(deployment.store)
+    assert [(change.board_key, change.next) for change in found] == [(one.key, "005"), (two.key, "06")]
+
+
+async def test_what_is_rolled_back_was_never_logged(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP)
+
+    def program() -> Program[None]:
+        yield from deployment.entries(board).erase_entry("ada", now_us=1)
+        raise LostRace
+
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
+    with pytest.raises(LostRace):
+        await deployment.store.write(program)
+    assert await texts(deployment.store) == [("ada", "   ", "005")]
+
+
+async def test_a_mark_counts_what_came_before_it_and_nothing_after(deployment: Deployment) -> None:
+    store = deployment.store
+    board = await deployment.create("b", XP)
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
+    first = await mark_of(store)
+    await deployment.apply(deployment.post("bob", part(board, {"xp": 6})))
+    await deployment.apply(
+        deployment.post("cleo", part(board, {"xp": 7})), deployment.post("ada", part(board, {"xp": 1}))
+    )
+    second = await mark_of(store)
+    await deployment.apply(deployment.post("dan", part(board, {"xp": 8})))
+    assert [owner for owner, _, _ in await texts(store, EARLIER, first)] == ["ada"]
+    assert [owner for owner, _, _ in await texts(store, first, second)] == ["bob", "cleo", "ada"]
+    assert [owner for owner, _, _ in await texts(store, second)] == ["dan"]
+    assert await texts(store, second, second) == []
+
+
+async def test_pruning_takes_the_oldest_in_steps_and_says_how_far_it_came(deployment: Deployment) -> None:
+    store, clock, log = deployment.store, deployment.clock, change_log(deployment.dialect)
+    board = await deployment.create("b", XP)
+    marks = []
+    for owner in ("a", "b", "c", "d", "e"):
+        await deployment.apply(deployment.post(owner, part(board, {"xp": 5})))
+        marks.append(await mark_of(store))
+        clock.now_us += 10
+
+    async def prune(before_us: int, *, keep_from: int | None = None, rows_max: int = 2) -> int:
+        return await store.write(lambda: log.prune(before_us=before_us, keep_from=keep_from, rows_max=rows_max))
+
+    async def pruned() -> int:
+        return await store.read(log.find_pruned_position)
+
+    assert await prune(clock.now_us - 50) == 0
+    assert await pruned() == 0
+    assert await prune(clock.now_us, keep_from=marks[0].position) == 1
+    assert await pruned() <= marks[0].position
+    assert [owner for owner, _, _ in await texts(store, marks[0])] == ["b", "c", "d", "e"]
+    assert await prune(clock.now_us - 15) == 2
+    assert marks[1].position < await pruned() <= marks[2].position
+    assert await prune(clock.now_us, rows_max=9) == 1
+    assert await prune(clock.now_us, rows_max=9) == 0, "the last change stays, however old"
+    assert [owner for owner, _, _ in await texts(store)] == ["e"]
+    await deployment.apply(deployment.post("f", part(board, {"xp": 5})))
+    assert [owner for owner, _, _ in await texts(store, marks[4])] == ["f"]
+
+
+async def test_a_transaction_that_is_longer_than_a_step_is_pruned_as_a_whole(deployment: Deployment) -> None:
+    store, log = deployment.store, change_log(deployment.dialect)
+    board = await deployment.create("b", XP)
+    await deployment.apply(*(deployment.post(owner, part(board, {"xp": 5})) for owner in "abcdef"))
+    await deployment.apply(deployment.post("last", part(board, {"xp": 5})))
+    for _ in range(6):
+        later_us = deployment.clock.now_us + 1
+        await store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=2))  # noqa: B023 - run at once
+    assert [owner for owner, _, _ in await texts(store)] == ["last"]
+
+
+async def poster_on(place: str) -> tuple[Deployment, Board]:
+    store = await PostgresStore.open(place, POSTGRES_LIMITS)
+    deployment = await Deployment.on(store)
+    return deployment, await deployment.create("b", XP)
+
+
+async def test_what_ends_after_later_transactions_is_counted_once_by_every_mark(
+    place: str, raw: asyncpg.Connection
+) -> None:
+    """A transaction that began first and ends last is not in a mark taken between, though later numbers are."""
+    deployment, board = await poster_on(place)
+    store = deployment.store
+    slow = raw.transaction()
+    await slow.start()
+    await log_change(raw, board.key, "slow", "   ", "005")
+    await deployment.apply(deployment.post("quick", part(board, {"xp": 5})))
+    between = await mark_of(store)
+    assert len(between.seen) == 1
+    assert [owner for owner, _, _ in await texts(store, EARLIER, between)] == ["quick"]
+    assert await store.read(change_log(store.dialect).find_horizon) == between.position
+    await deployment.apply(deployment.post("next", part(board, {"xp": 5})))
+    await slow.commit()
+    after = await mark_of(store)
+    assert after.seen == ()
+    assert [owner for owner, _, _ in await texts(store, between, after)] == ["slow", "next"]
+    assert [owner for owner, _, _ in await texts(store, EARLIER, between)] == ["quick"]
+    await store.close()
+
+
+async def test_pruning_stops_at_a_transaction_that_still_runs(place: str, raw: asyncpg.Connection) -> None:
+    deployment, board = await poster_on(place)
+    store, log = deployment.store, change_log(deployment.dialect)
+    await deployment.apply(deployment.post("before", part(board, {"xp": 5})))
+    slow = raw.transaction()
+    await slow.start()
+    await log_change(raw, board.key, "slow", "   ", "005")
+    for owner in ("quick", "later"):
+        await deployment.apply(deployment.post(owner, part(board, {"xp": 5})))
+    later_us = deployment.clock.now_us + 1
+    assert await store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=100)) == 1
+    await slow.commit()
+    assert [owner for owner, _, _ in await texts(store)] == ["slow", "quick", "later"]
+    rows = await store.read_query(select(col("owners")).from_(CHANGE_LOG).build(store.dialect))
+    assert len(rows) == 3
+    await store.close()

@@ -1,0 +1,307 @@
+"""Why here: who read the journal up to a number never looks below it again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import asyncpg
+import pytest
+
+from storage.entries.erasure import erasure_statements
+from storage.entries.hidden_owners import hidden_statements
+from storage.log import owner_index as journal_blocks
+from storage.log.journal import JournalRow, journal
+from storage.log.log_record import ChangeKind, ChangeRecord
+from storage.log.owner_index import owner_blocks
+from storage.records import INT64_MAX, Board, ColumnChange
+from storage.store import Store
+from tests.storage.deployment import Deployment, counter, part, ranked
+from tests.storage.processes import Processes
+from tests.storage.raw_log import log_change
+
+XP = ranked("xp", min_scaled=0, max_scaled=999)
+WRITERS = 3
+GROUPS = 40
+POSTS = 3  # of a group
+
+
+async def page_of(store: Store, after: int = 0, limit: int = 1_000) -> list[JournalRow]:
+    return await store.read(lambda: journal(store.dialect).read_changes(after, limit=limit))
+
+
+def told_by(rows: list[JournalRow]) -> list[ChangeRecord]:
+    """What rows say; they all do."""
+    told = [row.record for row in rows]
+    assert None not in told
+    return [each for each in told if each is not None]
+
+
+async def test_rows_say_what_was_posted(deployment: Deployment) -> None:
+    board = await deployment.create("b", counter("shots"), XP)
+    await deployment.apply(
+        deployment.post("ada", part(board, {"xp": 5, "shots": 1}, {}), post_id="p", at_us=7),
+        deployment.post("ada", part(board, {"xp": 0})),
+        deployment.post("ada", part(board, {}, {"xp": 1})),
+    )
+    rows = await page_of(deployment.store)
+    posted = told_by(rows)
+    assert [each.kind for each in posted] == [ChangeKind.APPLIED, ChangeKind.UNCHANGED, ChangeKind.APPLIED]
+    assert (posted[0].post_id, posted[0].at_us, posted[0].cells) == ("p", 7, [1])
+    assert posted[0].changes == [ColumnChange(1, 5, False), ColumnChange(0, 1, False)]
+    assert posted[2].changes == [ColumnChange(1, 1, True)]
+
+
+async def test_pages_cut_a_transaction_anywhere_and_lose_nothing(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP)
+    owners = [f"o{number}" for number in range(7)]
+    await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in owners[:5]))
+    await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in owners[5:]))
+    after, seen = 0, []
+    while rows := await page_of(deployment.store, after, limit=2):
+        seen += [row.owner for row in rows]
+        assert rows[-1].number > after
+        after = rows[-1].number
+    assert seen == owners
+
+
+async def make_blocks(deployment: Deployment) -> int:
+    """As the job does."""
+    index, made = owner_blocks(deployment.dialect), 0
+    while (block := await deployment.store.read(index.build_next_block)) is not None:
+        await deployment.store.write(lambda: index.store_block(block))
+        made += 1
+    return made
+
+
+async def of_owner(
+    deployment: Deployment, owner: str, *, limit: int, before: int = 2**63 - 1, blocks_max: int = 100
+) -> tuple[list[int], int | None]:
+    log = journal(deployment.dialect)
+    rows, more = await deployment.store.read(
+        lambda: log.read_changes_of_owner(owner, before=before, limit=limit, blocks_max=blocks_max)
+    )
+    assert {row.owner for row in rows} <= {owner}
+    return [row.number for row in rows], more
+
+
+async def post_to_everybody(deployment: Deployment, board: Board, groups: int) -> None:
+    for number in range(groups):
+        owners = ["ada", "bob", *([f"guest {number}"] if number % 7 == 0 else [])]
+        await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in owners))
+
+
+@pytest.mark.parametrize("block_changes", [4, 1_000])
+async def test_an_owners_part_is_read_newest_first(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, block_changes: int
+) -> None:
+    monkeypatch.setattr(journal_blocks, "BLOCK_CHANGES", block_changes)
+    journal_blocks.owner_blocks.cache_clear()
+    board = await deployment.create("b", XP)
+    await post_to_everybody(deployment, board, 20)
+    assert (await make_blocks(deployment) > 5) is (block_changes == 4)
+    await post_to_everybody(deployment, board, 3)
+    every = [row.number for row in await page_of(deployment.store) if row.owner == "ada"][::-1]
+    assert await of_owner(deployment, "ada", limit=100) == (every, None)
+    seen: list[int] = []
+    more: int | None = 2**63 - 1
+    while more is not None:
+        numbers, more = await of_owner(deployment, "ada", limit=3, before=more)
+        seen += numbers
+    assert seen == every
+    assert len((await of_owner(deployment, "guest 7", limit=9))[0]) == 1
+    assert await of_owner(deployment, "nobody", limit=9) == ([], None)
+    journal_blocks.owner_blocks.cache_clear()
+
+
+async def test_a_look_for_an_owner_is_bounded_and_goes_on_where_it_stopped(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_blocks, "BLOCK_CHANGES", 4)
+    journal_blocks.owner_blocks.cache_clear()
+    board = await deployment.create("b", XP)
+    await deployment.apply(deployment.post("early", part(board, {"xp": 1})))
+    await post_to_everybody(deployment, board, 20)
+    await make_blocks(deployment)
+    looks, more = 0, 2**63 - 1
+    numbers: list[int] = []
+    while not numbers:
+        numbers, again = await of_owner(deployment, "early", limit=1, before=more, blocks_max=2)
+        looks += 1
+        assert again is not None
+        assert again < more
+        more = again
+    assert looks > 3
+    journal_blocks.owner_blocks.cache_clear()
+
+
+def test_a_filter_holds_all_of_its_owners_and_few_others() -> None:
+    owners = [f"player {number}" for number in range(journal_blocks.BLOCK_CHANGES)]
+    bits = journal_blocks.filter_of(owners)
+    assert all(journal_blocks.may_hold(bits, owner) for owner in owners)
+    assert sum(journal_blocks.may_hold(bits, f"other {number}") for number in range(10_000)) < 100
+
+
+async def test_what_is_published_is_where_a_page_ends(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP)
+    log, store = journal(deployment.dialect), deployment.store
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
+    published = await store.read(log.find_last_published)
+    [row] = await page_of(store)
+    assert row.number <= published
+    await deployment.apply(deployment.post("bob", part(board, {"xp": 5})))
+    assert [row.owner for row in await page_of(store, published)] == ["bob"]
+
+
+async def test_nothing_appears_below_a_number_that_was_shown(processes: Processes) -> None:
+    """Writers of several processes commit in any order, while somebody reads all that is published."""
+    first = await processes.one(writer_connections=2)
+    board = await first.create("b", XP, counter("shots"))
+    others = [await processes.one(writer_connections=2) for _ in range(WRITERS - 1)]
+    shown: list[tuple[int, str]] = []
+    done = asyncio.Event()
+
+    async def write(name: int, deployment: Deployment) -> None:
+        rng = random.Random(name)
+        for number in range(GROUPS):
+            owners = [f"{name}/{number}/{index}" for index in range(rng.randint(1, POSTS))]
+            await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in owners))
+
+    async def read() -> None:
+        reader = await processes.one()
+        ending = False
+        while True:
+            rows = await page_of(reader.store, shown[-1][0] if shown else 0, limit=5)
+            shown.extend((row.number, row.owner or "") for row in rows)
+            if not rows and ending:
+                return
+            ending = done.is_set() and not rows
+
+    async def write_all() -> None:
+        async with asyncio.TaskGroup() as writing:
+            for name, deployment in enumerate([first, *others]):
+                writing.create_task(write(name, deployment))
+        done.set()
+
+    async with asyncio.TaskGroup() as both:
+        both.create_task(read())
+        both.create_task(write_all())
+    every = await page_of(first.store)
+    assert shown == [(row.number, row.owner) for row in every]
+    assert shown == sorted(shown, key=lambda each: each[0])
+    assert len({number for number, _ in shown}) == len(shown)
+
+
+async def test_a_transaction_that_still_runs_holds_back_what_came_after_it(
+    processes: Processes, raw: asyncpg.Connection
+) -> None:
+    deployment = await processes.one()
+    board = await deployment.create("b", XP)
+    slow = raw.transaction()
+    await slow.start()
+    await log_change(raw, board.key, "slow", "", "")
+    await deployment.apply(deployment.post("quick", part(board, {"xp": 5})))
+    assert await page_of(deployment.store) == []
+    await slow.commit()
+    assert [row.owner for row in await page_of(deployment.store)] == ["slow", "quick"]
+
+
+async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Deployment) -> None:
+    board, other = await deployment.create("b", XP), await deployment.create("c", XP)
+    log, store = erasure_statements(deployment.dialect), deployment.store
+    for xp in (1, 2, 3):
+        await deployment.apply(*(deployment.post(owner, part(board, {"xp": xp})) for owner in ("ada", "bob")))
+    await deployment.apply(deployment.post("ada", part(other, {"xp": 9})))
+    begun = await store.write(lambda: log.log_erasure(now_us=1))
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 4})))
+    until = await store.write(lambda: log.log_erasure(now_us=1))
+    await deployment.apply(
+        deployment.post("ada", part(board, {"xp": 5})), deployment.post("ada", part(other, {"xp": 5}))
+    )
+    [stretch], more = await store.read(lambda: log.find_stretches("ada", past=0))
+    assert more is None
+
+    async def rename(past: int) -> int | None:
+        bounds = {"token": "t", "until": {board.key: until}, "otherwise": begun}
+        return await store.write(
+            lambda: log.rename_owner("ada", stretch, rows_max=3, past=past, **bounds)  # type: ignore[arg-type]
+        )
+
+    async def owners() -> list[str | None]:
+        return [row.owner for row in await page_of(store) if row.board_key]
+
+    past = await rename(0)
+    assert past is not None
+    assert await owners() == [None, "bob", None, "bob", "ada", "bob", "ada", "ada", "ada", "ada"]
+    while past is not None:
+        past = await rename(past)
+    assert await owners() == [None, "bob", None, "bob", None, "bob", None, None, "ada", "ada"]
+    rows = await page_of(store)
+    assert {row.record for row in rows if row.owner is None and row.board_key} == {None}
+    assert rows[0].next == "001", "until everybody has counted them"
+
+
+async def test_an_owner_who_is_erased_is_found_in_every_block(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_blocks, "BLOCK_CHANGES", 4)
+    journal_blocks.owner_blocks.cache_clear()
+    board = await deployment.create("b", XP)
+    log, store = erasure_statements(deployment.dialect), deployment.store
+    await post_to_everybody(deployment, board, 20)
+    await make_blocks(deployment)
+    await post_to_everybody(deployment, board, 2)
+    until = {board.key: await store.write(lambda: log.log_erasure(now_us=1))}
+    past: int | None = 0
+    while past is not None:
+        stretches, past = await store.read(lambda: log.find_stretches("ada", past=past or 0))  # noqa: B023 - run at once
+        for stretch in stretches:
+            await store.write(
+                lambda: log.rename_owner("ada", stretch, token="t", until=until, otherwise=0, rows_max=99)  # noqa: B023
+            )
+    owners = [row.owner for row in await page_of(store)]
+    assert "ada" not in owners
+    assert owners.count("bob") == 22
+    journal_blocks.owner_blocks.cache_clear()
+
+
+async def test_cells_without_a_name_go_when_they_are_old_and_counted(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP)
+    log, store, clock = erasure_statements(deployment.dialect), deployment.store, deployment.clock
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
+    [stretch], _ = await store.read(lambda: log.find_stretches("ada", past=0))
+    until = {board.key: 2**63 - 1}
+    await store.write(lambda: log.rename_owner("ada", stretch, token="t", until=until, otherwise=0, rows_max=9))
+
+    async def blank(before_us: int) -> int:
+        return await store.write(lambda: log.blank_cells(before_us=before_us, rows_max=9))
+
+    assert await blank(clock.now_us) == 0
+    assert await blank(clock.now_us + 1) == 1
+    assert await blank(clock.now_us + 1) == 0
+    [row] = await page_of(store)
+    assert (row.owner, row.previous, row.next, row.record) == (None, "", "", None)
+
+
+async def test_hiding_and_showing_are_told_with_what_the_entry_held(deployment: Deployment) -> None:
+    board = await deployment.create("b", counter("shots"), XP)
+    store, entries = deployment.store, deployment.entries(board)
+    statements = hidden_statements(store.dialect)
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 5, "shots": 3})))
+    await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=True))
+    await store.write(lambda: statements.end_change("ada", now_us=1, hide=True))
+    await store.write(lambda: statements.hide_owner([entries], "ada", now_us=1))
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    assert await deployment.stats(board, "ada") is None
+    await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=False))
+    await store.write(lambda: statements.end_change("ada", now_us=1, hide=False))
+    await store.write(lambda: statements.show_owner([entries], "ada", now_us=1))
+    rows = await page_of(store)
+    assert [told.kind for told in told_by(rows)] == [
+        ChangeKind.APPLIED, ChangeKind.HIDDEN, ChangeKind.UNSEEN, ChangeKind.SHOWN,
+    ]  # fmt: skip
+    assert [(row.previous, row.next) for row in rows] == [
+        ("   ", "005"), ("005", "   "), ("   ", "   "), ("   ", "006"),
+    ]  # fmt: skip
+    assert told_by(rows)[1].cells == [3, "005"]
+    assert await deployment.stats(board, "ada") == {"shots": 3, "xp": 6}

@@ -1,0 +1,101 @@
+"""Why here: a sum merged wrongly can't be seen afterwards, so every rule is held against a plain model."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.errors import ValueOutOfRange
+from storage.log.cells import Cell, Padding
+from storage.log.merging import Merger, scaled_text
+from storage.records import Board, ColumnChange, ColumnSpec, Merge, Ties
+from tests.storage.deployment import counter, label, ranked, spec
+from tests.storage.plain import OutOfRange, Reached, merged_row
+
+SMALL = st.integers(-12, 12)
+
+
+def merger_of(*columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Merger:
+    return Merger(Board(key=1, id="b", spec=spec(*columns, ties=ties), created_at_us=0, epoch=1))
+
+
+@st.composite
+def posts(draw: st.DrawFn) -> tuple[tuple[ColumnSpec, ...], list[list[ColumnChange]]]:
+    """A board of every kind of column, with a narrow range, and posts to one owner, some of them out of range."""
+    merges = draw(st.lists(st.sampled_from(Merge), min_size=1, max_size=4))
+    columns: list[ColumnSpec] = [
+        ranked(f"r{i}", merge=merge, min_scaled=-10, max_scaled=10) for i, merge in enumerate(merges)
+    ]
+    columns += [counter("shots", merge=draw(st.sampled_from(Merge))), label("clan")]
+    numbers = st.builds(ColumnChange, st.integers(0, len(columns) - 2), SMALL, st.booleans())
+    texts = st.builds(ColumnChange, st.just(len(columns) - 1), st.sampled_from(("", "red", "blue")), st.booleans())
+    return tuple(columns), draw(st.lists(st.lists(st.one_of(numbers, texts), max_size=4), max_size=8))
+
+
+@given(posts(), st.sampled_from(Ties))
+def test_posts_merge_as_in_the_plain_model(
+    case: tuple[tuple[ColumnSpec, ...], list[list[ColumnChange]]], ties: Ties
+) -> None:
+    columns, sequence = case
+    merger = merger_of(*columns, ties=ties)
+    cells: list[Cell] = [None] * len(columns)
+    row: list[Reached | None] = [None] * len(columns)
+    for at_us, changes in enumerate(sequence, start=1):
+        try:
+            expected = merged_row(columns, row, changes, at_us)
+        except OutOfRange:
+            with pytest.raises(ValueOutOfRange):
+                merger.merge_changes(cells, changes, at_us)
+            continue
+        before = list(cells)
+        changed = merger.merge_changes(None if cells == [None] * len(cells) else cells, changes, at_us)
+        assert cells == before, "merging only says what would change"
+        assert set(changed) == {index for index in range(len(columns)) if expected[index] != row[index]}
+        for index, cell in changed.items():
+            cells[index] = cell
+        row = expected
+        assert merger.decode_stats(cells) == [held[0] if held is not None else None for held in row]
+        if ties is Ties.EARLIEST:
+            board = spec(*columns, ties=ties)
+            for index, cell in enumerate(cells):
+                if columns[index].sorted and isinstance(cell, str):
+                    held = row[index]
+                    assert held is not None and Padding.for_column(board, columns[index]).reached_us(cell) == held[1]
+
+
+def test_a_worse_time_never_replaces_a_better_one() -> None:
+    merger = merger_of(ranked("lap", merge=Merge.MIN, min_scaled=0))
+    cells = [merger.merge_changes(None, [ColumnChange(0, 60, False)], 1)[0]]
+    assert merger.merge_changes(cells, [ColumnChange(0, 61, False)], 2) == {}
+    assert merger.decode_stats([merger.merge_changes(cells, [ColumnChange(0, 59, False)], 3)[0]]) == [59]
+
+
+def test_a_value_that_ends_where_it_was_is_no_change_and_keeps_its_time() -> None:
+    merger = merger_of(ranked("xp"), ties=Ties.EARLIEST)
+    cells = [merger.merge_changes(None, [ColumnChange(0, 5, False)], 1)[0]]
+    assert merger.merge_changes(cells, [ColumnChange(0, 3, False), ColumnChange(0, 5, True)], 2) == {}
+
+
+def test_a_sum_may_not_leave_the_range_but_a_step_may_be_larger_than_it() -> None:
+    merger = merger_of(ranked("xp", min_scaled=-10, max_scaled=10))
+    cells = [merger.merge_changes(None, [ColumnChange(0, -10, False)], 1)[0]]
+    assert merger.decode_stats([merger.merge_changes(cells, [ColumnChange(0, 20, False)], 2)[0]]) == [10]
+    with pytest.raises(ValueOutOfRange) as refused:
+        merger.merge_changes(cells, [ColumnChange(0, -1, False)], 2)
+    assert refused.value.pointer == "/stats/xp"
+
+
+def test_an_overwritten_value_out_of_range_is_pointed_at_where_the_client_wrote_it() -> None:
+    merger = merger_of(ranked("lap", scale=3, min_scaled=0, max_scaled=86_400_000))
+    with pytest.raises(ValueOutOfRange, match=r"-0\.001 is not between 0\.000 and 86400\.000") as refused:
+        merger.merge_changes(None, [ColumnChange(0, -1, True)], 1)
+    assert refused.value.pointer == "/set/lap"
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(0, 9))
+def test_a_scaled_value_reads_as_the_decimal_that_it_stands_for(scaled: int, scale: int) -> None:
+    text = scaled_text(scaled, scale)
+    whole, _, digits = text.partition(".")
+    assert len(digits) == scale
+    assert int(whole + digits) == scaled

@@ -1,0 +1,95 @@
+"""Why here: a padded cell is only as good as its order, so any range a column may have is tried against integers."""
+
+from __future__ import annotations
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from storage.log.cells import TIME_LIMIT_US, Padding
+from storage.records import INT64_MAX, Best, Ties
+from tests.storage.deployment import ranked, spec
+
+INT64_MIN = -INT64_MAX - 1
+INT64 = st.integers(INT64_MIN, INT64_MAX)
+TIMES = st.integers(0, TIME_LIMIT_US)
+FULL = (INT64_MIN, INT64_MAX)
+
+
+def padding(low: int, high: int, *, best: Best = Best.HIGH, ties: Ties = Ties.SHARED) -> Padding:
+    column = ranked("xp", best=best, min_scaled=low, max_scaled=high)
+    return Padding.for_column(spec(column, ties=ties), column)
+
+
+@st.composite
+def ranges_and_values(draw: st.DrawFn) -> tuple[tuple[int, int], int, int]:
+    """A column's range and two values in it, often near each other or the ends."""
+    low, high = sorted((draw(INT64), draw(INT64)))
+    first = draw(st.integers(low, high))
+    near = st.integers(max(low, first - 11), min(high, first + 11))
+    return (low, high), first, draw(st.one_of(near, st.integers(low, high), st.sampled_from((low, high))))
+
+
+@given(ranges_and_values())
+@example((FULL, INT64_MIN, INT64_MAX))
+@example((FULL, -1, 0))
+@example(((0, 0), 0, 0))
+@example(((INT64_MIN, INT64_MIN), INT64_MIN, INT64_MIN))
+@example(((-9, 9), -1, 1))
+def test_the_order_of_the_text_is_the_order_of_the_values(case: tuple[tuple[int, int], int, int]) -> None:
+    (low, high), first, second = case
+    padded = padding(low, high)
+    assert (padded.pad(first) < padded.pad(second)) == (first < second)
+    assert (padded.pad(first) == padded.pad(second)) == (first == second)
+    assert len(padded.pad(first)) == len(padded.pad(second)) == padded.width
+    assert padded.pad(first).isascii() and padded.pad(first).isdigit()
+
+
+@given(ranges_and_values(), TIMES, TIMES, st.sampled_from(Best))
+def test_a_timed_cell_orders_by_value_then_the_earlier_is_better(
+    case: tuple[tuple[int, int], int, int], first_us: int, second_us: int, best: Best
+) -> None:
+    (low, high), first, second = case
+    padded = padding(low, high, best=best, ties=Ties.EARLIEST)
+    sign = -1 if best is Best.HIGH else 1
+    first_is_better = (sign * first, first_us) < (sign * second, second_us)
+    cells = padded.pad(first, first_us), padded.pad(second, second_us)
+    assert (cells[0] > cells[1] if best is Best.HIGH else cells[0] < cells[1]) == first_is_better
+    assert (padded.key_of_cell(cells[0]) < padded.key_of_cell(cells[1])) == first_is_better
+
+
+@given(ranges_and_values(), TIMES, st.sampled_from(Best), st.sampled_from(Ties))
+def test_a_cell_gives_back_its_value_its_time_and_its_key(
+    case: tuple[tuple[int, int], int, int], reached_us: int, best: Best, ties: Ties
+) -> None:
+    (low, high), value, _ = case
+    padded = padding(low, high, best=best, ties=ties)
+    cell = padded.pad(value, reached_us)
+    assert padded.decode_value(cell) == value
+    assert padded.cell_of_key(padded.key_of_cell(cell)) == cell
+    if ties is Ties.EARLIEST:
+        assert padded.reached_us(cell) == reached_us
+
+
+@given(ranges_and_values(), TIMES, st.sampled_from(Best))
+def test_an_arrival_stands_behind_everyone_with_its_value_and_before_the_next_worse(
+    case: tuple[tuple[int, int], int, int], reached_us: int, best: Best
+) -> None:
+    (low, high), value, other = case
+    padded = padding(low, high, best=best, ties=Ties.EARLIEST)
+    arrival = padded.key_of_cell(padded.pad_arrival(value))
+    assert padded.key_of_cell(padded.pad(value, reached_us)) <= arrival
+    if other != value:
+        worse = other < value if best is Best.HIGH else other > value
+        assert (padded.key_of_cell(padded.pad(other, reached_us)) > arrival) == worse
+
+
+@settings(max_examples=30)
+@given(st.integers(-(2**70), 2**70))
+def test_a_time_that_sixteen_digits_cannot_hold_counts_as_the_nearest_that_they_can(reached_us: int) -> None:
+    padded = padding(0, 9, ties=Ties.EARLIEST)
+    assert padded.reached_us(padded.pad(5, reached_us)) == min(max(reached_us, 0), TIME_LIMIT_US)
+    assert len(padded.pad(5, reached_us)) == len(padded.pad(5))
+
+
+def test_a_value_reads_naturally_in_its_cell() -> None:
+    assert padding(0, 10**10 - 1).pad(600) == "0000000600"

@@ -1,0 +1,229 @@
+"""Why here: posts are what nobody can repeat, so what one changes, what it leaves and what it answers is pinned."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from querybuilder import lit, update
+from storage.boards.boards import ALL_ENTRIES, CHANGES, delete_board
+from storage.boards.row_tables import layout_of
+from storage.errors import LostRace, PostRejected, UnknownBoard, ValueOutOfRange
+from storage.log.cells import Padding
+from storage.records import INT64_MAX, Best, Board, Merge, PostStatus, Ties
+from tests.storage.deployment import Deployment, Session, counter, label, part, ranked
+from tests.storage.meddling import MeddlingStore, version_moved
+
+XP = ranked("xp")
+LAP = ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=3, min_scaled=0)
+
+
+async def test_a_post_is_applied_when_it_changes_something_and_unchanged_otherwise(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP, LAP)
+    first = await deployment.apply_one(deployment.post("ada", part(board, {"lap": 60_250})))
+    assert (first.status, first.stats, first.updated_at_us) == (PostStatus.APPLIED, [None, 60_250], deployment.clock())
+    deployment.clock.now_us += 10
+    slower = await deployment.apply_one(deployment.post("ada", part(board, {"lap": 61_000})))
+    assert (slower.status, slower.stats, slower.updated_at_us) == (
+        PostStatus.UNCHANGED,
+        [None, 60_250],
+        first.updated_at_us,
+    )
+    faster = await deployment.apply_one(deployment.post("ada", part(board, {"lap": 59_000, "xp": 3})))
+    assert (faster.status, faster.stats, faster.updated_at_us) == (PostStatus.APPLIED, [3, 59_000], deployment.clock())
+    assert await deployment.stats(board, "ada") == {"xp": 3, "lap": 59_000}
+
+
+async def test_the_version_of_a_row_grows_even_when_the_clock_stands_still_or_goes_back(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP)
+    versions = []
+    for step_us in (0, 0, -1_000_000, 0, 5_000_000):
+        deployment.clock.now_us += step_us
+        outcome = await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1})))
+        [row] = (await deployment.rows(board, ["ada"])).values()
+        assert outcome.updated_at_us == row.updated_at_us
+        versions.append(row.updated_at_us)
+    assert versions == sorted(set(versions))
+    assert versions[-1] == deployment.clock()
+
+
+async def test_posts_of_one_group_to_one_owner_merge_in_their_order(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP, ranked("last", merge=Merge.LAST), label("clan"))
+    outcomes = await deployment.apply(
+        deployment.post("ada", part(board, {"xp": 1, "last": 1, "clan": "red"})),
+        deployment.post("bob", part(board, {"xp": 10})),
+        deployment.post("ada", part(board, {"xp": 2, "last": 7}, {"clan": ""})),
+        deployment.post("ada", part(board, {"last": 7})),
+        deployment.post("ada", part(board, {}, {"xp": 100})),
+    )
+    assert [outcome.stats for [outcome] in outcomes] == [
+        [1, 1, "red"],
+        [10, None, None],
+        [3, 7, ""],
+        [3, 7, ""],
+        [100, 7, ""],
+    ]
+    assert [outcome.status for [outcome] in outcomes] == ["applied", "applied", "applied", "unchanged", "applied"]
+    assert await deployment.stats(board, "ada") == {"xp": 100, "last": 7, "clan": ""}
+
+
+async def test_a_post_is_all_or_nothing_over_its_columns_and_its_neighbours_stand(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP, ranked("small", min_scaled=0, max_scaled=9))
+    outcomes = await deployment.apply(
+        deployment.post("ada", part(board, {"xp": 1, "small": 9})),
+        deployment.post("ada", part(board, {"xp": 5, "small": 1})),
+        deployment.post("bob", part(board, {"xp": 5, "small": 10})),
+        deployment.post("ada", part(board, {"xp": 2})),
+    )
+    assert [outcome.status for [outcome] in outcomes] == ["applied", "rejected", "rejected", "applied"]
+    assert isinstance(outcomes[1][0].error, ValueOutOfRange)
+    assert await deployment.stats(board, "ada") == {"xp": 3, "small": 9}
+    assert await deployment.stats(board, "bob") is None
+    assert await deployment.totals(board) == {ALL_ENTRIES: 1, CHANGES: 1, 0: 1, 1: 1}
+
+
+async def test_a_post_to_several_boards_is_all_or_nothing_over_them(deployment: Deployment) -> None:
+    one = await deployment.create("one", XP)
+    two = await deployment.create("two", ranked("xp", max_scaled=9))
+    gone = await deployment.create("gone", XP)
+    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="gone"))
+    outcomes = await deployment.apply(
+        deployment.post("ada", part(one, {"xp": 5}), part(two, {"xp": 5})),
+        deployment.post("ada", part(one, {"xp": 7}), part(two, {"xp": 7}), part(gone, {"xp": 1})),
+        deployment.post("bob", part(gone, {"xp": 1})),
+        deployment.post("bob", part(one, {"xp": 1})),
+    )
+    assert [[each.status for each in parts] for parts in outcomes] == [
+        ["applied", "applied"],
+        ["rejected", "rejected", "rejected"],
+        ["rejected"],
+        ["applied"],
+    ]
+    assert [type(each.error) for each in outcomes[1]] == [PostRejected, ValueOutOfRange, UnknownBoard]
+    assert await deployment.stats(one, "ada") == await deployment.stats(two, "ada") == {"xp": 5}
+    assert await deployment.totals(one) == {ALL_ENTRIES: 2, CHANGES: 2, 0: 2}
+    assert await deployment.totals(gone) == {}
+
+
+async def test_a_board_named_twice_in_one_post_takes_it_once(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP)
+    for total in (5, 10):
+        await deployment.apply(deployment.post("ada", part(board, {"xp": 5}), part(board, {"xp": 5})))
+        assert await deployment.stats(board, "ada") == {"xp": total}
+    assert await deployment.totals(board) == {ALL_ENTRIES: 1, CHANGES: 2, 0: 1}
+
+
+async def test_a_post_to_no_board_is_settled_and_changes_nothing(deployment: Deployment) -> None:
+    assert await deployment.apply(deployment.post("ada")) == [[]]
+    assert await deployment.apply() == []
+
+
+async def test_totals_count_the_rows_and_the_values_of_each_ranked_column(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP, LAP, counter("shots"))
+    await deployment.apply(
+        deployment.post("ada", part(board, {"xp": 1})),
+        deployment.post("bob", part(board, {"shots": 1})),
+        deployment.post("bob", part(board, {"lap": 1})),
+        deployment.post("cyd", part(board, {"lap": 1, "xp": 0})),
+    )
+    assert await deployment.totals(board) == {ALL_ENTRIES: 3, CHANGES: 3, 0: 2, 1: 2}
+    await deployment.apply(
+        deployment.post("ada", part(board, {"lap": 5})), deployment.post("bob", part(board, {"lap": 9}))
+    )
+    assert await deployment.totals(board) == {ALL_ENTRIES: 3, CHANGES: 4, 0: 2, 1: 3}
+    assert await deployment.erase(board, "ada")
+    assert not await deployment.erase(board, "ada")
+    assert await deployment.totals(board) == {ALL_ENTRIES: 2, CHANGES: 5, 0: 1, 1: 2}
+    await deployment.apply(deployment.post("ada", part(board, {"shots": 1})))
+    assert await deployment.totals(board) == {ALL_ENTRIES: 3, CHANGES: 6, 0: 1, 1: 2}
+
+
+async def test_an_erased_owner_begins_anew(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP, LAP)
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 5, "lap": 7})))
+    await deployment.erase(board, "ada")
+    assert await deployment.stats(board, "ada") is None
+    assert await deployment.store.read(lambda: deployment.entries(board).rankings[0].read_first_rows(5)) == []
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    assert await deployment.stats(board, "ada") == {"xp": 1, "lap": None}
+
+
+async def test_a_column_that_did_not_change_is_not_written(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP, LAP, counter("shots"), label("clan"))
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 5, "lap": 60, "shots": 3, "clan": "red"})))
+    *_, shots, clan = [column.name for column in layout_of(board).columns]
+    # Were all columns written, the group would put back what it has read before this.
+    elsewhere = update(layout_of(board).table).set(**{shots: lit(33), clan: lit("blue")}).everything()
+    deployment.store = MeddlingStore(deployment.store, [elsewhere.build(deployment.dialect)], before_statement=2)
+    post = deployment.post("ada", part(board, {"xp": 1, "lap": 70, "shots": 0, "clan": "red"}))
+    assert (await deployment.apply_one(post)).stats == [6, 60, 3, "red"]
+    assert await deployment.stats(board, "ada") == {"xp": 6, "lap": 60, "shots": 33, "clan": "blue"}
+
+
+@pytest.mark.parametrize("owner", ["ada", "new"])
+async def test_a_group_that_lost_a_race_changes_nothing_on_any_board(deployment: Deployment, owner: str) -> None:
+    one, two = await deployment.create("one", XP), await deployment.create("two", XP)
+    for board in (one, two):
+        await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
+    before = await deployment.totals(one)
+    [row] = (await deployment.rows(two, ["ada"])).values()
+    taken = deployment.entries(two)
+    row.owner = "new"
+    inserted = taken.writes.build_insert([(two.rows_key, row)])
+    meddle = version_moved(deployment.store, two, "ada") if owner == "ada" else inserted
+    first_write = 4 if one.table_key is None else 2  # a shared table takes the rows of both in one statement
+    store, meddling = deployment.store, MeddlingStore(deployment.store, [meddle], before_statement=first_write)
+    deployment.store = meddling
+    post = deployment.post(owner, part(one, {"xp": 1}), part(two, {"xp": 1}))
+    with pytest.raises(LostRace):
+        await deployment.apply(post)
+    deployment.store = store
+    assert await deployment.totals(one) == before
+    assert await deployment.stats(one, "ada") == await deployment.stats(two, "ada") == {"xp": 5}
+    assert await deployment.stats(one, "new") is await deployment.stats(two, "new") is None
+
+
+async def test_of_equal_values_the_time_reached_is_that_of_the_post_that_last_changed_it(
+    deployment: Deployment,
+) -> None:
+    board = await deployment.create("b", ranked("best", merge=Merge.MAX), ties=Ties.EARLIEST)
+    padding = Padding.for_column(board.spec, board.spec.columns[0])
+
+    async def reached(value: int, at_us: int | None) -> int:
+        await deployment.apply(deployment.post("ada", part(board, {"best": value}), at_us=at_us))
+        [row] = (await deployment.rows(board, ["ada"])).values()
+        return padding.reached_us(str(row.cells[0]))
+
+    assert await reached(5, None) == deployment.clock()
+    assert await reached(5, 10) == deployment.clock(), "an equal value never changes the time"
+    assert await reached(4, 10) == deployment.clock()
+    assert await reached(6, 10) == 10
+
+
+def test_values_and_names_come_back_as_they_went_in(session: Session) -> None:
+    board = session.create(counter("shots", merge=Merge.LAST), label("clan"), XP)
+    deployment = session.deployment
+    names = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=8)
+    texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+
+    async def round_trip(owner: str, shots: int, clan: str) -> None:
+        outcome = await deployment.apply_one(deployment.post(owner, part(board, {"shots": shots, "clan": clan})))
+        assert outcome.stats is not None and outcome.stats[:2] == [shots, clan]
+        found = await deployment.stats(board, owner)
+        assert found is not None and (found["shots"], found["clan"]) == (shots, clan)
+
+    @settings(max_examples=60, deadline=None)
+    @given(names, st.integers(-INT64_MAX - 1, INT64_MAX) | st.sampled_from((INT64_MAX, -INT64_MAX - 1)), texts)
+    def check(owner: str, shots: int, clan: str) -> None:
+        session.run(round_trip(owner, shots, clan))
+
+    check()
+
+
+async def test_a_lookup_reads_many_owners_at_once_and_only_those_there_are(deployment: Deployment) -> None:
+    board: Board = await deployment.create("b", XP)
+    await deployment.apply(*(deployment.post(f"o{i}", part(board, {"xp": i})) for i in range(50)))
+    found = await deployment.rows(board, [f"o{i}" for i in range(40, 60)] + ["o41", "O1"])
+    assert sorted(found) == [f"o{i}" for i in range(40, 50)]
+    assert await deployment.rows(board, []) == {}

@@ -1,0 +1,231 @@
+"""Why here: a board that was deleted by mistake comes back from the journal, with every post once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from querybuilder import asc, col, select
+from storage.boards.boards import ALL_ENTRIES, delete_board, find_board, reset_board
+from storage.boards.row_tables import layout_of, scope_of
+from storage.entries.hidden_owners import hidden_statements
+from storage.entries.rebuild import RebuildCounts, rebuild_board
+from storage.errors import JournalIncomplete, NothingReplayed, SpecConflict
+from storage.log.change_log import change_log
+from storage.log.journal import JournalRow, journal
+from storage.posting.replay import replay_board
+from storage.records import INT64_MAX, Best, Board, ColumnChange, Merge, PostStatus, Ties
+from storage.store import Program
+from tests.storage.deployment import Deployment, counter, label, part, ranked
+
+DAY_US = 86_400_000_000
+OWNERS = 25
+COLUMNS = (
+    ranked("wins", min_scaled=0),
+    ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=2, min_scaled=0, max_scaled=10**5),
+    counter("shots"),
+    label("clan"),
+)
+
+
+async def rows_of(deployment: Deployment, board: Board) -> list[Any]:
+    """All rows of a board as stored, the time of `earliest` included."""
+    board = await deployment.store.read(lambda: find_board(deployment.dialect, board.id))
+    layout = layout_of(board)
+    rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
+    return [tuple(row) for row in await deployment.store.read_query(rows.build(deployment.dialect, **scope_of(board)))]
+
+
+async def logged(deployment: Deployment) -> list[JournalRow]:
+    return await deployment.store.read(lambda: journal(deployment.dialect).read_changes(0, limit=10_000))
+
+
+def fingerprint_of(owner: str, board: Board, changes: Sequence[ColumnChange], at_us: int | None) -> str:
+    """As `Deployment.post` makes them."""
+    return repr((owner, [(board.id, [(each.index, each.value, each.overwrite) for each in changes])], at_us))
+
+
+async def replayed(deployment: Deployment, board_id: str, since: int) -> RebuildCounts:
+    return await deployment.store.write(
+        lambda: replay_board(
+            deployment.dialect,
+            deployment.post_ids,
+            fingerprint_of,
+            board_id=board_id,
+            since=since,
+            now_us=deployment.clock(),
+        )
+    )
+
+
+async def drop(deployment: Deployment, board_id: str) -> None:
+    def program() -> Program[None]:
+        gone = yield from delete_board(deployment.dialect, board_id=board_id)
+        yield from journal(deployment.dialect).log_deleted([gone], deployment.clock())
+
+    await deployment.store.write(program)
+
+
+async def a_month_of_wins(deployment: Deployment, board: Board, rng: random.Random) -> None:
+    for day in range(30):
+        deployment.clock.now_us += DAY_US
+        at_us = None if day % 3 else deployment.clock.now_us - 5
+        posts = [
+            deployment.post(
+                f"o{rng.randrange(OWNERS)}",
+                part(board, {"wins": rng.randrange(3), "lap": rng.randrange(5), "shots": 1}),
+                post_id=f"{day}/{number}",
+                at_us=at_us,
+            )
+            for number in range(8)
+        ]
+        await deployment.apply(*posts)
+
+
+@pytest.mark.parametrize("page_rows", [7, 5_000])
+@pytest.mark.parametrize("ties", Ties)
+async def test_a_board_that_was_deleted_and_created_again_is_rebuilt_as_it_was(
+    deployment: Deployment, ties: Ties, page_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.posting.replay.PAGE_ROWS", page_rows)
+    monkeypatch.setattr("storage.posting.replay.WAITING_MAX", page_rows)
+    rng = random.Random(1)
+    other = await deployment.create("other", *COLUMNS, ties=ties)
+    await deployment.apply(deployment.post("o1", part(other, {"wins": 50})))
+    board = await deployment.create("b", *COLUMNS, ties=ties)
+    await a_month_of_wins(deployment, board, rng)
+    before, total = await rows_of(deployment, board), (await deployment.totals(board))[ALL_ENTRIES]
+    first = next(row.number for row in await logged(deployment) if row.board_key == board.key)
+    await drop(deployment, "b")
+    board = await deployment.create("b", *COLUMNS, ties=ties)
+    with pytest.raises(NothingReplayed, match=f"--since {first}"):
+        await deployment.store.write(lambda: rebuild_board(deployment.dialect, board_id="b"))
+    done = await replayed(deployment, "b", first)
+    assert await rows_of(deployment, board) == before
+    assert (done.entries, done.entries_before, done.replayed) == (len(before), 0, 240)
+    assert (await deployment.totals(board))[ALL_ENTRIES] == total
+
+
+async def test_posts_before_and_after_the_deletion_add_up(deployment: Deployment) -> None:
+    board = await deployment.create("b", *COLUMNS)
+    await deployment.apply(deployment.post("ada", part(board, {"wins": 7, "lap": 5})))
+    await drop(deployment, "b")
+    board = await deployment.create("b", COLUMNS[1], COLUMNS[0], *COLUMNS[2:])  # the columns stand elsewhere
+    await deployment.apply(deployment.post("ada", part(board, {"wins": 2, "lap": 9})))
+    await replayed(deployment, "b", 1)
+    assert await deployment.stats(await current(deployment), "ada") == {
+        "wins": 9, "lap": 5, "shots": None, "clan": None
+    }  # fmt: skip
+
+
+async def current(deployment: Deployment) -> Board:
+    return await deployment.store.read(lambda: find_board(deployment.dialect, "b"))
+
+
+async def test_a_board_is_rebuilt_from_the_number_on_and_no_earlier(deployment: Deployment) -> None:
+    board = await deployment.create("b", *COLUMNS)
+    await deployment.apply(deployment.post("ada", part(board, {"wins": 7, "lap": 1})))
+    await deployment.apply(deployment.post("bob", part(board, {"wins": 1})))
+    await deployment.apply(deployment.post("ada", part(board, {"wins": 2, "lap": 3})))
+    since = (await logged(deployment))[2].number
+    await replayed(deployment, "b", since)
+    board = await current(deployment)
+    assert await deployment.stats(board, "ada") == {"wins": 2, "lap": 3, "shots": None, "clan": None}
+    assert await deployment.stats(board, "bob") is None
+
+
+async def test_posts_before_a_reset_count_where_the_number_says_so(deployment: Deployment) -> None:
+    board = await deployment.create("b", *COLUMNS)
+    await deployment.apply(deployment.post("ada", part(board, {"wins": 7})))
+
+    def program() -> Program[Board]:
+        emptied = yield from reset_board(deployment.dialect, board_id="b")
+        yield from journal(deployment.dialect).log_reset(emptied, deployment.clock())
+        return emptied
+
+    board = await deployment.store.write(program)
+    with pytest.raises(NothingReplayed):
+        await deployment.store.write(lambda: rebuild_board(deployment.dialect, board_id="b"))
+    await replayed(deployment, "b", 1)
+    assert (await deployment.stats(await current(deployment), "ada") or {})["wins"] == 7
+
+
+async def test_a_retry_of_a_replayed_post_is_a_duplicate(deployment: Deployment) -> None:
+    board = await deployment.create("b", *COLUMNS)
+    post = deployment.post("ada", part(board, {"wins": 7}), post_id="m1")
+    await deployment.apply_one(post)
+    await drop(deployment, "b")
+    board = await deployment.create("b", *COLUMNS)
+    again = deployment.post("ada", part(board, {"wins": 7}), post_id="m1")
+    assert (await deployment.apply_one(again)).status is PostStatus.APPLIED  # a board of its own
+    done = await replayed(deployment, "b", 1)
+    assert (done.replayed, done.duplicates) == (1, 1)
+    board = await current(deployment)
+    assert (await deployment.stats(board, "ada") or {})["wins"] == 7
+    retry = deployment.post("ada", part(board, {"wins": 7}), post_id="m1")
+    assert (await deployment.apply_one(retry)).status is PostStatus.DUPLICATE
+
+
+async def test_an_owner_who_is_hidden_stays_hidden_and_one_who_was_erased_stays_away(deployment: Deployment) -> None:
+    board = await deployment.create("b", *COLUMNS)
+    for owner in ("ada", "bob", "cleo"):
+        await deployment.apply(deployment.post(owner, part(board, {"wins": 7})))
+    await deployment.erase(board, "cleo")
+    await drop(deployment, "b")
+    statements = hidden_statements(deployment.dialect)
+    await deployment.store.write(lambda: statements.begin_change("bob", until_us=INT64_MAX, hide=True))
+    await deployment.store.write(lambda: statements.end_change("bob", now_us=1, hide=True))
+    await deployment.create("b", *COLUMNS)
+    done = await replayed(deployment, "b", 1)
+    assert [row[0] for row in await rows_of(deployment, await current(deployment))] == ["ada"]
+    assert (done.entries, done.hidden_entries) == (1, 1)
+
+
+async def test_a_post_that_would_leave_the_range_is_rejected_and_counted(deployment: Deployment) -> None:
+    board = await deployment.create("b", *COLUMNS)
+    await deployment.apply(deployment.post("ada", part(board, {"wins": 7})))
+    await deployment.apply(deployment.post("ada", part(board, {"wins": -5})))
+    await deployment.apply(deployment.post("ada", part(board, {"wins": 1})))
+    done = await replayed(deployment, "b", (await logged(deployment))[1].number)
+    assert (done.replayed, done.rejected) == (1, 1)
+    assert (await deployment.stats(await current(deployment), "ada") or {})["wins"] == 1
+
+
+async def test_posts_to_a_column_that_the_board_no_longer_has_are_refused_and_nothing_changes(
+    deployment: Deployment,
+) -> None:
+    board = await deployment.create("b", *COLUMNS)
+    await deployment.apply(deployment.post("ada", part(board, {"wins": 7})))
+    await drop(deployment, "b")
+    board = await deployment.create("b", ranked("wins", scale=1))
+    await deployment.apply(deployment.post("bob", part(board, {"wins": 30})))
+    before = await rows_of(deployment, board)
+    with pytest.raises(SpecConflict, match="wins"):
+        await replayed(deployment, "b", 1)
+    assert await rows_of(deployment, board) == before
+
+
+async def test_a_number_that_the_journal_no_longer_reaches_is_refused(deployment: Deployment) -> None:
+    board = await deployment.create("b", *COLUMNS)
+    for owner in ("ada", "bob"):
+        await deployment.apply(deployment.post(owner, part(board, {"wins": 5})))
+        deployment.clock.now_us += 10
+    first, second = [row.number for row in await logged(deployment)]
+    log, later_us = change_log(deployment.dialect), deployment.clock.now_us
+    await deployment.store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=10))
+    with pytest.raises(JournalIncomplete, match="begins after"):
+        await replayed(deployment, "b", first)
+    assert (await replayed(deployment, "b", second)).entries == 1
+
+
+async def test_a_rebuild_that_replays_nothing_is_refused(deployment: Deployment) -> None:
+    board = await deployment.create("b", *COLUMNS)
+    with pytest.raises(NothingReplayed):
+        await deployment.store.write(lambda: rebuild_board(deployment.dialect, board_id="b"))
+    await deployment.apply(deployment.post("ada", part(board, {"wins": 5})))
+    with pytest.raises(NothingReplayed):
+        await replayed(deployment, "b", (await logged(deployment))[0].number + 1)
+    assert len(await rows_of(deployment, board)) == 1

@@ -1,0 +1,119 @@
+"""Who is taken next, and who has to wait for an earlier post of the same owner."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.posting.waiting_posts import STEPPED_OVER_MAX, RequestQueue, WaitingRequest
+from storage.records import Post
+
+
+def request(loop: asyncio.AbstractEventLoop, *owners: str) -> WaitingRequest:
+    """A request that posts once for each owner."""
+    return WaitingRequest([Post(owner, [], None, None, "") for owner in owners], len(owners), loop.create_future())
+
+
+def queued(*requests: str, group_posts_max: int = 100, grouping: bool = True) -> RequestQueue:
+    """Requests whose owners are letters."""
+    queue = RequestQueue(group_posts_max=group_posts_max, grouping=grouping)
+    loop = asyncio.new_event_loop()
+    for owners in requests:
+        queue.append_request(request(loop, *owners))
+    loop.close()
+    return queue
+
+
+def letters(group: list[WaitingRequest]) -> list[str]:
+    """The requests of a group."""
+    return ["".join(post.owner for post in waiting.posts) for waiting in group]
+
+
+def test_with_nothing_in_flight_a_group_takes_all_in_order() -> None:
+    queue = queued("a", "ab", "a", "c")
+    assert letters(queue.take_group()) == ["a", "ab", "a", "c"]
+    assert (queue.parts, queue.parts_in_flight, bool(queue)) == (0, 5, False)
+
+
+def test_owners_in_flight_and_whoever_would_overtake_one_of_theirs_stay_behind() -> None:
+    queue = queued("a", "b", group_posts_max=1)
+    first, second = queue.take_group(), queue.take_group()
+    assert (letters(first), letters(second)) == (["a"], ["b"])
+    queue = queued("a", "xa", "x", "y", "a", "z", group_posts_max=1)
+    first = queue.take_group()
+    assert letters(queue.take_group()) == ["y"]
+    assert letters(queue.take_group()) == ["z"]
+    assert letters(queue.take_group()) == []
+    assert queue.groups_in_flight == 3
+    queue.release_group(first)
+    assert letters(queue.take_group()) == ["xa"]
+    assert letters(queue.take_group()) == []
+
+
+def test_one_group_holds_an_owner_as_often_as_asked() -> None:
+    queue = queued("x", "a", "a", "xa", "a", group_posts_max=1)
+    busy = queue.take_group()
+    queue = queued("x", "a", "a", "xb", "a", group_posts_max=3)
+    busy = queue.take_group()
+    assert letters(busy) == ["x", "a", "a"]
+    assert letters(queue.take_group()) == []
+    queue.release_group(busy)
+    assert letters(queue.take_group()) == ["xb", "a"]
+
+
+def test_a_group_with_enough_posts_leaves_the_other_requests_to_other_groups() -> None:
+    queue = RequestQueue(group_posts_max=100, grouping=True, enough=2)
+    loop = asyncio.new_event_loop()
+    for owners in ("a", "bc", "d", "efg", "h"):
+        queue.append_request(request(loop, *owners))
+    loop.close()
+    assert [letters(queue.take_group()) for _ in range(3)] == [["a", "bc"], ["d", "efg"], ["h"]]
+
+
+def test_only_so_many_are_looked_at_behind_owners_in_flight() -> None:
+    queue = queued("a", *["a"] * STEPPED_OVER_MAX, "b", group_posts_max=1)
+    first = queue.take_group()
+    assert letters(queue.take_group()) == []
+    queue.release_group(first)
+    queue.take_group()
+    assert letters(queue.take_group()) == ["b"]
+
+
+def test_a_withdrawn_request_leaves_no_trace() -> None:
+    queue = RequestQueue(group_posts_max=10, grouping=True)
+    loop = asyncio.new_event_loop()
+    first, second = request(loop, "a"), request(loop, "b", "c")
+    loop.close()
+    queue.append_request(first)
+    queue.append_request(second)
+    assert queue.withdraw_request(first)
+    assert not queue.withdraw_request(first)
+    assert queue.parts == 2
+    assert queue.take_group() == [second]
+    assert not queue.withdraw_request(second)
+
+
+OWNERS = st.text("abcdef", min_size=1, max_size=3)
+
+
+@given(requests=st.lists(OWNERS, max_size=40), ends=st.lists(st.integers(0, 5)), size=st.integers(1, 5))
+def test_groups_in_flight_share_no_owner_and_each_owner_is_served_in_order(
+    requests: list[str], ends: list[int], size: int
+) -> None:
+    queue = queued(*requests, group_posts_max=size)
+    in_flight: list[list[WaitingRequest]] = []
+    taken: list[str] = []
+    while queue or in_flight:
+        group = queue.take_group()
+        if group:
+            owners = [set("".join(letters(each))) for each in (*in_flight, group)]
+            assert sum(map(len, owners)) == len(set().union(*owners))
+            in_flight.append(group)
+            taken += letters(group)
+        if not group or (ends and ends.pop() < len(in_flight)):
+            queue.release_group(in_flight.pop(len(ends) % len(in_flight)))
+    assert sorted(taken) == sorted(requests)
+    for owner in "abcdef":
+        assert [each for each in taken if owner in each] == [each for each in requests if owner in each]

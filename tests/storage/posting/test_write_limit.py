@@ -1,0 +1,131 @@
+"""The limit finds what a store takes at once, follows it, and never leaves its bounds, whatever it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.posting.admission import OVERLONG_RATIO, WriteLimit
+
+POSTS = 100
+Speed = Callable[[int], float]  # groups in flight -> groups a second
+
+
+class Load:
+    """A store of a given speed under a limit that is always used up."""
+
+    def __init__(self, *, groups_max: int = 8) -> None:
+        self.limit = WriteLimit(groups_max=groups_max)
+        self.now_s = 0.0
+
+    def commits(self, count: int, speed: Speed) -> float:
+        """The mean limit over so many groups."""
+        total = 0
+        for _ in range(count):
+            groups = self.limit.limit
+            total += groups
+            self.now_s += 1 / speed(groups)
+            self.limit.record_commit(POSTS, seconds=groups / speed(groups), now_s=self.now_s, waiting=True)
+        return total / count
+
+
+def gains_up_to(cores: int, *, groups_per_s: float = 50) -> Speed:
+    """A store that takes so many groups at once and lets the others wait."""
+    return lambda groups: groups_per_s * min(groups, cores)
+
+
+def suffers_past(cores: int) -> Speed:
+    """A store that every group past so many slows down."""
+    return lambda groups: 50 * min(groups, cores) / (1 + 0.5 * max(0, groups - cores))
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4, 7])
+@pytest.mark.parametrize("store", [gains_up_to, suffers_past])
+def test_the_limit_is_what_the_store_gains_from(store: Callable[[int], Speed], cores: int) -> None:
+    load = Load()
+    load.commits(1_000, store(cores))
+    assert cores - 0.8 <= load.commits(1_000, store(cores)) <= cores + 0.8
+
+
+def test_the_limit_follows_a_store_that_changes() -> None:
+    load = Load()
+    load.commits(1_000, gains_up_to(6))
+    load.commits(500, suffers_past(2))
+    assert load.commits(500, suffers_past(2)) < 3
+    load.commits(500, gains_up_to(6))
+    assert load.commits(500, gains_up_to(6)) > 4.5
+
+
+def test_a_store_that_is_half_as_fast_keeps_its_limit() -> None:
+    load = Load()
+    load.commits(1_000, gains_up_to(4))
+    assert 3 <= load.commits(500, gains_up_to(4, groups_per_s=25)) <= 5
+
+
+def test_trouble_halves_the_limit_once_a_round_and_it_climbs_again() -> None:
+    load = Load()
+    load.commits(2_000, gains_up_to(8))
+    before = load.limit.limit
+    assert before >= 7
+    for _ in range(before):  # all that were in flight
+        load.limit.record_failure(now_s=load.now_s)
+    assert load.limit.limit == before // 2
+    for _ in range(30):
+        load.limit.record_failure(now_s=load.now_s)
+    assert load.limit.limit == 1
+    load.commits(600, gains_up_to(8))
+    assert load.limit.limit >= 6
+
+
+def test_without_posts_that_wait_the_limit_stays() -> None:
+    limit = WriteLimit(groups_max=8)
+    for number in range(1_000):
+        limit.record_commit(POSTS, seconds=0.02, now_s=number / 50, waiting=False)
+    assert limit.limit == 1
+
+
+def test_a_move_that_pays_is_kept_though_nobody_waits_any_more() -> None:
+    load = Load()
+    for _ in range(1_000):
+        load.now_s += 1 / gains_up_to(2)(load.limit.limit)
+        load.limit.record_commit(POSTS, seconds=0.02, now_s=load.now_s, waiting=load.limit.limit < 2)
+    assert load.limit.limit == 2
+
+
+def test_where_the_store_takes_one_group_the_limit_is_one() -> None:
+    load = Load(groups_max=1)
+    load.limit.record_failure(now_s=0)
+    assert load.commits(500, gains_up_to(4)) == 1
+
+
+def test_a_transaction_many_times_longer_than_usual_is_trouble_and_one_with_many_posts_is_none() -> None:
+    load = Load()
+    load.commits(2_000, gains_up_to(8))
+    before = load.limit.limit
+    load.limit.record_commit(20 * POSTS, seconds=20 * 0.02, now_s=load.now_s + 0.1, waiting=True)
+    assert load.limit.limit >= before - 1, "as long as its posts take"
+    load.limit.record_commit(POSTS, seconds=0.02 * 2 * OVERLONG_RATIO, now_s=load.now_s + 5, waiting=True)
+    assert load.limit.limit <= (before + 1) // 2
+
+
+Told = tuple[bool, int, float, bool]
+
+
+@given(
+    groups_max=st.integers(1, 9),
+    told=st.lists(st.tuples(st.booleans(), st.integers(1, 5_000), st.floats(0, 3), st.booleans()), max_size=300),
+)
+def test_whatever_happened_the_limit_is_within_its_bounds_and_recovers(groups_max: int, told: Sequence[Told]) -> None:
+    load = Load(groups_max=groups_max)
+    for fails, posts, seconds, waiting in told:
+        load.now_s += seconds
+        if fails:
+            load.limit.record_failure(now_s=load.now_s)
+        else:
+            load.limit.record_commit(posts, seconds=seconds, now_s=load.now_s, waiting=waiting)
+        assert 1 <= load.limit.limit <= groups_max
+    load.commits(1_000, gains_up_to(groups_max))
+    assert load.commits(300, gains_up_to(groups_max)) >= groups_max - 1

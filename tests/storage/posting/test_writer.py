@@ -1,0 +1,274 @@
+"""Why here: the writer stands between a client's 200 and the disk, so who is answered what, and when, is pinned."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from querybuilder import Built
+from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, delete_board
+from storage.errors import LostRace, QueueFull, StoreBusy, WaitTooLong
+from storage.posting.writer import Writer, WriterLimits
+from storage.records import Board, PartOutcome, Post, TableSharing
+from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
+from tests.storage.meddling import READS_OF_A_GROUP, MeddlingStore, version_moved
+
+XP = ranked("xp")
+
+
+class Bounds(random.Random):
+    """Chance that always answers the least, and keeps how much it might have been."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.longest_s: list[float] = []
+
+    def uniform(self, a: float, b: float) -> float:
+        """See `random.Random`."""
+        self.longest_s.append(b)
+        return a
+
+
+class Desk:
+    """A writer over a store that can be held, and one board to post to."""
+
+    def __init__(
+        self, deployment: Deployment, board: Board, limits: WriterLimits, meddle: list[Built | Exception]
+    ) -> None:
+        self.deployment, self.board = deployment, board
+        self.observed, self.chance = Observed(), Bounds()
+        # In a shared table a group holds the boards that may leave it, too.
+        reads = READS_OF_A_GROUP + (deployment.table is TableSharing.SHARED)
+        self.store = MeddlingStore(deployment.store, meddle, before_statement=reads)
+        self.writer: Writer = deployment.writer(self.observed, store=self.store, limits=limits, rng=self.chance)
+
+    def posts(self, *owners: str) -> list[Post]:
+        """One point for each."""
+        return [self.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
+
+    async def submit(self, *owners: str) -> list[list[PartOutcome]]:
+        """One request."""
+        return await self.writer.submit(self.posts(*owners))
+
+    async def submitted(self, *requests: Sequence[str]) -> list[asyncio.Task[list[list[PartOutcome]]]]:
+        """Requests that wait behind a transaction which is held."""
+        self.store.hold()
+        first = asyncio.create_task(self.submit("first"))
+        await self.store.a_write_waits()
+        tasks = [asyncio.create_task(self.submit(*owners)) for owners in requests]
+        await asyncio.sleep(0)
+        return [first, *tasks]
+
+    async def xp(self, *owners: str) -> list[object]:
+        """What the owners have."""
+        found = [await self.deployment.stats(self.board, owner) for owner in owners]
+        return [stats["xp"] if stats is not None else None for stats in found]
+
+
+@asynccontextmanager
+async def desk_of(
+    deployment: Deployment, *, limits: WriterLimits = LIMITS, meddle: Sequence[Built | Exception] = ()
+) -> AsyncIterator[Desk]:
+    """A started writer that is closed at the end."""
+    desk = Desk(deployment, await deployment.create("b", XP), limits, list(meddle))
+    desk.writer.start()
+    yield desk
+    desk.store.release()
+    await desk.writer.close()
+    assert desk.observed.depth == 0
+
+
+async def test_what_queues_during_a_commit_goes_into_the_next_transaction(deployment: Deployment) -> None:
+    async with desk_of(deployment) as desk:
+        tasks = await desk.submitted(["ada"], ["bob", "ada"], ["cyd"])
+        assert desk.observed.depth == 4
+        desk.store.release()
+        outcomes = await asyncio.gather(*tasks)
+        assert desk.observed.groups == [1, 4]
+        assert desk.observed.rows == [1, 3]
+        assert [[part.stats for [part] in each] for each in outcomes] == [[[1]], [[1]], [[1], [2]], [[1]]]
+        assert await desk.xp("first", "ada", "bob", "cyd") == [1, 2, 1, 1]
+
+
+async def test_a_transaction_takes_whole_requests_up_to_its_bound_and_a_larger_one_alone(
+    deployment: Deployment,
+) -> None:
+    async with desk_of(deployment, limits=replace(LIMITS, group_posts_max=3)) as desk:
+        tasks = await desk.submitted(["a", "b"], ["c", "d"], ["e"], ["f"] * 5, ["g"])
+        desk.store.release()
+        await asyncio.gather(*tasks)
+        assert desk.observed.groups == [1, 2, 3, 5, 1]
+        assert await desk.xp("a", "e", "f", "g") == [1, 1, 5, 1]
+
+
+async def test_a_post_counts_once_a_board_in_a_transaction_and_in_the_queue(deployment: Deployment) -> None:
+    other = await deployment.create("other", XP)
+    limits = replace(LIMITS, group_posts_max=3, queue_posts_max=5)
+    async with desk_of(deployment, limits=limits) as desk:
+        tasks = await desk.submitted()
+        wide = [deployment.post(owner, part(desk.board, {"xp": 1}), part(other, {"xp": 1})) for owner in ("a", "b")]
+        tasks += [asyncio.create_task(desk.writer.submit([post])) for post in wide]
+        await asyncio.sleep(0)
+        with pytest.raises(QueueFull, match="4 posts are waiting"):
+            await desk.writer.submit(wide[:1])
+        desk.store.release()
+        await asyncio.gather(*tasks)
+        assert desk.observed.groups == [1, 1, 1]
+
+
+async def test_without_grouping_every_request_is_a_transaction(deployment: Deployment) -> None:
+    async with desk_of(deployment, limits=replace(LIMITS, grouping=False)) as desk:
+        tasks = await desk.submitted(["a", "b"], ["c"])
+        desk.store.release()
+        await asyncio.gather(*tasks)
+        assert desk.observed.groups == [1, 2, 1]
+
+
+async def test_a_full_queue_refuses_and_takes_nothing_of_the_request(deployment: Deployment) -> None:
+    async with desk_of(deployment, limits=replace(LIMITS, queue_posts_max=3)) as desk:
+        tasks = await desk.submitted(["a", "b"])
+        with pytest.raises(QueueFull, match="2 posts are waiting"):
+            await desk.submit("c", "d")
+        tasks += [asyncio.create_task(desk.submit("e"))]
+        await asyncio.sleep(0)
+        with pytest.raises(QueueFull):
+            await desk.submit("f")
+        desk.store.release()
+        await asyncio.gather(*tasks)
+        assert await desk.xp("a", "b", "c", "d", "e", "f") == [1, 1, None, None, 1, None]
+        await desk.submit("c", "d", "e", "f", "g")  # alone, a request may be larger than the queue
+        assert await desk.xp("g") == [1]
+
+
+async def test_a_request_that_waited_too_long_is_withdrawn_unless_it_was_taken(deployment: Deployment) -> None:
+    async with desk_of(deployment, limits=replace(LIMITS, post_wait_s_max=0.01)) as desk:
+        tasks = await desk.submitted(["ada"])
+        for task in tasks:
+            with pytest.raises(WaitTooLong):
+                await task
+        assert desk.observed.depth == 0
+        desk.store.release()
+        await desk.writer.close()
+        assert await desk.xp("first", "ada") == [1, None]
+
+
+async def test_a_caller_who_goes_away_takes_along_what_was_not_taken_yet(deployment: Deployment) -> None:
+    async with desk_of(deployment) as desk:
+        first, second, third = await desk.submitted(["ada"], ["bob"])
+        for task in (first, second):
+            task.cancel()
+        await asyncio.wait([first, second])
+        desk.store.release()
+        await third
+        assert desk.observed.groups == [1, 1]
+        assert await desk.xp("first", "ada", "bob") == [1, None, 1]
+
+
+@pytest.mark.parametrize("races", [1, 3])
+async def test_a_lost_race_is_read_again_after_a_bounded_jittered_pause(deployment: Deployment, races: int) -> None:
+    limits = replace(LIMITS, write_backoff_base_s=0.001, write_backoff_s_max=0.003)
+    async with desk_of(deployment, limits=limits) as desk:
+        await desk.submit("ada")
+        desk.store.meddle += [version_moved(deployment.store, desk.board, "ada") for _ in range(races)]
+        [[outcome]] = await desk.submit("ada")
+        assert outcome.stats == [2]
+        assert desk.observed.races == races
+        assert desk.chance.longest_s == [0.001, 0.002, 0.003][:races]
+        assert await desk.xp("ada") == [2]
+        assert await deployment.totals(desk.board) == {ALL_ENTRIES: 1, CHANGES: 2, 0: 1}
+
+
+async def test_a_race_lost_by_one_request_of_a_group_is_redone_for_all_of_it(deployment: Deployment) -> None:
+    async with desk_of(deployment) as desk:
+        await desk.submit("ada")
+        tasks = await desk.submitted(["ada", "bob"], ["cyd"])
+        desk.store.meddle += [version_moved(deployment.store, desk.board, "ada"), LostRace()]
+        desk.store.release()
+        await asyncio.gather(*tasks)
+        assert await desk.xp("first", "ada", "bob", "cyd") == [1, 2, 1, 1]
+        assert desk.observed.races == 2
+        assert desk.observed.groups == [1, 1, 3]
+
+
+async def test_races_that_never_end_are_given_up_after_so_many_attempts(deployment: Deployment) -> None:
+    async with desk_of(deployment, meddle=[LostRace() for _ in range(LIMITS.write_attempts_max)]) as desk:
+        with pytest.raises(StoreBusy, match="4 attempts"):
+            await desk.submit("ada")
+        assert desk.store.writes == desk.observed.races == LIMITS.write_attempts_max
+        assert len(desk.chance.longest_s) == LIMITS.write_attempts_max - 1, "nobody waits after the last attempt"
+        assert await desk.xp("ada") == [None]
+        await desk.submit("ada")
+        assert await desk.xp("ada") == [1]
+
+
+async def test_a_poisonous_request_fails_alone(deployment: Deployment) -> None:
+    async with desk_of(deployment) as desk:
+        tasks = await desk.submitted(["ada"], ["bob", "lone surrogate \ud800"], ["cyd"])
+        desk.store.release()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(results[2], StoreBusy) and results[2].__cause__ is not None
+        assert await desk.xp("first", "ada", "bob", "cyd") == [1, 1, None, 1]
+        assert await deployment.totals(desk.board) == {ALL_ENTRIES: 3, CHANGES: 3, 0: 3}
+
+
+async def test_a_failing_store_is_reported_and_what_comes_later_is_applied(deployment: Deployment) -> None:
+    async with desk_of(deployment, meddle=[StoreBusy("disk full")]) as desk:
+        with pytest.raises(StoreBusy, match="disk full"):
+            await desk.submit("ada")
+        await desk.submit("ada")
+        assert await desk.xp("ada") == [1]
+
+
+async def test_closing_applies_what_was_accepted_and_takes_no_more(deployment: Deployment) -> None:
+    async with desk_of(deployment, limits=replace(LIMITS, group_posts_max=1)) as desk:
+        tasks = await desk.submitted(["ada"], ["bob"])
+        closing = asyncio.create_task(desk.writer.close())
+        await asyncio.sleep(0)
+        with pytest.raises(QueueFull, match="shutting down"):
+            await desk.submit("cyd")
+        desk.store.release()
+        await closing
+        assert all(task.done() for task in tasks[:2])
+        await asyncio.gather(*tasks)
+        assert await desk.xp("first", "ada", "bob", "cyd") == [1, 1, 1, None]
+
+
+async def test_posts_parsed_before_and_after_a_column_was_added_share_a_transaction(deployment: Deployment) -> None:
+    async with desk_of(deployment) as desk:
+        narrow = desk.posts("ada")
+        wide_board = replace(desk.board, spec=replace(desk.board.spec, columns=(XP, ranked("lap"))))
+        await deployment.store.write(lambda: change_board(deployment.dialect, board_id="b", wanted=wide_board.spec))
+        wide = [deployment.post("ada", part(wide_board, {"lap": 7}))]
+        tasks = await desk.submitted()
+        tasks += [asyncio.create_task(desk.writer.submit(posts)) for posts in (narrow, wide, narrow)]
+        await asyncio.sleep(0)
+        desk.store.release()
+        await asyncio.gather(*tasks)
+        assert desk.observed.groups == [1, 3]
+        assert await deployment.stats(wide_board, "ada") == {"xp": 2, "lap": 7}
+
+
+async def test_only_the_posts_to_a_board_that_went_away_are_rejected(deployment: Deployment) -> None:
+    board, gone = await deployment.create("b", XP), await deployment.create("gone", XP)
+    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="gone"))
+    writer = deployment.writer(Observed(), store=deployment.store)
+    posts = [
+        deployment.post("ada", part(board, {"xp": 1})),
+        deployment.post("ada", part(gone, {"xp": 1})),
+        deployment.post("ada", part(board, {"xp": 1}), part(gone, {"xp": 1})),
+    ]
+    answers = [asyncio.create_task(writer.submit([post])) for post in posts]
+    writer.start()
+    outcomes = [outcome for [outcome] in await asyncio.gather(*answers)]
+    await writer.close()
+    assert [[part.status for part in outcome] for outcome in outcomes] == [
+        ["applied"],
+        ["rejected"],
+        ["rejected", "rejected"],
+    ]
+    assert await deployment.stats(board, "ada") == {"xp": 1}

@@ -1,0 +1,218 @@
+"""Several groups in flight, and who is let in when the store can't keep up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from storage.errors import Overloaded, StoreBusy
+from storage.posting import writer
+from storage.posting.writer import Writer, WriterLimits
+from storage.records import PartOutcome
+from storage.store import Program, Rows, Store
+from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
+from tests.storage.passing import PassingStore
+
+T = TypeVar("T")
+
+
+class TurnstileStore(PassingStore):
+    """A store that takes several writes at once; each waits until the test lets it through or fails it."""
+
+    def __init__(self, store: Store, *, writes_at_once: int) -> None:
+        super().__init__(store)
+        self.writes_at_once = writes_at_once
+        self.waiting: asyncio.Queue[asyncio.Future[None]] = asyncio.Queue()
+        self.open = False
+
+    async def read_query(self, query: object) -> Rows:
+        """See `Store`."""
+        raise AssertionError("a writer asks for nothing outside its programs")
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        """See `Store`."""
+        if not self.open:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.waiting.put_nowait(turn)
+            await turn
+        return await self._store.write(program)
+
+
+class Flow:
+    """A writer over a turnstile, with a clock that the test moves."""
+
+    def __init__(self, deployment: Deployment, limits: WriterLimits, writes_at_once: int) -> None:
+        self.deployment, self.observed = deployment, Observed()
+        self.store = TurnstileStore(deployment.store, writes_at_once=writes_at_once)
+        self.now_s = 0.0
+        self.writer: Writer = deployment.writer(
+            self.observed, store=self.store, limits=limits, monotonic=lambda: self.now_s
+        )
+
+    def post(self, *owners: str) -> asyncio.Task[list[list[PartOutcome]]]:
+        """One request with a point for each owner, on its way."""
+        posts = [self.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
+        return asyncio.create_task(self.writer.submit(posts))
+
+    async def created(self) -> None:
+        """Make the board that is posted to."""
+        self.board = await self.deployment.create("b", ranked("xp"))
+
+
+@asynccontextmanager
+async def flow_of(
+    deployment: Deployment, *, limits: WriterLimits = LIMITS, writes_at_once: int = 1
+) -> AsyncIterator[Flow]:
+    """A started writer that is closed at the end."""
+    flow = Flow(deployment, limits, writes_at_once)
+    await flow.created()
+    flow.writer.start()
+    yield flow
+    flow.store.open = True
+    while not flow.store.waiting.empty():
+        flow.store.waiting.get_nowait().set_result(None)
+    await flow.writer.close()
+    assert flow.observed.depth == 0
+    assert not flow.observed.in_flight or flow.observed.in_flight[-1] == 0
+
+
+async def climbed(flow: Flow) -> None:
+    """Let a store that gains from two groups at once be found out: the limit is 2 at the end."""
+    requests: list[asyncio.Task[list[list[PartOutcome]]]] = []
+    number = 0
+    while max(flow.observed.in_flight, default=0) < 2:
+        while len(requests) < 4:
+            number += 1
+            requests.append(flow.post(f"p{number}"))
+        turn = await flow.store.waiting.get()
+        flow.now_s += 0.1
+        turn.set_result(None)
+        done, _ = await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
+        requests = [request for request in requests if request not in done]
+        assert number < 200, "the limit never rose"
+    while requests:
+        (await flow.store.waiting.get()).set_result(None)
+        done, _ = await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
+        requests = [request for request in requests if request not in done]
+
+
+SINGLES = replace(LIMITS, group_posts_max=1, writes_in_flight_max=2)
+
+
+async def test_groups_of_different_owners_are_in_flight_together_and_one_owner_s_never(deployment: Deployment) -> None:
+    async with flow_of(deployment, limits=SINGLES, writes_at_once=2) as flow:
+        await climbed(flow)
+        first, again, other = flow.post("ada"), flow.post("ada"), flow.post("bob")
+        turn_ada, turn_bob = await flow.store.waiting.get(), await flow.store.waiting.get()
+        turn_bob.set_result(None)
+        await other
+        assert not again.done()
+        assert flow.store.waiting.empty(), "the owner's second post stays behind the first"
+        turn_ada.set_result(None)
+        (await flow.store.waiting.get()).set_result(None)
+        assert [(await request)[0][0].stats for request in (first, again)] == [[1], [2]]
+
+
+@pytest.mark.parametrize("next_begins", [True, False])
+async def test_a_batch_is_answered_when_the_next_is_with_the_store_or_takes_too_long(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, next_begins: bool
+) -> None:
+    monkeypatch.setattr(writer, "BATCH_POSTS", 2)
+    monkeypatch.setattr(writer, "ANSWER_DELAY_S_MAX", 20 if next_begins else 0)
+    async with flow_of(deployment) as flow:
+        first = flow.post("ada", "bob")
+        turn = await flow.store.waiting.get()
+        other = flow.post("eve", "kim")
+        turn.set_result(None)
+        turn = await flow.store.waiting.get()
+        if next_begins:
+            assert not first.done()
+            turn.set_result(None)
+        assert [[outcome.stats for outcome in each] for each in await first] == [[[1]], [[1]]]
+        if not next_begins:
+            assert not other.done()
+            turn.set_result(None)
+        await other
+
+
+async def test_a_batch_is_answered_at_once_where_what_waits_has_owners_in_flight(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with flow_of(deployment, limits=SINGLES, writes_at_once=2) as flow:
+        await climbed(flow)
+        monkeypatch.setattr(writer, "BATCH_POSTS", 1)
+        monkeypatch.setattr(writer, "ANSWER_DELAY_S_MAX", 1_000_000)
+        first, other, again = flow.post("ada"), flow.post("bob"), flow.post("ada")
+        turn_ada, turn_bob = await flow.store.waiting.get(), await flow.store.waiting.get()
+        turn_bob.set_result(None)
+        await other
+        assert not first.done()
+        turn_ada.set_result(None)
+        (await flow.store.waiting.get()).set_result(None)
+        assert [(await request)[0][0].stats for request in (first, again)] == [[1], [2]]
+
+
+async def test_a_store_that_takes_one_write_gets_one_at_a_time(deployment: Deployment) -> None:
+    async with flow_of(deployment, limits=replace(SINGLES, writes_in_flight_max=8)) as flow:
+        requests = [flow.post(f"p{number}") for number in range(50)]
+        for _ in requests:
+            turn = await flow.store.waiting.get()
+            flow.now_s += 0.1
+            assert flow.store.waiting.empty()
+            turn.set_result(None)
+        await asyncio.gather(*requests)
+        assert max(flow.observed.in_flight) == 1
+
+
+async def test_posts_that_would_wait_too_long_are_refused_at_the_door_with_their_wait(deployment: Deployment) -> None:
+    async with flow_of(deployment, limits=SINGLES) as flow:
+        waiting = [flow.post(f"p{number}") for number in range(9)]
+        for _ in range(3):  # one post a second: the six that are left are in time, who comes behind them is not
+            turn = await flow.store.waiting.get()
+            flow.now_s += 1.0
+            turn.set_result(None)
+        turn = await flow.store.waiting.get()
+        with pytest.raises(Overloaded) as caught:
+            await flow.post("late")
+        assert caught.value.retry_after_s == pytest.approx(6, rel=0.1)
+        assert flow.observed.refused == [("overloaded", 1)]
+        flow.store.open = True
+        turn.set_result(None)
+        await asyncio.gather(*waiting)
+        await flow.post("later")
+
+
+async def test_where_nobody_waits_a_post_is_taken_whatever_the_store_did_before(deployment: Deployment) -> None:
+    async with flow_of(deployment, limits=SINGLES) as flow:
+        waiting = [flow.post("a"), flow.post("b")]
+        turn = await flow.store.waiting.get()
+        waiting[1].cancel()
+        await asyncio.wait([waiting[1]])
+        flow.now_s += 1_000
+        waiting.append(flow.post("c"))
+        turn.set_result(None)
+        (await flow.store.waiting.get()).set_result(None)
+        await asyncio.gather(waiting[0], waiting[2])
+        assert flow.observed.refused == []
+
+
+async def test_who_was_told_of_a_timeout_is_not_tried_again_alone(deployment: Deployment) -> None:
+    async with flow_of(deployment) as flow:
+        first = flow.post("first")
+        turn = await flow.store.waiting.get()
+        gone, stays = flow.post("gone"), flow.post("stays")
+        await asyncio.sleep(0)
+        turn.set_result(None)
+        await first
+        turn = await flow.store.waiting.get()
+        gone.cancel()
+        await asyncio.wait([gone])
+        turn.set_exception(StoreBusy("away"))
+        (await flow.store.waiting.get()).set_result(None)
+        assert (await stays)[0][0].stats == [1]
+        assert await deployment.stats(flow.board, "gone") is None

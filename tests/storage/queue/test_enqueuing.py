@@ -1,0 +1,203 @@
+"""Why here: a 202 is a promise, so what it takes to give one, and what is refused before, is pinned."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from storage.boards.boards import delete_board, reset_board
+from storage.boards.families import delete_family
+from storage.errors import BoardChanged, OutcomeUnknown, Overloaded, QueueFull, StoreBusy, WaitTooLong
+from storage.queue.intake import BacklogLimits, EnqueueLimits, Enqueuer, QueueBacklog
+from storage.queue.post_blocks import decode_block
+from storage.records import Board, Post
+from storage.store import Store
+from tests.storage.boards.test_families import a_family, boards_of, family_post
+from tests.storage.deployment import Deployment, part, ranked
+from tests.storage.meddling import MeddlingStore
+from tests.storage.queueing import SHARDS, QueueDesk
+
+LIMITS = EnqueueLimits(
+    queue_posts_max=10, ingest_group_posts_max=100, ingest_block_posts_max=4, post_wait_s_max=10
+)  # fmt: skip
+BACKLOG = BacklogLimits(ingest_posts_max=20, ingest_age_s_max=5, ingest_look_s=1)
+
+
+@dataclass
+class Observed:
+    """What queueing told its operators."""
+
+    queued: list[int] = field(default_factory=list)
+    refused: list[tuple[str, int]] = field(default_factory=list)
+
+    def posts_queued(self, posts: int) -> None:
+        """See `EnqueueObserver`."""
+        self.queued.append(posts)
+
+    def queueing_refused(self, reason: str, posts: int) -> None:
+        """See `EnqueueObserver`."""
+        self.refused.append((reason, posts))
+
+
+class Door:
+    """Where posts are handed in, over a store that can be held."""
+
+    def __init__(self, desk: QueueDesk, board: Board, store: Store, limits: EnqueueLimits) -> None:
+        self.desk, self.board, self.observed = desk, board, Observed()
+        self.store = MeddlingStore(store)
+        self.time_s = 100.0
+        backlog = QueueBacklog(self.store, BACKLOG, now_us=desk.clock, monotonic=lambda: self.time_s)
+        self.enqueuer = Enqueuer(self.store, backlog, SHARDS, limits, self.observed, now_us=desk.clock)
+
+    def posts(self, *owners: str) -> list[Post]:
+        """One point for each."""
+        return [self.desk.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
+
+    def pass_time(self, seconds: float) -> None:
+        """On every clock."""
+        self.time_s += seconds
+        self.desk.clock.now_us += round(seconds * 1e6)
+
+    async def blocks(self) -> list[tuple[int, list[str]]]:
+        """Owners by shard, as they wait."""
+        heads = await self.desk.store.read(lambda: self.desk.queue.heads(range(SHARDS), blocks_max=100))
+        waiting = await self.desk.store.read(lambda: self.desk.queue.blocks(heads))
+        return [(each.head.shard, [post.owner for post in decode_block(each.block).posts]) for each in waiting]
+
+
+@pytest.fixture
+async def desk(deployment: Deployment) -> QueueDesk:
+    """The queue of a new store."""
+    return await QueueDesk.on(deployment)
+
+
+@asynccontextmanager
+async def opened(desk: QueueDesk, limits: EnqueueLimits = LIMITS) -> AsyncIterator[Door]:
+    """A door with a board."""
+    door = Door(desk, await desk.deployment.create("b", ranked("xp")), desk.store, limits)
+    door.enqueuer.start()
+    yield door
+    door.store.release()
+    await door.enqueuer.close()
+
+
+async def test_posts_are_durable_in_their_shards_and_order_when_answered(desk: QueueDesk) -> None:
+    async with opened(desk) as door:
+        await door.enqueuer.submit(door.posts("ada", "bob", "ada"))
+        await door.enqueuer.submit(door.posts("ada"))
+    blocks = await door.blocks()
+    assert sorted(owner for _, owners in blocks for owner in owners) == ["ada", "ada", "ada", "bob"]
+    [shard] = {shard for shard, owners in blocks if "ada" in owners}
+    assert [owners.count("ada") for of, owners in blocks if of == shard] == [2, 1]
+    await desk.drain()
+    assert await desk.deployment.stats(door.board, "ada") == {"xp": 3}
+
+
+async def test_what_waits_goes_in_together_and_blocks_have_a_bound(desk: QueueDesk) -> None:
+    async with opened(desk) as door:
+        door.store.hold()
+        first = asyncio.create_task(door.enqueuer.submit(door.posts("ada")))
+        await door.store.a_write_waits()
+        others = [asyncio.create_task(door.enqueuer.submit(door.posts(*["ada"] * 3))) for _ in range(3)]
+        await asyncio.sleep(0)
+        door.store.release()
+        await asyncio.gather(first, *others)
+    assert door.observed.queued == [1, 9]
+    assert [len(owners) for _, owners in await door.blocks()] == [1, 4, 4, 1]
+
+
+async def test_too_many_in_line_are_refused_and_a_large_request_passes_alone(desk: QueueDesk) -> None:
+    async with opened(desk, replace(LIMITS, queue_posts_max=2)) as door:
+        door.store.hold()
+        first = asyncio.create_task(door.enqueuer.submit(door.posts(*"abc")))
+        await door.store.a_write_waits()
+        second = asyncio.create_task(door.enqueuer.submit(door.posts("d", "e")))
+        await asyncio.sleep(0)
+        with pytest.raises(QueueFull, match="2 posts are waiting"):
+            await door.enqueuer.submit(door.posts("f"))
+        door.store.release()
+        await asyncio.gather(first, second)
+    assert door.observed.refused == [("queue_full", 1)]
+    with pytest.raises(QueueFull, match="shutting down"):
+        await door.enqueuer.submit(door.posts("g"))
+
+
+async def test_a_long_queue_refuses_posts_until_workers_have_caught_up(desk: QueueDesk) -> None:
+    async with opened(desk, replace(LIMITS, queue_posts_max=100)) as door:
+        await door.enqueuer.submit(door.posts(*["ada"] * 15))
+        with pytest.raises(QueueFull, match="15 posts wait in the queue"):
+            await door.enqueuer.submit(door.posts(*["bob"] * 6))
+        await door.enqueuer.submit(door.posts(*["bob"] * 5))
+        await desk.drain()
+        with pytest.raises(QueueFull):
+            await door.enqueuer.submit(door.posts("cleo"))
+        door.pass_time(BACKLOG.ingest_look_s)
+        await door.enqueuer.submit(door.posts("cleo"))
+    assert door.observed.refused == [("queue_full", 6), ("queue_full", 1)]
+
+
+async def test_an_old_queue_refuses_posts(desk: QueueDesk) -> None:
+    async with opened(desk) as door:
+        await door.enqueuer.submit(door.posts("ada"))
+        door.pass_time(BACKLOG.ingest_age_s_max)
+        await door.enqueuer.submit(door.posts("ada"))
+        door.pass_time(1)
+        with pytest.raises(Overloaded, match="waited for 6 s") as refused:
+            await door.enqueuer.submit(door.posts("ada"))
+        assert refused.value.retry_after_s is not None
+        await desk.drain()
+        door.pass_time(1)
+        await door.enqueuer.submit(door.posts("ada"))
+    assert door.observed.refused == [("overloaded", 1)]
+
+
+async def test_boards_that_others_deleted_or_emptied_refuse_their_own_requests_only(desk: QueueDesk) -> None:
+    async with opened(desk) as door:
+        gone = await desk.deployment.create("gone", ranked("xp"))
+        emptied = await desk.deployment.create("emptied", ranked("xp"))
+        await desk.store.write(lambda: delete_board(desk.store.dialect, board_id="gone"))
+        await desk.store.write(lambda: reset_board(desk.store.dialect, board_id="emptied"))
+        family = await a_family(desk.deployment)
+        [of_family] = await boards_of(desk.deployment, family, "all")
+        await desk.store.write(lambda: delete_family(desk.store.dialect, family_id=family.id))
+        stale = [
+            desk.deployment.post("ada", part(gone, {"xp": 1})),
+            desk.deployment.post("ada", part(emptied, {"xp": 1}), part(door.board, {"xp": 1})),
+            family_post(desk.deployment, family, "ada", 1, of_family),
+        ]
+        door.store.hold()
+        first = asyncio.create_task(door.enqueuer.submit(door.posts("ada")))
+        await door.store.a_write_waits()
+        requests = [asyncio.create_task(door.enqueuer.submit([post])) for post in (*stale, *door.posts("bob"))]
+        await asyncio.sleep(0)
+        door.store.release()
+        outcomes = await asyncio.gather(first, *requests, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [type(None), *[BoardChanged] * 3, type(None)]
+    assert sorted(owner for _, owners in await door.blocks() for owner in owners) == ["ada", "bob"]
+
+
+async def test_who_waits_too_long_is_told_whether_the_posts_may_be_in(desk: QueueDesk) -> None:
+    async with opened(desk, replace(LIMITS, post_wait_s_max=0.05)) as door:
+        door.store.hold()
+        taken = asyncio.create_task(door.enqueuer.submit(door.posts("ada")))
+        await door.store.a_write_waits()
+        waiting = asyncio.create_task(door.enqueuer.submit(door.posts("bob")))
+        outcomes = await asyncio.gather(taken, waiting, return_exceptions=True)
+        door.store.release()
+    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown, WaitTooLong]
+    assert [owners for _, owners in await door.blocks()] == [["ada"]]
+
+
+async def test_a_store_that_fails_is_told_of_and_does_not_stop_the_queue(desk: QueueDesk) -> None:
+    async with opened(desk) as door:
+        door.store.meddle = [StoreBusy("no"), RuntimeError("a fault")]
+        for _ in range(2):
+            with pytest.raises(StoreBusy):
+                await door.enqueuer.submit(door.posts("ada"))
+        assert door.enqueuer.alive
+        await door.enqueuer.submit(door.posts("ada"))
+    assert door.observed.queued == [1]

@@ -1,0 +1,393 @@
+"""Why here: an accepted post is promised to be applied once, in its owner's order, whoever dies or sleeps meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
+from storage.boards.families import NewBoard, make_boards
+from storage.errors import LeaseLost, PeriodClosed, PostRejected, StoreFull, UnknownBoard, UnknownPost, ValueOutOfRange
+from storage.periods import calendar_of, parse_period
+from storage.queue.queue_erasure import drop_queued
+from storage.records import Board, Merge, Post, PostStatus
+from storage.schema.ingest_tables import INGEST_SHARDS
+from storage.store import Program, Store
+from tests.storage.boards.test_families import a_family, family_post
+from tests.storage.deployment import BOARDS_MAX, Deployment, counter, part, ranked
+from tests.storage.passing import PassingStore
+from tests.storage.queueing import LEASE_US, LIMITS, QueueDesk, Worker
+
+T = TypeVar("T")
+XP = ranked("xp", max_scaled=1_000)
+OWNERS = ("ada", "bob", "cleo", "ÿ", "漢", "😀")
+
+
+@pytest.fixture
+async def desk(deployment: Deployment) -> QueueDesk:
+    """The queue of a new store."""
+    return await QueueDesk.on(deployment)
+
+
+async def a_board(desk: QueueDesk, board_id: str = "b") -> Board:
+    """A sum, and the number of the last post."""
+    return await desk.deployment.create(board_id, XP, counter("last", merge=Merge.LAST))
+
+
+def posted(desk: QueueDesk, board: Board, owner: str, xp: int, *, last: int = 0, post_id: str | None = None) -> Post:
+    """A post as the edge hands it over."""
+    made = desk.deployment.post(owner, part(board, {"xp": xp, "last": last}), post_id=post_id)
+    return replace(made, post_id=post_id)
+
+
+async def working(desk: QueueDesk, name: str = "ada", *, store: Store | None = None) -> Worker:
+    """A worker with its leases."""
+    worker = desk.worker(name, store=store)
+    await desk.tend(worker)
+    return worker
+
+
+async def test_posts_are_applied_in_the_order_of_each_owner_and_leave_the_queue(desk: QueueDesk) -> None:
+    board = await a_board(desk)
+    for number in range(1, 8):
+        await desk.enqueue(*(posted(desk, board, owner, number, last=number) for owner in OWNERS))
+    assert await desk.waiting() == 7 * len(OWNERS)
+    [drained] = await desk.drain()
+    assert drained.statuses == {"applied": 7 * len(OWNERS), "rejected": 0}
+    assert drained.rows == len(OWNERS), "an owner's posts become one write"
+    for owner in OWNERS:
+        assert await desk.deployment.stats(board, owner) == {"xp": 28, "last": 7}
+    assert await desk.deployment.totals(board) == {ALL_ENTRIES: len(OWNERS), CHANGES: len(OWNERS), 0: len(OWNERS)}
+    assert await desk.waiting() == 0
+    counts = await desk.store.read(desk.queue.counts)
+    assert sum(count.applied for count in counts.values()) == 7 * len(OWNERS)
+
+
+async def test_a_round_takes_whole_blocks_up_to_its_bound_and_at_least_one(desk: QueueDesk) -> None:
+    board = await a_board(desk)
+    for number in range(5):
+        await desk.enqueue_block([posted(desk, board, "ada", 1, last=number)] * 40)
+    limits = replace(LIMITS, ingest_round_posts_max=100)
+    worker = desk.worker("ada", limits=limits)
+    desk.clock.now_us += 1
+    await desk.tend(worker)
+    sizes = []
+    while (drained := await desk.round(worker)) is not None:
+        sizes.append(sum(drained.posts.values()))
+    assert sizes == [80, 80, 40]
+    assert await desk.deployment.stats(board, "ada") == {"xp": 200, "last": 4}
+
+
+async def test_a_round_takes_fewer_posts_where_each_goes_to_many_boards(desk: QueueDesk) -> None:
+    boards = [await a_board(desk, name) for name in ("b", "c", "d", "e")]
+    for number in range(1, 31):
+        everywhere = [part(board, {"xp": 1, "last": number}) for board in boards]
+        await desk.enqueue_block([desk.deployment.post("ada", *everywhere)] * 3)
+    worker = desk.worker("ada", limits=replace(LIMITS, ingest_round_parts_max=64))
+    desk.clock.now_us += 1
+    await desk.tend(worker)
+    rounds = []
+    while (drained := await desk.round(worker)) is not None:
+        rounds.append(drained)
+    assert [sum(each.posts.values()) for each in rounds] == [16, 16, 16, 16, 16, 10]
+    assert [each.more for each in rounds] == [True] * 5 + [False]
+    for board in boards:
+        assert await desk.deployment.stats(board, "ada") == {"xp": 90, "last": 30}
+
+
+async def test_one_post_to_more_boards_than_a_round_counts_is_applied_alone(desk: QueueDesk) -> None:
+    boards = [await a_board(desk, name) for name in ("b", "c", "d")]
+    await desk.enqueue(*[desk.deployment.post("ada", *(part(board, {"xp": 1}) for board in boards))] * 2)
+    worker = desk.worker("ada", limits=replace(LIMITS, ingest_round_parts_max=2))
+    desk.clock.now_us += 1
+    await desk.tend(worker)
+    sizes = []
+    while (drained := await desk.round(worker)) is not None:
+        sizes.append(sum(drained.posts.values()))
+    assert sizes == [1, 1]
+
+
+async def test_of_two_posts_with_one_id_the_first_counts_wherever_they_wait(desk: QueueDesk) -> None:
+    board = await a_board(desk)
+    first = posted(desk, board, "ada", 5, post_id="p/1")
+    await desk.enqueue(first, first)
+    await desk.drain()
+    await desk.enqueue(first)
+    [drained] = await desk.drain()
+    assert drained.statuses["duplicate"] == 1
+    assert (await desk.deployment.apply_one(first)).status is PostStatus.DUPLICATE
+    assert await desk.deployment.stats(board, "ada") == {"xp": 5, "last": 0}
+    await desk.enqueue(posted(desk, board, "ada", 7, post_id="p/1"))
+    [drained] = await desk.drain()
+    assert drained.statuses["rejected"] == 1
+    fate = await desk.fate(board, "p/1")
+    assert (fate.status, fate.stats) == (PostStatus.APPLIED, [5, 0]), "the id is the first one's"
+
+
+async def test_what_became_of_a_post_is_known_from_the_queue_on(desk: QueueDesk) -> None:
+    board, other = await a_board(desk), await a_board(desk, "other")
+    await desk.enqueue(posted(desk, board, "ada", 5, post_id='match "8"/漢'))
+    assert (await desk.fate(board, 'match "8"/漢')).status is None
+    for board_asked, post_id in ((other, 'match "8"/漢'), (board, "match"), (board, "nobody's")):
+        with pytest.raises(UnknownPost):
+            await desk.fate(board_asked, post_id)
+    await desk.drain()
+    assert (await desk.fate(board, 'match "8"/漢')).status is PostStatus.APPLIED
+    await desk.enqueue(posted(desk, board, "ada", 996, post_id="too much"))
+    await desk.drain()
+    fate = await desk.fate(board, "too much")
+    assert fate.status is PostStatus.REJECTED
+    assert isinstance(fate.error, ValueOutOfRange)
+    assert await desk.deployment.stats(board, "ada") == {"xp": 5, "last": 0}
+
+
+async def test_a_board_that_was_emptied_or_deleted_meanwhile_gets_nothing(desk: QueueDesk) -> None:
+    emptied, deleted, kept = await a_board(desk, "e"), await a_board(desk, "d"), await a_board(desk, "k")
+    both = desk.deployment.post("ada", part(kept, {"xp": 1}), part(deleted, {"xp": 1}), post_id="both")
+    await desk.enqueue(
+        posted(desk, emptied, "ada", 1, post_id="e"),
+        posted(desk, deleted, "ada", 1),
+        replace(both, post_id="both"),
+        posted(desk, kept, "ada", 2),
+    )
+    await desk.store.write(lambda: reset_board(desk.store.dialect, board_id="e"))
+    await desk.store.write(lambda: delete_board(desk.store.dialect, board_id="d"))
+    again = await a_board(desk, "d")
+    [drained] = await desk.drain()
+    assert drained.statuses == {"applied": 1, "rejected": 4}
+    assert await desk.deployment.stats(kept, "ada") == {"xp": 2, "last": 0}, "a post is all or nothing"
+    now = (await desk.deployment.catalog.reread_board("e"), again)
+    assert [await desk.deployment.stats(board, "ada") for board in now] == [None, None]
+    assert isinstance((await desk.fate(now[0], "e")).error, UnknownBoard)
+    assert isinstance((await desk.fate(kept, "both")).error, PostRejected)
+
+
+async def test_posts_from_before_and_after_a_column_was_added_meet(desk: QueueDesk) -> None:
+    board = await a_board(desk)
+    await desk.enqueue(posted(desk, board, "ada", 1))
+    wanted = replace(board.spec, columns=(*board.spec.columns, counter("shots")))
+    wide = await desk.store.write(lambda: change_board(desk.store.dialect, board_id="b", wanted=wanted))
+    await desk.enqueue(desk.deployment.post("ada", part(wide, {"xp": 1, "shots": 3})))
+    await desk.drain()
+    assert await desk.deployment.stats(wide, "ada") == {"xp": 2, "last": 0, "shots": 3}
+
+
+async def test_a_closed_period_rejects_its_board_alone(desk: QueueDesk) -> None:
+    family = await a_family(desk.deployment, grace_seconds=0)
+    period = parse_period("2023")
+    assert period is not None
+    bounds = calendar_of("UTC").bounds_us(period)
+    assert bounds is not None
+    wanted = [NewBoard("f:all", "shelf"), NewBoard("f:2023", "shelf")]
+    made = await desk.store.write(
+        lambda: make_boards(desk.deployment.dialect, family.id, wanted, now_us=1, boards_max=BOARDS_MAX)
+    )
+    year, everybody = sorted(made, key=lambda board: board.id)
+    desk.clock.now_us = bounds[1] - 100
+    said = [replace(family_post(desk.deployment, family, "ada", 5, everybody, year, post_id=name), post_id=name)
+            for name in ("in time", "late")]  # fmt: skip
+    await desk.enqueue(said[0])
+    worker = await working(desk)
+    assert await desk.round(worker) is not None
+    await desk.enqueue(said[1])
+    desk.clock.now_us = bounds[1]
+    drained = await desk.round(worker)
+    assert drained is not None
+    assert drained.statuses == {"applied": 1, "rejected": 1}
+    assert await desk.deployment.stats(everybody, "ada") == {"xp": 10, "shots": None}
+    assert await desk.deployment.stats(year, "ada") == {"xp": 5, "shots": None}
+    assert (await desk.fate(year, "in time")).status is PostStatus.APPLIED
+    assert (await desk.fate(everybody, "late")).status is PostStatus.APPLIED
+    assert isinstance((await desk.fate(year, "late")).error, PeriodClosed)
+
+
+async def test_a_worker_that_slept_past_its_lease_applies_nothing(desk: QueueDesk) -> None:
+    board = await a_board(desk)
+    await desk.enqueue(*(posted(desk, board, owner, 1) for owner in OWNERS))
+    paused = PausingStore(desk.store)
+    first = await working(desk, "first", store=paused)
+
+    async def meanwhile() -> None:
+        desk.clock.now_us += LEASE_US
+        second = await working(desk, "second")
+        assert sorted(second.share.shards) == [0, 1, 2]
+        assert await desk.round(second) is not None
+
+    paused.before_write = meanwhile
+    with pytest.raises(LeaseLost):
+        await desk.round(first)
+    for owner in OWNERS:
+        assert await desk.deployment.stats(board, owner) == {"xp": 1, "last": 0}
+
+
+async def test_what_another_took_is_not_applied_again_even_under_the_same_lease(desk: QueueDesk) -> None:
+    board = await a_board(desk)
+    await desk.enqueue(*(posted(desk, board, owner, 1) for owner in OWNERS))
+    paused = PausingStore(desk.store)
+    first = await working(desk, "first", store=paused)
+    same = desk.worker("first")
+    same.share = first.share
+
+    async def meanwhile() -> None:
+        assert await desk.round(same) is not None
+
+    paused.before_write = meanwhile
+    assert await desk.round(first) is None, "found gone, looked again, and nothing is left"
+    assert await desk.deployment.stats(board, "ada") == {"xp": 1, "last": 0}
+
+
+async def test_a_transaction_that_fails_leaves_every_post_where_it_was(desk: QueueDesk) -> None:
+    board = await a_board(desk)
+    await desk.enqueue(*(posted(desk, board, owner, 1, post_id=owner) for owner in OWNERS))
+    failing = FailingStore(desk.store, INGEST_SHARDS)  # the last statement of a round
+    worker = await working(desk, "ada", store=failing)
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            await desk.round(worker)
+    assert await desk.waiting() == len(OWNERS)
+    assert await desk.deployment.stats(board, "ada") is None
+    await desk.drain("bob")
+    assert await desk.deployment.stats(board, "ada") == {"xp": 1, "last": 0}
+
+
+async def test_a_post_that_the_store_refuses_whatever_comes_is_rejected_and_holds_up_no_other(desk: QueueDesk) -> None:
+    board = await a_board(desk)
+    await desk.enqueue_block([posted(desk, board, "ada", 1, last=number) for number in range(5)])
+    poisonous = [
+        posted(desk, board, "ada", 1, last=6),
+        posted(desk, board, "ada", 666, post_id="poison"),
+        posted(desk, board, "ada", 1, last=7),
+    ]
+    await desk.enqueue_block(poisonous)
+    worker = await working(desk, "ada", store=FailingStore(desk.store, desk.deployment.post_ids.hash_post_id("poison")))
+    failures = 0
+    while await desk.waiting():
+        try:
+            await desk.round(worker)
+        except RuntimeError:
+            failures += 1
+        assert failures < 20
+    assert await desk.deployment.stats(board, "ada") == {"xp": 7, "last": 7}
+    fate = await desk.fate(board, "poison")
+    assert (fate.status, type(fate.error)) == (PostStatus.REJECTED, PostRejected)
+
+
+async def test_a_disk_that_was_full_rejects_no_post_however_long_it_was(desk: QueueDesk) -> None:
+    board = await a_board(desk)
+    full = FullStore(desk.store)
+    worker = await working(desk, "ada", store=full)
+    for failures in range(1, 10):
+        await desk.enqueue(posted(desk, board, "ada", 1))
+        full.failures_left = failures
+        for _ in range(failures):
+            with pytest.raises(StoreFull):
+                await desk.round(worker)
+        await desk.round(worker)
+        assert await desk.deployment.stats(board, "ada") == {"xp": failures, "last": 0}
+
+
+async def test_rejections_are_forgotten_past_their_time_and_their_number(desk: QueueDesk) -> None:
+    from storage.queue.outcomes import RejectedPost, rejected_posts
+
+    kept = rejected_posts(desk.store.dialect)
+    for number in range(6):
+        at_us, one = number, RejectedPost(1, f"hash {number}", PostRejected())
+        await desk.store.write(lambda one=one, at_us=at_us: kept.store_rejected([one], at_us))  # type: ignore[misc]
+
+    async def left() -> list[int]:
+        found = [await desk.store.read(lambda n=n: kept.find_error(1, f"hash {n}")) for n in range(6)]  # type: ignore[misc]
+        return [number for number, error in enumerate(found) if error is not None]
+
+    assert await desk.store.write(lambda: kept.prune(before_us=1, keep=100, rows_max=100)) == 2
+    assert await left() == [2, 3, 4, 5]
+    assert await desk.store.write(lambda: kept.prune(before_us=0, keep=2, rows_max=100)) == 2
+    assert await left() == [4, 5]
+
+
+async def test_an_erased_owner_is_taken_out_of_the_queue_and_nobody_else(desk: QueueDesk) -> None:
+    board, other = await a_board(desk), await a_board(desk, "other")
+    both = desk.deployment.post("ada", part(board, {"xp": 5}), part(other, {"xp": 4}))
+    await desk.enqueue(posted(desk, board, "ada", 1), both, posted(desk, board, "bob", 2))
+    block = [posted(desk, board, "ada", 1), posted(desk, other, "ada", 3), posted(desk, board, "ada", 1)]
+    await desk.enqueue_block(block)
+    assert await drop_queued(desk.store, "ada", board_key=board.key) == 4
+    await desk.drain()
+    assert await desk.deployment.stats(board, "ada") is None
+    assert await desk.deployment.stats(other, "ada") == {"xp": 7, "last": 0}
+    assert await desk.deployment.stats(board, "bob") == {"xp": 2, "last": 0}
+    await desk.enqueue(both, posted(desk, other, "ada", 3))
+    assert await drop_queued(desk.store, "ada") == 2
+    assert await drop_queued(desk.store, "cleo") == 0
+    await desk.drain()
+    assert await desk.deployment.stats(board, "ada") is None
+    assert await desk.waiting() == 0
+
+
+async def test_a_round_that_read_a_block_before_it_was_written_anew_reads_it_again(desk: QueueDesk) -> None:
+    board = await a_board(desk)
+    await desk.enqueue_block([posted(desk, board, "ada", 1)] * 3)
+    paused = PausingStore(desk.store)
+    worker = await working(desk, "ada", store=paused)
+
+    async def meanwhile() -> None:
+        await drop_queued(desk.store, "ada")
+
+    paused.before_write = meanwhile
+    drained = await desk.round(worker)
+    assert drained is not None
+    assert (drained.races, sum(drained.posts.values())) == (1, 0)
+    assert await desk.deployment.stats(board, "ada") is None
+
+
+class PausingStore(PassingStore):
+    """Lets a test in before a write begins."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.sole_writer, self.writes_at_once = False, 1
+        self.before_write: Callable[[], object] | None = None
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        """See `Store`."""
+        if self.before_write is not None:
+            meanwhile, self.before_write = self.before_write, None
+            await meanwhile()  # type: ignore[misc]
+        return await self._store.write(program)
+
+
+class FullStore(PausingStore):
+    """Has no room for so many transactions."""
+
+    failures_left = 0
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        """See `Store`."""
+        if self.failures_left:
+            self.failures_left -= 1
+            raise StoreFull
+        return await self._store.write(program)
+
+
+class FailingStore(PausingStore):
+    """Fails transactions at a statement with a text in it, or one on post ids with the text in its arguments."""
+
+    def __init__(self, store: Store, text: str) -> None:
+        super().__init__(store)
+        self._text = text
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        """See `Store`."""
+        return await self._store.write(lambda: self._failing(program()))
+
+    def _failing(self, program: Program[T]) -> Program[T]:
+        try:
+            query = next(program)
+            while True:
+                if self._text in query.sql or ("post_ids" in query.sql and self._text in repr(query.arguments)):
+                    raise RuntimeError("refused")
+                query = program.send((yield query))
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]

@@ -1,0 +1,123 @@
+"""Why here: every shard needs a worker, no shard two, and no more workers than the semaphore says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from storage.queue.workers import Share, Sizing
+from tests.storage.deployment import Deployment
+from tests.storage.queueing import LEASE_US, SHARDS, WORKERS_MAX, QueueDesk, Worker
+
+
+@pytest.fixture
+async def desk(deployment: Deployment) -> QueueDesk:
+    """The queue of a new store."""
+    return await QueueDesk.on(deployment)
+
+
+async def resize(desk: QueueDesk, size: int) -> None:
+    """What a measurement would say."""
+    desk.clock.now_us += 1
+    found = await desk.store.read(desk.semaphore.sizing)
+    sizing = Sizing(size, 2 * size, 3, desk.clock())
+    assert await desk.store.write(lambda: desk.semaphore.resize(sizing, found=found))
+    assert not await desk.store.write(lambda: desk.semaphore.resize(replace(sizing, size=9), found=found)), (
+        "it is known"
+    )
+    assert await desk.store.read(desk.semaphore.sizing) == sizing
+
+
+def shards_of(*workers: Worker) -> list[list[int]]:
+    """Of each worker."""
+    return [sorted(worker.share.shards) for worker in workers]
+
+
+async def test_one_worker_has_every_shard_and_two_share_them(desk: QueueDesk) -> None:
+    ada, bob = desk.worker("ada"), desk.worker("bob")
+    await desk.tend(ada)
+    assert shards_of(ada) == [list(range(SHARDS))]
+    await desk.tend(bob)
+    assert shards_of(bob) == [[]], "none is free yet"
+    await desk.tend(ada)
+    await desk.tend(bob)
+    assert sorted(map(len, (ada.share.shards, bob.share.shards))) == [1, 2]
+    assert sorted(ada.share.shards.keys() | bob.share.shards.keys()) == list(range(SHARDS))
+    assert (ada.share.workers, bob.share.workers) == (2, 2)
+
+
+async def test_a_worker_without_a_permit_gets_no_shard(desk: QueueDesk) -> None:
+    workers = [desk.worker(name) for name in ("ada", "bob", "cleo")]
+    for _ in range(3):
+        for worker in workers:
+            await desk.tend(worker)
+    assert WORKERS_MAX == 2
+    assert workers[2].share == Share(None, {}, 2)
+    assert sorted(shard for worker in workers for shard in worker.share.shards) == list(range(SHARDS))
+
+
+async def test_the_shards_of_a_worker_that_died_are_taken_over_when_its_lease_ends(desk: QueueDesk) -> None:
+    ada, bob, cleo = desk.worker("ada"), desk.worker("bob"), desk.worker("cleo")
+    await desk.tend(ada)
+    await desk.tend(bob)
+    await desk.tend(ada)
+    desk.clock.now_us += LEASE_US - 1
+    await desk.tend(bob)
+    await desk.tend(cleo)
+    assert cleo.share.permit is None
+    assert len(bob.share.shards) == 1
+    desk.clock.now_us += 1
+    await desk.tend(cleo)
+    await desk.tend(bob)
+    await desk.tend(cleo)
+    assert sorted(bob.share.shards.keys() | cleo.share.shards.keys()) == list(range(SHARDS))
+
+
+async def test_a_worker_that_slept_finds_its_shards_gone_and_asks_again(desk: QueueDesk) -> None:
+    ada, bob = desk.worker("ada"), desk.worker("bob")
+    await desk.tend(ada)
+    desk.clock.now_us += LEASE_US
+    await desk.tend(bob)
+    assert shards_of(bob) == [list(range(SHARDS))]
+    await desk.tend(ada)
+    assert shards_of(ada) == [[]]
+    assert ada.share.permit is not None, "there is a second one"
+
+
+async def test_what_is_given_back_is_free_at_once(desk: QueueDesk) -> None:
+    ada, bob = desk.worker("ada"), desk.worker("bob")
+    await desk.tend(ada)
+    await desk.store.write(lambda: ada.leases.release_share(ada.share))
+    await desk.tend(bob)
+    assert shards_of(bob) == [list(range(SHARDS))]
+    assert bob.share.workers == 1
+
+
+async def test_workers_follow_the_size_down_and_up(desk: QueueDesk) -> None:
+    workers = [desk.worker(name) for name in ("ada", "bob", "cleo", "dan")]
+
+    async def tended(times: int = 3) -> list[int]:
+        for _ in range(times):
+            for worker in workers:
+                await desk.tend(worker)
+        return [len(worker.share.shards) for worker in workers]
+
+    assert sorted(await tended()) == [0, 0, 1, 2]
+    await resize(desk, 3)
+    assert sorted(await tended()) == [0, 1, 1, 1]
+    await resize(desk, 1)
+    assert sorted(await tended()) == [0, 0, 0, 3]
+    permits = [worker.share.permit for worker in workers if worker.share.permit is not None]
+    assert [permit.resource for permit in permits] == ["1"]
+    assert await desk.store.read(desk.semaphore.holders) == 1
+
+
+async def test_with_more_workers_than_shards_some_have_none(desk: QueueDesk) -> None:
+    await resize(desk, SHARDS + 2)
+    workers = [desk.worker(f"worker {number}") for number in range(SHARDS + 2)]
+    for _ in range(3):
+        for worker in workers:
+            await desk.tend(worker)
+    assert sorted(len(worker.share.shards) for worker in workers) == [0, 0, 1, 1, 1]
+    assert all(worker.share.permit is not None for worker in workers)

@@ -1,0 +1,150 @@
+"""Why here: point reads share statements, so who sees what, and since when, is pinned."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from querybuilder import Built, lit, select
+from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
+from storage.errors import BoardChanged, StoreBusy, UnknownBoard
+from storage.reads.point_reads import EntryRead, PointReads
+from storage.store import Rows, Store
+from tests.storage.deployment import Deployment, part, ranked, spec
+from tests.storage.meddling import MeddlingStore
+
+XP = ranked("xp")
+
+
+class CountedReads(MeddlingStore):
+    """Counts statements, and holds each until it is let go."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.statements = 0
+        self.go = asyncio.Event()
+        self.go.set()
+        self.entered = asyncio.Event()
+
+    async def read_query(self, query: Built) -> Rows:
+        """See `Store`."""
+        self.statements += 1
+        self.entered.set()
+        await self.go.wait()
+        return await super().read_query(query)
+
+
+def reads_of(deployment: Deployment, store: Store, *, waiting_max: int = 100, lanes: int = 1) -> PointReads:
+    return PointReads(
+        store, deployment.boards, point_reads_per_batch_max=10, reads_waiting_max=waiting_max, lanes=lanes
+    )
+
+
+async def test_an_owner_is_answered_with_the_totals_of_the_same_snapshot(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP, ranked("lap"))
+    reads = reads_of(deployment, deployment.store)
+    nobody = await reads.read_entry(board, "ada")
+    assert (nobody.entry, nobody.totals) == (None, {})
+    await deployment.apply(
+        deployment.post("ada", part(board, {"xp": 5})), deployment.post("bob", part(board, {"lap": 5}))
+    )
+    found = await reads.read_entry(board, "ada")
+    assert found.totals == {ALL_ENTRIES: 2, CHANGES: 2, 0: 1, 1: 1}
+    assert found.entry == (await deployment.rows(board, ["ada"]))["ada"]
+    assert (await reads.read_entry(board, "cyd")).entry is None
+
+
+async def test_what_is_asked_during_a_read_shares_the_next_statements(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP)
+    await deployment.apply(*(deployment.post(f"o{index}", part(board, {"xp": index})) for index in range(25)))
+    store = CountedReads(deployment.store)
+    reads = reads_of(deployment, store)
+    answers = await asyncio.gather(*(reads.read_entry(board, f"o{index}") for index in range(25)))
+    assert [deployment.merger(board).decode_stats(answer.entry.cells) for answer in answers if answer.entry] == [
+        [index] for index in range(25)
+    ]
+    assert store.statements == 3
+
+
+async def test_a_read_never_joins_one_that_began_before_it(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP)
+    store = CountedReads(deployment.store)
+    reads = reads_of(deployment, store)
+    store.go.clear()
+    first = reads.read_entry(board, "ada")
+    await asyncio.sleep(0)
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    second = reads.read_entry(board, "ada")
+    store.go.set()
+    await first
+    entry = (await second).entry
+    assert entry is not None and deployment.merger(board).decode_stats(entry.cells) == [1]
+    assert store.statements == 2
+
+
+async def test_reads_that_wait_are_bounded_and_those_given_up_trouble_nobody(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP)
+    store = CountedReads(deployment.store)
+    reads = reads_of(deployment, store, waiting_max=2)
+    store.go.clear()
+    running = reads.read_entry(board, "ada")
+    await store.entered.wait()
+    waiting = [reads.read_entry(board, "ada") for _ in range(2)]
+    with pytest.raises(StoreBusy, match="2 reads are waiting"):
+        reads.read_entry(board, "ada")
+    running.cancel()
+    waiting[0].cancel()
+    store.go.set()
+    assert (await waiting[1]).entry is None
+    assert (await reads.read_entry(board, "ada")).entry is None
+
+
+async def test_a_deleted_board_fails_only_those_who_ask_for_it(deployment: Deployment) -> None:
+    board, gone = await deployment.create("b", XP), await deployment.create("gone", XP)
+    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="gone"))
+    reads = reads_of(deployment, deployment.store)
+    asked = [reads.read_entry(each, "ada") for each in (gone, board, gone)]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(answer).__name__ for answer in answers] == ["UnknownBoard", "EntryRead", "UnknownBoard"]
+    with pytest.raises(UnknownBoard):
+        await reads.read_entry(gone, "ada")
+
+
+async def test_who_asks_about_a_board_as_it_was_is_told_that_it_changed_and_others_are_answered(
+    deployment: Deployment,
+) -> None:
+    narrow = await deployment.create("b", XP)
+    wide = await deployment.store.write(
+        lambda: change_board(deployment.dialect, board_id="b", wanted=deployment.laid_out(spec(XP, ranked("lap"))))
+    )
+    await deployment.apply(deployment.post("ada", part(wide, {"xp": 1, "lap": 2})))
+    reads = reads_of(deployment, deployment.store)
+    asked = [reads.read_entry(board, "ada") for board in (narrow, wide, narrow)]  # before and after a column was added
+    before, answer, again = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(before, BoardChanged) and isinstance(again, BoardChanged)
+    assert isinstance(answer, EntryRead) and answer.entry is not None
+    assert deployment.merger(wide).decode_stats(answer.entry.cells) == [1, 2]
+    emptied = await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
+    with pytest.raises(BoardChanged):
+        await reads.read_entry(wide, "ada")
+    assert (await reads.read_entry(emptied, "ada")).entry is None
+
+
+async def test_another_lane_opens_for_as_many_as_are_under_way(deployment: Deployment) -> None:
+    board = await deployment.create("b", XP)
+    store = CountedReads(deployment.store)
+    store.go.clear()
+    reads = reads_of(deployment, store, lanes=2)
+    asked = [reads.read_entry(board, f"o{index}") for index in range(3)]
+    await store.entered.wait()
+    store.entered.clear()
+    asked += [reads.read_entry(board, f"o{index}") for index in range(2)]
+    await deployment.store.read_query(select(lit(1)).build(deployment.store.dialect))  # turns of the loop and a hop
+    assert store.statements == 1
+    asked.append(reads.read_entry(board, "o2"))
+    await store.entered.wait()
+    assert store.statements == 2
+    store.go.set()
+    await asyncio.gather(*asked)
+    assert store.statements == 2

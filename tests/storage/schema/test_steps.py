@@ -1,0 +1,59 @@
+"""Why here: a store is opened by every later version, so what opening does to one is pinned."""
+
+from __future__ import annotations
+
+import pytest
+
+from querybuilder import col, select, update
+from storage.errors import SchemaTooNew
+from storage.schema.steps import META, STEPS, migrate, take_number
+from storage.store import Store
+from tests.storage.backends import OpenStore
+from tests.storage.deployment import Deployment, part, ranked
+
+
+async def migrated(store: Store) -> str:
+    return await store.write(lambda: migrate(store.dialect))
+
+
+async def meta(store: Store) -> dict[str, str]:
+    rows = await store.read_query(select(col("name"), col("content")).from_(META).build(store.dialect))
+    return {row[0]: row[1] for row in rows}
+
+
+async def test_migrating_again_changes_nothing_and_answers_the_same_salt(open_store: OpenStore) -> None:
+    store = await open_store()
+    salt = await migrated(store)
+    assert len(bytes.fromhex(salt)) >= 16
+    assert await migrated(store) == salt
+    assert await meta(store) == {"schema_version": str(len(STEPS)), "salt": salt}
+    deployment = await Deployment.on(store)
+    board = await deployment.create("b", ranked("xp"))
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
+    await store.close()
+    reopened = await Deployment.on(await open_store())
+    assert await migrated(reopened.store) == salt
+    assert await reopened.stats(board, "ada") == {"xp": 5}
+
+
+async def test_a_store_of_a_newer_version_is_refused_and_left_alone(store: Store) -> None:
+    salt = await migrated(store)
+    newer = str(len(STEPS) + 1)
+    query = update(META).set(content=newer).where(col("name").eq("schema_version")).build(store.dialect)
+
+    def rewrite() -> object:
+        return (yield query)
+
+    await store.write(rewrite)  # type: ignore[arg-type]
+    with pytest.raises(SchemaTooNew, match=f"schema {newer}"):
+        await migrated(store)
+    assert await meta(store) == {"schema_version": newer, "salt": salt}
+
+
+async def test_a_sequence_counts_from_one_and_each_by_itself(deployment: Deployment) -> None:
+    store = deployment.store
+
+    async def next_of(name: str) -> int:
+        return await store.write(lambda: take_number(store.dialect, name))
+
+    assert [await next_of("a"), await next_of("a"), await next_of("b"), await next_of("a")] == [1, 2, 1, 3]

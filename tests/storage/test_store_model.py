@@ -1,0 +1,343 @@
+"""Why here: boards live through posts, erasures, resets and new columns in any order: all are tried against dicts.
+
+The rule it keeps: after every step everything that a store can tell is compared, not only what the step was about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from storage.boards.boards import (
+    ALL_ENTRIES,
+    CHANGES,
+    change_board,
+    delete_board,
+    find_totals,
+    list_boards,
+    reset_board,
+)
+from storage.records import (
+    Best,
+    Board,
+    BoardPost,
+    ColumnSpec,
+    Entry,
+    Merge,
+    PartOutcome,
+    Post,
+    PostStatus,
+    StatValue,
+    TableSharing,
+    Ties,
+)
+from storage.store import Program
+from tests.storage.backends import Backend
+from tests.storage.deployment import Observed, Session, counter, label, part, ranked
+from tests.storage.plain import OutOfRange, Reached, merged_row, ranking
+
+NAMES, OWNERS, POST_IDS = ("a", "b", "c"), ("ada", "bob", "ÿ", "漢", "😀"), ("p", "q", "r")
+SHAPES: dict[str, tuple[ColumnSpec, ...]] = {
+    "sum": (ranked("xp", min_scaled=-5, max_scaled=20),),
+    "laps": (ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=3, min_scaled=0), ranked("best", merge=Merge.MAX)),
+    "mixed": (counter("shots"), ranked("last", merge=Merge.LAST, best=Best.LOW), label("clan")),
+}
+MORE = (ranked("more"), counter("more_shots"), label("more_text"), ranked("less", merge=Merge.MIN, best=Best.LOW))
+PAGE_ROWS = 2
+
+
+@dataclass
+class PlainBoard:
+    """What a board should hold."""
+
+    board: Board
+    rows: dict[str, list[Reached | None]] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
+    remembered: dict[str, tuple[str, list[StatValue | None]]] = field(default_factory=dict)
+    changes: int = 0
+
+    def stats(self, owner: str) -> list[StatValue | None]:
+        """An owner's values."""
+        return [held[0] if held is not None else None for held in self.rows[owner]]
+
+
+@dataclass(frozen=True)
+class PartPlan:
+    """A post's part for one board, before it is known which boards there are."""
+
+    handle: int
+    values: tuple[tuple[int, int, bool], ...]  # column, value, overwrite
+
+
+@dataclass(frozen=True)
+class PostPlan:
+    """A post before it is known which boards there are."""
+
+    owner: str
+    parts: tuple[PartPlan, ...]
+    post_id: str | None
+    at_us: int | None
+
+
+VALUES = st.tuples(st.integers(0, 7), st.integers(-6, 12), st.booleans())
+PARTS = st.builds(PartPlan, st.integers(0, 99), st.lists(VALUES, max_size=3).map(tuple))
+PLANS = st.builds(
+    PostPlan,
+    st.sampled_from(OWNERS),
+    st.lists(PARTS, min_size=1, max_size=3).map(tuple),
+    st.none() | st.sampled_from(POST_IDS),
+    st.none() | st.integers(1, 9),
+)
+
+
+class BoardsMachine(RuleBasedStateMachine):
+    """A store and its writer on one side, dicts on the other."""
+
+    def __init__(self, backend: Backend, directory: Path, table: TableSharing) -> None:
+        super().__init__()
+        self.session = Session(backend, directory, table)
+        self.plain: dict[str, PlainBoard] = {}
+        self.handles: list[Board] = []  # every board as anyone ever saw it: some deleted, some with fewer columns
+        self.keys: set[int] = set()
+
+    def teardown(self) -> None:
+        """Close what the machine opened."""
+        self.session.close()
+
+    # What can happen
+
+    @initialize(shape=st.sampled_from(sorted(SHAPES)), ties=st.sampled_from(Ties))
+    def begin(self, shape: str, ties: Ties) -> None:
+        self.create(NAMES[0], shape, ties)
+
+    @rule(name=st.sampled_from(NAMES), shape=st.sampled_from(sorted(SHAPES)), ties=st.sampled_from(Ties))
+    def create(self, name: str, shape: str, ties: Ties) -> None:
+        board = self.session.run(self.session.deployment.create(name, *SHAPES[shape], ties=ties))
+        if name in self.plain:
+            assert board == self.plain[name].board
+            return
+        assert board.key not in self.keys, "a key is never given again"
+        self.keys.add(board.key)
+        self.plain[name] = PlainBoard(board)
+        self.handles.append(board)
+
+    @precondition(lambda self: self.plain)
+    @rule(number=st.integers(0, 9), column=st.sampled_from(MORE))
+    def add_column(self, number: int, column: ColumnSpec) -> None:
+        plain = self.chosen(number)
+        columns = plain.board.spec.columns
+        if column in columns:
+            return
+        wanted = replace(plain.board.spec, columns=(*columns, column))
+        dialect = self.session.deployment.dialect
+        plain.board = self.session.run(
+            self.session.deployment.store.write(lambda: change_board(dialect, board_id=plain.board.id, wanted=wanted))
+        )
+        self.handles.append(plain.board)
+        for row in plain.rows.values():
+            row.append(None)
+
+    @precondition(lambda self: self.plain)
+    @rule(number=st.integers(0, 9))
+    def reset(self, number: int) -> None:
+        plain = self.chosen(number)
+        dialect = self.session.deployment.dialect
+        board = self.session.run(
+            self.session.deployment.store.write(lambda: reset_board(dialect, board_id=plain.board.id))
+        )
+        assert board.epoch == plain.board.epoch + 1
+        self.plain[board.id] = PlainBoard(board)
+        self.handles.append(board)
+
+    @precondition(lambda self: len(self.plain) > 1)
+    @rule(number=st.integers(0, 9))
+    def delete(self, number: int) -> None:
+        plain = self.chosen(number)
+        dialect = self.session.deployment.dialect
+        self.session.run(self.session.deployment.store.write(lambda: delete_board(dialect, board_id=plain.board.id)))
+        del self.plain[plain.board.id]
+
+    @precondition(lambda self: self.plain)
+    @rule(number=st.integers(0, 9), owner=st.sampled_from(OWNERS))
+    def erase(self, number: int, owner: str) -> None:
+        plain = self.chosen(number)
+        existed = self.session.run(self.session.deployment.erase(plain.board, owner))
+        assert existed == (plain.rows.pop(owner, None) is not None)
+        plain.versions.pop(owner, None)
+        plain.changes += existed
+
+    @rule(step_us=st.integers(-3, 3))
+    def let_time_pass(self, step_us: int) -> None:
+        self.session.deployment.clock.now_us += step_us
+
+    @rule()
+    def reopen(self) -> None:
+        self.session.reopen()
+
+    @rule(plan=PLANS)
+    def post_one(self, plan: PostPlan) -> None:
+        self.post_requests([[plan]])
+
+    @rule(requests=st.lists(st.lists(PLANS, min_size=1, max_size=4), min_size=1, max_size=3))
+    def post_requests(self, requests: list[list[PostPlan]]) -> None:
+        posts = [[self.post_of(plan) for plan in plans] for plans in requests]
+        answers = self.session.run(self.submitted(posts))
+        versions = {name: dict(plain.versions) for name, plain in self.plain.items()}
+        rows = {name: dict(plain.rows) for name, plain in self.plain.items()}
+        for request, outcomes in zip(posts, answers, strict=True):
+            for post, parts in zip(request, outcomes, strict=True):
+                self.expect(post, parts)
+        for name, plain in self.plain.items():
+            for owner, before_us in versions[name].items():
+                # One transaction for all: a row that came back to what it was may have been written or not.
+                grew = plain.versions[owner] > before_us
+                assert grew or plain.rows[owner] == rows[name][owner], "every change is a new version"
+
+    # How it is done and what is expected
+
+    def chosen(self, number: int) -> PlainBoard:
+        """One of the boards there are."""
+        return list(self.plain.values())[number % len(self.plain)]
+
+    def post_of(self, plan: PostPlan) -> Post:
+        """The post that a plan means among the boards that were ever seen; each board once."""
+        parts: dict[int, BoardPost] = {}
+        for planned in plan.parts:
+            # From the newest on: most posts are meant for boards as they are.
+            board = self.handles[-1 - planned.handle % len(self.handles)]
+            columns = board.spec.columns
+            stats: dict[str, StatValue] = {}
+            overwrite: dict[str, StatValue] = {}
+            for index, value, overwrites in planned.values:
+                column = columns[index % len(columns)]
+                text = column.kind.value == "text"
+                (overwrite if overwrites else stats)[column.name] = f"t{value}" if text else value
+            parts[board.key] = part(board, stats, overwrite)
+        return self.session.deployment.post(plan.owner, *parts.values(), post_id=plan.post_id, at_us=plan.at_us)
+
+    async def submitted(self, requests: list[list[Post]]) -> list[list[list[PartOutcome]]]:
+        """All requests at once through a writer, which is closed after them."""
+        writer = self.session.deployment.writer(Observed())
+        writer.start()
+        answers = await asyncio.gather(*(writer.submit(posts) for posts in requests))
+        await writer.close()
+        return answers
+
+    def expect(self, post: Post, outcomes: Sequence[PartOutcome]) -> None:
+        """Apply a post to the dicts and compare what was answered."""
+        now_us = self.session.deployment.clock()
+        at_us = now_us if post.at_us is None else post.at_us
+        live = {plain.board.key: plain for plain in self.plain.values()}
+        known: list[list[StatValue | None] | None] = []
+        rows: list[list[Reached | None] | None] = []
+        for one in post.parts:
+            first, row = self.planned(live.get(one.board.key), post, one, at_us)
+            known.append(first)
+            rows.append(row)
+        refused = any(first is None and row is None for first, row in zip(known, rows, strict=True))
+        for one, first, row, outcome in zip(post.parts, known, rows, outcomes, strict=True):
+            if first is not None:
+                assert outcome.status is PostStatus.DUPLICATE and outcome.stats == first
+            elif refused or row is None:
+                assert outcome.status is PostStatus.REJECTED and outcome.error is not None
+            else:
+                self.take(live[one.board.key], post, one, row, outcome)
+
+    def planned(
+        self, plain: PlainBoard | None, post: Post, one: BoardPost, at_us: int
+    ) -> tuple[list[StatValue | None] | None, list[Reached | None] | None]:
+        """The first outcome's stats of a duplicate, or the row after the post; neither where it must be rejected."""
+        if plain is None:
+            return None, None
+        if post.post_hash is not None and post.post_hash in plain.remembered:
+            fingerprint, stats = plain.remembered[post.post_hash]
+            return (stats, None) if fingerprint == post.fingerprint else (None, None)
+        columns = plain.board.spec.columns
+        try:
+            return None, merged_row(columns, plain.rows.get(post.owner, [None] * len(columns)), one.changes, at_us)
+        except OutOfRange:
+            return None, None
+
+    def take(
+        self, plain: PlainBoard, post: Post, one: BoardPost, row: list[Reached | None], outcome: PartOutcome
+    ) -> None:
+        """Change the dicts as the post did."""
+        before = plain.rows.get(post.owner)
+        changed = before != row
+        assert outcome.status is (PostStatus.APPLIED if changed else PostStatus.UNCHANGED)
+        assert outcome.updated_at_us is not None and outcome.stats is not None
+        plain.rows[post.owner] = row
+        # A row that changes twice in one transaction has one version.
+        assert outcome.updated_at_us >= plain.versions.get(post.owner, 0)
+        plain.versions[post.owner] = outcome.updated_at_us
+        plain.changes += changed
+        stats = plain.stats(post.owner)
+        assert len(one.board.spec.columns) <= len(outcome.stats)
+        assert outcome.stats == stats[: len(outcome.stats)]
+        if post.post_hash is not None:
+            plain.remembered[post.post_hash] = (post.fingerprint, outcome.stats)
+
+    # What must hold
+
+    @invariant()
+    def the_store_tells_what_the_dicts_do(self) -> None:
+        self.session.run(self.session.deployment.store.read(self.compare))
+
+    def compare(self) -> Program[None]:
+        """Everything, in one snapshot."""
+        dialect = self.session.deployment.dialect
+        boards = yield from list_boards(dialect, prefix="", after="", limit=10)
+        assert boards == [self.plain[name].board for name in sorted(self.plain)]
+        for plain in self.plain.values():
+            totals = (yield from find_totals(dialect, [plain.board.key]))[plain.board.key]
+            assert totals.get(ALL_ENTRIES, 0) == len(plain.rows)
+            assert 0 <= totals.get(CHANGES, 0) <= plain.changes
+            for index in plain.board.sorted_indexes:
+                assert totals.get(index, 0) == sum(row[index] is not None for row in plain.rows.values())
+                yield from self.compare_ranking(plain, index)
+            entries = yield from self.session.deployment.entries(plain.board).find_entries(OWNERS)
+            assert {owner: entry.updated_at_us for owner, entry in entries.items()} == plain.versions
+            merger = self.session.deployment.merger(plain.board)
+            for owner, entry in entries.items():
+                assert merger.decode_stats(entry.cells) == plain.stats(owner)
+
+    def compare_ranking(self, plain: PlainBoard, index: int) -> Program[None]:
+        """Pages and ranks of one column."""
+        stored = self.session.deployment.entries(plain.board).rankings[index]
+        page = yield from stored.read_first_rows(PAGE_ROWS)
+        walked: list[Entry] = []
+        while page:
+            walked += page
+            page = yield from stored.read_rows_after(str(page[-1].cells[index]), page[-1].owner, PAGE_ROWS)
+        order = ranking(plain.board.spec, index, plain.rows)
+        assert [entry.owner for entry in walked] == [place.owner for place in order]
+        for entry, place in zip(walked, order, strict=True):
+            better = yield from stored.count_better(str(entry.cells[index]))
+            assert better == sum(other.key < place.key for other in order)
+
+
+def test_boards_behave_as_dicts_do_whatever_happens_in_whatever_order(
+    backend: Backend, tmp_path: Path, table: TableSharing
+) -> None:
+    runs = iter(range(100_000))
+
+    def machine() -> BoardsMachine:
+        directory = tmp_path / str(next(runs))
+        directory.mkdir()
+        return BoardsMachine(backend, directory, table)
+
+    run = settings(max_examples=30, stateful_step_count=30, deadline=None)
+    run_state_machine_as_test(machine, settings=run)  # type: ignore[arg-type] # a factory serves as well as a class
