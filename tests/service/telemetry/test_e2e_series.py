@@ -132,7 +132,7 @@ def read_methods() -> dict[str, tuple[str, ...]]:
     """The labels of what is read: as the code has them, with every method where it takes the position's."""
     found: dict[str, tuple[str, ...]] = {}
     for path in SERVICE.rglob("*.py"):
-        for call in re.findall(r"metrics\.read\((.*)\)", path.read_text(encoding="utf-8")):
+        for call in re.findall(r"metrics\.count_ranks_read\((.*)\)", path.read_text(encoding="utf-8")):
             names = re.findall(r'"(\w+)"', call)
             for route in set(names) & set(COUNTED):
                 methods = get_args(PositionMethod) if "method" in call else ()
