@@ -17,7 +17,7 @@ from typing import NamedTuple
 from benchmarks import load, report
 from benchmarks.batch_posts import through_http
 from benchmarks.boards import BOARD, COLUMN, filled_store, owner, values
-from benchmarks.client import BadAnswer, Connection
+from benchmarks.client import BadAnswerError, Connection
 from benchmarks.options import Options, parse
 from benchmarks.servers import Server, redis, redis_shell, service
 
@@ -69,7 +69,10 @@ def fill_redis_times(port: int, rows: int) -> None:
 
 
 async def check_same(rivals: Rivals, rows: int) -> None:
-    """Check that both shells show the same value for some owners and the same best ten values. Raises BadAnswer."""
+    """Check that both shells show the same value for some owners and the same best ten values.
+
+    Raises BadAnswerError.
+    """
     ours, theirs = Connection(rivals.service.port), Connection(rivals.shell.port)
     for index in range(0, rows, max(1, rows // 20)):
         before, after = _PATHS["positions"]
@@ -77,14 +80,14 @@ async def check_same(rivals: Rivals, rows: int) -> None:
             (await side.must("GET", before + owner(index) + after))["positions"][0] for side in (ours, theirs)
         ]
         if (one["value"], one["total"]) != (other["value"], other["total"]):
-            raise BadAnswer(f"owner {index}: {one} and {other}")
+            raise BadAnswerError(f"owner {index}: {one} and {other}")
         before, after = _PATHS["around"]
         windows = [len((await side.must("GET", before + owner(index) + after))["entries"]) for side in (ours, theirs)]
         if windows[0] != windows[1]:
-            raise BadAnswer(f"around owner {index}: {windows} entries")
+            raise BadAnswerError(f"around owner {index}: {windows} entries")
     tops = [[entry["value"] for entry in (await side.must("GET", _TOP))["entries"]] for side in (ours, theirs)]
     if tops[0] != tops[1]:
-        raise BadAnswer(f"top 10: {tops}")
+        raise BadAnswerError(f"top 10: {tops}")
     ours.close()
     theirs.close()
 

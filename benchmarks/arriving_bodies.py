@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.boards import BOARD, COLUMN, spec
-from benchmarks.client import HOST, BadAnswer, Connection
+from benchmarks.client import HOST, BadAnswerError, Connection
 from benchmarks.options import Options, parse
 from benchmarks.servers import service
 
@@ -47,7 +47,7 @@ async def _send(port: int, seconds: float, *, chunked: bool) -> tuple[int, int]:
         writer.close()
     status = int(head.split(" ", 2)[1])
     if status == 503 and "\r\nretry-after: " not in head.lower():
-        raise BadAnswer(f"a refusal without Retry-After: {head!r}")
+        raise BadAnswerError(f"a refusal without Retry-After: {head!r}")
     return status, sent
 
 
@@ -57,7 +57,7 @@ async def _sent(port: int, seconds: float, *, chunked: bool) -> tuple[Counter[in
     answers = await asyncio.gather(*senders)
     statuses = Counter(status for status, _ in answers)
     if statuses.keys() - {200, 503} or not statuses[200]:
-        raise BadAnswer(f"answered {dict(statuses)}")
+        raise BadAnswerError(f"answered {dict(statuses)}")
     return statuses, max((sent for status, sent in answers if status == 503), default=0)
 
 

@@ -29,7 +29,7 @@ class BareLoop:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise load.LoadFailed(f"{self._program} ended")
+            raise load.LoadFailedError(f"{self._program} ended")
         return line
 
     def round(self, *, seed: int, count: int, **more: int) -> load.Figure:

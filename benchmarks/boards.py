@@ -19,7 +19,7 @@ from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 
-from benchmarks.client import BadAnswer, Connection, for_each
+from benchmarks.client import BadAnswerError, Connection, for_each
 from benchmarks.options import Options
 from benchmarks.servers import PROJECT, service
 
@@ -71,12 +71,12 @@ def spec(names: Sequence[str], *, merge: str = "sum", best: str = "high") -> dic
 async def send_batches(
     port: int, board: str, bodies: Iterable[bytes], *, size: int = 0, connections: int = FILL_CONNECTIONS
 ) -> None:
-    """Post the bodies. With `size`, the posts in each, every post must have been applied. Raises BadAnswer."""
+    """Post the bodies. With `size`, the posts in each, every post must have been applied. Raises BadAnswerError."""
 
     async def send(connection: Connection, body: bytes) -> None:
         status, answer = await connection.call("POST", f"/v1/leaderboards/{board}/posts", body)
         if status != 200 or answer.count(b'"applied"') < size:
-            raise BadAnswer(f"batch: {status} {answer[:300]!r}")
+            raise BadAnswerError(f"batch: {status} {answer[:300]!r}")
 
     await for_each(port, bodies, send, connections=connections)
 
@@ -100,7 +100,7 @@ async def create(port: int, board: str, body: Mapping[str, object]) -> None:
 
 
 async def refresh(port: int, board: str, columns: Iterable[str]) -> None:
-    """Have new curves of these columns fitted. Raises BadAnswer."""
+    """Have new curves of these columns fitted. Raises BadAnswerError."""
     connection = Connection(port)
     try:
         for column in columns:
@@ -112,7 +112,10 @@ async def refresh(port: int, board: str, columns: Iterable[str]) -> None:
 async def fill(
     port: int, board: str, *, owners: Sequence[str], named: Mapping[str, Sequence[object]], body: Mapping[str, object]
 ) -> float:
-    """Create a board and post every owner's values, `named` by column. Return the seconds taken. Raises BadAnswer."""
+    """Create a board and post every owner's values, `named` by column.
+
+    Return the seconds taken. Raises BadAnswerError.
+    """
     begun = time.perf_counter()
     await create(port, board, body)
     await send_batches(port, board, _posts_in_batches(named, owners))

@@ -20,7 +20,7 @@ _HEAD_BYTES_MAX = 64 * 1024
 T = TypeVar("T")
 
 
-class BadAnswer(Exception):
+class BadAnswerError(Exception):
     """A request got a status with which the benchmark cannot go on."""
 
 
@@ -56,10 +56,10 @@ class Connection:
         return int(lines[0].split(" ", 2)[1]), answer
 
     async def must(self, method: str, path: str, body: object = None) -> Any:
-        """Return the decoded answer of a request that has to succeed. Raises BadAnswer otherwise."""
+        """Return the decoded answer of a request that has to succeed. Raises BadAnswerError otherwise."""
         status, answer = await self.call(method, path, b"" if body is None else json.dumps(body).encode())
         if not 200 <= status < 300:
-            raise BadAnswer(f"{method} {path[:200]}: {status} {answer[:300]!r}")
+            raise BadAnswerError(f"{method} {path[:200]}: {status} {answer[:300]!r}")
         return json.loads(answer) if answer else None
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.boards import BOARD, COLUMN, fill, owner, refresh, spec
 from benchmarks.bulk import bulk_board, bulk_store, drawn
-from benchmarks.client import BadAnswer, Connection
+from benchmarks.client import BadAnswerError, Connection
 from benchmarks.exact_anywhere import Board
 from benchmarks.options import Options, parse
 from benchmarks.servers import service_on
@@ -57,7 +57,7 @@ async def _asked_ms(port: int, asked: Iterator[tuple[str, list[str]]]) -> list[f
             status, body = await connection.call("GET", path)
             took.append(1000 * (time.perf_counter() - begun))
             if status != 200 or [entry["owner"] for entry in json.loads(body)["entries"]] != owners:
-                raise BadAnswer(f"{path}: {status} {body[:300]!r}")
+                raise BadAnswerError(f"{path}: {status} {body[:300]!r}")
     finally:
         connection.close()
     return took

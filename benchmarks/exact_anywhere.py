@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.boards import BOARD, COLUMN, batch_body, owner, refresh, send_batches
 from benchmarks.bulk import bulk_board, bulk_store, drawn
-from benchmarks.client import BadAnswer, Connection
+from benchmarks.client import BadAnswerError, Connection
 from benchmarks.options import Options, parse
 from benchmarks.servers import service_on
 from config import load
@@ -76,7 +76,7 @@ async def _asked_ms(port: int, asked: list[tuple[str, int]], mode: str) -> tuple
             position = json.loads(body)["positions"][0] if status == 200 else {}
             methods.add(position.get("method", str(status)))
             if not position.get("low", 0) <= rank <= position.get("high", 0):
-                raise BadAnswer(f"{name} stands at {rank}, the answer is {body[:300]!r}")
+                raise BadAnswerError(f"{name} stands at {rank}, the answer is {body[:300]!r}")
     finally:
         connection.close()
     return took, methods

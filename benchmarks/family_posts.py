@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks import load, report
 from benchmarks.batch_posts_postgres import SERVER
 from benchmarks.boards import owner
-from benchmarks.client import BadAnswer, Connection, for_each
+from benchmarks.client import BadAnswerError, Connection, for_each
 from benchmarks.options import Options, parse
 from benchmarks.servers import service, service_on
 from tests.servers import postgres
@@ -60,7 +60,7 @@ async def _send(port: int, bodies: Iterable[bytes]) -> None:
     async def one(connection: Connection, body: bytes) -> None:
         status, answer = await connection.call("POST", f"/v1/families/{FAMILY}/posts", body)
         if status != 200 or answer.count(b'"applied"') != body.count(b'"owner"') * (BOARDS + 1):
-            raise BadAnswer(f"{status} {answer[:400]!r}")
+            raise BadAnswerError(f"{status} {answer[:400]!r}")
 
     await for_each(port, bodies, one, connections=_CONNECTIONS)
 

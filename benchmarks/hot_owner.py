@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks import load, report
 from benchmarks.batch_posts_postgres import SERVER
-from benchmarks.client import BadAnswer, Connection
+from benchmarks.client import BadAnswerError, Connection
 from benchmarks.options import Options, parse
 from benchmarks.servers import Server, service_on
 from tests.servers import postgres
@@ -88,7 +88,7 @@ async def one_round(servers: Sequence[Server], name: str, seconds: float, *, mod
                 await asyncio.sleep(0.1)
                 continue
             if status not in (200, 202):
-                raise BadAnswer(f"{status} {answer[:300]!r}")
+                raise BadAnswerError(f"{status} {answer[:300]!r}")
             latencies_s.append(time.monotonic() - at_s)
         connection.close()
 
@@ -100,7 +100,7 @@ async def one_round(servers: Sequence[Server], name: str, seconds: float, *, mod
         xp = await clan_xp(servers[0])
     took_s = time.monotonic() - begun_s
     if xp != before + len(latencies_s):
-        raise BadAnswer(f"the clan has {xp - before} points for {len(latencies_s)} posts")
+        raise BadAnswerError(f"the clan has {xp - before} points for {len(latencies_s)} posts")
     return Round(len(latencies_s), took_s, await conflicts(servers) - lost, latencies_s)
 
 

@@ -14,7 +14,7 @@ from statistics import quantiles
 
 from benchmarks import report
 from benchmarks.boards import BOARD, COLUMN, create, refresh, spec
-from benchmarks.client import HOST, BadAnswer, Connection
+from benchmarks.client import HOST, BadAnswerError, Connection
 from benchmarks.options import Options, parse
 from benchmarks.servers import Server, free_port, rankcurve, service
 from tests.servers import FAST, postgres
@@ -46,7 +46,7 @@ def bulk() -> bytes:
 
 
 async def times_ms(port: int, bulks: int) -> list[float]:
-    """Return how long each bulk took, in ms. Raises BadAnswer if a read was not answered."""
+    """Return how long each bulk took, in ms. Raises BadAnswerError if a read was not answered."""
     await create(port, BOARD, spec([COLUMN]))
     connection, body, found = Connection(port), bulk(), []
     await connection.must("POST", f"/v1/leaderboards/{BOARD}/posts", {"owner": "ada", "stats": {COLUMN: 1}})
@@ -57,7 +57,7 @@ async def times_ms(port: int, bulks: int) -> list[float]:
         took_ms = 1000 * (time.perf_counter() - begun)
         wrong = [each for each in json.loads(answer) if each["status"] != 200]
         if status != 200 or wrong:
-            raise BadAnswer(f"{status} {wrong[:2]}")
+            raise BadAnswerError(f"{status} {wrong[:2]}")
         if number >= _WARM_UP:
             found.append(took_ms)
     connection.close()

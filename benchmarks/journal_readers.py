@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.boards import BOARD, COLUMN, fill, owner, refresh, spec, values
-from benchmarks.client import BadAnswer, Connection
+from benchmarks.client import BadAnswerError, Connection
 from benchmarks.options import Options, parse
 from benchmarks.servers import service_on
 from tests.servers import DURABLE, postgres
@@ -43,7 +43,7 @@ async def _read_journal(port: int, ended: asyncio.Event) -> int:
         while not ended.is_set():
             status, answer = await connection.call("GET", f"/v1/journal?after={after}&limit={_PAGE}")
             if status != 200:
-                raise BadAnswer(f"{status} {answer[:300]!r}")
+                raise BadAnswerError(f"{status} {answer[:300]!r}")
             last = answer[:-1].rpartition(b"\n")[2]
             after = int(last[len(b'{"seq":') : last.index(b",")]) if last else 0
             pages += 1

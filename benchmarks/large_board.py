@@ -32,7 +32,7 @@ _ENTRIES = f"/v1/leaderboards/{BOARD}/entries/"
 
 
 async def refreshed_s(port: int, method: str) -> float:
-    """Return the seconds that a refresh by this method takes, as it reports them. Raises BadAnswer."""
+    """Return the seconds that a refresh by this method takes, as it reports them. Raises BadAnswerError."""
     connection = Connection(port)
     try:
         board = f"/v1/leaderboards/{BOARD}"

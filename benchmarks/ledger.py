@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.client import BadAnswer, Connection, quoted
+from benchmarks.client import BadAnswerError, Connection, quoted
 
 BOARDS = [f"kill-{number}" for number in range(5)]
 CHAMPION = "champion"  # posted to all the time
@@ -95,7 +95,7 @@ async def poster(ports: Sequence[int], name: str, owners: Sequence[str], ledger:
     settled.
 
     Raises:
-        BadAnswer: any refusal that does not say to come again.
+        BadAnswerError: any refusal that does not say to come again.
     """
     connections, rng, number = [Connection(port) for port in ports], random.Random(name), 0
     while not ledger.stop:
@@ -105,7 +105,7 @@ async def poster(ports: Sequence[int], name: str, owners: Sequence[str], ledger:
         body = json.dumps(wires[0] if len(wires) == 1 else {"posts": wires}).encode()
         results = await _settle(connections, path, body, ledger, rng)
         if len(results) != len(posts) or any(result["status"] not in _SETTLED for result in results):
-            raise BadAnswer(f"{path}: {results[:2]}")
+            raise BadAnswerError(f"{path}: {results[:2]}")
         ledger.settled[path].extend(posts)
         ledger.statuses.update(result["status"] for result in results)
         ledger.progress.set()
@@ -131,7 +131,7 @@ async def _settle(
             results: list[dict[str, str]] = json.loads(answer)["results"]
             return results
         if status not in _REFUSED:
-            raise BadAnswer(f"{path}: {status} {answer[:300]!r}")
+            raise BadAnswerError(f"{path}: {status} {answer[:300]!r}")
         ledger.refusals[json.loads(answer)["detail"]] += 1
         ledger.retries += 1
         await asyncio.sleep(_PAUSE_S)

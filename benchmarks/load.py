@@ -19,7 +19,7 @@ _SCRIPT = Path(__file__).with_name("requests.lua")
 _WARM_UP_S = 1.0
 
 
-class LoadFailed(Exception):
+class LoadFailedError(Exception):
     """Some request of a measured round was not answered with a 2xx, so its rate would mean nothing."""
 
 
@@ -53,7 +53,7 @@ class Target:
 
 
 def wrk(target: Target, *, connections: int, seconds: float, seed: int) -> Figure:
-    """Run one round and return its figure. Raises LoadFailed if any request failed."""
+    """Run one round and return its figure. Raises LoadFailedError if any request failed."""
     whole_s = max(1, round(seconds))
     address = target.url + ("/" if target.rows else target.path)
     command = [needs_program("wrk", "wrk"), "-t1", f"-c{connections}", f"-d{whole_s}s", "--timeout", "10s"]
@@ -61,10 +61,10 @@ def wrk(target: Target, *, connections: int, seconds: float, seed: int) -> Figur
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=whole_s + 60)
     figures = [line for line in ran.stdout.splitlines() if line.startswith("{")]
     if ran.returncode or not figures:
-        raise LoadFailed(f"wrk: {ran.stdout[-300:]} {ran.stderr[-300:]}")
+        raise LoadFailedError(f"wrk: {ran.stdout[-300:]} {ran.stderr[-300:]}")
     found: dict[str, int] = json.loads(figures[-1])
     if found["refused"] or found["socket_errors"] or not found["requests"]:
-        raise LoadFailed(f"{target.path}: {figures[-1]}")
+        raise LoadFailedError(f"{target.path}: {figures[-1]}")
     per_s = found["requests"] / (found["duration_us"] / 1e6)
     return Figure(per_s, found["p50_us"] / 1000, found["p99_us"] / 1000)
 

@@ -167,7 +167,7 @@ class Faults:
         with fault(name, self._cache), repeated(self._write, _WRITE_PAUSE_S):
             try:
                 figure = measured(number)
-            except load.LoadFailed as error:
+            except load.LoadFailedError as error:
                 print(f"   {name}: {error}")
                 seen.failed_rounds += 1
                 figure = load.Figure(0.0)
@@ -217,7 +217,7 @@ def wait_for_curves(port: int) -> None:
         if call_once(port, "GET", f"/v1/leaderboards/{BOARD}/rankings/{COLUMN}/curve")[0] == 200:
             return
         time.sleep(0.1)
-    raise load.LoadFailed("no curve came")
+    raise load.LoadFailedError("no curve came")
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:

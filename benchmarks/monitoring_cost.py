@@ -44,7 +44,7 @@ def watch(server: Server, over: threading.Event) -> None:
         for path in _PATHS:
             status, answer = call_once(server.port, "GET", path)
             if status != 200 or not answer:
-                raise load.LoadFailed(f"{path}: {status}")
+                raise load.LoadFailedError(f"{path}: {status}")
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from benchmarks.client import HOST, BadAnswer
+from benchmarks.client import HOST, BadAnswerError
 
 CONNECTIONS = 32
 _ANSWERS_S_MAX = 30.0
@@ -153,4 +153,4 @@ class Paced:
                 self._progress.clear()
                 await self._progress.wait()
         if self._failure is not None:
-            raise BadAnswer(self._failure)
+            raise BadAnswerError(self._failure)

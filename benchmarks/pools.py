@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.boards import COLUMN, fill, owner, spec, values
-from benchmarks.client import BadAnswer, Connection
+from benchmarks.client import BadAnswerError, Connection
 from benchmarks.options import Options, parse
 from benchmarks.servers import Server, service_on
 from tests.servers import DURABLE, postgres
@@ -71,7 +71,7 @@ async def _quiet(port: int, seconds: float, seed: int) -> list[float]:
         finally:
             free.put_nowait(connection)
         if status != 200:
-            raise BadAnswer(f"{status} {answer[:300]!r}")
+            raise BadAnswerError(f"{status} {answer[:300]!r}")
         took.append(1000 * (time.perf_counter() - due))
 
     begun = time.perf_counter()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks import load, report
 from benchmarks.boards import BOARD, COLUMN, filled_store, owner, values
-from benchmarks.client import BadAnswer, Connection, for_each
+from benchmarks.client import BadAnswerError, Connection, for_each
 from benchmarks.options import Options, parse
 from benchmarks.servers import hello, service
 
@@ -22,7 +22,10 @@ FEW, MANY = 32, 256
 
 
 async def check(port: int, rows: int) -> dict[str, int]:
-    """Compare default answers for some owners with the truth. Return how many each method gave. Raises BadAnswer."""
+    """Compare default answers for some owners with the truth.
+
+    Return how many each method gave. Raises BadAnswerError.
+    """
     numbers = values(rows)
     ascending = sorted(numbers)
     methods: dict[str, int] = {}
@@ -36,7 +39,7 @@ async def check(port: int, rows: int) -> dict[str, int]:
             and position["low"] <= rank <= position["high"]
             and position["total"] == rows
         ):
-            raise BadAnswer(f"owner {index}, value {numbers[index]}, rank {rank}: {position}")
+            raise BadAnswerError(f"owner {index}, value {numbers[index]}, rank {rank}: {position}")
         methods[position["method"]] = methods.get(position["method"], 0) + 1
 
     await for_each(port, random.Random(1).sample(range(rows), min(_CHECKED, rows)), one, connections=8)

@@ -26,7 +26,7 @@ import asyncpg
 from benchmarks import report
 from benchmarks.batch_posts_postgres import SERVER
 from benchmarks.boards import BOARD, create, owner
-from benchmarks.client import HOST, BadAnswer, Connection
+from benchmarks.client import HOST, BadAnswerError, Connection
 from benchmarks.options import Options, parse
 from benchmarks.servers import Server, free_port, rankcurve, service_on
 from tests.servers import postgres
@@ -101,7 +101,7 @@ async def send(port: int, part: int, told: Told, until_s: float) -> None:
             told.refused += BATCH
             continue
         if status != 202:
-            raise BadAnswer(f"{status} {answer[:300]!r}")
+            raise BadAnswerError(f"{status} {answer[:300]!r}")
         told.accepted += BATCH
         for index, number in chosen:
             told.posts[index] += 1
@@ -201,7 +201,7 @@ async def emptied(database: Any) -> None:
     until_s = time.monotonic() + _DRAIN_S_MAX
     while await database.fetchval("SELECT count(*) FROM ingest_blocks"):
         if time.monotonic() > until_s:
-            raise BadAnswer(f"the queue was not empty after {_DRAIN_S_MAX:g} s")
+            raise BadAnswerError(f"the queue was not empty after {_DRAIN_S_MAX:g} s")
         await asyncio.sleep(0.1)
 
 

@@ -25,7 +25,7 @@ _READY_S = 60.0
 _STOP_S = 40.0
 
 
-class ServerFailed(Exception):
+class ServerFailedError(Exception):
     """A server did not start, or ended on its own. The message ends with the last lines of its log."""
 
 
@@ -37,7 +37,7 @@ def free_port() -> int:
 
 
 def needs_program(program: str, package: str) -> str:
-    """Return the path of `program`; install Debian's `package` if it is missing. Raises ServerFailed."""
+    """Return the path of `program`; install Debian's `package` if it is missing. Raises ServerFailedError."""
     found = shutil.which(program)
     if found is None:
         print(f"   {program} is missing: installing Debian's {package}", flush=True)
@@ -47,15 +47,15 @@ def needs_program(program: str, package: str) -> str:
             subprocess.run(command, env=quiet, stdout=subprocess.DEVNULL, check=False, timeout=600)
         found = shutil.which(program)
     if found is None:
-        raise ServerFailed(f"{program} is needed: apt-get install {package}")
+        raise ServerFailedError(f"{program} is needed: apt-get install {package}")
     return found
 
 
 class Server:
     """One subprocess that answers HTTP (or, without `ready_path`, only accepts connections) on a loopback port.
 
-    `port` 0 means a free one. Entering waits until the process answers, and raises ServerFailed if it does not within a
-    minute.
+    `port` 0 means a free one. Entering waits until the process answers, and raises ServerFailedError if it does not
+    within a minute.
     """
 
     def __init__(
@@ -94,17 +94,17 @@ class Server:
             )
 
     def wait_ready(self, *, poll_s: float = 0.02) -> None:
-        """Wait until the process answers. Raises ServerFailed if it ended or a minute has passed."""
+        """Wait until the process answers. Raises ServerFailedError if it ended or a minute has passed."""
         assert self._process is not None, "spawn comes first"
         until = time.monotonic() + _READY_S
         while time.monotonic() < until:
             if self._process.poll() is not None:
-                raise ServerFailed(f"{self._command[0]} ended with {self._process.returncode}: {self.log_end()}")
+                raise ServerFailedError(f"{self._command[0]} ended with {self._process.returncode}: {self.log_end()}")
             with contextlib.suppress(OSError):
                 if self._answers():
                     return
             time.sleep(poll_s)
-        raise ServerFailed(f"{self._command[0]} did not answer: {self.log_end()}")
+        raise ServerFailedError(f"{self._command[0]} did not answer: {self.log_end()}")
 
     def _answers(self) -> bool:
         if self._ready_path is None:

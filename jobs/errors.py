@@ -1,9 +1,9 @@
 """What jobs can refuse, as one tree whose class docstrings are the messages.
 
     JobError
-    ├── NoJobProcess         (try again where a job process is alive)
-    ├── TooManyDemands       (try again later)
-    └── MethodUnsupported
+    ├── NoJobProcessError         (try again where a job process is alive)
+    ├── TooManyDemandsError       (try again later)
+    └── MethodUnsupportedError
 
 The rule: what the store refuses passes through a job as the store's own error.
 """
@@ -18,13 +18,13 @@ class JobError(Exception):
         super().__init__(detail or self.__class__.__doc__ or "")
 
 
-class NoJobProcess(JobError):
+class NoJobProcessError(JobError):
     """no job process is alive to refresh the curve"""
 
 
-class TooManyDemands(JobError):
+class TooManyDemandsError(JobError):
     """too many refreshes are waiting for the job"""
 
 
-class MethodUnsupported(JobError):
+class MethodUnsupportedError(JobError):
     """the version of the job process cannot fit a curve by that method"""

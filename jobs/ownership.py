@@ -6,8 +6,8 @@
 The rule: a job begins only with the lease, and a transaction that must not overlap another owner's calls
 `HeldLease.renew` or
 `HeldLease.release`. A process that was stopped for longer than its lease may work on for a moment. Those transactions
-then fail with `LeaseLost`, so nothing of them is stored. Steps that are harmless to repeat, such as pruning, need no
-call.
+then fail with `LeaseLostError`, so nothing of them is stored. Steps that are harmless to repeat, such as pruning, need
+no call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import structlog
 
-from storage.errors import LeaseLost, StorageError, StoreDamaged
+from storage.errors import LeaseLostError, StorageError, StoreDamagedError
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.store import Program, Store
 
@@ -52,7 +52,7 @@ class HeldLease:
         """Release the lease, as part of the work's last transaction.
 
         Raises:
-            LeaseLost: another process took over; this undoes the transaction.
+            LeaseLostError: another process took over; this undoes the transaction.
         """
         return self.leases.release(self.lease)
 
@@ -60,7 +60,7 @@ class HeldLease:
         """Renew the lease, as part of a transaction that more work follows.
 
         Raises:
-            LeaseLost: another process took over; this undoes the transaction.
+            LeaseLostError: another process took over; this undoes the transaction.
         """
         yield from self.leases.renew(self.lease, lease_us=self.lease_us)
 
@@ -88,8 +88,8 @@ class Ownership:
         nobody gets the lease until that long after its claim, however soon the work ends.
 
         Raises:
-            LeaseTaken: another process does the work, or the lease rests.
-            LeaseLost: another process took over meanwhile.
+            LeaseTakenError: another process does the work, or the lease rests.
+            LeaseLostError: another process took over meanwhile.
             What `still_wanted` and the work raise.
         """
         lease = await self._store.write(lambda: self._claim(pool, resource, still_wanted))
@@ -120,7 +120,7 @@ class Ownership:
             await self._sleep(self._limits.lease_s * self._limits.lease_renewal_ratio)
             try:
                 await self._store.write(lambda: self._leases.renew(lease, lease_us=self._lease_us))
-            except LeaseLost:
+            except LeaseLostError:
                 raise
             except StorageError as error:  # the store is away: it will say whether the lease is lost when it is back
                 log.warning("lease_not_renewed", pool=lease.pool, resource=lease.resource, detail=error.detail)
@@ -128,7 +128,10 @@ class Ownership:
     async def _give_back(self, lease: WorkLease, rests_until_us: int) -> None:
         try:
             await self._store.write(lambda: self._leases.release(lease, rests_until_us=rests_until_us))
-        except (LeaseLost, StoreDamaged):  # nobody claims leases of a damaged store; its damage is reported elsewhere
+        except (
+            LeaseLostError,
+            StoreDamagedError,
+        ):  # nobody claims leases of a damaged store; its damage is reported elsewhere
             return
         except StorageError as error:  # the lease expires by itself
             log.warning("lease_not_released", pool=lease.pool, resource=lease.resource, detail=error.detail)

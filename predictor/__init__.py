@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from .codec import decode_curve, encode_curve
 from .curve import Curve, FitMethod, Knot
-from .errors import CurveCorrupt, KnotsInvalid, PredictorError, WalkInconsistent
+from .errors import CurveCorruptError, KnotsInvalidError, PredictorError, WalkInconsistentError
 from .live import AsOf, LiveCounts, LiveCurve, Move, RankCurve
 from .locate import SHAPE_UNIT, AnchorKnot, Bracket, Drift, KeyBracket, KnotRanks
 from .sample import RATIO_UNIT, Landing, Skip, Stride, WorstEntry, walk
@@ -37,13 +37,13 @@ __all__ = [
     "BoundedRank",
     "Bracket",
     "Curve",
-    "CurveCorrupt",
+    "CurveCorruptError",
     "Drift",
     "FitMethod",
     "KeyBracket",
     "Knot",
     "KnotRanks",
-    "KnotsInvalid",
+    "KnotsInvalidError",
     "Landing",
     "LiveCounts",
     "LiveCurve",
@@ -53,7 +53,7 @@ __all__ = [
     "Skip",
     "Stride",
     "Tally",
-    "WalkInconsistent",
+    "WalkInconsistentError",
     "WorstEntry",
     "add_up_ranks",
     "decode_curve",

@@ -1,6 +1,6 @@
 """Encode a curve as bytes, for a table or a cache that processes of different versions share.
 
-The most important rule: decoded bytes give exactly the curve that was encoded, or `CurveCorrupt`. A CRC32 over
+The most important rule: decoded bytes give exactly the curve that was encoded, or `CurveCorruptError`. A CRC32 over
 everything detects damage, the format version detects other formats, and the result still has to be a valid curve.
 
 Knots are three columns of differences, each in its narrowest fixed width. 1,000 knots take 6 to 19 KB, and a column of
@@ -20,7 +20,7 @@ from typing import get_args
 from zlib import crc32
 
 from .curve import Curve, FitMethod, Knot
-from .errors import CurveCorrupt, KnotsInvalid
+from .errors import CurveCorruptError, KnotsInvalidError
 
 MAGIC = b"RKCV"
 VERSION = 2
@@ -38,7 +38,7 @@ def encode_curve(curve: Curve) -> bytes:
     """Return the curve's bytes; equal curves give equal bytes.
 
     Raises:
-        KnotsInvalid: a time or total is beyond 64 bits.
+        KnotsInvalidError: a time or total is beyond 64 bits.
     """
     knots = curve.knots
     certified = curve.certificate is not None
@@ -63,7 +63,7 @@ def encode_curve(curve: Curve) -> bytes:
         parts += [_pack(differences), _pack(gaps), _pack([knot.ties for knot in knots])]
         parts += _options(curve)
     except (struct.error, ValueError) as error:
-        raise KnotsInvalid(f"this curve does not fit the format: {error}") from error
+        raise KnotsInvalidError(f"this curve does not fit the format: {error}") from error
     body = b"".join(parts)
     return body + _CRC.pack(crc32(body))
 
@@ -72,19 +72,19 @@ def decode_curve(data: bytes) -> Curve:
     """Return the curve that `encode_curve` was given.
 
     Raises:
-        CurveCorrupt: the bytes are anything else.
+        CurveCorruptError: the bytes are anything else.
     """
     body = data[: -_CRC.size]
     if len(body) < _HEADER.size or body[: len(MAGIC)] != MAGIC:
-        raise CurveCorrupt("not a curve")
+        raise CurveCorruptError("not a curve")
     if _CRC.unpack(data[-_CRC.size :])[0] != crc32(body):
-        raise CurveCorrupt("the checksum does not match")
+        raise CurveCorruptError("the checksum does not match")
     if body[len(MAGIC)] not in VERSIONS:
-        raise CurveCorrupt(f"format version {body[len(MAGIC)]}, this program reads {VERSION}")
+        raise CurveCorruptError(f"format version {body[len(MAGIC)]}, this program reads {VERSION}")
     try:
         return _curve(body)
     except (struct.error, ValueError, IndexError) as error:
-        raise CurveCorrupt(f"the contents are no curve: {error}") from error
+        raise CurveCorruptError(f"the contents are no curve: {error}") from error
 
 
 def _curve(body: bytes) -> Curve:

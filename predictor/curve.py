@@ -12,7 +12,7 @@ from math import isfinite
 from operator import add, le, lt
 from typing import Literal, NamedTuple
 
-from .errors import KnotsInvalid
+from .errors import KnotsInvalidError
 from .locate import SHAPE_UNIT, KnotRanks
 
 FitMethod = Literal["skip", "scan"]
@@ -33,7 +33,7 @@ class Curve(KnotRanks):
     Knots ascend by key. The first is the best value and the last the worst, so ranks outside the knots are exact too.
 
     Raises:
-        KnotsInvalid: the numbers contradict each other.
+        KnotsInvalidError: the numbers contradict each other.
     """
 
     knots: Sequence[Knot]  # kept as a tuple
@@ -49,9 +49,9 @@ class Curve(KnotRanks):
 
     def __post_init__(self) -> None:
         if self.step < 1:
-            raise KnotsInvalid("the lattice step is at least 1")
+            raise KnotsInvalidError("the lattice step is at least 1")
         if self.certificate is not None and not (isfinite(self.certificate) and self.certificate >= 0):
-            raise KnotsInvalid("the certificate is a finite ratio of at least 0")
+            raise KnotsInvalidError("the certificate is a finite ratio of at least 0")
         knots = tuple(self.knots)
         keys, better_counts, ties = zip(*knots, strict=True) if knots else ((), (), ())
         counted = tuple(map(add, better_counts, ties))
@@ -68,33 +68,34 @@ class Curve(KnotRanks):
 
 
 def _check(curve: Curve, keys: Sequence[int], better_counts: Sequence[int], counted: Sequence[int]) -> None:
-    """Raise `KnotsInvalid` unless these can be the knots of the curve. `counted`: entries up to and with each knot.
+    """Raise `KnotsInvalidError` unless these can be the knots of the curve.
 
-    It checks column by column, not knot by knot, to be fast: it runs on every decode.
+    `counted` are the entries up to and with each knot. Every decode runs this check, so it goes column by column,
+    which is faster than knot by knot.
     """
     if (better_counts[0] if keys else 0) != 0 or (counted[-1] if keys else 0) != curve.total:
-        raise KnotsInvalid("the first knot is the best value and the last the worst, or the column is empty")
+        raise KnotsInvalidError("the first knot is the best value and the last the worst, or the column is empty")
     if not all(map(lt, better_counts, counted)):
-        raise KnotsInvalid("a knot is a value that some entry holds")
+        raise KnotsInvalidError("a knot is a value that some entry holds")
     if not all(map(lt, keys, keys[1:])) or not all(map(le, counted, better_counts[1:])):
-        raise KnotsInvalid("a knot contradicts the one before it")
+        raise KnotsInvalidError("a knot contradicts the one before it")
     step = curve.step
     if step > 1 and any((key - keys[0]) % step for key in keys):
-        raise KnotsInvalid("a knot is off the lattice")
+        raise KnotsInvalidError("a knot is off the lattice")
     for key, next_key, upto, better_count in zip(keys, keys[1:], counted, better_counts[1:], strict=False):
         if next_key - key <= step and better_count > upto:
-            raise KnotsInvalid(f"no key is left for the entries before rank {better_count + 1}")
+            raise KnotsInvalidError(f"no key is left for the entries before rank {better_count + 1}")
 
 
 def _check_errors(errors: tuple[int, ...], knot_count: int) -> tuple[int, ...]:
-    """Raise `KnotsInvalid` unless these can be the gaps' largest errors."""
+    """Raise `KnotsInvalidError` unless these can be the gaps' largest errors."""
     if len(errors) != max(0, knot_count - 1) or min(errors, default=0) < 0:
-        raise KnotsInvalid("a gap between two knots has one error of at least 0")
+        raise KnotsInvalidError("a gap between two knots has one error of at least 0")
     return errors
 
 
 def _check_shapes(shapes: tuple[tuple[int, int], ...], knot_count: int) -> tuple[tuple[int, int], ...]:
-    """Raise `KnotsInvalid` unless every cubic is monotone and stays within its gap."""
+    """Raise `KnotsInvalidError` unless every cubic is monotone and stays within its gap."""
     if len(shapes) != max(0, knot_count - 1) or not all(0 <= s1 <= s2 <= SHAPE_UNIT for s1, s2 in shapes):
-        raise KnotsInvalid("a gap between two knots has two control values, which ascend within its rise")
+        raise KnotsInvalidError("a gap between two knots has two control values, which ascend within its rise")
     return shapes

@@ -23,7 +23,7 @@ from zlib import crc32
 
 from .codec import pack_int, pack_signed, unpack_int, unpack_signed
 from .curve import Curve, FitMethod, Knot
-from .errors import CurveCorrupt, KnotsInvalid
+from .errors import CurveCorruptError, KnotsInvalidError
 from .locate import KnotRanks
 
 MAGIC = b"RKLC"
@@ -121,21 +121,21 @@ class LiveCounts:
         """Return the counts that `encode` was called on. `curve` has to be the same.
 
         Raises:
-            CurveCorrupt: the bytes are damaged, of another format or of another curve.
+            CurveCorruptError: the bytes are damaged, of another format or of another curve.
         """
         body = data[: -_CRC.size]
         if len(body) < _HEADER.size or _CRC.unpack(data[-_CRC.size :])[0] != crc32(body):
-            raise CurveCorrupt("not live counts, or damaged ones")
+            raise CurveCorruptError("not live counts, or damaged ones")
         magic, version, flags, knot_count = _HEADER.unpack_from(body)
         if magic != MAGIC or version != VERSION:
-            raise CurveCorrupt(f"live counts of format {magic!r} {version}, this program reads {VERSION}")
+            raise CurveCorruptError(f"live counts of format {magic!r} {version}, this program reads {VERSION}")
         counts = cls(curve)
         if knot_count != len(counts.runs):
-            raise CurveCorrupt("the live counts are another curve's")
+            raise CurveCorruptError("the live counts are another curve's")
         try:
             counts._fill(body, flags)
         except (struct.error, ValueError) as error:
-            raise CurveCorrupt(f"the contents are no live counts: {error}") from error
+            raise CurveCorruptError(f"the contents are no live counts: {error}") from error
         return counts
 
     def _fill(self, body: bytes, flags: int) -> None:
@@ -165,7 +165,7 @@ class LiveCurve(KnotRanks):
     """A curve as of the last move counted, used like a `Curve`. Its brackets hold however old the fit is.
 
     Raises:
-        KnotsInvalid: the counts cannot belong to this curve.
+        KnotsInvalidError: the counts cannot belong to this curve.
     """
 
     __slots__ = ("_as_of", "fit", "is_as_fitted", "moved", "total")
@@ -178,7 +178,7 @@ class LiveCurve(KnotRanks):
         ends = [*(knot.better_count for knot in fit.knots), fit.total]
         gaps = [end - start + delta for start, end, delta in zip(starts, ends, counts.gaps, strict=True)]
         if min(runs, default=0) < 0 or min(gaps) < 0:
-            raise KnotsInvalid("more entries have left a place than stood there")
+            raise KnotsInvalidError("more entries have left a place than stood there")
         # For gap, knot, gap, …, gap: how many entries stand before the end of each.
         upto = list(accumulate(chain.from_iterable(zip(gaps, [*runs, 0], strict=True)), initial=0))
         self.total = upto[-1]

@@ -22,7 +22,7 @@ from math import isqrt, log, log1p
 from typing import NamedTuple
 
 from .curve import Knot
-from .errors import WalkInconsistent
+from .errors import WalkInconsistentError
 
 RATIO_UNIT = 1_000_000  # the 1 of `Stride.ratio_ppm`: with integers every store skips the same rows
 Reads = Generator["Skip | WorstEntry | Stride", "Landing | list[Landing] | None", "list[Knot]"]
@@ -80,7 +80,7 @@ def walk(total: int, *, knots_max: int, gap_rows_max: int = 1 << 62, stride_max:
     but the count of the worst knot is wrong by as much.
 
     Raises:
-        WalkInconsistent: an answer contradicts an earlier one.
+        WalkInconsistentError: an answer contradicts an earlier one.
         ValueError: `knots_max` is below 2.
     """
     if knots_max < 2:
@@ -141,7 +141,7 @@ def _stride(before: Knot, next_rank: int, ratio: float, steps: int, total: int, 
     ratio_ppm = int(ratio * RATIO_UNIT)
     landings = yield Stride(before.key, next_rank, ratio_ppm, steps, total, gap_rows_max)
     if not isinstance(landings, list) or len(landings) > steps:
-        raise WalkInconsistent("a stride is answered with a list of at most its steps")
+        raise WalkInconsistentError("a stride is answered with a list of at most its steps")
     knots = [before]
     for landing in landings:
         rows = min(next_rank * ratio_ppm // RATIO_UNIT, gap_rows_max)
@@ -154,11 +154,11 @@ def _worst(total: int, before: Knot) -> Reads:
     """Return the worst entry's knot, or no knot if it is the one before."""
     landing = yield WorstEntry()
     if not isinstance(landing, Landing) or landing.key < before.key:
-        raise WalkInconsistent("the worst entry is better than one read before")
+        raise WalkInconsistentError("the worst entry is better than one read before")
     if landing.key == before.key:
         return []
     if landing.ties < 1:
-        raise WalkInconsistent("an entry has itself as a tie")
+        raise WalkInconsistentError("an entry has itself as a tie")
     return [Knot(landing.key, max(total - landing.ties, before.better_count + before.ties), landing.ties)]
 
 
@@ -172,10 +172,10 @@ def _split_widest(knots: list[Knot], knots_max: int) -> Reads:
         rows = isqrt(low * (1 + after.better_count)) - low
         landing = yield Skip(before.key, rows)
         if not isinstance(landing, Landing) or landing.key >= after.key:
-            raise WalkInconsistent("entries counted before are gone")
+            raise WalkInconsistentError("entries counted before are gone")
         middle = _knot(landing, before.key, low, rows)
         if middle.better_count + middle.ties > after.better_count:
-            raise WalkInconsistent("more entries before a value than were counted")
+            raise WalkInconsistentError("more entries before a value than were counted")
         knots.append(middle)
         for gap in (_gap(before, middle), _gap(middle, after)):
             if gap:
@@ -194,7 +194,7 @@ def _knot(landing: Landing, after_key: int | None, next_rank: int, rows: int) ->
     """Return the knot for a landing `rows` rows past rank `next_rank`."""
     key, ties_before, ties = landing
     if (after_key is not None and key <= after_key) or not 0 <= ties_before <= rows or ties <= ties_before:
-        raise WalkInconsistent("the row landed on is not where it was said to be")
+        raise WalkInconsistentError("the row landed on is not where it was said to be")
     return Knot(key, next_rank - 1 + rows - ties_before, ties)
 
 

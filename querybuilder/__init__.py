@@ -20,12 +20,12 @@ from querybuilder.chained import chained
 from querybuilder.cursors import CURSOR_ROWS_MAX, close_cursor, create_row_reader, open_cursor, row_at
 from querybuilder.dialect import BLOB, INTEGER, POSTGRES, SQLITE, TEXT, Dialect, SqlType, numbered_from
 from querybuilder.errors import (
-    BadIdentifier,
-    BadValue,
-    IncompleteQuery,
-    Inexpressible,
+    BadIdentifierError,
+    BadValueError,
+    IncompleteQueryError,
+    InexpressibleError,
     QueryError,
-    UnboundParameter,
+    UnboundParameterError,
 )
 from querybuilder.render import Built, Query, Statement
 from querybuilder.schema import add_column, create_index, create_table, drop_index, drop_table, renumber
@@ -77,8 +77,8 @@ __all__ = [
     "SQLITE",
     "TEXT",
     "Aliased",
-    "BadIdentifier",
-    "BadValue",
+    "BadIdentifierError",
+    "BadValueError",
     "Built",
     "Column",
     "Condition",
@@ -86,8 +86,8 @@ __all__ = [
     "Dialect",
     "Direction",
     "HoldTable",
-    "IncompleteQuery",
-    "Inexpressible",
+    "IncompleteQueryError",
+    "InexpressibleError",
     "Insert",
     "Lock",
     "Ordering",
@@ -101,7 +101,7 @@ __all__ = [
     "Statement",
     "Term",
     "Truncate",
-    "UnboundParameter",
+    "UnboundParameterError",
     "Union",
     "Update",
     "add_column",

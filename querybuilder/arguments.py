@@ -1,7 +1,7 @@
 """How values travel: which constants may be bound, and how lists and rows become arguments.
 
-The rule: what arrives in the database equals what was given, or BadValue is raised. JSON would turn a 65-bit integer
-into a float and, before SQLite 3.45, end a text at its first NUL.
+The rule: what arrives in the database equals what was given, or BadValueError is raised. JSON would turn a 65-bit
+integer into a float and, before SQLite 3.45, end a text at its first NUL.
 
 SQLite takes a whole batch as one JSON text. It runs in another thread, where every step of a statement may wait for the
 interpreter lock. Beside a busy event loop 100 to 1,000 rows a second are written one by one, and 10,000 to 20,000 in
@@ -23,7 +23,7 @@ from typing import Annotated, Any
 import msgspec
 
 from querybuilder.dialect import Dialect, SqlType
-from querybuilder.errors import BadValue
+from querybuilder.errors import BadValueError
 
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
@@ -37,7 +37,10 @@ _TEXT_ENCODER = msgspec.json.Encoder()
 
 
 def constant_kind(value: object) -> SqlType | None:
-    """Return the kind of a constant, None for null. Raises BadValue for floats, booleans and integers past 64 bits."""
+    """Return the kind of a constant, None for null.
+
+    Raises BadValueError for floats, booleans and integers past 64 bits.
+    """
     if value is None:
         return None
     if isinstance(value, str):
@@ -47,8 +50,8 @@ def constant_kind(value: object) -> SqlType | None:
     if isinstance(value, int) and not isinstance(value, bool):
         if INT64_MIN <= value <= INT64_MAX:
             return SqlType.INTEGER
-        raise BadValue("an integer has at most 64 bits")
-    raise BadValue(f"a constant is an integer, text, bytes or None, not {type(value).__name__}")
+        raise BadValueError("an integer has at most 64 bits")
+    raise BadValueError(f"a constant is an integer, text, bytes or None, not {type(value).__name__}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +64,16 @@ class Encoder:
     def encode(self, given: object) -> tuple[object, ...]:
         """Return the arguments: one JSON text, or on PostgreSQL the list, or one array for each column of rows.
 
-        Raises BadValue for what cannot be carried exactly.
+        Raises BadValueError for what cannot be carried exactly.
         """
         if not isinstance(given, Iterable) or isinstance(given, str | bytes):
-            raise BadValue(f"a list or rows are an iterable, not {type(given).__name__}")
+            raise BadValueError(f"a list or rows are an iterable, not {type(given).__name__}")
         try:
             if self.arrays and self.kinds is not None:
                 return _arrays(list(given), self.kinds)
             items: list[Any] = msgspec.convert((list(given),), _shape(self.kinds)).items
         except msgspec.ValidationError as error:
-            raise BadValue(f"a list or rows do not fit: {error}") from None
+            raise BadValueError(f"a list or rows do not fit: {error}") from None
         return (items,) if self.arrays else (_json_text(items),)
 
 
@@ -130,7 +133,7 @@ def _array_cell(cell: object) -> str:
     if not isinstance(cell, str):
         return "null" if cell is None else str(cell)
     if "\0" in cell:
-        raise BadValue(_NUL)
+        raise BadValueError(_NUL)
     escaped = cell.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
@@ -139,14 +142,14 @@ def _encoded(items: list[Any]) -> str:
     try:
         return _TEXT_ENCODER.encode(items).decode()
     except UnicodeEncodeError as error:
-        raise BadValue("text cannot hold lone surrogates") from error
+        raise BadValueError("text cannot hold lone surrogates") from error
 
 
 def _json_text(items: list[Any]) -> str:
     text = _encoded(items)
     # The cheap test comes first. It also matches a harmless backslash before u0000, so the second test decides.
     if "\\u0000" in text and any("\0" in cell for row in items for cell in _texts(row)):
-        raise BadValue(_NUL)
+        raise BadValueError(_NUL)
     return text
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from querybuilder.dialect import Dialect
-from querybuilder.errors import IncompleteQuery, Inexpressible
+from querybuilder.errors import IncompleteQueryError, InexpressibleError
 from querybuilder.render import Query, Rendering, Statement
 from querybuilder.terms import Param
 from querybuilder.write import Insert, Update
@@ -33,9 +33,9 @@ class Chained(Query):
 
     def compile(self, dialect: Dialect) -> Statement:
         if not dialect.chains:
-            raise Inexpressible("a statement changes one table in this dialect")
+            raise InexpressibleError("a statement changes one table in this dialect")
         if not self.first.outputs:
-            raise IncompleteQuery("the update that begins a chain answers what it did: it needs returning()")
+            raise IncompleteQueryError("the update that begins a chain answers what it did: it needs returning()")
         out = Rendering(dialect)
         answer = out.name(self.name)
         parts = [f"{answer} AS ({self.first.render(out)})"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from querybuilder.dialect import Dialect
-from querybuilder.errors import Inexpressible
+from querybuilder.errors import InexpressibleError
 from querybuilder.render import Query, Rendering, Statement
 from querybuilder.select import Select
 from querybuilder.terms import RowSource, Term
@@ -71,7 +71,7 @@ class RowAt(RowSource):
 
 def _with_cursors(dialect: Dialect) -> Dialect:
     if not dialect.cursors:
-        raise Inexpressible("no statement can go on from where another one ended in this dialect")
+        raise InexpressibleError("no statement can go on from where another one ended in this dialect")
     return dialect
 
 

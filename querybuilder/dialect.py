@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 
-from querybuilder.errors import BadIdentifier
+from querybuilder.errors import BadIdentifierError
 
 # PostgreSQL cuts longer names silently (NAMEDATALEN - 1), so two of them could become the same. They are refused on
 # SQLite too: a name that works must work on both.
@@ -126,16 +126,16 @@ def numbered_from(dialect: Dialect, before: int) -> Dialect:
 
 
 def quote(dialect: Dialect, identifier: str) -> str:
-    """Return the identifier as one quoted token. Raises BadIdentifier for what quoting cannot carry."""
+    """Return the identifier as one quoted token. Raises BadIdentifierError for what quoting cannot carry."""
     if not identifier:
-        raise BadIdentifier("an identifier cannot be empty")
+        raise BadIdentifierError("an identifier cannot be empty")
     if "\0" in identifier:
-        raise BadIdentifier("an identifier cannot hold NUL: the SQL text would end there")
+        raise BadIdentifierError("an identifier cannot hold NUL: the SQL text would end there")
     try:
         size_bytes = len(identifier.encode())
     except UnicodeEncodeError as error:
-        raise BadIdentifier("an identifier cannot hold lone surrogates") from error
+        raise BadIdentifierError("an identifier cannot hold lone surrogates") from error
     if size_bytes > IDENTIFIER_BYTES_MAX:
-        raise BadIdentifier(f"an identifier has at most {IDENTIFIER_BYTES_MAX} bytes, this one {size_bytes}")
+        raise BadIdentifierError(f"an identifier has at most {IDENTIFIER_BYTES_MAX} bytes, this one {size_bytes}")
     mark = dialect.quote_mark
     return mark + identifier.replace(mark, mark + mark) + mark

@@ -15,7 +15,7 @@ import msgspec
 
 from querybuilder.arguments import Encoder, array_type, constant_kind, list_encoder, rows_encoder
 from querybuilder.dialect import Dialect, SqlType, quote
-from querybuilder.errors import IncompleteQuery, Inexpressible, UnboundParameter
+from querybuilder.errors import IncompleteQueryError, InexpressibleError, UnboundParameterError
 
 # Where an argument comes from: a parameter by name, a constant by index, or a part of an encoded parameter.
 Slot = str | int | tuple[str, int]
@@ -61,7 +61,8 @@ class Statement:
 
         They are scalars for `param`, sequences for `in_`, and iterables of rows for bulk writes.
 
-        Raises UnboundParameter for missing or unknown names, BadValue for a list or rows that cannot be carried.
+        Raises UnboundParameterError for missing or unknown names, BadValueError for a list or rows that cannot be
+        carried.
         """
         if len(params) != len(self.parameters):
             raise self._mismatch(params)
@@ -84,10 +85,10 @@ class Statement:
                 values[name, index] = argument
         return values
 
-    def _mismatch(self, params: Mapping[str, object]) -> UnboundParameter:
+    def _mismatch(self, params: Mapping[str, object]) -> UnboundParameterError:
         missing = sorted(self.parameters - params.keys())
         unknown = sorted(params.keys() - self.parameters)
-        return UnboundParameter(f"missing parameters {missing}, unknown parameters {unknown}")
+        return UnboundParameterError(f"missing parameters {missing}, unknown parameters {unknown}")
 
 
 def _picker(slots: tuple[Slot, ...]) -> Callable[[Mapping[Slot, object]], tuple[object, ...]]:
@@ -134,7 +135,7 @@ class Rendering:
     def parameter(self, name: str, kind: SqlType | None) -> str:
         """Return a placeholder for one scalar given to `bind`."""
         if name in self._encoders:
-            raise IncompleteQuery(f"parameter {name} is used both as a scalar and as a list")
+            raise IncompleteQueryError(f"parameter {name} is used both as a scalar and as a list")
         return self._placeholder(("parameter", kind, name), name, cast=kind)
 
     def list_parameter(self, name: str) -> str:
@@ -152,7 +153,7 @@ class Rendering:
             casts = [array_type(self.dialect, kind) for kind in kinds]
             return self._encoded(name, rows_encoder(self.dialect, kinds), casts)
         if SqlType.BLOB in kinds:
-            raise Inexpressible("bytes cannot travel in bulk on SQLite: JSON has no form for them")
+            raise InexpressibleError("bytes cannot travel in bulk on SQLite: JSON has no form for them")
         return self._encoded(name, rows_encoder(self.dialect, kinds), [None])
 
     def statement(self, sql: str, *, packed: bool = False) -> Statement:
@@ -169,7 +170,7 @@ class Rendering:
     def _encoded(self, name: str, encoder: Encoder, casts: Sequence[str | None]) -> list[str]:
         known = self._encoders.setdefault(name, encoder)
         if known != encoder or name in self._slots:
-            raise IncompleteQuery(f"parameter {name} is used in two different ways")
+            raise IncompleteQueryError(f"parameter {name} is used in two different ways")
         return [
             self._placeholder(("encoded", name, index), (name, index)) + (f"::{cast}" if cast else "")
             for index, cast in enumerate(casts)
@@ -179,7 +180,7 @@ class Rendering:
         self, identity: tuple[object, ...], slot: Slot, *, cast: SqlType | None = None, constant: object = None
     ) -> str:
         if self._without_arguments is not None:
-            raise Inexpressible(f"{self._without_arguments} cannot bind values")
+            raise InexpressibleError(f"{self._without_arguments} cannot bind values")
         if not self.dialect.numbered:
             self._add(slot, constant)
             return "?"

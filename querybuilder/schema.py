@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from querybuilder.arguments import constant_kind
 from querybuilder.dialect import Dialect, SqlType
-from querybuilder.errors import BadValue, IncompleteQuery, Inexpressible
+from querybuilder.errors import BadValueError, IncompleteQueryError, InexpressibleError
 from querybuilder.render import Query, Rendering, Statement
 from querybuilder.select import render_where
 from querybuilder.terms import ASC, Column, Condition, Ordering
@@ -41,7 +41,7 @@ class ColumnDefinition:
 
 def _define(name: str, kind: SqlType, *, null: bool, default: Default, sortable: bool) -> ColumnDefinition:
     if default is not None and constant_kind(default) is not kind:
-        raise BadValue(f"the default of column {name!r} is not of its kind")
+        raise BadValueError(f"the default of column {name!r} is not of its kind")
     return ColumnDefinition(name, kind, null, default, sortable)
 
 
@@ -49,7 +49,7 @@ def _default_text(default: int | str) -> str:
     if isinstance(default, int):
         return str(int(default))
     if not _DEFAULT_TEXT.fullmatch(default):
-        raise BadValue("a text default has at most 64 of A-Z a-z 0-9 _ . : -")
+        raise BadValueError("a text default has at most 64 of A-Z a-z 0-9 _ . : -")
     return f"'{default}'"
 
 
@@ -71,7 +71,7 @@ class TransactionColumn:
 
     def render(self, out: Rendering) -> str:
         if not out.dialect.transaction:
-            raise Inexpressible("transactions have no numbers in this dialect")
+            raise InexpressibleError("transactions have no numbers in this dialect")
         integer = out.dialect.type_names[SqlType.INTEGER]
         return f"{out.name(self.name)} {integer} NOT NULL DEFAULT {out.dialect.transaction}"
 
@@ -114,9 +114,9 @@ class CreateTable(Query):
 
     def compile(self, dialect: Dialect) -> Statement:
         if not self.columns:
-            raise IncompleteQuery("a table needs at least one column")
+            raise IncompleteQueryError("a table needs at least one column")
         if self.is_clustered and not self.keys:
-            raise IncompleteQuery("a clustered table needs a primary key")
+            raise IncompleteQueryError("a clustered table needs a primary key")
         out = _ddl(dialect)
         parts = [one.render(out) for one in self.columns]
         if self.keys:
@@ -142,9 +142,9 @@ class CreateIndex(Query):
 
     def compile(self, dialect: Dialect) -> Statement:
         if not self.orders:
-            raise IncompleteQuery("an index needs at least one column")
+            raise IncompleteQueryError("an index needs at least one column")
         if any(not isinstance(one.operand, Column) or one.operand.table is not None for one in self.orders):
-            raise Inexpressible("an index is over plain columns, without their table")
+            raise InexpressibleError("an index is over plain columns, without their table")
         out = _ddl(dialect)
         sql = f"CREATE {'UNIQUE ' if self.unique else ''}INDEX {_unless_there(self.guarded)}{out.name(self.name)}"
         sql += f" ON {out.name(self.table)} ({', '.join(one.render(out) for one in self.orders)})"
@@ -168,7 +168,7 @@ class Renumber(Query):
 
     def compile(self, dialect: Dialect) -> Statement:
         if not dialect.transaction:
-            raise Inexpressible("transactions have no numbers in this dialect")
+            raise InexpressibleError("transactions have no numbers in this dialect")
         out = _ddl(dialect)
         table, column = out.name(self.table), out.name(self.column)
         return out.statement(f"ALTER TABLE {table} ALTER COLUMN {column} SET DEFAULT {dialect.transaction}")
@@ -212,9 +212,12 @@ def create_index(
 def add_column(
     table: str, name: str, kind: SqlType, *, null: bool = True, default: Default = None, sortable: bool = True
 ) -> AddColumn:
-    """Return a new column for an existing table. Raises IncompleteQuery if existing rows would have no value in it."""
+    """Return a new column for an existing table.
+
+    Raises IncompleteQueryError if existing rows would have no value in it.
+    """
     if not null and default is None:
-        raise IncompleteQuery("a column added to a live table is nullable or has a default")
+        raise IncompleteQueryError("a column added to a live table is nullable or has a default")
     return AddColumn(table, _define(name, kind, null=null, default=default, sortable=sortable))
 
 

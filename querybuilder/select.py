@@ -15,7 +15,7 @@ from enum import Enum
 
 from querybuilder.arguments import constant_kind
 from querybuilder.dialect import Dialect, SqlType
-from querybuilder.errors import BadValue, IncompleteQuery, Inexpressible
+from querybuilder.errors import BadValueError, IncompleteQueryError, InexpressibleError
 from querybuilder.render import Node, Query, Rendering, Statement
 from querybuilder.sources import Derived, Pieces, Rows, Source, source
 from querybuilder.terms import (
@@ -170,7 +170,7 @@ class Select(RowSource, Query):
 
     def render(self, out: Rendering) -> str:
         if not self.outputs:
-            raise IncompleteQuery("a select needs at least one term")
+            raise IncompleteQueryError("a select needs at least one term")
         sql = "SELECT " + render_outputs(out, self.outputs)
         if self.source is not None:
             sql += " FROM " + self.source.render(out)
@@ -178,7 +178,7 @@ class Select(RowSource, Query):
             sql += join.render(out)
         for lateral in self.laterals:
             if not out.dialect.lateral:
-                raise Inexpressible("a joined select can't use the rows before it in this dialect")
+                raise InexpressibleError("a joined select can't use the rows before it in this dialect")
             sql += f" CROSS JOIN LATERAL {lateral.render(out)}"
         if self.pieces is not None:
             sql += f" CROSS JOIN {self.pieces.render(out)}"
@@ -207,7 +207,7 @@ class Nested(Term):
 
     def render(self, out: Rendering) -> str:
         if SqlType.BLOB in self.query.kinds():
-            raise Inexpressible("bytes cannot be nested: JSON has no form for them")
+            raise InexpressibleError("bytes cannot be nested: JSON has no form for them")
         inner = self.query.render(out)
         rows = out.fresh_name("p")
         cells = ", ".join(out.name(f"p{index}") for index in range(len(self.query.kinds())))
@@ -254,10 +254,10 @@ class Union(RowSource, Query):
     def kinds(self) -> tuple[SqlType | None, ...]:
         """Return what is known about the kinds of the outputs: BLOB if one arm has bytes there.
 
-        Raises IncompleteQuery if the arms have different numbers of outputs.
+        Raises IncompleteQueryError if the arms have different numbers of outputs.
         """
         if len({len(arm.outputs) for arm in self.arms}) != 1:
-            raise IncompleteQuery("a union needs selects, of equally many terms each")
+            raise IncompleteQueryError("a union needs selects, of equally many terms each")
         columns = zip(*(arm.kinds() for arm in self.arms), strict=True)
         return tuple(SqlType.BLOB if SqlType.BLOB in column else None for column in columns)
 
@@ -265,10 +265,10 @@ class Union(RowSource, Query):
         self.kinds()
         if not self.orders:
             if self.limit_rows is not None:
-                raise IncompleteQuery("a union with a limit needs an order: which arm comes first is not promised")
+                raise IncompleteQueryError("a union with a limit needs an order: which arm comes first is not promised")
             return self._render_wrapped(out, self.arms)
         if any(arm.orders or arm.limit_rows is not None or arm.offset_rows is not None for arm in self.arms):
-            raise IncompleteQuery("the arms of an ordered union have no order, limit or offset of their own")
+            raise IncompleteQueryError("the arms of an ordered union have no order, limit or offset of their own")
         if self.limit_rows is None or out.dialect.merges_arms:
             sql = " UNION ALL ".join(arm.render(out) for arm in self.arms)
         else:
@@ -307,7 +307,7 @@ def _compile(query: Select | Union, dialect: Dialect, *, packed: bool) -> Statem
     if not (packed and dialect.packs):
         return out.statement(query.render(out))
     if SqlType.BLOB in query.kinds():
-        raise Inexpressible("bytes cannot be packed: JSON has no form for them")
+        raise InexpressibleError("bytes cannot be packed: JSON has no form for them")
     inner = query.render(out)
     # The cells get names out here: an alias inside could capture a name in the query's own ORDER BY. The inner order
     # survives, since SQLite drops an inner ORDER BY only under count, min and max.
@@ -325,7 +325,7 @@ def _bound(rows_max: Bound) -> Term:
     if isinstance(rows_max, Term):
         return rows_max
     if constant_kind(rows_max) is not SqlType.INTEGER or rows_max < 0:
-        raise BadValue("a limit or offset is a term or an integer of at least 0")
+        raise BadValueError("a limit or offset is a term or an integer of at least 0")
     return lit(rows_max)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from querybuilder.dialect import INTEGER, SqlType
-from querybuilder.errors import Inexpressible
+from querybuilder.errors import InexpressibleError
 from querybuilder.render import Rendering
 from querybuilder.terms import Term
 
@@ -30,7 +30,7 @@ class Known(Term):
     def render(self, out: Rendering) -> str:
         text: str = getattr(out.dialect, self.name) or self.otherwise
         if not text:
-            raise Inexpressible("transactions have no numbers in this dialect")
+            raise InexpressibleError("transactions have no numbers in this dialect")
         return text
 
 

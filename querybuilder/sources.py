@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from querybuilder.dialect import SqlType
-from querybuilder.errors import IncompleteQuery
+from querybuilder.errors import IncompleteQueryError
 from querybuilder.render import Node, Rendering
 from querybuilder.terms import Param, RowSource, Term
 
@@ -41,7 +41,7 @@ class Rows(Node):
 
     def render(self, out: Rendering) -> str:
         if not self.columns:
-            raise IncompleteQuery("rows need at least one column")
+            raise IncompleteQueryError("rows need at least one column")
         kinds = tuple(kind for _, kind in self.columns)
         if out.dialect.arrays:
             arrays = ", ".join(out.rows_parameter(self.parameter.name, kinds))
@@ -83,7 +83,7 @@ def source(given: str | RowSource | Rows, alias: str | None) -> Source:
     """Return the source for what stands in FROM: a table's name, a select or union, or rows."""
     if isinstance(given, Rows):
         if alias is not None:
-            raise IncompleteQuery("rows carry their own alias")
+            raise IncompleteQueryError("rows carry their own alias")
         return given
     if isinstance(given, RowSource):
         return Derived(given, alias or SUBQUERY_ALIAS)

@@ -12,7 +12,7 @@ from enum import Enum
 
 from querybuilder.arguments import Value, constant_kind
 from querybuilder.dialect import SqlType
-from querybuilder.errors import BadValue, IncompleteQuery
+from querybuilder.errors import BadValueError, IncompleteQueryError
 from querybuilder.render import Node, Rendering
 
 
@@ -69,7 +69,7 @@ class Term(Node):
         if isinstance(values, Param | RowSource):
             return Membership(self, values)
         if isinstance(values, str | bytes):
-            raise BadValue("in_ takes a sequence of values, not one text")
+            raise BadValueError("in_ takes a sequence of values, not one text")
         return Membership(self, tuple(values))
 
     def as_(self, name: str) -> Aliased:
@@ -93,14 +93,14 @@ Operand = Term | Value
 
 
 def term(operand: Operand) -> Term:
-    """Return a term as it is, and a plain value as a bound constant. Raises BadValue for any other type."""
+    """Return a term as it is, and a plain value as a bound constant. Raises BadValueError for any other type."""
     return operand if isinstance(operand, Term) else lit(operand)
 
 
 def comparand(operand: Operand) -> Term:
     """Return what `term` returns, but refuse None: a comparison with null is never true, and `is_null` was meant."""
     if operand is None:
-        raise BadValue("a comparison with None is never true: use is_null() or not_null()")
+        raise BadValueError("a comparison with None is never true: use is_null() or not_null()")
     return term(operand)
 
 
@@ -304,7 +304,7 @@ def param(name: str, kind: SqlType | None = None) -> Param:
 
 
 def lit(value: Value) -> Literal:
-    """Return a bound constant. Raises BadValue for floats, booleans and integers past 64 bits."""
+    """Return a bound constant. Raises BadValueError for floats, booleans and integers past 64 bits."""
     constant_kind(value)
     return Literal(value)
 
@@ -388,7 +388,7 @@ def seek(*keys: tuple[str | Column, Direction, Operand]) -> Condition:
     gives no such range, and a row value gives none on SQLite, which tests the tuple again on every row.
     """
     if not keys:
-        raise IncompleteQuery("seek needs at least one key")
+        raise IncompleteQueryError("seek needs at least one key")
     (column, direction, value), *rest = keys
     subject = col(column) if isinstance(column, str) else column
     beyond = subject.gt(value) if direction is ASC else subject.lt(value)

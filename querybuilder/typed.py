@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from querybuilder.dialect import SqlType
-from querybuilder.errors import BadValue
+from querybuilder.errors import BadValueError
 from querybuilder.render import Rendering
 from querybuilder.terms import Call, Condition, Operand, Term, term
 
@@ -74,7 +74,7 @@ def collated(text: Term) -> Term:
 def part(text: Operand, start: int | Term, width: int) -> Term:
     """Return `width` characters of a text from the 1-based `start`; fewer, or none, if the text is shorter."""
     if (isinstance(start, int) and start < 1) or width < 1:
-        raise BadValue("a part of a text starts at 1 or later and is at least 1 wide")
+        raise BadValueError("a part of a text starts at 1 or later and is at least 1 wide")
     return Part(term(text), term(start), width)
 
 

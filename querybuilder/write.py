@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from querybuilder.dialect import Dialect, SqlType
-from querybuilder.errors import BadIdentifier, IncompleteQuery
+from querybuilder.errors import BadIdentifierError, IncompleteQueryError
 from querybuilder.render import Query, Rendering, Statement
 from querybuilder.select import Output, as_outputs, render_outputs, render_where
 from querybuilder.sources import Rows
@@ -57,9 +57,9 @@ class Conflict:
 
     def _update(self, assignments: Assignments, where: Condition | None) -> Insert:
         if not self.keys or not assignments:
-            raise IncompleteQuery("an upsert needs the key columns and at least one assignment")
+            raise IncompleteQueryError("an upsert needs the key columns and at least one assignment")
         if self.insert.table.lower() == "excluded":
-            raise BadIdentifier("in an upsert `excluded` is the row that was not inserted, not a table")
+            raise BadIdentifierError("in an upsert `excluded` is the row that was not inserted, not a table")
         return replace(self.insert, conflict=OnConflict(self.keys, assignments, where))
 
 
@@ -114,7 +114,7 @@ class Insert(Query):
             names = ", ".join(out.name(name) for name, _ in self.single)
             sql = f"{into} ({names}) VALUES ({', '.join(one.render(out) for _, one in self.single)})"
         else:
-            raise IncompleteQuery("an insert needs values or rows")
+            raise IncompleteQueryError("an insert needs values or rows")
         if self.conflict is not None:
             sql += self.conflict.render(out)
         return sql + _returning(out, self.outputs)
@@ -155,7 +155,7 @@ class Update(Query):
     def render(self, out: Rendering) -> str:
         """Return the statement as a part of another one; see `chained`."""
         if not self.assignments:
-            raise IncompleteQuery("an update needs at least one assignment")
+            raise IncompleteQueryError("an update needs at least one assignment")
         _check_extent("an update", self.conditions, all_rows=self.all_rows)
         sql = f"UPDATE {out.name(self.table)} SET {_assignments(out, self.assignments)}"
         if self.bulk is not None:
@@ -224,7 +224,7 @@ def _returning(out: Rendering, outputs: tuple[Output, ...]) -> str:
 
 def _check_extent(what: str, conditions: tuple[Condition, ...], *, all_rows: bool) -> None:
     if bool(conditions) == all_rows:
-        raise IncompleteQuery(f"{what} needs either where() or everything(), and not both")
+        raise IncompleteQueryError(f"{what} needs either where() or everything(), and not both")
 
 
 def insert(table: str) -> Insert:

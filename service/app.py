@@ -12,7 +12,7 @@ from time import perf_counter
 from aiohttp import HttpVersion11, hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from service.contract.problems import Problem, clip_text, internal_problem
+from service.contract.problems import ProblemError, clip_text, internal_problem
 from service.contract.routes import Route
 from service.http.bodies import BodyReader
 from service.http.endpoint import (
@@ -23,7 +23,7 @@ from service.http.endpoint import (
     RequestIds,
     make_problem_response,
 )
-from service.http.malformed import HEAD_WAIT_S_MAX, REFUSE, HeadTimeout, describe_fault
+from service.http.malformed import HEAD_WAIT_S_MAX, REFUSE, HeadTimeoutError, describe_fault
 from service.telemetry.logs import REQUEST_ID, TRACEPARENT
 
 from .health_routes import add_health_routes
@@ -119,9 +119,9 @@ class _Unrouted:
         allowed = sorted({method for pattern, methods in self._paths if pattern.fullmatch(path) for method in methods})
         if allowed:
             detail = f"the path takes {', '.join(allowed)}, not {clip_text(request.method)}"
-            problem = Problem("method_not_allowed", detail, headers={hdrs.ALLOW: ", ".join(allowed)})
+            problem = ProblemError("method_not_allowed", detail, headers={hdrs.ALLOW: ", ".join(allowed)})
         else:
-            problem = Problem("not_found", f"nothing is at {clip_text(request.path)}")
+            problem = ProblemError("not_found", f"nothing is at {clip_text(request.path)}")
         method = request.method if request.method in hdrs.METH_ALL else "-"
         return self._answer(problem, request_id, method, self._told_path(path), perf_counter() - started_s)
 
@@ -133,17 +133,17 @@ class _Unrouted:
         """Answer bytes that are no request (`error`), or an answer that failed outside of every handler (None)."""
         request_id = self._ids.make_request_id(None)
         REQUEST_ID.set(request_id)
-        if isinstance(error, HeadTimeout):
-            problem = Problem("head_timeout", error.message)
+        if isinstance(error, HeadTimeoutError):
+            problem = ProblemError("head_timeout", error.message)
         else:
             problem = (
-                Problem("bad_request", f"the request can't be read: {describe_fault(error)}")
+                ProblemError("bad_request", f"the request can't be read: {describe_fault(error)}")
                 if error
                 else internal_problem()
             )
         return self._answer(problem, request_id, "-", "-", 0.0)
 
-    def _answer(self, problem: Problem, request_id: str, method: str, path: str, seconds: float) -> web.Response:
+    def _answer(self, problem: ProblemError, request_id: str, method: str, path: str, seconds: float) -> web.Response:
         self._answered(problem.status, seconds)
         self._log.log_request(
             view=_UNROUTED_VIEW,

@@ -26,7 +26,7 @@ from service.telemetry.metrics.process import Metrics
 from service.telemetry.tracing import Tracer
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveBook
-from storage.errors import StoreBusy, StoreDamaged
+from storage.errors import StoreBusyError, StoreDamagedError
 from storage.leases.batcher import LeaseBatcher
 from storage.posting.post_ids import PostIds
 from storage.posting.writer import Writers
@@ -93,13 +93,13 @@ class Context:
         """Return when the store answers, is not known to be damaged, and posts can be written and queued.
 
         Raises:
-            StoreDamaged: the store is known to be damaged.
-            StoreBusy: the writer has stopped, or the store does not answer.
+            StoreDamagedError: the store is known to be damaged.
+            StoreBusyError: the writer has stopped, or the store does not answer.
         """
         if self.store.damaged.is_set():
-            raise StoreDamaged
+            raise StoreDamagedError
         if not (self.posting.writer.alive and self.posting.enqueuer.alive):
-            raise StoreBusy("the writer has stopped")
+            raise StoreBusyError("the writer has stopped")
         await self.store.read(_nothing)
 
 

@@ -24,7 +24,7 @@ from rich.console import Console
 from service.client.client import ClientError, Patience, ServiceClient
 from service.commands.boards.families import family_path
 from service.commands.imports.import_lines import Batch, Mark, Post, Rejection
-from service.commands.imports.import_run import Reports, Tally, TooManyRejected, send_batches
+from service.commands.imports.import_run import Reports, Tally, TooManyRejectedError, send_batches
 from service.commands.imports.importing import progress_bar
 from service.commands.target import KEY_VARIABLE, explain, fail
 
@@ -182,7 +182,7 @@ async def post_season(client: ServiceClient, players: int) -> None:
                 concurrency=CONCURRENCY,
                 rejected_max=0,
             )
-        except TooManyRejected:
+        except TooManyRejectedError:
             fail(f"the service rejected a player: {reasons[0].reason}")
     typer.echo(f"{tally.total():,} players posted: {tally.applied:,} applied, {tally.duplicate:,} were there before")
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from service.contract.keys import Role
-from service.contract.problems import Problem, problem_of
+from service.contract.problems import ProblemError, problem_of
 from service.contract.routes import Call, Handler, Reply, Route
 from service.http.openapi import encode_document
 from service.monitoring.dashboard.views import DASHBOARD
@@ -40,7 +40,7 @@ async def readyz(context: Any, call: Call) -> Health:
         problem = problem_of(error)
         if problem.code == "store_damaged":
             raise problem from error
-        raise Problem("store_busy", f"the store does not answer: {problem.detail}") from error
+        raise ProblemError("store_busy", f"the store does not answer: {problem.detail}") from error
     return Health("ok")
 
 

@@ -41,7 +41,7 @@ class StoreKeys:
         """Create a key and return it with its text. The text is stored nowhere.
 
         Raises:
-            TooManyKeys, OpsKeyNeeded: see `add_key`.
+            TooManyKeysError, OpsKeyNeededError: see `add_key`.
         """
         key = make_api_key()
         row = StoredKey(key.id, name, Role.from_name(role).name.lower(), key.hash, self._now_us(), None)
@@ -54,8 +54,8 @@ class StoreKeys:
         """Revoke a key: no request is accepted with it any more.
 
         Raises:
-            UnknownKey: there is no key with that id.
-            OpsKeyNeeded: see `revoke_key`.
+            UnknownKeyError: there is no key with that id.
+            OpsKeyNeededError: see `revoke_key`.
         """
         await self._store.write(
             lambda: revoke_key(self._store.dialect, id, now_us=self._now_us(), keep_ops=self._keep_ops)
@@ -67,7 +67,7 @@ async def open_keys(settings: Settings) -> AsyncIterator[StoreKeys]:
     """Open the store of the settings and give its keys; the store is closed at the end.
 
     Raises:
-        StoreLocked: a service owns the store.
+        StoreLockedError: a service owns the store.
     """
     with logging_to_stderr():
         store = await open_store(settings)

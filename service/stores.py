@@ -27,9 +27,9 @@ async def open_store(settings: Settings, observer: StoreObserver | None = None) 
     """Open the store of the settings.
 
     Raises:
-        StoreLocked: another process owns the file.
-        StoreUnsupported: the store can't be opened, or is not of the expected kind.
-        StoreAway: the server can't be reached.
+        StoreLockedError: another process owns the file.
+        StoreUnsupportedError: the store can't be opened, or is not of the expected kind.
+        StoreAwayError: the server can't be reached.
     """
     if settings.store.startswith(SQLITE_PREFIX):
         path = Path(settings.store.removeprefix(SQLITE_PREFIX))
@@ -43,7 +43,7 @@ async def open_sampling_store(settings: Settings, store: Store, observer: StoreO
     Where the settings name a replica, it is tried before the store; otherwise it is the store itself.
 
     Raises:
-        StoreUnsupported, StoreAway: see `open_store`.
+        StoreUnsupportedError, StoreAwayError: see `open_store`.
     """
     if not settings.sampling_store or not isinstance(store, PostgresStore):
         return store

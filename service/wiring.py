@@ -117,7 +117,7 @@ async def open_context(
     `clock` returns microseconds since 1970. Leases use the store's own clock instead.
 
     Raises:
-        StoreLocked, StoreUnsupported, StoreAway, SchemaTooNew: the store can't be opened.
+        StoreLockedError, StoreUnsupportedError, StoreAwayError, SchemaTooNewError: the store can't be opened.
     """
     async with AsyncExitStack() as stack:
         stored = await _open_store(settings, metrics, clock, stack)

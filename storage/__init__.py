@@ -24,9 +24,9 @@ ways:
 - The database detects it: a serialization failure, a deadlock, a duplicate key. The PostgreSQL store rolls back, pauses
   for a random time, calls the function again and runs the new generator, at most `store_attempts_max` times in all. It
   does the same after a lost connection. It never repeats a COMMIT whose answer was lost: the caller gets
-  `OutcomeUnknown`. On SQLite writes run one at a time, so the database never detects a race.
-- The program detects it: a conditional write touched fewer rows than it should, and the program raises `LostRace`. The
-  store rolls back and the exception reaches the caller, who reads again and tries again (see `posting.writer`).
+  `OutcomeUnknownError`. On SQLite writes run one at a time, so the database never detects a race.
+- The program detects it: a conditional write touched fewer rows than it should, and the program raises `LostRaceError`.
+  The store rolls back and the exception reaches the caller, who reads again and tries again (see `posting.writer`).
 
 The rooms, from the ground up. A room imports only rooms above it in this list; rooms in brackets never import each
 other:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextvars import Context
 from typing import Any, Generic, TypeVar
 
-from .errors import StoreBusy
+from .errors import StoreBusyError
 from .store import Store
 
 Q = TypeVar("Q")
@@ -48,10 +48,10 @@ class Coalescer(Generic[Q, A]):
         """Return a future for the answer.
 
         Raises:
-            StoreBusy: too many questions are waiting.
+            StoreBusyError: too many questions are waiting.
         """
         if len(self._asked) >= self._waiting_max:
-            raise StoreBusy(f"{len(self._asked)} reads are waiting")
+            raise StoreBusyError(f"{len(self._asked)} reads are waiting")
         future: asyncio.Future[A] = self._loop.create_future()
         self._asked.append((kind, question, future))
         if self._idle_lanes and len(self._asked) >= self._under_way:

@@ -2,20 +2,22 @@
 
 StorageError
 ├── PostError (one post, nothing of it applied)
-│   ├── UnknownBoard · UnknownColumn · NotASortedColumn · ValueOutOfRange
-│   ├── PostIdConflict · AtInFuture · PostRejected · FamilyBoard · UnknownFacet
-│   └── PeriodClosed (NotOpenYet)               (one board of the post, whatever becomes of the others)
-├── SpecConflict · SpecInvalid · TooManyBoards (TooManyOwnTables) · TooManyKeys · UnknownKey · OpsKeyNeeded
-├── UnknownFamily · TooManyFamilies
-├── UnknownOwner · UnknownPost · NotRanked · NoCurve · BadCursor · Archived
-├── JournalIncomplete · NothingReplayed        (nothing was rebuilt)
-├── QueueFull · StoreBusy (Overloaded · RacesLost · StoreAway · BoardChanged
-│                LeaseTaken · LeaseLost)                   (try again later)
-├── WaitTooLong (OutcomeUnknown)                          (send the same post_id again)
-├── LostRace                                 (internal: the group is read again)
-├── StoreDamaged · StoreFull                 (trying again does not help before an operator does)
-├── StoreLocked · StoreUnsupported · SchemaTooNew   (at start)
-└── BackupFailed                             (nothing was replaced)
+│   ├── UnknownBoardError · UnknownColumnError · NotASortedColumnError · ValueOutOfRangeError
+│   ├── PostIdConflictError · AtInFutureError · PostRejectedError · FamilyBoardError · UnknownFacetError
+│   └── PeriodClosedError (NotOpenYetError)               (one board of the post, whatever becomes of the others)
+├── SpecConflictError · SpecInvalidError · TooManyBoardsError (TooManyOwnTablesError)
+├── TooManyKeysError · UnknownKeyError · OpsKeyNeededError
+├── UnknownFamilyError · TooManyFamiliesError
+├── UnknownOwnerError · UnknownPostError · NotRankedError · NoCurveError · BadCursorError · ArchivedError
+├── JournalIncompleteError · NothingReplayedError   (nothing was rebuilt)
+├── QueueFullError                                  (try again later)
+├── StoreBusyError (OverloadedError · RacesLostError · StoreAwayError · BoardChangedError
+│                   LeaseTakenError · LeaseLostError)   (try again later)
+├── WaitTooLongError (OutcomeUnknownError)          (send the same post_id again)
+├── LostRaceError                                   (internal: the group is read again)
+├── StoreDamagedError · StoreFullError              (trying again does not help before an operator does)
+├── StoreLockedError · StoreUnsupportedError · SchemaTooNewError   (at start)
+└── BackupFailedError                               (nothing was replaced)
 """
 
 from __future__ import annotations
@@ -41,135 +43,135 @@ class PostError(StorageError):
     """the post was not applied"""
 
 
-class UnknownBoard(PostError):
+class UnknownBoardError(PostError):
     """no such leaderboard"""
 
 
-class UnknownColumn(PostError):
+class UnknownColumnError(PostError):
     """no such column in this leaderboard"""
 
 
-class NotASortedColumn(PostError):
+class NotASortedColumnError(PostError):
     """the column is not ranked"""
 
 
-class ValueOutOfRange(PostError):
+class ValueOutOfRangeError(PostError):
     """the value is outside the column's range"""
 
 
-class PostIdConflict(PostError):
+class PostIdConflictError(PostError):
     """the post id was used before with another owner, stats, facets or `at`: a retry repeats `at`, or has none again"""
 
 
-class AtInFuture(PostError):
+class AtInFutureError(PostError):
     """the time of the post is too far ahead"""
 
 
-class PostRejected(PostError):
+class PostRejectedError(PostError):
     """another board of this post refused it, and a post is all or nothing"""
 
 
-class PeriodClosed(PostError):
+class PeriodClosedError(PostError):
     """the period of this leaderboard is closed"""
 
 
-class NotOpenYet(PeriodClosed):
+class NotOpenYetError(PeriodClosedError):
     """the leaderboard has not opened yet"""
 
 
-class UnknownFacet(PostError):
+class UnknownFacetError(PostError):
     """the family has no such facet"""
 
 
-class UnknownFamily(StorageError):
+class UnknownFamilyError(StorageError):
     """no such family"""
 
 
-class FamilyBoard(PostError):
+class FamilyBoardError(PostError):
     """the leaderboard is a family's"""
 
 
-class TooManyFamilies(StorageError):
+class TooManyFamiliesError(StorageError):
     """the store holds as many families as its setting allows"""
 
 
-class SpecConflict(StorageError):
+class SpecConflictError(StorageError):
     """the change would reinterpret stored values"""
 
 
-class SpecInvalid(StorageError):
+class SpecInvalidError(StorageError):
     """the leaderboard's specification is not valid"""
 
 
-class TooManyBoards(StorageError):
+class TooManyBoardsError(StorageError):
     """the store holds as many leaderboards as its setting allows"""
 
 
-class TooManyOwnTables(TooManyBoards):
+class TooManyOwnTablesError(TooManyBoardsError):
     """the store holds as many leaderboards with tables of their own as its setting allows"""
 
 
-class UnknownOwner(StorageError):
+class UnknownOwnerError(StorageError):
     """the owner has no entry in this leaderboard"""
 
 
-class UnknownPost(StorageError):
+class UnknownPostError(StorageError):
     """nothing is known of such a post, or no longer"""
 
 
-class NotRanked(StorageError):
+class NotRankedError(StorageError):
     """the owner has no value in any of the columns asked for"""
 
 
-class NoCurve(StorageError):
+class NoCurveError(StorageError):
     """no curve has been fitted for this column yet"""
 
 
-class Archived(StorageError):
+class ArchivedError(StorageError):
     """the leaderboard was archived, and its archive does not hold this"""
 
 
-class BadCursor(StorageError):
+class BadCursorError(StorageError):
     """the cursor is not one of this board and column"""
 
 
-class JournalIncomplete(StorageError):
+class JournalIncompleteError(StorageError):
     """the journal does not say everything that is in the leaderboard"""
 
 
-class NothingReplayed(StorageError):
+class NothingReplayedError(StorageError):
     """the journal has no post for the leaderboard"""
 
 
-class QueueFull(StorageError):
+class QueueFullError(StorageError):
     """the queue of posts is full"""
 
 
-class StoreBusy(StorageError):
+class StoreBusyError(StorageError):
     """the store could not keep up"""
 
 
-class StoreAway(StoreBusy):
+class StoreAwayError(StoreBusyError):
     """the store cannot be reached, or not in time"""
 
 
-class BoardChanged(StoreBusy):
+class BoardChangedError(StoreBusyError):
     """another process changed the leaderboard, and this one has yet to notice"""
 
 
-class ChangesUnordered(StoreBusy):
+class ChangesUnorderedError(StoreBusyError):
     """a transaction has been running for too long: which changes are in is not known before it ends"""
 
 
-class RacesLost(StoreBusy):
+class RacesLostError(StoreBusyError):
     """rows kept changing between their reads and their conditional writes"""
 
 
-class Overloaded(StoreBusy):
+class OverloadedError(StoreBusyError):
     """the posts would wait longer than they may: nothing was taken"""
 
 
-class LeaseTaken(StoreBusy):
+class LeaseTakenError(StoreBusyError):
     """someone else has the lease"""
 
     def __init__(self, detail: str | None = None, *, free_in_us: int) -> None:
@@ -177,81 +179,81 @@ class LeaseTaken(StoreBusy):
         self.free_in_us = free_in_us  # at the latest, unless its holder renews it
 
 
-class LeaseLost(StoreBusy):
+class LeaseLostError(StoreBusyError):
     """the lease is somebody else's by now"""
 
 
-class UnknownClient(StorageError):
+class UnknownClientError(StorageError):
     """no such client"""
 
 
-class UnknownPool(StorageError):
+class UnknownPoolError(StorageError):
     """no such pool of resources"""
 
 
-class TooManyPools(StorageError):
+class TooManyPoolsError(StorageError):
     """the store holds as many pools as its setting allows"""
 
 
-class UnknownRegion(StorageError):
+class UnknownRegionError(StorageError):
     """the pool has no such region"""
 
 
-class NoResource(StorageError):
+class NoResourceError(StorageError):
     """the region has no resource left"""
 
 
-class UnknownLease(StorageError):
+class UnknownLeaseError(StorageError):
     """the key has no lease in this pool"""
 
 
-class LeaseInPast(StorageError):
+class LeaseInPastError(StorageError):
     """the lease would be over already"""
 
 
-class WaitTooLong(StorageError):
+class WaitTooLongError(StorageError):
     """the outcome was not known in time: send the same post_id again"""
 
 
-class OutcomeUnknown(WaitTooLong):
+class OutcomeUnknownError(WaitTooLongError):
     """the connection to the store was lost before it said whether the posts are in: send the same post_id again"""
 
 
-class LostRace(StorageError):
+class LostRaceError(StorageError):
     """a row changed between its read and its conditional write"""
 
 
-class StoreDamaged(StorageError):
+class StoreDamagedError(StorageError):
     """the store's file is damaged: restore a backup"""
 
 
-class StoreFull(StorageError):
+class StoreFullError(StorageError):
     """the disk of the store is full: nothing was written, reads go on"""
 
 
-class StoreLocked(StorageError):
+class StoreLockedError(StorageError):
     """another process owns this store"""
 
 
-class StoreUnsupported(StorageError):
+class StoreUnsupportedError(StorageError):
     """this store cannot be opened"""
 
 
-class SchemaTooNew(StorageError):
+class SchemaTooNewError(StorageError):
     """the store was written by a newer version"""
 
 
-class BackupFailed(StorageError):
+class BackupFailedError(StorageError):
     """the backup was not made, or not restored"""
 
 
-class TooManyKeys(StorageError):
+class TooManyKeysError(StorageError):
     """the store holds as many keys as its setting allows"""
 
 
-class UnknownKey(StorageError):
+class UnknownKeyError(StorageError):
     """no such API key"""
 
 
-class OpsKeyNeeded(StorageError):
+class OpsKeyNeededError(StorageError):
     """no API key with the role ops would be valid"""

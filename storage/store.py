@@ -47,7 +47,7 @@ class Store(Protocol):
         `heavy` programs (long scans) use connections of their own, so that point reads never wait for them.
 
         Raises:
-            StoreBusy: the store did not answer within its bounds.
+            StoreBusyError: the store did not answer within its bounds.
         """
         ...
 
@@ -55,7 +55,7 @@ class Store(Protocol):
         """Return the rows of one query. This is cheaper than `read`: one query needs no transaction around it.
 
         Raises:
-            StoreBusy: the store did not answer within its bounds.
+            StoreBusyError: the store did not answer within its bounds.
         """
         ...
 
@@ -65,9 +65,9 @@ class Store(Protocol):
         Any exception of the program rolls the transaction back and reaches the caller.
 
         Raises:
-            StoreDamaged, StoreFull: nothing was written. Trying again does not help until an operator acts.
-            OutcomeUnknown: the connection was lost before the commit was confirmed.
-            StoreBusy: the store did not answer within its bounds.
+            StoreDamagedError, StoreFullError: nothing was written. Trying again does not help until an operator acts.
+            OutcomeUnknownError: the connection was lost before the commit was confirmed.
+            StoreBusyError: the store did not answer within its bounds.
         """
         ...
 
@@ -77,9 +77,9 @@ class Store(Protocol):
         The store never runs the statement again after a lost race: the caller first has to read what changed.
 
         Raises:
-            LostRace: another transaction came between, or the check of `Chained.require_changes` failed. Nothing
-            changed. OutcomeUnknown: the connection was lost before the answer. StoreBusy: the store did not answer
-            within its bounds.
+            LostRaceError: another transaction came between, or the check of `Chained.require_changes` failed. Nothing
+            changed. OutcomeUnknownError: the connection was lost before the answer. StoreBusyError: the store did not
+            answer within its bounds.
         """
         ...
 
@@ -87,7 +87,7 @@ class Store(Protocol):
         """Return how large the store is now.
 
         Raises:
-            StoreBusy: the store did not answer within its bounds.
+            StoreBusyError: the store did not answer within its bounds.
         """
         ...
 

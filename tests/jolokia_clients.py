@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.servers import INSTALL_HINT, ServerMissing, program
+from tests.servers import INSTALL_HINT, ServerMissingError, program
 
 CLIENTS = Path(__file__).parent / "clients"
 _BUILD = Path(__file__).parents[1] / "build" / "clients"
@@ -31,5 +31,5 @@ def python_modules() -> Path:
 def _installed(tool: str, lock: str) -> Path:
     stamp = _BUILD / tool / ".installed"
     if not stamp.exists() or stamp.read_bytes() != (CLIENTS / lock).read_bytes():
-        raise ServerMissing(f"build/clients/{tool} is not what {lock} names: {INSTALL_HINT}")
+        raise ServerMissingError(f"build/clients/{tool} is not what {lock} names: {INSTALL_HINT}")
     return stamp.parent

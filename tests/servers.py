@@ -27,7 +27,7 @@ FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
 DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
 
 
-class ServerMissing(Exception):
+class ServerMissingError(Exception):
     """something that the tests need is not installed"""
 
 
@@ -42,11 +42,11 @@ def program(name: str, package: str) -> Path:
     """Return the path of a server's program, which Debian's `package` has.
 
     Raises:
-        ServerMissing: it is not installed; the message says what to do.
+        ServerMissingError: it is not installed; the message says what to do.
     """
     found = _find(name)
     if found is None:
-        raise ServerMissing(f"the tests need {name}, of Debian's package {package}: {INSTALL_HINT}")
+        raise ServerMissingError(f"the tests need {name}, of Debian's package {package}: {INSTALL_HINT}")
     return found
 
 

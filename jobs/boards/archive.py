@@ -76,7 +76,7 @@ class Archiver:
         """Archive several boards in one transaction; together they must be small enough for one step.
 
         Raises:
-            LeaseLost, UnknownBoard, StoreBusy: see `write_part`; nothing was done.
+            LeaseLostError, UnknownBoardError, StoreBusyError: see `write_part`; nothing was done.
         """
         opened = [(board, self._open_boards.open_board(board)[0]) for board in boards]
         archivings = [ArchiveWriter(self._store.dialect, entries, self._limits) for _, entries in opened]
@@ -117,9 +117,9 @@ class Archiver:
         """Write a bounded part of the archive; with the last part the board's rows are deleted.
 
         Raises:
-            LeaseLost: another process archives.
-            UnknownBoard: the board was deleted.
-            StoreBusy: the store failed; the next `begin` goes on from what was written.
+            LeaseLostError: another process archives.
+            UnknownBoardError: the board was deleted.
+            StoreBusyError: the store failed; the next `begin` goes on from what was written.
         """
         archiving = self._under_way
         assert archiving is not None, "it was begun"

@@ -24,7 +24,7 @@ from jobs.controls import Sleep
 from jobs.curves.fitting import Fitting
 from jobs.curves.refresh import store_and_serve
 from jobs.ownership import JOB_POOL, HeldLease, Ownership
-from predictor import CurveCorrupt, decode_curve
+from predictor import CurveCorruptError, decode_curve
 from storage.archive.archive_writer import ArchiveLimits
 from storage.archive.board_closing import (
     ClosingStage,
@@ -37,7 +37,7 @@ from storage.archive.board_closing import (
 )
 from storage.boards.boards import ALL_ENTRIES, CHANGES, REFRESH_POOL, find_totals, refresh_resource
 from storage.curves.stored_curves import CurveBook, find_curve_summaries, read_documents
-from storage.errors import LeaseLost, LeaseTaken, StorageError, UnknownBoard
+from storage.errors import LeaseLostError, LeaseTakenError, StorageError, UnknownBoardError
 from storage.leases.claims import StoreClock
 from storage.records import Board
 from storage.store import Program, Store
@@ -106,15 +106,15 @@ class CloseJob:
             pause_s = self._limits.close_interval_s
             try:
                 await self._ownership.run_owned(JOB_POOL, RESOURCE, self._close_on)
-            except LeaseTaken as taken:
+            except LeaseTakenError as taken:
                 pause_s = self._until_free_s(taken)
-            except LeaseLost as error:
+            except LeaseLostError as error:
                 log.warning("close_fenced", detail=error.detail)
             finally:
                 self._observer.closing_left()
             await self._sleep(pause_s)
 
-    def _until_free_s(self, taken: LeaseTaken) -> float:
+    def _until_free_s(self, taken: LeaseTakenError) -> float:
         """Return when to ask for a lease again: when a dead holder's lease ends, or earlier at the next interval."""
         return min(taken.free_in_us / 1e6, self._limits.close_interval_s)
 
@@ -125,7 +125,7 @@ class CloseJob:
             started, busy = self._monotonic(), False
             try:
                 busy = await self.close_due(held)
-            except LeaseLost:
+            except LeaseLostError:
                 raise
             except StorageError as error:
                 self._observer.close_failed()
@@ -138,8 +138,8 @@ class CloseJob:
         """Do a bounded part of what is due; return whether anything was due.
 
         Raises:
-            LeaseLost: another process closes boards now.
-            StoreBusy: the store failed.
+            LeaseLostError: another process closes boards now.
+            StoreBusyError: the store failed.
         """
         now_us, due = await self._store.read(self._due)
         to_shut = due[ClosingStage.OPEN]
@@ -183,7 +183,7 @@ class CloseJob:
             return False
         try:
             await self._archiver.archive_boards(held, boards[:small], now_us)
-        except LeaseLost:
+        except LeaseLostError:
             raise
         except StorageError as error:  # one of them may have been deleted: archive each by itself
             log.warning("archives_one_by_one", boards=small, detail=error.detail)
@@ -225,10 +225,10 @@ class CloseJob:
         try:
             await work(held, board)
             return
-        except LeaseTaken as taken:  # the lease on a column: another process refreshes its curve
+        except LeaseTakenError as taken:  # the lease on a column: another process refreshes its curve
             wait_s = self._until_free_s(taken)
-        except (LeaseLost, UnknownBoard) as error:
-            if isinstance(error, LeaseLost):
+        except (LeaseLostError, UnknownBoardError) as error:
+            if isinstance(error, LeaseLostError):
                 raise
             return  # the board was deleted meanwhile
         except Exception as error:  # whatever is wrong with one board must not keep the others open
@@ -262,7 +262,7 @@ class CloseJob:
         if mark is None or mark.changes != changes or mark.epoch != board.epoch:
             return False
         documents = await self._store.read(lambda: read_documents(dialect, [mark.version]))
-        with suppress(CurveCorrupt):
+        with suppress(CurveCorruptError):
             return any(decode_curve(document).method == "scan" for document in documents.values())
         return False
 

@@ -18,7 +18,7 @@ from jobs.controls import Sleep
 from jobs.ownership import JOB_POOL, REST_RATIO, HeldLease, Ownership
 from storage.boards.shared_tables import sweep_rows
 from storage.entries.erasure import erasure_statements
-from storage.errors import LeaseTaken
+from storage.errors import LeaseTakenError
 from storage.log.change_log import change_log
 from storage.log.owner_index import owner_blocks
 from storage.posting.post_ids import PostIds
@@ -86,7 +86,7 @@ class PruneJob:
             rests_s = self._limits.prune_interval_s * REST_RATIO
             try:
                 await self._ownership.run_owned(JOB_POOL, RESOURCE, self._prune, rests_s=rests_s)
-            except LeaseTaken:
+            except LeaseTakenError:
                 self._observer.pruned_elsewhere()
 
     async def _prune(self, _held: HeldLease) -> None:

@@ -19,7 +19,7 @@ from jobs.ownership import JOB_POOL, REST_RATIO, HeldLease, Ownership
 from storage.boards.catalog import Catalog
 from storage.curves.auditing import Audit, AuditedCurve, AuditLimits, audit_curve
 from storage.curves.stored_curves import CurveBook
-from storage.errors import BoardChanged, LeaseTaken, NoCurve, StorageError, UnknownBoard
+from storage.errors import BoardChangedError, LeaseTakenError, NoCurveError, StorageError, UnknownBoardError
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board
 from storage.store import Store
@@ -63,13 +63,13 @@ class Auditor:
         """Compare random entries, up to `owners` or the limit, with the curve that serves in this process.
 
         Raises:
-            NoCurve: the column has no curve yet.
-            UnknownBoard, BoardChanged: see `storage.curves.auditing.audit`.
-            StoreBusy: the store did not answer within its bounds.
+            NoCurveError: the column has no curve yet.
+            UnknownBoardError, BoardChangedError: see `storage.curves.auditing.audit`.
+            StoreBusyError: the store did not answer within its bounds.
         """
         served = self._book.find_served(board, column_index)
         if served is None:
-            raise NoCurve(f"{board.spec.columns[column_index].name!r} of {board.id!r} has no curve yet")
+            raise NoCurveError(f"{board.spec.columns[column_index].name!r} of {board.id!r} has no curve yet")
         moment = AuditedCurve(served.curve, served.mark, served.version)
         entries, _ = self._boards.open_board(board)
         limits = self._limits
@@ -128,7 +128,7 @@ class AuditJob:
                 await self._ownership.run_owned(
                     JOB_POOL, RESOURCE, self._audit, rests_s=self._audit_interval_s * REST_RATIO
                 )
-            except LeaseTaken:
+            except LeaseTakenError:
                 continue
 
     async def _audit(self, _held: HeldLease) -> None:
@@ -138,7 +138,7 @@ class AuditJob:
         board, column_index = drawn
         try:
             await self._auditor.audit_column(board, column_index)
-        except (NoCurve, UnknownBoard, BoardChanged):
+        except (NoCurveError, UnknownBoardError, BoardChangedError):
             return  # the board was emptied or deleted meanwhile
         except StorageError as error:
             self._auditor.failed(board, column_index, error)

@@ -24,7 +24,7 @@ from storage.boards.boards import CHANGES, find_totals
 from storage.curves.sampling import sample_curve
 from storage.curves.scanning import ScanLimits, scan_column
 from storage.curves.stored_curves import CurveSummary, find_curve_summaries
-from storage.errors import ChangesUnordered
+from storage.errors import ChangesUnorderedError
 from storage.log.change_log import LogMark, change_log
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, RefreshMethod
@@ -139,7 +139,9 @@ class Fitting:
         totals = yield from find_totals(dialect, [board.key])
         try:
             mark = yield from change_log(dialect).take_mark()
-        except ChangesUnordered:  # a transaction has been running for long: the curve is as true, but not kept live
+        except (
+            ChangesUnorderedError
+        ):  # a transaction has been running for long: the curve is as true, but not kept live
             mark = None
         return FitSnapshot(totals[board.key].get(CHANGES, 0), mark)
 

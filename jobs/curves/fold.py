@@ -19,7 +19,7 @@ from jobs.ownership import JOB_POOL, HeldLease, Ownership
 from storage.curves.folding import FoldBacklog, FoldLimits, read_fold_backlog
 from storage.curves.live_counts import FoldState, StoredCounts, store_folded
 from storage.curves.stored_curves import CurveBook
-from storage.errors import LeaseLost, LeaseTaken, StorageError
+from storage.errors import LeaseLostError, LeaseTakenError, StorageError
 from storage.store import Program, Store
 
 from .live_counts import Counting
@@ -61,9 +61,9 @@ class FoldJob:
         while True:
             try:
                 await self._ownership.run_owned(JOB_POOL, RESOURCE, self._fold_on)
-            except LeaseTaken:
+            except LeaseTakenError:
                 pass
-            except LeaseLost as error:
+            except LeaseLostError as error:
                 log.warning("fold_fenced", detail=error.detail)
             await self._sleep(self._limits.fold_interval_s)
 
@@ -73,7 +73,7 @@ class FoldJob:
             started = self._monotonic()
             try:
                 await self.fold_changes(held, counting)
-            except LeaseLost:
+            except LeaseLostError:
                 raise
             except StorageError as error:
                 log.error("fold_failed", detail=error.detail)
@@ -90,8 +90,8 @@ class FoldJob:
         """Count new changes and store the counts; return how many changes. After an error `counting` must be dropped.
 
         Raises:
-            LeaseLost: another process folds.
-            StoreBusy: the store failed.
+            LeaseLostError: another process folds.
+            StoreBusyError: the store failed.
         """
         started = self._monotonic()
         now_us = self._now_us()  # read before the snapshot, so that no change acknowledged before it is missing

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from predictor import AsOf, Curve, CurveCorrupt, KnotsInvalid, LiveCounts, LiveCurve, Move, decode_curve
+from predictor import AsOf, Curve, CurveCorruptError, KnotsInvalidError, LiveCounts, LiveCurve, Move, decode_curve
 from storage.curves.folding import FoldBacklog, KnownCurves, Slot
 from storage.curves.live_counts import StoredCounts, StoredFit
 from storage.log.cells import CellSpan, RankedCells
@@ -45,7 +45,7 @@ class TrackedCurve:
         """Return the counts as they are stored.
 
         Raises:
-            KnotsInvalid: the counts cannot belong to the curve.
+            KnotsInvalidError: the counts cannot belong to the curve.
         """
         LiveCurve(self.curve, self.counts, as_of=AsOf(0))
         fit = self.fit
@@ -79,7 +79,7 @@ class Counting:
             try:
                 if self._counted(tracked, found) or slot in begun:
                     written.append(tracked.encode_counts(version + len(written) + 1))
-            except KnotsInvalid as error:
+            except KnotsInvalidError as error:
                 log.error("live_counts_void", board_key=slot[0], column_index=slot[1], detail=str(error))
                 gone.append(tracked.fit)
         for fit in gone:
@@ -130,7 +130,7 @@ class Counting:
         try:
             curve = decode_curve(document)
             counts = LiveCounts(curve) if stored is None or slot in begun else LiveCounts.decode(stored.document, curve)
-        except CurveCorrupt as error:
+        except CurveCorruptError as error:
             log.warning("live_counts_unreadable", board_key=slot[0], column_index=slot[1], detail=str(error))
             self._forget(slot)
             return None

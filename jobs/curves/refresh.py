@@ -23,13 +23,13 @@ from typing import Protocol
 import structlog
 
 from jobs.controls import Sleep
-from jobs.errors import NoJobProcess
+from jobs.errors import NoJobProcessError
 from jobs.ownership import HeldLease, Ownership
 from predictor import Curve
 from storage.boards.boards import CHANGES, REFRESH_POOL, refresh_resource
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveBook, CurveSummary, ServedCurve, curve_version, store_curve
-from storage.errors import LeaseLost, LeaseTaken, StorageError, UnknownBoard
+from storage.errors import LeaseLostError, LeaseTakenError, StorageError, UnknownBoardError
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board
 from storage.store import Program, Store
@@ -69,7 +69,7 @@ class RefreshObserver(FittingObserver, Protocol):
         """Count a curve that was not stored, because another process had taken over its column."""
 
 
-class _Superseded(Exception):
+class _SupersededError(Exception):
     """another process refreshed the column after it was found due"""
 
 
@@ -187,14 +187,14 @@ class RefreshJob:
             assert refreshed is not None
             demand.settle(refreshed)
             log.info("refreshed_on_demand", board=demand.board.id, seconds=round(refreshed.seconds, 6))
-        except (LeaseTaken, LeaseLost) as error:
-            if isinstance(error, LeaseLost):
+        except (LeaseTakenError, LeaseLostError) as error:
+            if isinstance(error, LeaseLostError):
                 self._report(demand.board, demand.column_index, error)
             # The other process may have taken its snapshot before this demand was made: this one refreshes after it.
             self._elsewhere.add((demand.board.key, demand.column_index))
             self._desk.requeue(demand)
         except asyncio.CancelledError:
-            demand.settle(NoJobProcess("the job process stopped"))
+            demand.settle(NoJobProcessError("the job process stopped"))
             raise
         except Exception as error:
             self._report(demand.board, demand.column_index, error)
@@ -203,17 +203,17 @@ class RefreshJob:
     async def _refresh_due(self, due: DueColumn) -> None:
         try:
             await self._refresh(due.board, due.column_index, due=due)
-        except LeaseTaken as taken:
+        except LeaseTakenError as taken:
             self._schedule.reschedule(due, in_s=taken.free_in_us / 1e6)
-        except _Superseded:
+        except _SupersededError:
             return
         except Exception as error:
             self._report(due.board, due.column_index, error)
 
     def _report(self, board: Board, column_index: int, error: Exception) -> None:
-        if isinstance(error, UnknownBoard):
+        if isinstance(error, UnknownBoardError):
             return  # the board was deleted or emptied meanwhile: nothing is left to refresh
-        if isinstance(error, LeaseLost):
+        if isinstance(error, LeaseLostError):
             self._observer.refresh_fenced()
             log.warning("refresh_fenced", board=board.id, column_index=column_index, detail=error.detail)
             return
@@ -226,7 +226,7 @@ class RefreshJob:
 
         def still_wanted() -> Program[None]:
             if due is not None and (yield from curve_version(self._store.dialect, *slot)) > due.seen_version:
-                raise _Superseded
+                raise _SupersededError
 
         self._busy.add(slot)
         try:
@@ -259,8 +259,8 @@ async def store_and_serve(
     """Store a fitted curve, release the lease on its column in the same transaction, and serve it.
 
     Raises:
-        LeaseLost: nothing was stored.
-        UnknownBoard: the board was deleted or emptied since the fit; nothing was stored.
+        LeaseLostError: nothing was stored.
+        UnknownBoardError: the board was deleted or emptied since the fit; nothing was stored.
     """
     board, column_index = column
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from jobs.errors import NoJobProcess, TooManyDemands
+from jobs.errors import NoJobProcessError, TooManyDemandsError
 from jobs.request_origin import RequestOrigin
 from predictor import Curve
 from storage.records import Board
@@ -75,19 +75,19 @@ class RefreshQueue:
         """Wait for a new curve, which counts every write acknowledged before this call, and return it once it serves.
 
         Raises:
-            NoJobProcess: no job attends, or it stopped meanwhile.
-            TooManyDemands: as many columns as allowed are waiting.
+            NoJobProcessError: no job attends, or it stopped meanwhile.
+            TooManyDemandsError: as many columns as allowed are waiting.
             TimeoutError: the refresh did not end in time; it goes on.
-            UnknownBoard: the board was deleted or emptied meanwhile.
-            StoreBusy: the store failed; nothing was refreshed.
+            UnknownBoardError: the board was deleted or emptied meanwhile.
+            StoreBusyError: the store failed; nothing was refreshed.
         """
         if self._wake is None:
-            raise NoJobProcess
+            raise NoJobProcessError
         slot = (board.key, board.epoch, column_index)
         demand = self._pending.get(slot)
         if demand is None:
             if len(self._pending) >= self._demands_max:
-                raise TooManyDemands(f"{len(self._pending)} refreshes are waiting")
+                raise TooManyDemandsError(f"{len(self._pending)} refreshes are waiting")
             demand = RefreshRequest(board, column_index, asyncio.get_running_loop().create_future())
             self._pending[slot] = demand
             self._wake()
@@ -102,7 +102,7 @@ class RefreshQueue:
         """Accept no more demands, and refuse those that wait."""
         self._wake = None
         for demand in self._pending.values():
-            demand.settle(NoJobProcess("the job process stopped"))
+            demand.settle(NoJobProcessError("the job process stopped"))
         self._pending.clear()
 
     def take_next(self, busy: Container[tuple[int, int]]) -> RefreshRequest | None:
@@ -116,7 +116,7 @@ class RefreshQueue:
     def requeue(self, demand: RefreshRequest) -> None:
         """Let a demand that could not be met yet wait again, together with a later demand for the column, if any."""
         if self._wake is None:
-            demand.settle(NoJobProcess("the job process stopped"))
+            demand.settle(NoJobProcessError("the job process stopped"))
             return
         slot = (demand.board.key, demand.board.epoch, demand.column_index)
         later = self._pending.setdefault(slot, demand)

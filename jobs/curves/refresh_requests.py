@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import structlog
 
 from jobs.controls import Sleep
-from jobs.errors import MethodUnsupported, NoJobProcess, TooManyDemands
+from jobs.errors import MethodUnsupportedError, NoJobProcessError, TooManyDemandsError
 from jobs.request_origin import RequestOrigin
 from storage.boards.catalog import Catalog
 from storage.curves.refresh_requests import (
@@ -29,7 +29,7 @@ from storage.curves.refresh_requests import (
     take_refresh_request,
 )
 from storage.curves.stored_curves import CurveBook
-from storage.errors import StorageError, StoreBusy, UnknownBoard
+from storage.errors import StorageError, StoreBusyError, UnknownBoardError
 from storage.records import Board
 from storage.store import Store
 
@@ -59,12 +59,12 @@ class RemoteRefresher:
         """Do as `RefreshQueue.refresh_now`, through another process.
 
         Raises:
-            MethodUnsupported: the version of the job process cannot fit the curve by the board's method.
-            NoJobProcess: no job process took the demand in time.
-            TooManyDemands, TimeoutError, UnknownBoard, StoreBusy: see `RefreshQueue.refresh_now`.
+            MethodUnsupportedError: the version of the job process cannot fit the curve by the board's method.
+            NoJobProcessError: no job process took the demand in time.
+            TooManyDemandsError, TimeoutError, UnknownBoardError, StoreBusyError: see `RefreshQueue.refresh_now`.
         """
         if self._waiting >= self._limits.refresh_demands_max:
-            raise TooManyDemands(f"{self._waiting} refreshes are waiting")
+            raise TooManyDemandsError(f"{self._waiting} refreshes are waiting")
         self._waiting += 1
         try:
             return await self._met(board, column_index)
@@ -84,18 +84,18 @@ class RemoteRefresher:
             state = await self._state(board, column_index)
             if state is not None and state.taken < number:
                 waited_s = self._limits.refresh_wait_s_max
-                raise NoJobProcess(f"no job process took the demand in {waited_s:g} s") from None
+                raise NoJobProcessError(f"no job process took the demand in {waited_s:g} s") from None
             raise
         if answer.outcome == "unknown_board":
-            raise UnknownBoard(f"leaderboard {board.id!r} was deleted or emptied meanwhile")
+            raise UnknownBoardError(f"leaderboard {board.id!r} was deleted or emptied meanwhile")
         if answer.outcome == "unsupported":  # only a job process of another version writes this
-            raise MethodUnsupported(answer.detail)
+            raise MethodUnsupportedError(answer.detail)
         if answer.outcome == "failed":
-            raise StoreBusy("the refresh failed; the log of the job process says why")
+            raise StoreBusyError("the refresh failed; the log of the job process says why")
         await self._book.poll()
         served = self._book.find_served(board, column_index)
         if served is None or served.version < answer.version:
-            raise StoreBusy("the new curve could not be read")
+            raise StoreBusyError("the new curve could not be read")
         return Refreshed(served.fit, answer.took_us / 1e6, served.version)
 
     async def _answered(self, board: Board, column_index: int, number: int) -> RefreshAnswer:
@@ -155,7 +155,7 @@ class RefreshRequestJob:
         try:
             try:
                 answer = await self._meet(demand)
-            except NoJobProcess:
+            except NoJobProcessError:
                 await self._store.write(lambda: return_refresh_request(self._store.dialect, demand))
             else:
                 await self._store.write(lambda: answer_refresh_request(self._store.dialect, demand, answer))
@@ -166,9 +166,9 @@ class RefreshRequestJob:
         try:
             board = await self._board(demand)
             refreshed = await self._desk.refresh_now(board, demand.column_index)
-        except UnknownBoard:
+        except UnknownBoardError:
             return RefreshAnswer("unknown_board")
-        except NoJobProcess:
+        except NoJobProcessError:
             raise
         except Exception as error:
             log.error("demand_failed", board=demand.board_id, column_index=demand.column_index, exc_info=error)
@@ -182,5 +182,5 @@ class RefreshRequestJob:
         if (board.key, board.epoch) != wanted or demand.column_index >= len(board.spec.columns):
             board = await self._catalog.reread_board(demand.board_id)
         if (board.key, board.epoch) != wanted:
-            raise UnknownBoard
+            raise UnknownBoardError
         return board

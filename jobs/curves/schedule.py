@@ -106,7 +106,7 @@ class Schedule:
         """Find due columns; return whether there are new ones. A board whose turn has not come costs one look-up.
 
         Raises:
-            StoreBusy: the store did not answer; boards whose turn it was have it again in the next pass.
+            StoreBusyError: the store did not answer; boards whose turn it was have it again in the next pass.
         """
         turns = self._pass_boards()
         now_s = self._monotonic()

@@ -17,7 +17,7 @@ import structlog
 
 from jobs.controls import Sleep
 from jobs.ownership import JOB_POOL, HeldLease, Ownership
-from storage.errors import LeaseLost, LeaseTaken, StorageError
+from storage.errors import LeaseLostError, LeaseTakenError, StorageError
 from storage.leases.lease_journal import PublishedLeaseEvent
 from storage.leases.peers.exchange import AppliedPage, LeaseExchange
 from storage.store import Program, Store
@@ -25,7 +25,7 @@ from storage.store import Program, Store
 log = structlog.get_logger(__name__)
 
 
-class PeerUnavailable(Exception):
+class PeerUnavailableError(Exception):
     """the other store's service did not answer as it should"""
 
 
@@ -74,7 +74,7 @@ class ExchangeJob:
         while True:
             try:
                 await self._ownership.run_owned(JOB_POOL, f"exchange {peer}", lambda held: self._read_on(peer, held))
-            except (LeaseTaken, LeaseLost):
+            except (LeaseTakenError, LeaseLostError):
                 await self._sleep(self._limits.lease_exchange_interval_s)
 
     async def _read_on(self, peer: str, held: HeldLease) -> None:
@@ -83,9 +83,9 @@ class ExchangeJob:
             try:
                 full = await self.exchange_page(peer, held)
                 self._away[peer] = False
-            except LeaseLost:
+            except LeaseLostError:
                 raise
-            except (PeerUnavailable, StorageError) as error:
+            except (PeerUnavailableError, StorageError) as error:
                 self._observer.peer_away()
                 if not self._away.get(peer):
                     log.warning("leases_not_exchanged", peer=peer, detail=str(error))
@@ -98,8 +98,8 @@ class ExchangeJob:
 
         Raises:
             PeerAway: the peer did not answer as it should.
-            LeaseLost: another process reads this journal now.
-            StoreBusy: the store failed.
+            LeaseLostError: another process reads this journal now.
+            StoreBusyError: the store failed.
         """
         rows_max = self._limits.lease_exchange_rows_max
         after = await self._store.read(lambda: self._exchange.read_cursor(peer))

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from jobs.controls import Sleep
 from jobs.ownership import JOB_POOL, REST_RATIO, HeldLease, Ownership
-from storage.errors import LeaseLost, LeaseTaken
+from storage.errors import LeaseLostError, LeaseTakenError
 from storage.leases.lease_records import Pool
 from storage.leases.pools import lease_pools
 from storage.leases.region_counts import lease_counts
@@ -33,7 +33,7 @@ async def run_rounds(
         await sleep(min(interval_s, LOOK_S_MAX))
         try:
             await ownership.run_owned(JOB_POOL, resource, work, rests_s=interval_s * REST_RATIO)
-        except (LeaseTaken, LeaseLost):
+        except (LeaseTakenError, LeaseLostError):
             continue
 
 

@@ -19,7 +19,7 @@ from typing import Protocol
 import structlog
 
 from jobs.controls import Sleep
-from storage.errors import LeaseLost, RacesLost, StorageError, StoreDamaged
+from storage.errors import LeaseLostError, RacesLostError, StorageError, StoreDamagedError
 from storage.queue.ingest_queue import ShardBacklog, ingest_queue
 from storage.queue.queue_application import DrainedRound, Drainer
 from storage.queue.workers import ShardLeases, Share
@@ -109,8 +109,8 @@ class DrainWorker:
         """
         try:
             worked = await self._turn()
-        except (LeaseLost, RacesLost) as error:
-            if isinstance(error, LeaseLost):
+        except (LeaseLostError, RacesLostError) as error:
+            if isinstance(error, LeaseLostError):
                 self._observer.drain_fenced()
                 self._share = Share(self._share.permit)
             self._tended_s = None
@@ -198,7 +198,7 @@ class DrainWorker:
             return
         try:
             await self._store.write(lambda: self._leases.release_share(self._share))
-        except StoreDamaged:  # nobody claims leases of a damaged store
+        except StoreDamagedError:  # nobody claims leases of a damaged store
             return
         except StorageError as error:  # the leases expire by themselves
             log.warning("shards_not_given_back", detail=error.detail)

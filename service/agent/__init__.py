@@ -12,6 +12,6 @@ Begin with `agent`; `leases` has what it hands out and what it raises.
 """
 
 from .agent import LeaseAgent
-from .leases import AgentError, Lease, NoResourceAvailable, Refused, ServiceAway
+from .leases import AgentError, Lease, NoResourceAvailableError, RefusedError, ServiceAwayError
 
-__all__ = ["AgentError", "Lease", "LeaseAgent", "NoResourceAvailable", "Refused", "ServiceAway"]
+__all__ = ["AgentError", "Lease", "LeaseAgent", "NoResourceAvailableError", "RefusedError", "ServiceAwayError"]

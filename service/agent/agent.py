@@ -19,7 +19,7 @@ from urllib.parse import quote
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from yarl import URL
 
-from .leases import Lease, NoResourceAvailable, Refused, ServiceAway
+from .leases import Lease, NoResourceAvailableError, RefusedError, ServiceAwayError
 
 Name = tuple[str, str, str]  # client, pool, key
 
@@ -78,9 +78,9 @@ class LeaseAgent:
         """Return the lease of a key until about this time: of the resource that the key has, or of a new one.
 
         Raises:
-            NoResourceAvailable: the region has no free resource.
-            Refused: the service rejects the request, or does not allow it to the API key.
-            ServiceAway: it is unknown whether the key has a resource now; ask again to find out.
+            NoResourceAvailableError: the region has no free resource.
+            RefusedError: the service rejects the request, or does not allow it to the API key.
+            ServiceAwayError: it is unknown whether the key has a resource now; ask again to find out.
         """
         name = (client_id, pool_id, key)
         while True:
@@ -101,7 +101,7 @@ class LeaseAgent:
         """Give back the key's resource, if it has one.
 
         Raises:
-            Refused, ServiceAway: as for `get_lease`.
+            RefusedError, ServiceAwayError: as for `get_lease`.
         """
         name = (client_id, pool_id, key)
         asking = self._asking.get(name)
@@ -176,7 +176,7 @@ class LeaseAgent:
         """Send a request until its answer is final; return status and body. `asks` is called before each attempt.
 
         Raises:
-            ServiceAway: no attempt got a final answer.
+            ServiceAwayError: no attempt got a final answer.
         """
         assert self._session is not None, "the agent is used within `async with`"
         failure: object = None
@@ -192,10 +192,10 @@ class LeaseAgent:
                     failure = f"{response.status} {answer}"
             except (ClientError, TimeoutError, ValueError) as error:
                 failure = repr(error)
-        raise ServiceAway(f"{self._url} did not answer {self._attempts_max} times, last: {failure}")
+        raise ServiceAwayError(f"{self._url} did not answer {self._attempts_max} times, last: {failure}")
 
 
-def _refusal(problem: Any) -> Refused:
+def _refusal(problem: Any) -> RefusedError:
     code, detail = problem.get("code", "unknown"), problem.get("detail", "")
-    kind = NoResourceAvailable if code == "no_resource_available" else Refused
+    kind = NoResourceAvailableError if code == "no_resource_available" else RefusedError
     return kind(code, detail)

@@ -1,9 +1,9 @@
 """What an agent hands out, and what it raises.
 
 AgentError
-├── Refused                the service refused the request; asking again is of no use
-│   └── NoResourceAvailable
-└── ServiceAway            at every attempt the service was too busy, or did not answer in time
+├── RefusedError           the service refused the request; asking again is of no use
+│   └── NoResourceAvailableError
+└── ServiceAwayError            at every attempt the service was too busy, or did not answer in time
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class AgentError(Exception):
     """Root of every error that an agent raises."""
 
 
-class Refused(AgentError):
+class RefusedError(AgentError):
     """The service refused; `code` is the problem's."""
 
     def __init__(self, code: str, detail: str) -> None:
@@ -24,11 +24,11 @@ class Refused(AgentError):
         self.code = code
 
 
-class NoResourceAvailable(Refused):
+class NoResourceAvailableError(RefusedError):
     """The region has no resource left."""
 
 
-class ServiceAway(AgentError):
+class ServiceAwayError(AgentError):
     """The service did not answer, or was too busy at every attempt."""
 
 

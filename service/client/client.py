@@ -7,9 +7,9 @@ The rule: whatever goes wrong leaves as one ClientError whose text is a single l
 wait and walk over pages has a bound.
 
     ClientError
-    ├── Unreachable      no answer at all
-    ├── NotTheContract   an answer, but not one of this service
-    └── Refused          a problem document: status, code, detail, pointers
+    ├── UnreachableError       no answer at all
+    ├── NotTheContractError    an answer, but not one of this service
+    └── RefusedError           a problem document: status, code, detail, pointers
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ class ClientError(Exception):
     """the request failed"""
 
 
-class Unreachable(ClientError):
+class UnreachableError(ClientError):
     """no answer from the service"""
 
 
-class NotTheContract(ClientError):
+class NotTheContractError(ClientError):
     """the answer is not one of this service"""
 
 
-class Refused(ClientError):
+class RefusedError(ClientError):
     """the service refused"""
 
     def __init__(self, status: int, problem: Problem) -> None:
@@ -165,7 +165,7 @@ class ServiceClient:
         query: Mapping[str, str] | None = None,
         body: object = None,
     ) -> T:
-        """Send one request as `send` does; return the response as `answer`. May also raise NotTheContract."""
+        """Send one request as `send` does; return the response as `answer`. May also raise NotTheContractError."""
         return decode(await self.send(method, path, query=query, body=body), answer)
 
     async def send(
@@ -173,7 +173,7 @@ class ServiceClient:
     ) -> bytes:
         """Send one request, and again while the service asks for patience; return the body of the 2xx response.
 
-        `path` must be percent-encoded. Raises Refused for a problem, Unreachable if nothing answers.
+        `path` must be percent-encoded. Raises RefusedError for a problem, UnreachableError if nothing answers.
         """
         for attempt in range(1, self._patience.attempts_max + 1):
             outcome, wait_s = await self._attempt(method, path, query, body, attempt=attempt)
@@ -181,11 +181,11 @@ class ServiceClient:
                 return outcome
             if wait_s is None or attempt == self._patience.attempts_max:
                 raise outcome
-            if isinstance(outcome, Unreachable) and not self._away:
+            if isinstance(outcome, UnreachableError) and not self._away:
                 self._away = True
                 self._on_away(outcome)
             await self._sleep(wait_s)
-        raise Unreachable(f"no attempt was made to reach {self.url}")
+        raise UnreachableError(f"no attempt was made to reach {self.url}")
 
     async def _attempt(
         self, method: str, path: str, query: Mapping[str, str] | None, body: object, *, attempt: int
@@ -211,7 +211,7 @@ class ServiceClient:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as cause:
             reported = cause.os_error.strerror if isinstance(cause, aiohttp.ClientConnectorError) else str(cause)
             reason = one_line(reported or "") or type(cause).__name__
-            failure = Unreachable(f"no answer from {self.url}: {reason}")
+            failure = UnreachableError(f"no answer from {self.url}: {reason}")
             failure.__cause__ = cause
             return failure, reconnect_s if self._answered or self._patience.awaits else None
         self._answered, self._away = True, False
@@ -242,7 +242,7 @@ class ServiceClient:
         return await self.call("GET", board_path(board), dict[str, Any])
 
     async def board(self, board: str) -> Board:
-        """Return the board's spec. Raises Refused `unknown_board`."""
+        """Return the board's spec. Raises RefusedError `unknown_board`."""
         return await self.call("GET", board_path(board), Board)
 
     async def boards(self, prefix: str = "", *, limit: int) -> list[dict[str, Any]]:
@@ -260,14 +260,14 @@ class ServiceClient:
         return found[:limit]
 
     async def put_board(self, board: str, spec: Mapping[str, object]) -> dict[str, Any]:
-        """Create or confirm a board; return its full spec. Raises Refused `spec_conflict`."""
+        """Create or confirm a board; return its full spec. Raises RefusedError `spec_conflict`."""
         return await self.call("PUT", board_path(board), dict[str, Any], body=spec)
 
     async def post(self, board: str, posts: Sequence[object]) -> list[PostResult]:
         """Post a batch; return one result for each post, in order. Give each a `post_id`, and a repeat is harmless."""
         answer = await self.call("POST", f"{board_path(board)}/posts", PostResults, body={"posts": posts})
         if len(answer.results) != len(posts):
-            raise NotTheContract(f"{len(posts)} posts were answered with {len(answer.results)} results")
+            raise NotTheContractError(f"{len(posts)} posts were answered with {len(answer.results)} results")
         return answer.results
 
     async def queue(self, board: str, posts: Sequence[object]) -> list[PostResult]:
@@ -275,7 +275,7 @@ class ServiceClient:
         path = f"{board_path(board)}/posts"
         answer = await self.call("POST", path, PostsAccepted, query={"mode": "queued"}, body={"posts": posts})
         if answer.accepted != len(posts):
-            raise NotTheContract(f"of {len(posts)} posts {answer.accepted} were accepted")
+            raise NotTheContractError(f"of {len(posts)} posts {answer.accepted} were accepted")
         return [PostResult("accepted")] * len(posts)
 
     async def queue_state(self) -> QueueState:
@@ -291,7 +291,7 @@ class ServiceClient:
         return await self.call("GET", f"{board_path(board)}/rankings/{segment(column)}", Page, query=query)
 
     async def pages(self, board: str, column: str, *, limit: int = PAGE_ENTRIES_MAX) -> AsyncIterator[Page]:
-        """Yield every page of a ranking. Raises NotTheContract if a cursor does not move on."""
+        """Yield every page of a ranking. Raises NotTheContractError if a cursor does not move on."""
         cursor: str | None = None
         while True:
             page = await self.page(board, column, limit=limit, cursor=cursor)
@@ -299,7 +299,7 @@ class ServiceClient:
             if page.next is None:
                 return
             if page.next == cursor or not page.entries:
-                raise NotTheContract("the cursor of the ranking does not move on")
+                raise NotTheContractError("the cursor of the ranking does not move on")
             cursor = page.next
 
     async def owner_positions(
@@ -316,7 +316,7 @@ class ServiceClient:
 
         `with_next` adds the next better place to each, and `with_previous` the position of the period before.
 
-        Raises Refused `unknown_owner`, `not_ranked`.
+        Raises RefusedError `unknown_owner`, `not_ranked`.
         """
         path = f"{board_path(board)}/entries/{segment(owner)}/positions"
         query = {"rank": mode} | ({"columns": ",".join(columns)} if columns else {})
@@ -330,11 +330,11 @@ class ServiceClient:
         return (await self.call("GET", path, Positions, query=query)).positions
 
     async def curve_document(self, board: str, column: str) -> dict[str, Any]:
-        """Return the whole document of a curve, with exact decimals. Raises Refused `no_curve`."""
+        """Return the whole document of a curve, with exact decimals. Raises RefusedError `no_curve`."""
         return await self.call("GET", f"{board_path(board)}/rankings/{segment(column)}/curve", dict[str, Any])
 
     async def curve(self, board: str, column: str) -> CurveDocument:
-        """Return a curve with its knots. Raises Refused `no_curve`."""
+        """Return a curve with its knots. Raises RefusedError `no_curve`."""
         return await self.call("GET", f"{board_path(board)}/rankings/{segment(column)}/curve", CurveDocument)
 
     async def values_for(
@@ -347,7 +347,7 @@ class ServiceClient:
         return (await self.call("GET", path, ValuesFor, query=query)).values
 
     async def audit(self, board: str, column: str, *, owners: int | None = None) -> AuditDone:
-        """Compare the stored curve with random owners, counted exactly. Raises Refused `no_curve`."""
+        """Compare the stored curve with random owners, counted exactly. Raises RefusedError `no_curve`."""
         path = f"{board_path(board)}/rankings/{segment(column)}/audit"
         return await self.call("POST", path, AuditDone, query={} if owners is None else {"owners": str(owners)})
 
@@ -361,7 +361,7 @@ class ServiceClient:
         return int(decode(line, dict[str, Any])["seq"])
 
     async def refresh(self, board: str, column: str) -> RefreshDone:
-        """Have a job process fit a new curve; return once it serves. Raises Refused `no_job_process`."""
+        """Have a job process fit a new curve; return once it serves. Raises RefusedError `no_job_process`."""
         return await self.call("POST", f"{board_path(board)}/rankings/{segment(column)}/refresh", RefreshDone)
 
 
@@ -371,14 +371,14 @@ def board_path(board: str) -> str:
 
 
 def decode(content: bytes, answer: type[T]) -> T:
-    """Decode `content` as `answer`, with exact decimals. Raises NotTheContract."""
+    """Decode `content` as `answer`, with exact decimals. Raises NotTheContractError."""
     try:
         return msgspec.json.Decoder(answer, float_hook=Decimal).decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
-        raise NotTheContract(f"the answer is not one of rankcurve's: {one_line(str(cause))}") from cause
+        raise NotTheContractError(f"the answer is not one of rankcurve's: {one_line(str(cause))}") from cause
 
 
-def refused(status: int, content: bytes) -> Refused:
+def refused(status: int, content: bytes) -> RefusedError:
     """Return the refusal in a response other than 2xx. Without a problem document it has at least the status."""
     try:
         problem = msgspec.json.decode(content, type=Problem)
@@ -386,4 +386,4 @@ def refused(status: int, content: bytes) -> Refused:
         problem = Problem()
     if not problem.code:
         problem = Problem(code=f"http_{status}", detail=problem.detail or problem.title or "no problem document")
-    return Refused(status, problem)
+    return RefusedError(status, problem)

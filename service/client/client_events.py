@@ -11,7 +11,7 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
-from service.client.client import ServiceClient, Unreachable, board_path, refused
+from service.client.client import ServiceClient, UnreachableError, board_path, refused
 from service.client.client_answers import one_line
 
 LINE_BYTES_MAX = 1 << 20
@@ -20,7 +20,7 @@ LINE_BYTES_MAX = 1 << 20
 async def read_events(
     client: ServiceClient, board: str, query: Mapping[str, str], *, last_event_id: int | None = None
 ) -> AsyncIterator[tuple[int, str, str]]:
-    """Yield number, name and data of each event until the stream ends. Raises Refused, Unreachable."""
+    """Yield number, name and data of each event until the stream ends. Raises RefusedError, UnreachableError."""
     address = f"{client.url}{board_path(board)}/stream"
     address += "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
     headers = {"Accept": "text/event-stream"}
@@ -42,4 +42,6 @@ async def read_events(
                 if name:
                     fields[name] = value
     except (aiohttp.ClientError, TimeoutError, OSError) as cause:
-        raise Unreachable(f"no answer from {client.url}: {one_line(str(cause)) or type(cause).__name__}") from cause
+        raise UnreachableError(
+            f"no answer from {client.url}: {one_line(str(cause)) or type(cause).__name__}"
+        ) from cause

@@ -1,7 +1,7 @@
 """Read the lease journals of other stores over HTTP.
 
-The rule: whatever a peer answers that is no page of its journal leaves as one `PeerUnavailable`, whose text shows no
-key.
+The rule: whatever a peer answers that is no page of its journal leaves as one `PeerUnavailableError`, whose text shows
+no key.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import msgspec
 from aiohttp import ClientSession, ClientTimeout
 from yarl import URL
 
-from jobs.leases.peers import PeerUnavailable, ReadPeer
+from jobs.leases.peers import PeerUnavailableError, ReadPeer
 from service.contract.lease_messages import LeaseEventLine
-from service.contract.problems import Problem
+from service.contract.problems import ProblemError
 from service.contract.values import to_micros
 from storage.leases.lease_journal import PublishedLeaseEvent
 
@@ -42,12 +42,12 @@ async def peer_reader(peers: Mapping[str, str]) -> AsyncIterator[ReadPeer]:
                 async with session.get(url, headers=headers, allow_redirects=False) as response:
                     body = await response.read()
                     if response.status != 200:
-                        raise PeerUnavailable(f"{peer} answered {response.status}")
+                        raise PeerUnavailableError(f"{peer} answered {response.status}")
                 return [_event(line) for line in body.splitlines()]
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                raise PeerUnavailable(f"{peer} can't be reached: {type(error).__name__}") from error
-            except (msgspec.MsgspecError, ValueError, Problem) as error:
-                raise PeerUnavailable(f"{peer} answered what is no journal: {type(error).__name__}") from error
+                raise PeerUnavailableError(f"{peer} can't be reached: {type(error).__name__}") from error
+            except (msgspec.MsgspecError, ValueError, ProblemError) as error:
+                raise PeerUnavailableError(f"{peer} answered what is no journal: {type(error).__name__}") from error
 
         yield read
 

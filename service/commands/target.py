@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from service.client.client import ClientError, Patience, Refused, ServiceClient, Unreachable
+from service.client.client import ClientError, Patience, RefusedError, ServiceClient, UnreachableError
 from service.client.client_answers import one_line
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -60,8 +60,8 @@ def fail(message: str) -> NoReturn:
 
 def explain(error: ClientError, *, away_hint: str | None = None) -> str:
     """Return the error, with what to do about it if that is known; with `away_hint` if no service answers."""
-    hint = HINTS.get(error.code) if isinstance(error, Refused) else None
-    if isinstance(error, Unreachable):
+    hint = HINTS.get(error.code) if isinstance(error, RefusedError) else None
+    if isinstance(error, UnreachableError):
         hint = away_hint or f"start it with `rankcurve serve`, or name another with --url or {URL_VARIABLE}"
     return f"{error} — {hint}" if hint else str(error)
 

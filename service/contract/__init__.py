@@ -9,6 +9,6 @@ docstrings of bodies and answers appear in it, so they speak to callers of the A
 path, types and role together. `keys` holds API keys and roles.
 
 The room imports names and errors of storage, jobs and predictor, and no other room of the service. Its most important
-rule: a value is exact or refused. Nothing is rounded, shortened or dropped silently, and every refusal is a `Problem`
-with a code from `problems.CODES`, which never changes. A reader begins with `problems` and `requests`.
+rule: a value is exact or refused. Nothing is rounded, shortened or dropped silently, and every refusal is a
+`ProblemError` with a code from `problems.CODES`, which never changes. A reader begins with `problems` and `requests`.
 """

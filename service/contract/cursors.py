@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from storage.errors import BadCursor
+from storage.errors import BadCursorError
 
 P = TypeVar("P", "RowCursor", "BoardCursor", "PoolCursor", "ResourceCursor", "ClientCursor", "KeyCursor")
 TAG_BYTES = 8
@@ -85,7 +85,7 @@ class CursorCodec:
         """Return the place of this type that a cursor stands for.
 
         Raises:
-            BadCursor: this store did not give out the cursor, or it stands for a place of another type.
+            BadCursorError: this store did not give out the cursor, or it stands for a place of another type.
         """
         try:
             if len(cursor) > CURSOR_CHARS_MAX:
@@ -96,7 +96,7 @@ class CursorCodec:
                 raise ValueError
             return msgspec.msgpack.decode(payload, type=kind)
         except (ValueError, binascii.Error, msgspec.DecodeError):
-            raise BadCursor from None
+            raise BadCursorError from None
 
     def _tag(self, payload: bytes) -> bytes:
         return hashlib.blake2b(payload, key=self._key, digest_size=TAG_BYTES).digest()

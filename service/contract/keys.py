@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
-from .problems import Problem, ServiceError
+from .problems import ProblemError, ServiceError
 
 KEY_PREFIX = "rk"
 KEY_ID_BYTES = 5
@@ -26,7 +26,7 @@ HEADER_CHARS_MAX = 1024
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="rankcurve", Basic realm="rankcurve"'}
 
 
-class OpenToOthers(ServiceError):
+class OpenToOthersError(ServiceError):
     """Without any API key the service binds to loopback only: make one first: `rankcurve keys create --store`."""
 
     def __init__(self, host: str) -> None:
@@ -136,7 +136,7 @@ class KeyRing:
     def end_when_revoked(self, identity: Identity, end: Callable[[], None]) -> Iterator[None]:
         """Call `end` if the caller's key is revoked while the context lasts; for answers that go on, such as streams.
 
-        Raises Problem `unauthorized` if the key was revoked already.
+        Raises ProblemError `unauthorized` if the key was revoked already.
         """
         self.check_valid(identity)
         self._sessions[end] = identity
@@ -146,7 +146,7 @@ class KeyRing:
             del self._sessions[end]
 
     def check_valid(self, identity: Identity) -> None:
-        """Raise Problem `unauthorized` if the caller's key was revoked since `identify_caller`."""
+        """Raise ProblemError `unauthorized` if the caller's key was revoked since `identify_caller`."""
         if not self._is_valid(identity):
             raise _unauthorized("the API key was revoked while the request arrived")
 
@@ -154,7 +154,7 @@ class KeyRing:
         return identity.key_id in self._valid_ids or (self.open and identity is ANYONE)
 
     def identify_caller(self, authorization: str | None) -> Identity:
-        """Return the caller that the Authorization header names. Raises Problem `unauthorized`."""
+        """Return the caller that the Authorization header names. Raises ProblemError `unauthorized`."""
         if self.open:
             return ANYONE
         if authorization is None:
@@ -165,16 +165,16 @@ class KeyRing:
         return identity
 
     def check_binding(self, host: str) -> None:
-        """Raise OpenToOthers if no key was ever made and callers from other machines could reach `host`."""
+        """Raise OpenToOthersError if no key was ever made and callers from other machines could reach `host`."""
         if self.open and not is_loopback(host):
-            raise OpenToOthers(host)
+            raise OpenToOthersError(host)
 
 
 def require_role(identity: Identity, role: Role) -> None:
-    """Raise Problem `forbidden` if the caller's role is below `role`."""
+    """Raise ProblemError `forbidden` if the caller's role is below `role`."""
     if identity.role < role:
         have = identity.role.name.lower()
-        raise Problem("forbidden", f"this needs the role {role.name.lower()}; the API key has {have}")
+        raise ProblemError("forbidden", f"this needs the role {role.name.lower()}; the API key has {have}")
 
 
 def is_loopback(host: str) -> bool:
@@ -207,5 +207,5 @@ def _key_text(authorization: str) -> str:
     raise _unauthorized("the Authorization header is neither Bearer nor Basic")
 
 
-def _unauthorized(detail: str) -> Problem:
-    return Problem("unauthorized", detail, headers=_CHALLENGE)
+def _unauthorized(detail: str) -> ProblemError:
+    return ProblemError("unauthorized", detail, headers=_CHALLENGE)

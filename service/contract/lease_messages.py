@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from service.contract.responses.curves import Time
 
-from .problems import Problem, clip_text
+from .problems import ProblemError, clip_text
 from .queries import ListQuery
 from .requests import Instant, at_most
 from .values import NO_CONTROL_PATTERN, NO_NUL_PATTERN, normalise_text
@@ -211,26 +211,26 @@ class LeaseEventLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_client_or_pool_id(text: str, *, pointer: str) -> str:
-    """Return the text if it is an id of a client or a pool. Raises Problem `bad_request`."""
+    """Return the text if it is an id of a client or a pool. Raises ProblemError `bad_request`."""
     if _NAME.fullmatch(text):
         return text
-    raise Problem("bad_request", f"{clip_text(text)!r} is not an id: {CLIENT_PATTERN}", pointer=pointer)
+    raise ProblemError("bad_request", f"{clip_text(text)!r} is not an id: {CLIENT_PATTERN}", pointer=pointer)
 
 
 def parse_client_id(text: str) -> str:
-    """Return the client's id in a path. Raises Problem `bad_request`."""
+    """Return the client's id in a path. Raises ProblemError `bad_request`."""
     return parse_client_or_pool_id(text, pointer="client_id")
 
 
 def parse_pool_id(text: str) -> str:
-    """Return the pool's id in a path. Raises Problem `bad_request`."""
+    """Return the pool's id in a path. Raises ProblemError `bad_request`."""
     return parse_client_or_pool_id(text, pointer="pool_id")
 
 
 def parse_lease_key(text: str, *, pointer: str = "key") -> str:
     """Return the key of a lease in NFC.
 
-    Raises Problem `bad_request` if it has control characters or surrogates, or not 1 to KEY_CHARS_MAX characters.
+    Raises ProblemError `bad_request` if it has control characters or surrogates, or not 1 to KEY_CHARS_MAX characters.
     """
     key = normalise_text(text, chars_max=LEASE_KEY_CHARS_MAX)
     if key is not None:
@@ -238,13 +238,13 @@ def parse_lease_key(text: str, *, pointer: str = "key") -> str:
     detail = (
         f"a key is 1 to {LEASE_KEY_CHARS_MAX} characters, none of them a control character, not {clip_text(text)!r}"
     )
-    raise Problem("bad_request", detail, pointer=pointer)
+    raise ProblemError("bad_request", detail, pointer=pointer)
 
 
 def parse_resource(text: str, *, pointer: str) -> str:
-    """Return the resource unchanged. Raises Problem `bad_request` if it has NUL, a surrogate or a wrong length."""
+    """Return the resource unchanged. Raises ProblemError `bad_request` if it has NUL, a surrogate or a wrong length."""
     surrogates = not text.isascii() and any(unicodedata.category(char) == "Cs" for char in text)
     if 0 < len(text) <= RESOURCE_CHARS_MAX and "\0" not in text and not surrogates:
         return text
     detail = f"a resource is 1 to {RESOURCE_CHARS_MAX} characters without NUL, not {clip_text(text)!r}"
-    raise Problem("bad_request", detail, pointer=pointer)
+    raise ProblemError("bad_request", detail, pointer=pointer)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from .problems import Problem, clip_text
+from .problems import ProblemError, clip_text
 
 _WHOLE = "-?(0|[1-9][0-9]*)"
 
@@ -60,10 +60,10 @@ def check_forms(found: Mapping[str, str | tuple[str, ...]], forms: Mapping[str, 
     """Check the text of every parameter.
 
     Raises:
-        Problem: `bad_request`, where a text does not have its form.
+        ProblemError: `bad_request`, where a text does not have its form.
     """
     for name, form in forms.items():
         value = found.get(name, ())
         for text in (value,) if isinstance(value, str) else value:
             if not form.pattern.fullmatch(text):
-                raise Problem("bad_request", f"{name} takes {form.name}, not {clip_text(text)!r}", pointer=name)
+                raise ProblemError("bad_request", f"{name} takes {form.name}, not {clip_text(text)!r}", pointer=name)

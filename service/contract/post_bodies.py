@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from .problems import Problem
+from .problems import ProblemError
 from .requests import FacetedPostBody, FacetedPostList, FanPostBody, FanPostList, PostBody, PostList
 from .strict_json import count_key_colons, decode_or_refuse, pointer_token, refuse_duplicates
 from .values import OWNER_CHARS_MAX, parse_owner, parse_post_id, to_micros
@@ -74,7 +74,8 @@ def parse_posts(
     whether the caller may use "set".
 
     Raises:
-        Problem: `bad_json`, `bad_request`, `unknown_field`, `duplicate_field`, `too_many_posts`, `too_many_boards`,
+        ProblemError: `bad_json`, `bad_request`, `unknown_field`, `duplicate_field`, `too_many_posts`,
+        `too_many_boards`,
             `forbidden`.
     """
     if content_type == NDJSON_TYPE:
@@ -104,9 +105,9 @@ def _holds_list(body: bytes) -> bool:
 def _check_count(count: int, limits: PostLimits) -> None:
     if count > limits.posts_max:
         detail = f"{count} posts; a request carries at most {limits.posts_max}"
-        raise Problem("too_many_posts", detail, pointer="/posts")
+        raise ProblemError("too_many_posts", detail, pointer="/posts")
     if count == 0:
-        raise Problem("bad_request", "the request carries no post", pointer="/posts")
+        raise ProblemError("bad_request", "the request carries no post", pointer="/posts")
 
 
 def _check_parts(posts: list[ReceivedPost], limits: PostLimits) -> None:
@@ -117,7 +118,7 @@ def _check_parts(posts: list[ReceivedPost], limits: PostLimits) -> None:
     parts = sum(1 if post.boards is None else len(post.boards) for post in posts)
     if parts > limits.parts_max:
         detail = f"{parts} posts, each counted once a board; a request carries at most {limits.parts_max}"
-        raise Problem("too_many_boards", detail, pointer="/posts")
+        raise ProblemError("too_many_boards", detail, pointer="/posts")
 
 
 def _parse_lines(body: bytes, limits: PostLimits, *, kind: PostTarget, may_set: bool) -> list[ReceivedPost]:
@@ -154,7 +155,7 @@ def _checked(
     for index, post in enumerate(decoded):
         try:
             made, post_keys = _checked_post(post, limits, may_set=may_set)
-        except Problem as problem:
+        except ProblemError as problem:
             raise _at_post(problem, None if single else index) from None
         posts.append(made)
         keys += post_keys
@@ -176,10 +177,12 @@ def _checked_post(post: PostBody, limits: PostLimits, *, may_set: bool) -> tuple
     else:
         keys += 1 + len(overwrite)
         if overwrite and not may_set:
-            raise Problem("forbidden", '"set" overwrites instead of merging and needs the role ops', pointer="/set")
+            raise ProblemError(
+                "forbidden", '"set" overwrites instead of merging and needs the role ops', pointer="/set"
+            )
         _check_apart(stats, overwrite)
     if not stats and not overwrite:
-        raise Problem("bad_request", "a post names at least one column in its stats", pointer="/stats")
+        raise ProblemError("bad_request", "a post names at least one column in its stats", pointer="/stats")
     if post_id is UNSET:
         post_id = None
     else:
@@ -206,7 +209,7 @@ def _check_apart(stats: dict[str, Raw], overwrite: dict[str, Raw]) -> None:
     both = stats.keys() & overwrite.keys()
     if both:
         column = min(both)
-        raise Problem(
+        raise ProblemError(
             "bad_request", 'a column is either in "stats" or in "set"', pointer=f"/set/{pointer_token(column)}"
         )
 
@@ -214,13 +217,13 @@ def _check_apart(stats: dict[str, Raw], overwrite: dict[str, Raw]) -> None:
 def _check_boards(boards: list[str], limits: PostLimits) -> None:
     if len(boards) > limits.boards_max:
         detail = f"{len(boards)} boards; a post goes to at most {limits.boards_max}"
-        raise Problem("too_many_boards", detail, pointer="/boards")
+        raise ProblemError("too_many_boards", detail, pointer="/boards")
     if len(set(boards)) != len(boards):
-        raise Problem("bad_request", "a post names each board once", pointer="/boards")
+        raise ProblemError("bad_request", "a post names each board once", pointer="/boards")
 
 
-def _at_post(problem: Problem, index: int | None) -> Problem:
+def _at_post(problem: ProblemError, index: int | None) -> ProblemError:
     if index is None:
         return problem
     errors = [msgspec.structs.replace(error, pointer=f"/posts/{index}{error.pointer}") for error in problem.errors]
-    return Problem(problem.code, f"post {index + 1}: {problem.detail}", errors=errors)
+    return ProblemError(problem.code, f"post {index + 1}: {problem.detail}", errors=errors)

@@ -1,9 +1,9 @@
 """The errors that a caller can see: each code with its HTTP status and its title, in one table.
 
     ServiceError
-    └── Problem              answered as application/problem+json (RFC 9457)
-        ├── BadValue         one stat value that its column can't take; a post error, never a request error
-        └── Busy             the service can't take more at the moment; carries Retry-After
+    └── ProblemError         answered as application/problem+json (RFC 9457)
+        ├── BadValueError         one stat value that its column can't take; a post error, never a request error
+        └── BusyError             the service can't take more at the moment; carries Retry-After
 
 `CODES` is part of the wire contract. A code and its status never change; a new case gets a new code.
 """
@@ -88,48 +88,48 @@ CODES: dict[str, tuple[int, str]] = {
 
 # Error of storage or jobs -> its code on the wire. The nearest base class in this table decides.
 STORAGE_CODES: dict[type[BaseException], str] = {
-    storage_errors.UnknownBoard: "unknown_board",
-    storage_errors.UnknownColumn: "unknown_column",
-    storage_errors.NotASortedColumn: "unknown_column",
-    storage_errors.ValueOutOfRange: "value_out_of_range",
-    storage_errors.PostIdConflict: "post_id_conflict",
-    storage_errors.AtInFuture: "at_in_future",
-    storage_errors.PeriodClosed: "period_closed",
-    storage_errors.NotOpenYet: "not_open_yet",
-    storage_errors.Archived: "archived",
-    storage_errors.FamilyBoard: "family_board",
-    storage_errors.UnknownFacet: "unknown_facet",
-    storage_errors.UnknownFamily: "unknown_family",
-    storage_errors.TooManyFamilies: "catalog_full",
+    storage_errors.UnknownBoardError: "unknown_board",
+    storage_errors.UnknownColumnError: "unknown_column",
+    storage_errors.NotASortedColumnError: "unknown_column",
+    storage_errors.ValueOutOfRangeError: "value_out_of_range",
+    storage_errors.PostIdConflictError: "post_id_conflict",
+    storage_errors.AtInFutureError: "at_in_future",
+    storage_errors.PeriodClosedError: "period_closed",
+    storage_errors.NotOpenYetError: "not_open_yet",
+    storage_errors.ArchivedError: "archived",
+    storage_errors.FamilyBoardError: "family_board",
+    storage_errors.UnknownFacetError: "unknown_facet",
+    storage_errors.UnknownFamilyError: "unknown_family",
+    storage_errors.TooManyFamiliesError: "catalog_full",
     storage_errors.PostError: "post_rejected",
-    storage_errors.SpecConflict: "spec_conflict",
-    storage_errors.SpecInvalid: "bad_spec",
-    storage_errors.TooManyBoards: "catalog_full",
-    storage_errors.TooManyOwnTables: "own_tables_full",
-    storage_errors.UnknownOwner: "unknown_owner",
-    storage_errors.UnknownPost: "unknown_post",
-    storage_errors.NotRanked: "not_ranked",
-    storage_errors.NoCurve: "no_curve",
-    storage_errors.BadCursor: "bad_cursor",
-    storage_errors.UnknownKey: "unknown_key",
-    storage_errors.QueueFull: "queue_full",
-    storage_errors.StoreBusy: "store_busy",
-    storage_errors.StoreDamaged: "store_damaged",
-    storage_errors.StoreFull: "store_full",
-    storage_errors.UnknownClient: "unknown_client",
-    storage_errors.UnknownPool: "unknown_pool",
-    storage_errors.UnknownLease: "unknown_lease",
-    storage_errors.UnknownRegion: "unknown_region",
-    storage_errors.NoResource: "no_resource_available",
-    storage_errors.LeaseInPast: "bad_value",
-    storage_errors.TooManyPools: "catalog_full",
-    storage_errors.WaitTooLong: "timeout",
-    storage_errors.LostRace: "store_busy",
-    job_errors.NoJobProcess: "no_job_process",
-    job_errors.TooManyDemands: "store_busy",
-    job_errors.MethodUnsupported: "unsupported",
-    storage_errors.TooManyKeys: "catalog_full",
-    storage_errors.OpsKeyNeeded: "ops_key_needed",
+    storage_errors.SpecConflictError: "spec_conflict",
+    storage_errors.SpecInvalidError: "bad_spec",
+    storage_errors.TooManyBoardsError: "catalog_full",
+    storage_errors.TooManyOwnTablesError: "own_tables_full",
+    storage_errors.UnknownOwnerError: "unknown_owner",
+    storage_errors.UnknownPostError: "unknown_post",
+    storage_errors.NotRankedError: "not_ranked",
+    storage_errors.NoCurveError: "no_curve",
+    storage_errors.BadCursorError: "bad_cursor",
+    storage_errors.UnknownKeyError: "unknown_key",
+    storage_errors.QueueFullError: "queue_full",
+    storage_errors.StoreBusyError: "store_busy",
+    storage_errors.StoreDamagedError: "store_damaged",
+    storage_errors.StoreFullError: "store_full",
+    storage_errors.UnknownClientError: "unknown_client",
+    storage_errors.UnknownPoolError: "unknown_pool",
+    storage_errors.UnknownLeaseError: "unknown_lease",
+    storage_errors.UnknownRegionError: "unknown_region",
+    storage_errors.NoResourceError: "no_resource_available",
+    storage_errors.LeaseInPastError: "bad_value",
+    storage_errors.TooManyPoolsError: "catalog_full",
+    storage_errors.WaitTooLongError: "timeout",
+    storage_errors.LostRaceError: "store_busy",
+    job_errors.NoJobProcessError: "no_job_process",
+    job_errors.TooManyDemandsError: "store_busy",
+    job_errors.MethodUnsupportedError: "unsupported",
+    storage_errors.TooManyKeysError: "catalog_full",
+    storage_errors.OpsKeyNeededError: "ops_key_needed",
     TimeoutError: "timeout",
 }
 
@@ -162,7 +162,7 @@ class ServiceError(Exception):
     """Root of every error that the service package raises."""
 
 
-class Problem(ServiceError):
+class ProblemError(ServiceError):
     """A fault with a stable `code`. Raised anywhere below a handler, it becomes the answer.
 
     `status` overrides the status of `CODES` where the contract demands another one: an unknown column is 404 when
@@ -199,40 +199,40 @@ class Problem(ServiceError):
         return msgspec.json.encode(self.to_document())
 
 
-class BadValue(Problem):
+class BadValueError(ProblemError):
     """A stat value that its column can't take: `bad_value`, or `value_out_of_range` when only its size is wrong."""
 
     def __init__(self, detail: str, *, code: str = "bad_value", pointer: str | None = None) -> None:
         super().__init__(code, detail, pointer=pointer)
 
 
-class Busy(Problem):
+class BusyError(ProblemError):
     """The service can't take more at the moment (`queue_full`, `rate_limited`, `store_busy`, …); retry later."""
 
     def __init__(self, code: str, detail: str, *, retry_after_s: int) -> None:
         super().__init__(code, detail, headers={"Retry-After": str(retry_after_s)})
 
 
-def problem_of(error: BaseException) -> Problem:
+def problem_of(error: BaseException) -> ProblemError:
     """Return the problem that an error of a lower layer becomes, by its nearest class in `STORAGE_CODES`.
 
     An error that is not in the table is a bug. It becomes `internal_problem`, whose text says nothing of the cause.
     """
-    if isinstance(error, Problem):
+    if isinstance(error, ProblemError):
         return error
     for kind in type(error).__mro__:
         code = STORAGE_CODES.get(kind)
         if code is not None:
-            return Problem(code, str(error) or CODES[code][1], pointer=getattr(error, "pointer", None))
+            return ProblemError(code, str(error) or CODES[code][1], pointer=getattr(error, "pointer", None))
     return internal_problem()
 
 
-def internal_problem() -> Problem:
+def internal_problem() -> ProblemError:
     """Return the problem of a bug: it tells the caller only how to find the cause in the log."""
-    return Problem("internal", "the request failed; its id is in the X-Request-Id header and in the service's log")
+    return ProblemError("internal", "the request failed; its id is in the X-Request-Id header and in the service's log")
 
 
-def post_problem_of(error: BaseException) -> Problem:
+def post_problem_of(error: BaseException) -> ProblemError:
     """Return the problem of a refused post: `problem_of`, with the status of `POST_STATUSES` where there is one."""
     problem = problem_of(error)
     problem.status = POST_STATUSES.get(problem.code, problem.status)

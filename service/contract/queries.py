@@ -20,7 +20,7 @@ from storage.boards.family_ids import parse_board_id as parse_family_board
 
 from .cursors import CURSOR_CHARS_MAX
 from .parameter_text import check_forms, text_forms
-from .problems import FieldError, Problem, clip_text
+from .problems import FieldError, ProblemError, clip_text
 from .requests import FacetName, Instant, OwnerName, PeriodName
 from .values import ANY_BOARD_PATTERN, COLUMN_PATTERN, DECIMAL_PATTERN, INT64_MAX, parse_board_id, parse_column
 
@@ -140,7 +140,7 @@ class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def __post_init__(self) -> None:
         parse_column(self.column)
         if self.top is not None and self.owner is not None:
-            raise Problem("bad_request", "a stream is of the top or of an owner, not of both", pointer="owner")
+            raise ProblemError("bad_request", "a stream is of the top or of an owner, not of both", pointer="owner")
 
 
 class PositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -184,7 +184,7 @@ class PageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             check_rank(self.from_rank, "from_rank")
             if self.cursor is not None:
                 detail = "a page starts at a cursor or at a rank, not at both"
-                raise Problem("bad_request", detail, pointer="from_rank")
+                raise ProblemError("bad_request", detail, pointer="from_rank")
 
 
 class ValuePositionsQuery(
@@ -218,12 +218,12 @@ class ValuesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not self.ranks and not self.percentiles:
-            raise Problem("bad_request", "ask for ranks or for percentiles", pointer="ranks")
+            raise ProblemError("bad_request", "ask for ranks or for percentiles", pointer="ranks")
         for rank in self.ranks:
             check_rank(rank, "ranks")
         for percentile in self.percentiles:
             if not (isfinite(percentile) and 0 <= percentile <= 100):
-                raise Problem("bad_request", "a percentile lies between 0 and 100", pointer="percentiles")
+                raise ProblemError("bad_request", "a percentile lies between 0 and 100", pointer="percentiles")
 
 
 class BucketsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -289,16 +289,17 @@ _OWN_BOUNDS: dict[tuple[type[msgspec.Struct], str], tuple[str, str]] = {
 
 
 def check_rank(rank: int, pointer: str) -> None:
-    """Raise Problem `bad_rank` for a rank below 1 or beyond 64 bits."""
+    """Raise ProblemError `bad_rank` for a rank below 1 or beyond 64 bits."""
     if not 1 <= rank <= INT64_MAX:
-        raise Problem("bad_rank", "a rank is a whole number from 1 up", pointer=pointer)
+        raise ProblemError("bad_rank", "a rank is a whole number from 1 up", pointer=pointer)
 
 
 def query_parser(kind: type[Q], bounds: QueryBounds) -> Callable[[str], Q]:
     """Return a function that parses a raw query string into the type `kind`.
 
     The function remembers the results of short queries, which is safe because the structs are frozen. It raises
-    Problem: `bad_request`, `unknown_field`, `duplicate_field`, `bad_rank`, or the code of the bound that was exceeded.
+    ProblemError: `bad_request`, `unknown_field`, `duplicate_field`, `bad_rank`, or the code of the bound that was
+    exceeded.
     """
     fields = msgspec.structs.fields(kind)
     forms = text_forms(kind)
@@ -326,7 +327,7 @@ def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
             raw, keep_blank_values=True, strict_parsing=bool(raw), errors="strict", max_num_fields=PARAMETERS_MAX
         )
     except ValueError as error:  # UnicodeError is a ValueError too
-        raise Problem("bad_request", "the query string is not name=value pairs in UTF-8") from error
+        raise ProblemError("bad_request", "the query string is not name=value pairs in UTF-8") from error
     found: dict[str, Any] = {}
     boards: list[str] = []
     for name, value in pairs:
@@ -335,7 +336,9 @@ def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
             found[name] = _boards(boards)
             continue
         if name in found:
-            raise Problem("duplicate_field", "a parameter is given twice; a list takes commas", pointer=clip_text(name))
+            raise ProblemError(
+                "duplicate_field", "a parameter is given twice; a list takes commas", pointer=clip_text(name)
+            )
         found[name] = tuple(value.split(",")) if name in lists else value
     return found
 
@@ -355,7 +358,7 @@ def _with_rest(found: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     rest = {name: value for name, value in found.items() if name == _REST or name not in names}
     for name in rest:
         if not is_facet(name):
-            raise Problem(
+            raise ProblemError(
                 "unknown_field", f"{clip_text(name)!r} is not a parameter of this path", pointer=clip_text(name)
             )
     return {**{name: value for name, value in found.items() if name not in rest}, _REST: rest}
@@ -369,10 +372,12 @@ def _converted(found: dict[str, Any], kind: type[Q]) -> Q:
         if what.startswith("Object contains unknown field"):
             name = what.partition("`")[2].rstrip("`")
             detail = f"{clip_text(name)!r} is not a parameter of this path"
-            raise Problem("unknown_field", detail, pointer=clip_text(name)) from error
+            raise ProblemError("unknown_field", detail, pointer=clip_text(name)) from error
         name = path.strip("`.").partition("[")[0]
         what = what.replace("Object missing required field", "The path needs the parameter")
-        raise Problem("bad_request", f"{what} in {name or 'the query'}", errors=[FieldError(name, what)]) from error
+        raise ProblemError(
+            "bad_request", f"{what} in {name or 'the query'}", errors=[FieldError(name, what)]
+        ) from error
 
 
 def bound_of(kind: type[msgspec.Struct], name: str) -> tuple[str, str] | None:
@@ -387,4 +392,4 @@ def _check_bound(kind: type[msgspec.Struct], name: str, value: object, bounds: Q
     most: int = getattr(bounds, bound[0])
     count = len(value) if isinstance(value, tuple) else value
     if isinstance(count, int) and count > most:
-        raise Problem(bound[1], f"{name}: {count} is more than {most}", pointer=name)
+        raise ProblemError(bound[1], f"{name}: {count} is more than {most}", pointer=name)

@@ -1,6 +1,6 @@
 """Decodes JSON bodies strictly: a duplicate key or a byte that is not UTF-8 is refused, not dropped.
 
-Whatever a body holds, only a `Problem` is raised. msgspec decodes fast, but keeps the last of two equal keys. So a
+Whatever a body holds, only a `ProblemError` is raised. msgspec decodes fast, but keeps the last of two equal keys. So a
 cheap count of colons proves that no key was dropped. Only where the count proves nothing does a slower, exact decoder
 run.
 """
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from .problems import FieldError, Problem, clip_text
+from .problems import FieldError, ProblemError, clip_text
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def decode_strictly(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """Return the decoded body.
 
     Raises:
-        Problem: `bad_json`, `bad_request`, `unknown_field` or `duplicate_field`.
+        ProblemError: `bad_json`, `bad_request`, `unknown_field` or `duplicate_field`.
     """
     value = decode_or_refuse(decoder.decode, body)
     if count_key_colons(body) != len(decode_or_refuse(_TOP.decode, body)):
@@ -49,12 +49,12 @@ def decode_strictly(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def decode_or_refuse(read: Callable[[bytes], T], body: bytes, *, prefix: str = "", where: str = "") -> T:
-    """Return `read(body)`, and turn everything that msgspec can raise into a Problem.
+    """Return `read(body)`, and turn everything that msgspec can raise into a ProblemError.
 
     `prefix` is put before the JSON pointer, and `where` before the detail, for a line of NDJSON.
 
     Raises:
-        Problem: `bad_json`, `bad_request` or `unknown_field`.
+        ProblemError: `bad_json`, `bad_request` or `unknown_field`.
     """
     try:
         if not body.isascii():
@@ -63,9 +63,9 @@ def decode_or_refuse(read: Callable[[bytes], T], body: bytes, *, prefix: str = "
     except msgspec.ValidationError as error:
         raise _misshapen(str(error), prefix, where) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Problem("bad_json", where + clip_text(str(error))) from error
+        raise ProblemError("bad_json", where + clip_text(str(error))) from error
     except RecursionError as error:
-        raise Problem("bad_json", where + "the body is nested too deeply") from error
+        raise ProblemError("bad_json", where + "the body is nested too deeply") from error
 
 
 def to_json_pointer(path: str) -> str:
@@ -79,7 +79,7 @@ def pointer_token(key: str) -> str:
     return clip_text(key).replace("~", "~0").replace("/", "~1")
 
 
-def _misshapen(message: str, prefix: str, where: str) -> Problem:
+def _misshapen(message: str, prefix: str, where: str) -> ProblemError:
     found = _AT.match(message)
     what, path = (found["what"], found["path"] or "$") if found else (message, "$")
     unknown = _UNKNOWN_FIELD.search(what)
@@ -88,7 +88,7 @@ def _misshapen(message: str, prefix: str, where: str) -> Problem:
     if unknown:
         code, pointer = "unknown_field", f"{pointer}/{pointer_token(unknown[1])}"
     what = clip_text(what)
-    return Problem(code, f"{where}{what} at {pointer or 'the top'}", errors=[FieldError(pointer, what)])
+    return ProblemError(code, f"{where}{what} at {pointer or 'the top'}", errors=[FieldError(pointer, what)])
 
 
 class _Twice(dict[str, Any]):
@@ -98,7 +98,7 @@ class _Twice(dict[str, Any]):
 
 
 def refuse_duplicates(body: bytes, *, prefix: str = "", where: str = "") -> None:
-    """Raise Problem `duplicate_field` for a key that stands twice in one object of the body, if there is one.
+    """Raise ProblemError `duplicate_field` for a key that stands twice in one object of the body, if there is one.
 
     `body` must be one that decoded before.
     """
@@ -117,11 +117,11 @@ def refuse_duplicates(body: bytes, *, prefix: str = "", where: str = "") -> None
         # Numbers stay text: int() refuses more than 4,300 digits, and nothing here needs their value.
         tree = json.loads(body.decode("utf-8"), object_pairs_hook=members, parse_int=str, parse_float=str)
     except (ValueError, RecursionError) as error:
-        raise Problem("bad_json", where + clip_text(str(error))) from error
+        raise ProblemError("bad_json", where + clip_text(str(error))) from error
     if twice_seen:
         pointer, key = next(_found_twice(tree))
         detail = f"the field {clip_text(key)!r} is given twice"
-        raise Problem("duplicate_field", where + detail, errors=[FieldError(prefix + pointer, detail)])
+        raise ProblemError("duplicate_field", where + detail, errors=[FieldError(prefix + pointer, detail)])
 
 
 def _found_twice(tree: Any) -> Iterator[tuple[str, str]]:

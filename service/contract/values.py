@@ -22,7 +22,7 @@ from msgspec import Meta
 from storage.boards.family_ids import FAMILY_PATTERN, ID_CHARS_MAX, is_family_id
 from storage.boards.family_ids import parse_board_id as parse_family_board
 
-from .problems import BadValue, Problem, clip_text
+from .problems import BadValueError, ProblemError, clip_text
 
 SCALE_MAX = 9
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
@@ -64,7 +64,8 @@ def parse_decimal(raw: msgspec.Raw | bytes | str, scale: int) -> int:
     digits take a fast path without the regular expression.
 
     Raises:
-        BadValue: `bad_value` for a text that is no decimal or has more digits than the scale, `value_out_of_range` for
+        BadValueError: `bad_value` for a text that is no decimal or has more digits than the scale, `value_out_of_range`
+        for
             a value that does not fit a signed 64-bit integer.
     """
     if isinstance(raw, str):
@@ -102,7 +103,7 @@ def _exact(text: bytes, scale: int) -> int:
         return 0
     shift = _small_int(exponent) - len(fraction) + scale + len(digits) - len(significant)
     if shift < 0:
-        raise BadValue(f"{_quoted(text)} has more digits after the point than the column's {scale}")
+        raise BadValueError(f"{_quoted(text)} has more digits after the point than the column's {scale}")
     if len(significant) + shift > _INT64_DIGITS:
         raise _too_large(text, scale)
     value = int(sign + significant) * _POWERS[shift]
@@ -128,26 +129,26 @@ def _quoted(text: bytes) -> str:
     return clip_text(text.decode("utf-8", "replace"))
 
 
-def _no_decimal(text: bytes) -> BadValue:
-    return BadValue(f"{_quoted(text)} is not a decimal number")
+def _no_decimal(text: bytes) -> BadValueError:
+    return BadValueError(f"{_quoted(text)} is not a decimal number")
 
 
-def _too_large(text: bytes, scale: int) -> BadValue:
+def _too_large(text: bytes, scale: int) -> BadValueError:
     detail = f"{_quoted(text)} with {scale} digits after the point does not fit 64 bits"
-    return BadValue(detail, code="value_out_of_range")
+    return BadValueError(detail, code="value_out_of_range")
 
 
 def scalar_text(raw: msgspec.Raw | bytes) -> str:
-    """Return the text of a JSON string that stands in the body as `raw`. Raises BadValue if it is no string."""
+    """Return the text of a JSON string that stands in the body as `raw`. Raises BadValueError if it is no string."""
     text = bytes(raw)
     if text[:1] != b'"':
-        raise BadValue(f"{_quoted(text)} is not a string")
+        raise BadValueError(f"{_quoted(text)} is not a string")
     try:
         if b"\\" not in text:
             return text[1:-1].decode("utf-8")
         return msgspec.json.decode(text, type=str)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadValue(f"{_quoted(text)} is not a string of Unicode characters") from error
+        raise BadValueError(f"{_quoted(text)} is not a string of Unicode characters") from error
 
 
 def parse_text(raw: msgspec.Raw | bytes, *, chars_max: int = TEXT_CHARS_MAX) -> str:
@@ -156,13 +157,13 @@ def parse_text(raw: msgspec.Raw | bytes, *, chars_max: int = TEXT_CHARS_MAX) -> 
     NUL is refused for every store, because PostgreSQL can't store it and the store must not decide what a value may be.
 
     Raises:
-        BadValue: the value is no string, has more than `chars_max` characters, or has NUL.
+        BadValueError: the value is no string, has more than `chars_max` characters, or has NUL.
     """
     text = scalar_text(raw)
     if len(text) > chars_max:
-        raise BadValue(f"a text value has at most {chars_max} characters", code="value_out_of_range")
+        raise BadValueError(f"a text value has at most {chars_max} characters", code="value_out_of_range")
     if "\0" in text:
-        raise BadValue("a text value has no NUL character")
+        raise BadValueError("a text value has no NUL character")
     return text
 
 
@@ -190,10 +191,13 @@ def format_us(at_us: int) -> str:
 
 
 def to_micros(at: datetime) -> int:
-    """Return a time with a zone as microseconds since 1970. Raises Problem `bad_request` for a time before 1970."""
+    """Return a time with a zone as microseconds since 1970.
+
+    Raises ProblemError `bad_request` for a time before 1970.
+    """
     since = at - _EPOCH
     if since.days < 0:
-        raise Problem("bad_request", "a time before 1970-01-01T00:00:00Z", pointer="/at")
+        raise ProblemError("bad_request", "a time before 1970-01-01T00:00:00Z", pointer="/at")
     return (since.days * 86_400 + since.seconds) * _US_PER_S + since.microseconds
 
 
@@ -215,43 +219,43 @@ def normalise_text(text: str, *, chars_max: int) -> str | None:
 def parse_owner(text: str, *, pointer: str = "owner") -> str:
     """Return the owner in NFC.
 
-    Raises Problem `bad_request` if it has control characters or surrogates, or not 1 to 128 characters.
+    Raises ProblemError `bad_request` if it has control characters or surrogates, or not 1 to 128 characters.
     """
     owner = normalise_text(text, chars_max=OWNER_CHARS_MAX)
     if owner is not None:
         return owner
     detail = f"an owner is 1 to {OWNER_CHARS_MAX} characters, none of them a control character, not {_repr(text)}"
-    raise Problem("bad_request", detail, pointer=pointer)
+    raise ProblemError("bad_request", detail, pointer=pointer)
 
 
 def parse_board_id(text: str, *, pointer: str = "board") -> str:
-    """Return the text if it is the id of a leaderboard. Raises Problem `bad_request`."""
+    """Return the text if it is the id of a leaderboard. Raises ProblemError `bad_request`."""
     if _BOARD.fullmatch(text) or (
         BOARD_ID_CHARS_MAX < len(text) <= ID_CHARS_MAX and parse_family_board(text) is not None
     ):
         return text
-    raise Problem("bad_request", f"{_repr(text)} is not a leaderboard id: {BOARD_PATTERN}", pointer=pointer)
+    raise ProblemError("bad_request", f"{_repr(text)} is not a leaderboard id: {BOARD_PATTERN}", pointer=pointer)
 
 
 def parse_family_id(text: str) -> str:
-    """Return the text if it is the id of a family. Raises Problem `bad_request`."""
+    """Return the text if it is the id of a family. Raises ProblemError `bad_request`."""
     if is_family_id(text):
         return text
-    raise Problem("bad_request", f"{_repr(text)} is not a family: {FAMILY_PATTERN}", pointer="family")
+    raise ProblemError("bad_request", f"{_repr(text)} is not a family: {FAMILY_PATTERN}", pointer="family")
 
 
 def parse_column(text: str, *, pointer: str = "column") -> str:
-    """Return the text if it is the name of a column. Raises Problem `bad_request`."""
+    """Return the text if it is the name of a column. Raises ProblemError `bad_request`."""
     if _COLUMN.fullmatch(text):
         return text
-    raise Problem("bad_request", f"{_repr(text)} is not a column name: {COLUMN_PATTERN}", pointer=pointer)
+    raise ProblemError("bad_request", f"{_repr(text)} is not a column name: {COLUMN_PATTERN}", pointer=pointer)
 
 
 def parse_post_id(text: str, *, pointer: str = "/post_id") -> str:
-    """Return the text if it is a post id: 1 to 200 characters without NUL. Raises Problem `bad_request`."""
+    """Return the text if it is a post id: 1 to 200 characters without NUL. Raises ProblemError `bad_request`."""
     if 0 < len(text) <= POST_ID_CHARS_MAX and "\0" not in text:
         return text
-    raise Problem("bad_request", f"a post id is 1 to {POST_ID_CHARS_MAX} characters without NUL", pointer=pointer)
+    raise ProblemError("bad_request", f"a post id is 1 to {POST_ID_CHARS_MAX} characters without NUL", pointer=pointer)
 
 
 def _repr(text: str) -> str:

@@ -19,7 +19,7 @@ from aiohttp.client_exceptions import ClientError
 from aiohttp.http_exceptions import HttpProcessingError
 from multidict import MultiMapping
 
-from service.contract.problems import Problem, clip_text
+from service.contract.problems import ProblemError, clip_text
 
 _CHUNKED = "chunked"
 _MAPPED_BYTES_MIN = 64 * 1024
@@ -124,7 +124,7 @@ class BodyReader:
         The caller must call `release_body` when the request has ended, also if reading raised.
 
         Raises:
-            Problem: `body_too_large`, `body_timeout`, `bad_request`, `too_many_bodies`, or `store_busy` where the
+            ProblemError: `body_too_large`, `body_timeout`, `bad_request`, `too_many_bodies`, or `store_busy` where the
                 service stops first.
         """
         announced = request.content_length
@@ -140,7 +140,7 @@ class BodyReader:
         except TimeoutError as error:
             raise self._late() from error
         except (HttpProcessingError, ClientError, web.RequestPayloadError) as error:
-            raise Problem("bad_request", "the body could not be read as its headers announce it") from error
+            raise ProblemError("bad_request", "the body could not be read as its headers announce it") from error
 
     def release_body(self, request: ArrivingRequest) -> None:
         """Subtract the bytes of a request's body, if it was counted, from those that all bodies hold."""
@@ -153,7 +153,7 @@ class BodyReader:
         if size > held:
             if self._held_bytes + size - held > self._limits.arriving_bytes_max:
                 detail = f"{self._held_bytes} bytes of other bodies are arriving or being answered; come back later"
-                raise Problem("too_many_bodies", detail)
+                raise ProblemError("too_many_bodies", detail)
             self._held_bytes += size - held
             self._held[id(request)] = size
 
@@ -194,14 +194,16 @@ class BodyReader:
             raise self._too_large()
         return piece
 
-    def _too_large(self) -> Problem:
-        return Problem("body_too_large", f"a body has at most {self._limits.body_bytes_max} bytes")
+    def _too_large(self) -> ProblemError:
+        return ProblemError("body_too_large", f"a body has at most {self._limits.body_bytes_max} bytes")
 
-    def _late(self) -> Problem:
+    def _late(self) -> ProblemError:
         if self._stopping:
-            return Problem("store_busy", "the service stops; nothing of the body was taken")
+            return ProblemError("store_busy", "the service stops; nothing of the body was taken")
         idle_s, wait_s = self._limits.body_idle_s_max, self._limits.body_wait_s_max
-        return Problem("body_timeout", f"nothing of the body came for {idle_s:g} s, or it took more than {wait_s:g} s")
+        return ProblemError(
+            "body_timeout", f"nothing of the body came for {idle_s:g} s, or it took more than {wait_s:g} s"
+        )
 
 
 def _check_coding(headers: MultiMapping[str]) -> None:
@@ -209,4 +211,4 @@ def _check_coding(headers: MultiMapping[str]) -> None:
     codings = ",".join(headers.getall(hdrs.TRANSFER_ENCODING, ()))
     if codings and codings.strip().lower() != _CHUNKED:
         detail = f"the body's Transfer-Encoding is {clip_text(codings)!r}; the service takes {_CHUNKED} alone"
-        raise Problem("bad_request", detail)
+        raise ProblemError("bad_request", detail)

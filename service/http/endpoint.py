@@ -28,7 +28,7 @@ from multidict import istr
 from service.contract.keys import ANYONE, Identity, KeyRing, Role, require_role
 from service.contract.lease_messages import parse_client_id, parse_lease_key, parse_pool_id
 from service.contract.post_bodies import NDJSON_TYPE
-from service.contract.problems import JSON_TYPE, PROBLEM_TYPE, Problem, clip_text, problem_of
+from service.contract.problems import JSON_TYPE, PROBLEM_TYPE, ProblemError, clip_text, problem_of
 from service.contract.queries import QueryBounds, query_parser
 from service.contract.routes import Answer, Call, Reply, Route
 from service.contract.strict_json import decode_strictly
@@ -124,7 +124,7 @@ class EndpointContext(Protocol):
         """End the answers that don't end by themselves."""
 
     async def ready(self) -> None:
-        """Return when the store answers; raise a storage error or Problem where it does not."""
+        """Return when the store answers; raise a storage error or ProblemError where it does not."""
 
 
 class RequestIds:
@@ -255,18 +255,18 @@ class Endpoint:
         if self._query is not None:
             query = self._query(query_text)
         elif query_text and not self.route.foreign_protocol:
-            raise Problem("unknown_field", "this path takes no query parameters")
+            raise ProblemError("unknown_field", "this path takes no query parameters")
         return Call(path, query, body, media_type, identity, request, request_id)
 
     def _media_type(self, request: web.Request) -> str:
         media_type = parse_media_type(request.headers.get(hdrs.CONTENT_TYPE, JSON_TYPE))
         if media_type not in self._takes:
             detail = f"the body is {clip_text(media_type)!r}; the path takes {' or '.join(self._takes)} in UTF-8"
-            raise Problem("unsupported_media_type", detail, headers={"Accept": ", ".join(self._takes)})
+            raise ProblemError("unsupported_media_type", detail, headers={"Accept": ", ".join(self._takes)})
         encoding = request.headers.get(hdrs.CONTENT_ENCODING)
         if encoding is not None and encoding.lower() != "identity":
             detail = f"the body is encoded as {clip_text(encoding)!r}; the service takes it as it is"
-            raise Problem("unsupported_media_type", detail, headers={hdrs.ACCEPT_ENCODING: "identity"})
+            raise ProblemError("unsupported_media_type", detail, headers={hdrs.ACCEPT_ENCODING: "identity"})
         return media_type
 
     def _failed(self, error: Exception, request_id: str) -> tuple[web.Response, str]:
@@ -280,7 +280,7 @@ class Endpoint:
         return make_problem_response(problem, request_id), problem.code
 
 
-def make_problem_response(problem: Problem, request_id: str) -> web.Response:
+def make_problem_response(problem: ProblemError, request_id: str) -> web.Response:
     """Return the response of a problem."""
     headers = {hdrs.CONTENT_TYPE: PROBLEM_TYPE, X_REQUEST_ID: request_id, **problem.headers}
     response = PlainResponse(body=problem.to_json(), status=problem.status, headers=headers)
@@ -329,4 +329,4 @@ def _check_utf8(raw_path: str) -> None:
     try:
         unquote_to_bytes(raw_path).decode("utf-8")
     except UnicodeError as error:
-        raise Problem("bad_request", "the path is not UTF-8 once its percent escapes are read") from error
+        raise ProblemError("bad_request", "the path is not UTF-8 once its percent escapes are read") from error

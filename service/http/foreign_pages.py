@@ -14,7 +14,7 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 from service.contract.keys import is_loopback
-from service.contract.problems import Problem, clip_text
+from service.contract.problems import ProblemError, clip_text
 
 _HOSTS_REMEMBERED = 64
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:@]+?)\.?(:[0-9]{0,5})?")
@@ -27,18 +27,18 @@ def refuse_foreign_page(host: str | None, origin: str | None, *, changes: bool) 
     reads, because its browser hides the answer from it. It may not send changes.
 
     Raises:
-        Problem: `host_not_allowed`, `forbidden`.
+        ProblemError: `host_not_allowed`, `forbidden`.
     """
     # Only HTTP/1.0 requests have no Host, and no browser speaks HTTP/1.0.
     if host is not None and not _is_loopback_host(host):
         detail = f"without API keys the service is reached by a loopback name only, not by {clip_text(host)!r}"
-        raise Problem("host_not_allowed", detail)
+        raise ProblemError("host_not_allowed", detail)
     if origin is None:
         return
     if not is_loopback(_name_of(origin)):
-        raise Problem("forbidden", "without API keys the service takes no requests from pages of other sites")
+        raise ProblemError("forbidden", "without API keys the service takes no requests from pages of other sites")
     if changes and origin.partition("://")[2].lower() != (host or "").lower():
-        raise Problem("forbidden", "without API keys the service takes changes from its own page only")
+        raise ProblemError("forbidden", "without API keys the service takes changes from its own page only")
 
 
 @lru_cache(maxsize=_HOSTS_REMEMBERED)

@@ -14,7 +14,7 @@ from math import ceil
 from typing import Protocol
 
 from service.contract.keys import Identity
-from service.contract.problems import Busy
+from service.contract.problems import BusyError
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class TokenBuckets:
 
 
 class KeyLimits:
-    """Counts the reads and posts of each key, and refuses those beyond its rate with Problem `rate_limited`."""
+    """Counts the reads and posts of each key, and refuses those beyond its rate with ProblemError `rate_limited`."""
 
     def __init__(self, bounds: KeyLimitBounds, observer: KeyLimitObserver, *, monotonic: Callable[[], float]) -> None:
         self._bounds, self._observer = bounds, observer
@@ -85,11 +85,11 @@ class KeyLimits:
         return self._reads is not None
 
     def admit_read(self, identity: Identity) -> None:
-        """Count one read. Raises Problem `rate_limited` beyond the key's rate."""
+        """Count one read. Raises ProblemError `rate_limited` beyond the key's rate."""
         self._admit("reads", self._reads, identity, 1)
 
     def admit_posts(self, identity: Identity, count: int) -> None:
-        """Count the posts of one request. Raises Problem `rate_limited` beyond the key's rate."""
+        """Count the posts of one request. Raises ProblemError `rate_limited` beyond the key's rate."""
         self._admit("posts", self._posts, identity, count)
 
     def _admit(self, kind: str, buckets: TokenBuckets | None, identity: Identity, count: int) -> None:
@@ -99,4 +99,4 @@ class KeyLimits:
         self._observer.rate_checked(kind, count, passed=wait_s == 0)
         if wait_s > 0:
             retry_after_s = max(self._bounds.retry_after_s, min(self._bounds.retry_after_s_max, ceil(wait_s)))
-            raise Busy("rate_limited", f"the API key is past its rate of {kind}", retry_after_s=retry_after_s)
+            raise BusyError("rate_limited", f"the API key is past its rate of {kind}", retry_after_s=retry_after_s)

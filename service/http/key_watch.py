@@ -42,7 +42,7 @@ class KeyWatch:
         """Update the key ring to the keys that the store holds now.
 
         Raises:
-            StoreBusy: the store did not answer within its bounds.
+            StoreBusyError: the store did not answer within its bounds.
         """
         async with self._looking:
             counts, rows = await self._store.read(self._changed)

@@ -21,7 +21,7 @@ REFUSE: web.AppKey[Refuse] = web.AppKey("refuse")
 HEAD_WAIT_S_MAX: web.AppKey[float] = web.AppKey("head_wait_s_max")
 
 
-class HeadTimeout(HttpProcessingError):
+class HeadTimeoutError(HttpProcessingError):
     """The headers of a request began to arrive and did not end in time."""
 
     code = 408
@@ -102,7 +102,7 @@ class _ProblemHandler(web.RequestHandler):
         if not self._head_begun or waiter is None or waiter.done():
             self.force_close()
             return
-        error = HeadTimeout(self._head_wait_s_max)
+        error = HeadTimeoutError(self._head_wait_s_max)
         self._request_count += 1
         self._messages.append((_ErrInfo(status=error.code, exc=error, message=error.message), EMPTY_PAYLOAD))
         waiter.set_result(None)

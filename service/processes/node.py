@@ -35,7 +35,7 @@ def run(settings: Settings) -> None:
     """Serve with several processes until SIGTERM or SIGINT.
 
     Raises:
-        NodeFailed: the processes can't run; the message is the one that a single process would have given.
+        NodeFailedError: the processes can't run; the message is the one that a single process would have given.
         OSError: the address can't be bound.
     """
     lines = configure_logging(level=settings.log_level, style=settings.log_format, process=SUPERVISOR)

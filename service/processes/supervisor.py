@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 _DOUBLINGS_MAX = 30  # after more doublings the pause would exceed any bound
 
 
-class NodeFailed(ServiceError):
+class NodeFailedError(ServiceError):
     """The processes of this node can't run; the message says why."""
 
 
@@ -106,7 +106,7 @@ class Supervisor:
         """Keep one process running in every place until `stop` is called.
 
         Raises:
-            NodeFailed: the processes can't run, or one of them did not stop cleanly.
+            NodeFailedError: the processes can't run, or one of them did not stop cleanly.
         """
         keepers = [asyncio.create_task(self._keep(place), name=place.name) for place in self._places]
         stopping = asyncio.create_task(self._stop.wait())
@@ -119,7 +119,7 @@ class Supervisor:
         for keeper in keepers:
             await keeper  # raises the error that made it give up
         if self._unclean:
-            raise NodeFailed(f"not stopped cleanly: {', '.join(sorted(self._unclean))}")
+            raise NodeFailedError(f"not stopped cleanly: {', '.join(sorted(self._unclean))}")
 
     async def _keep(self, place: ProcessSlot) -> None:
         crashes = 0  # in a row
@@ -156,15 +156,15 @@ class Supervisor:
         """Check whether another start may help.
 
         Raises:
-            NodeFailed: it would not.
+            NodeFailedError: it would not.
         """
         if report is not None and report.outcome != "ready" and place not in self._ready:
-            raise NodeFailed(report.detail)  # as the process alone would have said
+            raise NodeFailedError(report.detail)  # as the process alone would have said
         # A store that can't be reached usually comes back, so only the pause limits how often the process is tried.
         away = report is not None and report.outcome == "away"
         if crashes >= self._limits.worker_crashes_max and not away:
             detail = f": {report.detail}" if report is not None and report.detail else ""
-            raise NodeFailed(f"{place.name} crashed {crashes} times in a row, each time at once{detail}")
+            raise NodeFailedError(f"{place.name} crashed {crashes} times in a row, each time at once{detail}")
 
     def _pause_s(self, doublings: int) -> float:
         limits = self._limits

@@ -22,7 +22,7 @@ from service.contract.problems import ServiceError
 from service.serve import open_service, run_process, watch_stop_signals
 from service.telemetry.metrics.node import NodeMember
 from service.telemetry.metrics.process import Metrics
-from storage.errors import StorageError, StoreAway
+from storage.errors import StorageError, StoreAwayError
 
 from .jobs_only import keep_jobs_running
 from .orders import Orders, Report, decode_orders, encode_line, stop_s_max
@@ -53,7 +53,7 @@ class _Worker:
         metrics = Metrics(NodeMember(Path(self._orders.folder), self._orders.name))
         try:
             run_process(self._settings, metrics, self._work, name=self._orders.name)
-        except StoreAway as error:
+        except StoreAwayError as error:
             self._tell(Report("away", str(error)))
             sys.exit(1)
         except (StorageError, ServiceError) as error:

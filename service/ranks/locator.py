@@ -27,7 +27,7 @@ from storage.curves.stored_curves import CurveBook
 from storage.entries.entries import Entries, read_live_epochs
 from storage.entries.exact_ranks import CountStart, GapCount
 from storage.entries.rankings import Ranking
-from storage.errors import UnknownBoard
+from storage.errors import UnknownBoardError
 from storage.records import Board, ColumnKind
 from storage.store import Program, Store
 
@@ -350,11 +350,11 @@ def read_board_totals(dialect: Dialect, board: Board) -> Program[dict[int, int]]
     """Return the number of ranked entries of a board by column index; see `find_totals` for the other keys.
 
     Raises:
-        UnknownBoard: the board was deleted.
-        BoardChanged: the board has changed since this process read it.
+        UnknownBoardError: the board was deleted.
+        BoardChangedError: the board has changed since this process read it.
     """
     totals = (yield from find_totals(dialect, [board.key]))[board.key]
     if not totals and not board.is_unreached and board.key not in (yield from read_live_epochs(dialect, [board.key])):
-        raise UnknownBoard(f"no leaderboard {board.id!r}")
+        raise UnknownBoardError(f"no leaderboard {board.id!r}")
     check_copy(board, totals)
     return totals

@@ -18,7 +18,7 @@ from service.contract.values import format_us
 from storage.boards.boards import CHANGES
 from storage.entries.exact_ranks import CountStart
 from storage.entries.rankings import Ranking
-from storage.errors import BadCursor
+from storage.errors import BadCursorError
 from storage.records import Board, Entry
 from storage.store import Program, Store
 
@@ -122,7 +122,7 @@ class Pager:
         """Return the rows before or after a cursor's place.
 
         Raises:
-            BadCursor: the board was emptied since.
+            BadCursorError: the board was emptied since.
         """
         totals = yield from read_board_totals(self._dialect, self._board)
         row_number = place.row_number
@@ -220,9 +220,9 @@ class Pager:
         """Decode a cursor of this ranking.
 
         Raises:
-            BadCursor: it belongs to another ranking, or is no cursor.
+            BadCursorError: it belongs to another ranking, or is no cursor.
         """
         place = self._cursors.decode_cursor(cursor, RowCursor)
         if (place.board_key, place.epoch, place.column_index) != (self._board.key, self._board.epoch, self._index):
-            raise BadCursor("the cursor is another leaderboard's or column's, or was emptied since")
+            raise BadCursorError("the cursor is another leaderboard's or column's, or was emptied since")
         return place

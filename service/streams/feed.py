@@ -19,7 +19,14 @@ import structlog
 
 from storage.boards.boards import ALL_ENTRIES, find_boards_by_id, find_totals
 from storage.entries.exact_ranks import CountStart
-from storage.errors import BoardChanged, NotRanked, StorageError, StoreBusy, UnknownBoard, UnknownOwner
+from storage.errors import (
+    BoardChangedError,
+    NotRankedError,
+    StorageError,
+    StoreBusyError,
+    UnknownBoardError,
+    UnknownOwnerError,
+)
 from storage.log.journal import JournalRow, journal
 from storage.store import Program, Store
 
@@ -138,11 +145,11 @@ class Feed:
         `last_seen`: the number that the client comes back with, -1 for a number that no journal has.
 
         Raises:
-            StoreBusy: `stream_clients_max` streams are open.
+            StoreBusyError: `stream_clients_max` streams are open.
             StorageError: the topic's state can't be read; for example, there is no such owner.
         """
         if self._closed or self.clients >= self._limits.stream_clients_max:
-            raise StoreBusy(f"{self.clients} streams are open, as many as stream_clients_max allows")
+            raise StoreBusyError(f"{self.clients} streams are open, as many as stream_clients_max allows")
         done = asyncio.get_running_loop().create_future()
         self._joining.append(_Joining(key, make, last_seen, client, done))
         if self._task is None or self._task.done():
@@ -167,7 +174,7 @@ class Feed:
                 client.end_stream()
         for joining in self._joining:
             if not joining.done.done():
-                joining.done.set_exception(StoreBusy("the service stops"))
+                joining.done.set_exception(StoreBusyError("the service stops"))
         if self._task is not None:
             self._task.cancel()
 
@@ -358,12 +365,12 @@ def _follow(look: _LookResult, each: _Watched) -> Program[None]:
             event = yield from each.topic.apply_new_rows(look.glance)
             if event is not None:
                 look.events.append((each, event))
-    except (UnknownBoard, BoardChanged, UnknownOwner, NotRanked):
+    except (UnknownBoardError, BoardChangedError, UnknownOwnerError, NotRankedError):
         look.gone.append(each)  # its clients come back and are told why
 
 
 def _refuse(joining: Sequence[_Joining], error: Exception) -> None:
-    refused = error if isinstance(error, StorageError) else StoreBusy("the journal could not be read")
+    refused = error if isinstance(error, StorageError) else StoreBusyError("the journal could not be read")
     for one in joining:
         if not one.done.done():
             one.done.set_exception(refused)

@@ -13,7 +13,7 @@ from itertools import islice
 
 import msgspec
 
-from storage.errors import StoreBusy
+from storage.errors import StoreBusyError
 
 TURN_LINES = 40
 # The pause between two turns. Yielding to the event loop is not enough: the threads that read the store for others need
@@ -35,10 +35,10 @@ class JournalLane:
         """Hold the lane within the block, once it is free.
 
         Raises:
-            StoreBusy: `reads_waiting_max` readers wait already.
+            StoreBusyError: `reads_waiting_max` readers wait already.
         """
         if self._waiting >= self._reads_waiting_max:
-            raise StoreBusy(f"{self._waiting} wait to read a journal")
+            raise StoreBusyError(f"{self._waiting} wait to read a journal")
         self._waiting += 1
         try:
             await self._free.acquire()

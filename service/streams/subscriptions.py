@@ -20,7 +20,7 @@ from service.ranks.locator import percentile
 from service.ranks.rank_context import RankContext
 from storage.entries.exact_ranks import CountStart
 from storage.entries.hidden_owners import hidden_statements
-from storage.errors import NotRanked, UnknownOwner
+from storage.errors import NotRankedError, UnknownOwnerError
 from storage.log.change_log import LogMark
 from storage.log.journal import JournalRow, position_of
 from storage.records import Board
@@ -141,8 +141,8 @@ class OwnerTopic:
         """See `Topic`.
 
         Raises:
-            UnknownOwner: the owner has no entry on the board.
-            NotRanked: the owner has no value in the column, or is hidden.
+            UnknownOwnerError: the owner has no entry on the board.
+            NotRankedError: the owner has no value in the column, or is hidden.
         """
         counted = yield from self._count(glance)
         if counted.cell is None:
@@ -153,8 +153,8 @@ class OwnerTopic:
         found = yield from self._entries.find_entries([self.owner])
         unseen = yield from hidden_statements(self._dialect).find_hidden([self.board.key], [self.owner])
         if found or unseen.entries:
-            raise NotRanked(f"{self.owner!r} has no value in this column, or is hidden")
-        raise UnknownOwner(f"{self.owner!r} has no entry in {self.board.id!r}")
+            raise NotRankedError(f"{self.owner!r} has no value in this column, or is hidden")
+        raise UnknownOwnerError(f"{self.owner!r} has no entry in {self.board.id!r}")
 
     def apply_new_rows(self, glance: FeedSnapshot) -> Program[Event | None]:
         """See `Topic`."""

@@ -23,7 +23,7 @@ _SERVICE = "rankcurve"
 _FAILED_STATUS = 500
 
 
-class TracingMissing(ServiceError):
+class TracingMissingError(ServiceError):
     """The setting tracing_url needs the extra: pip install 'rankcurve[tracing]'."""
 
 
@@ -92,7 +92,7 @@ def make_tracer(settings: Settings) -> Tracer | None:
     """Return the tracer of the settings, or None if tracing is off.
 
     Raises:
-        TracingMissing: the library is not installed.
+        TracingMissingError: the library is not installed.
     """
     if not settings.tracing_url:
         return None
@@ -103,7 +103,7 @@ def make_tracer(settings: Settings) -> Tracer | None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
         from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
     except ImportError as error:
-        raise TracingMissing(TracingMissing.__doc__) from error
+        raise TracingMissingError(TracingMissingError.__doc__) from error
     provider = TracerProvider(
         resource=Resource.create({"service.name": _SERVICE}),
         sampler=ParentBasedTraceIdRatio(settings.tracing_ratio),

@@ -7,8 +7,8 @@
     leases/    pools, their clients and their resources, leases
 
 A handler receives a `Context` (what the process holds) and a `Call` (the decoded request). It returns a response of
-`service.contract`, bytes, or a `Reply`. It raises a `Problem` or a typed error of a lower room; `service.http` turns
-either into an HTTP answer.
+`service.contract`, bytes, or a `Reply`. It raises a `ProblemError` or a typed error of a lower room; `service.http`
+turns either into an HTTP answer.
 
 The most important rule: a handler never trusts what this process remembers of a board to say that something does not
 exist. It asks the store first, because another process may have made it. `retry_on_change` runs a handler again when a

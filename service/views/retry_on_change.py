@@ -14,7 +14,7 @@ from typing import TypeVar
 from service.context import Context
 from service.contract.routes import Answer, Call, Route
 from storage.boards.catalog import Catalog
-from storage.errors import BoardChanged, UnknownBoard
+from storage.errors import BoardChangedError, UnknownBoardError
 from storage.records import Board, PartOutcome, Post
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ def retry_on_change(route: Route) -> Route:
         for _ in range(_RENEWALS_MAX):
             try:
                 return await handler(context, call)
-            except (UnknownBoard, BoardChanged):
+            except (UnknownBoardError, BoardChangedError):
                 # Nothing was written: a transaction that finds its board deleted or changed is rolled back.
                 await _reread(context.catalog, call)
         return await handler(context, call)
@@ -45,7 +45,7 @@ async def _reread(catalog: Catalog, call: Call) -> None:
     board_id = call.path.get("board")
     for each in call.body.boards if board_id is None else (board_id,):
         if catalog.find_known(each) is None:
-            raise UnknownBoard(f"no leaderboard {each!r}")  # the handler has just asked the store
+            raise UnknownBoardError(f"no leaderboard {each!r}")  # the handler has just asked the store
         await catalog.reread_board(each)
 
 
@@ -55,15 +55,15 @@ async def retry_with_boards(
     """Return what `answer` makes of the boards by id; boards that the store has no row of are left out.
 
     Raises:
-        UnknownBoard, BoardChanged: the boards changed during every try.
+        UnknownBoardError, BoardChangedError: the boards changed during every try.
     """
     for _ in range(_RENEWALS_MAX):
         found = await catalog.find_stored_boards(board_ids)
         try:
             return await answer(found)
-        except (UnknownBoard, BoardChanged):
+        except (UnknownBoardError, BoardChangedError):
             for each in found:
-                with suppress(UnknownBoard):
+                with suppress(UnknownBoardError):
                     await catalog.reread_board(each)
     return await answer(await catalog.find_stored_boards(board_ids))
 
@@ -76,7 +76,7 @@ async def find_retriable_posts(
     unknown: dict[int, list[str]] = {}
     for index, (post, parts) in enumerate(zip(posts, outcomes, strict=True)):
         for target, part in zip(post.parts, parts, strict=True):
-            if isinstance(part.error, UnknownBoard):
+            if isinstance(part.error, UnknownBoardError):
                 gone[target.board.id] = target.board
                 unknown.setdefault(index, []).append(target.board.id)
     behind = await _behind(catalog, gone.values())
@@ -89,7 +89,7 @@ async def _behind(catalog: Catalog, boards: Iterable[Board]) -> set[str]:
     for board in boards:
         try:
             now = await catalog.reread_board(board.id)
-        except UnknownBoard:
+        except UnknownBoardError:
             continue
         if now != board:
             behind.add(board.id)

@@ -10,7 +10,7 @@ be late, be killed anywhere, or run twice. An archive shows one state of its boa
 written, it is begun anew.
 
 Once a board is archived, `ArchivedEntries` and `ArchivedRanking` take the place of `Entries` and `Ranking`, so readers
-need not know. What only rows could tell raises `Archived`.
+need not know. What only rows could tell raises `ArchivedError`.
 
 This room may import `entries`, `log`, `boards`, `schema`, the modules at the root of `storage`, and `predictor` for the
 curves. It must not import `curves` beside it. Begin with `board_closing`, then `blocks` (what an archive consists of),

@@ -1,6 +1,6 @@
 """Reading archived boards: `ArchivedEntries` and `ArchivedRanking` take the place of `Entries` and `Ranking`.
 
-They return what the archive holds, and raise `Archived` for everything that only rows could tell.
+They return what the archive holds, and raise `ArchivedError` for everything that only rows could tell.
 
 The rule: ranks and totals are those of the moment when the board was archived. An owner who is erased afterwards leaves
 an empty place behind, so nobody else's rank changes.
@@ -20,7 +20,7 @@ from storage.entries.exact_ranks import CountStart
 from storage.entries.hidden_owners import hidden_statements
 from storage.entries.neighbours import Neighbours
 from storage.entries.rankings import Ranking
-from storage.errors import Archived
+from storage.errors import ArchivedError
 from storage.log.cells import Padding
 from storage.log.log_record import ChangeKind
 from storage.records import Board, Entry
@@ -81,10 +81,10 @@ def block_reads(dialect: Dialect) -> BlockStatements:
 
 
 class _Unavailable:
-    """Replaces an object that needs rows: reading any of its attributes raises `Archived`."""
+    """Replaces an object that needs rows: reading any of its attributes raises `ArchivedError`."""
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise Archived
+        raise ArchivedError
 
 
 class ArchivedRanking(Ranking):
@@ -188,9 +188,9 @@ class ArchivedRanking(Ranking):
         return (yield from self.find_row_after_skip(rank - 1))
 
     def find_row_after_skip(self, skip_rows: int, below: str | None = None) -> Program[tuple[str, str] | None]:
-        """See `Ranking`. Rows can only be skipped from the top: with `below`, raises Archived."""
+        """See `Ranking`. Rows can only be skipped from the top: with `below`, raises ArchivedError."""
         if below is not None:
-            raise Archived
+            raise ArchivedError
         if skip_rows >= (yield from self._total()):
             return None
         found = yield from self._tally_at(skip_rows)
@@ -260,10 +260,10 @@ class ArchivedRanking(Ranking):
         """Check that the top has all rows of the ranking.
 
         Raises:
-            Archived: the ranking has more rows than the archive kept in order.
+            ArchivedError: the ranking has more rows than the archive kept in order.
         """
         if top_rows < (yield from self._total()):
-            raise Archived(f"the leaderboard was archived with its first {top_rows} rows by this column")
+            raise ArchivedError(f"the leaderboard was archived with its first {top_rows} rows by this column")
 
 
 class ArchivedEntries(Entries):

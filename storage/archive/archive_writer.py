@@ -281,7 +281,7 @@ class ArchiveWriter:
         Return None, and do nothing, if the board has changed since the archive was begun.
 
         Raises:
-            UnknownBoard: it was deleted.
+            UnknownBoardError: it was deleted.
         """
         board = yield from find_board(self.dialect, self.board.id, lock=Lock.UPDATE)  # an erasure locks this row too
         if board.key != self.board.key or (yield from self._changes_now()) != self.changes:

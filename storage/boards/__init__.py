@@ -7,8 +7,9 @@ This room creates, changes, finds and deletes boards, and says in which table th
 or write single entries: `storage.entries` does.
 
 The most important rule: a process only has a copy of the catalog (`Catalog`, `FamilyCatalog`), which may be old. It
-asks the store before it calls a board unknown. A program that finds its copy of a board outdated raises `BoardChanged`,
-and the caller reads the board again. Posts lock the row that says whether their boards are open (`closed_boards`).
+asks the store before it calls a board unknown. A program that finds its copy of a board outdated raises
+`BoardChangedError`, and the caller reads the board again. Posts lock the row that says whether their boards are open
+(`closed_boards`).
 
 This room may import `schema` and the modules at the root of `storage`, but not `engines` and `leases` beside it.
 

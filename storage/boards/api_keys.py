@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from querybuilder import ASC, Dialect, Lock, Select, asc, col, count, count_if, insert, param, seek, select, update
-from storage.errors import OpsKeyNeeded, TooManyKeys, UnknownKey
+from storage.errors import OpsKeyNeededError, TooManyKeysError, UnknownKeyError
 from storage.schema.steps import API_KEYS
 from storage.store import Program
 
@@ -51,14 +51,14 @@ def add_key(dialect: Dialect, key: StoredKey, *, keys_max: int, keep_ops: bool =
     """Store a new key.
 
     Raises:
-        TooManyKeys: the store holds `keys_max` already.
-        OpsKeyNeeded: with `keep_ops`, no key with the role ops would be valid.
+        TooManyKeysError: the store holds `keys_max` already.
+        OpsKeyNeededError: with `keep_ops`, no key with the role ops would be valid.
     """
     created, _ = yield from count_keys(dialect)
     if created >= keys_max:
-        raise TooManyKeys(f"the store holds {keys_max} keys, as many as keys_max allows")
+        raise TooManyKeysError(f"the store holds {keys_max} keys, as many as keys_max allows")
     if keep_ops and key.role != OPS and not (yield from _hold_ops_keys(dialect)):
-        raise OpsKeyNeeded("the first key needs the role ops: with another one nobody could create or revoke keys")
+        raise OpsKeyNeededError("the first key needs the role ops: with another one nobody could create or revoke keys")
     yield (
         insert(API_KEYS)
         .values(
@@ -77,14 +77,14 @@ def revoke_key(dialect: Dialect, key_id: str, *, now_us: int, keep_ops: bool = F
     """Make a key useless from now on; a revoked key stays revoked at its first time.
 
     Raises:
-        UnknownKey: there is none with that id.
-        OpsKeyNeeded: with `keep_ops`, it is the last valid key with the role ops.
+        UnknownKeyError: there is none with that id.
+        OpsKeyNeededError: with `keep_ops`, it is the last valid key with the role ops.
     """
     found = yield select(col("id")).from_(API_KEYS).where(col("id").eq(param("id"))).build(dialect, id=key_id)
     if not found:
-        raise UnknownKey(f"no key {key_id!r}")
+        raise UnknownKeyError(f"no key {key_id!r}")
     if keep_ops and (yield from _hold_ops_keys(dialect)) == [key_id]:
-        raise OpsKeyNeeded(f"{key_id} is the last key with the role ops: create another one first")
+        raise OpsKeyNeededError(f"{key_id} is the last key with the role ops: create another one first")
     yield (
         update(API_KEYS)
         .set(revoked_at=now_us)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from querybuilder import Dialect, Statement, col, count, count_if, select
-from storage.errors import TooManyBoards, TooManyOwnTables
+from storage.errors import TooManyBoardsError, TooManyOwnTablesError
 from storage.schema.steps import BOARDS
 from storage.store import Program
 
@@ -20,17 +20,17 @@ def check_board_limits(
 ) -> Program[None]:
     """Check that the store takes that many new boards; `own`: each with a table of its own.
 
-    Archived boards have no rows and are not counted. `own_tables_max` is None where any number is allowed.
+    ArchivedError boards have no rows and are not counted. `own_tables_max` is None where any number is allowed.
 
     Raises:
-        TooManyBoards: the store would hold more than `boards_max`.
-        TooManyOwnTables: it would hold more than `own_tables_max` tables, on SQLite.
+        TooManyBoardsError: the store would hold more than `boards_max`.
+        TooManyOwnTablesError: it would hold more than `own_tables_max` tables, on SQLite.
     """
     [[boards, own_tables]] = yield _counted(dialect).bind()
     if boards + new > boards_max:
-        raise TooManyBoards(f"this store holds {boards} leaderboards; catalog_boards_max is {boards_max}")
+        raise TooManyBoardsError(f"this store holds {boards} leaderboards; catalog_boards_max is {boards_max}")
     if own and dialect.parses_schema and own_tables_max is not None and own_tables + new > own_tables_max:
-        raise TooManyOwnTables(
+        raise TooManyOwnTablesError(
             f"this store holds {own_tables} leaderboards with tables of their own, and each new one is slower; "
             f'own_tables_max is {own_tables_max}. Use "table": "shared"',
             pointer="/table",

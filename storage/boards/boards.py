@@ -27,7 +27,14 @@ from querybuilder import (
     truncate,
     update,
 )
-from storage.errors import BoardChanged, FamilyBoard, PeriodClosed, SpecConflict, StoreDamaged, UnknownBoard
+from storage.errors import (
+    BoardChangedError,
+    FamilyBoardError,
+    PeriodClosedError,
+    SpecConflictError,
+    StoreDamagedError,
+    UnknownBoardError,
+)
 from storage.records import Board, BoardSpec, ColumnSpec, TableSharing
 from storage.schema.steps import (
     ARCHIVE_BLOCKS,
@@ -79,13 +86,15 @@ def decode_board(row: Row) -> Board:
     """Make a board from a row with the columns `COLUMNS`.
 
     Raises:
-        StoreDamaged: its spec can't be decoded.
+        StoreDamagedError: its spec can't be decoded.
     """
     key, board_id, spec, created_at, epoch, table_key, rows_key, *times = row
     try:
         described = _spec(spec)
     except msgspec.MsgspecError as error:
-        raise StoreDamaged(f"the catalog's row of the leaderboard {board_id!r} is damaged: restore a backup") from error
+        raise StoreDamagedError(
+            f"the catalog's row of the leaderboard {board_id!r} is damaged: restore a backup"
+        ) from error
     return Board(key, board_id, described, created_at, epoch, table_key, rows_key or 0, *times)
 
 
@@ -110,20 +119,22 @@ def create_board(
     """Create a board, its table and its indexes in one transaction. Return an existing board as it is.
 
     Raises:
-        FamilyBoard: the id belongs to a family, whose boards are made by its posts.
-        TooManyBoards, TooManyOwnTables: see `check_board_limits`.
+        FamilyBoardError: the id belongs to a family, whose boards are made by its posts.
+        TooManyBoardsError, TooManyOwnTablesError: see `check_board_limits`.
     """
     rows = yield select(*COLUMNS).from_(BOARDS).where(col("id").eq(param("id"))).build(dialect, id=board_id)
     if rows:
         board = decode_board(rows[0])
         if board.family_key is not None:
-            raise FamilyBoard(f"{board_id!r} is a family's: it changes with the family only")
+            raise FamilyBoardError(f"{board_id!r} is a family's: it changes with the family only")
         return board
     family_id, colon, _ = board_id.partition(":")
     if colon:
         named = select(lit(1)).from_(FAMILIES).where(col("id").eq(param("family_id")))
         if (yield named.build(dialect, family_id=family_id)):
-            raise FamilyBoard(f"{board_id!r} would be of the family {family_id!r}, whose boards come with its posts")
+            raise FamilyBoardError(
+                f"{board_id!r} would be of the family {family_id!r}, whose boards come with its posts"
+            )
     shared = spec.table is TableSharing.SHARED
     yield from check_board_limits(dialect, new=1, own=not shared, boards_max=boards_max, own_tables_max=own_tables_max)
     table_key = (yield from find_or_create_table(dialect, columns_of(spec.columns, shared=True))) if shared else None
@@ -156,9 +167,9 @@ def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec, now_us: 
     """Add the columns that are new in `wanted`, and take over its predictor and season. The rest must be as stored.
 
     Raises:
-        UnknownBoard: it was deleted meanwhile.
-        FamilyBoard: it changes with its family only.
-        SpecConflict: the change would reinterpret or drop stored values, see also `check_times`; or the board is
+        UnknownBoardError: it was deleted meanwhile.
+        FamilyBoardError: it changes with its family only.
+        SpecConflictError: the change would reinterpret or drop stored values, see also `check_times`; or the board is
             closed, and gets no more columns.
     """
     board = yield from lock_standalone_board(dialect, board_id, lock=Lock.UPDATE)
@@ -169,7 +180,7 @@ def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec, now_us: 
     if spec == board.spec:
         return board
     if added and board.closed_us is not None:
-        raise SpecConflict("the leaderboard is closed, and gets no more columns", pointer="/columns")
+        raise SpecConflictError("the leaderboard is closed, and gets no more columns", pointer="/columns")
     changed = replace(board, spec=spec, closes_us=times_of(spec.season)["closes_at"])
     yield from store_times(dialect, changed)
     layout = layout_of(changed)
@@ -189,21 +200,21 @@ def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec
     """Return the columns of `wanted` that are new.
 
     Raises:
-        SpecConflict: the change would reinterpret or drop stored values.
+        SpecConflictError: the change would reinterpret or drop stored values.
     """
     if wanted.table is not stored.table:
-        raise SpecConflict(f"table is {stored.table.value!r} and can't be changed", pointer="/table")
+        raise SpecConflictError(f"table is {stored.table.value!r} and can't be changed", pointer="/table")
     if wanted.ties is not stored.ties:
-        raise SpecConflict(
+        raise SpecConflictError(
             f"ties is {stored.ties.value!r} and can't be changed: it is part of every stored value", pointer="/ties"
         )
     by_name = {column.name: (index, column) for index, column in enumerate(wanted.columns)}
     for column in stored.columns:
         if column.name not in by_name:
-            raise SpecConflict(f"column {column.name!r} exists and can't be removed", pointer="/columns")
+            raise SpecConflictError(f"column {column.name!r} exists and can't be removed", pointer="/columns")
         index, found = by_name[column.name]
         if found != column:
-            raise SpecConflict(
+            raise SpecConflictError(
                 f"column {column.name!r} exists with other attributes, and its stored values can't be reinterpreted",
                 pointer=f"/columns/{index}",
             )
@@ -215,8 +226,8 @@ def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     """Delete a board with its rows, totals, curves and archive. Its post ids are void: its key is never given again.
 
     Raises:
-        UnknownBoard: there is none.
-        FamilyBoard: it goes with its family only.
+        UnknownBoardError: there is none.
+        FamilyBoardError: it goes with its family only.
     """
     board = yield from lock_standalone_board(dialect, board_id, lock=Lock.UPDATE)
     if board.archived_us is None:
@@ -252,13 +263,13 @@ def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     Earlier post ids and curves that are being fitted belong to an older epoch, and are void.
 
     Raises:
-        UnknownBoard: there is none.
-        FamilyBoard: it changes with its family only.
-        PeriodClosed: it is closed, so its content is final.
+        UnknownBoardError: there is none.
+        FamilyBoardError: it changes with its family only.
+        PeriodClosedError: it is closed, so its content is final.
     """
     board = yield from lock_standalone_board(dialect, board_id, lock=Lock.UPDATE)
     if board.closed_us is not None:
-        raise PeriodClosed(f"the leaderboard {board_id!r} is closed")
+        raise PeriodClosedError(f"the leaderboard {board_id!r} is closed")
     emptied = yield from begin_epoch(dialect, (yield from remove_rows(dialect, board)))
     return (yield from store_state(dialect, emptied))
 
@@ -317,36 +328,36 @@ def check_copy(board: Board, totals: dict[int, int]) -> None:
     """Check by totals that were read later that the board is still as the catalog read it.
 
     Raises:
-        BoardChanged: it is not.
+        BoardChangedError: it is not.
     """
     if STATE in totals and totals[STATE] != state_of(board):
-        raise BoardChanged
+        raise BoardChangedError
 
 
 def check_exists(dialect: Dialect, board: Board) -> Program[None]:
     """Check that a board without totals still exists, and is the one that the catalog read.
 
     Raises:
-        UnknownBoard: it was deleted.
-        BoardChanged: it was emptied.
+        UnknownBoardError: it was deleted.
+        BoardChangedError: it was emptied.
     """
     now = (yield from find_boards_by_key(dialect, [board.key])).get(board.key)
     if now is None:
-        raise UnknownBoard(f"no leaderboard {board.id!r}")
+        raise UnknownBoardError(f"no leaderboard {board.id!r}")
     if now.rows_key != board.rows_key:
-        raise BoardChanged
+        raise BoardChangedError
 
 
 def lock_standalone_board(dialect: Dialect, board_id: str, *, lock: Lock) -> Program[Board]:
     """Lock the catalog's row of a board outside a family, and return the board.
 
     Raises:
-        UnknownBoard: there is none.
-        FamilyBoard: it belongs to a family, and changes with that only.
+        UnknownBoardError: there is none.
+        FamilyBoardError: it belongs to a family, and changes with that only.
     """
     board = yield from find_board(dialect, board_id, lock=lock)
     if board.family_key is not None:
-        raise FamilyBoard(f"{board_id!r} is a family's: it changes with the family only")
+        raise FamilyBoardError(f"{board_id!r} is a family's: it changes with the family only")
     return board
 
 
@@ -354,12 +365,12 @@ def find_board(dialect: Dialect, board_id: str, *, lock: Lock | None = None) -> 
     """Return the board with that id. With `lock`, lock its row in the catalog.
 
     Raises:
-        UnknownBoard: there is none.
+        UnknownBoardError: there is none.
     """
     found = select(*COLUMNS).from_(BOARDS).where(col("id").eq(param("id")))
     rows = yield (found if lock is None else found.locked(lock)).build(dialect, id=board_id)
     if not rows:
-        raise UnknownBoard(f"no leaderboard {board_id!r}")
+        raise UnknownBoardError(f"no leaderboard {board_id!r}")
     return decode_board(rows[0])
 
 

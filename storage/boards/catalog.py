@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from storage.errors import UnknownBoard
+from storage.errors import UnknownBoardError
 from storage.records import Board
 from storage.store import Store
 
@@ -70,7 +70,7 @@ class Catalog:
         """Return the board with that id, from the copy if it has it.
 
         Raises:
-            UnknownBoard: the store has none either.
+            UnknownBoardError: the store has none either.
         """
         board = self.find_known(board_id)
         return board if board is not None else await self.reread_board(board_id)
@@ -81,13 +81,13 @@ class Catalog:
         A board that a family lists and no post has reached is returned too, but not kept.
 
         Raises:
-            UnknownBoard: there is none.
+            UnknownBoardError: there is none.
         """
         known_before = self._by_id.get(board_id)
         with self._reading():
             try:
                 board = await self._store.read(lambda: find_board(self._store.dialect, board_id))
-            except UnknownBoard:
+            except UnknownBoardError:
                 if board_id not in self._written_meanwhile:
                     self._by_id.pop(board_id, None)
                     self._archived.pop(board_id, None)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from querybuilder import Dialect, Lock, Statement, asc, col, param, select
-from storage.errors import BoardChanged, NotOpenYet, PeriodClosed, UnknownBoard
+from storage.errors import BoardChangedError, NotOpenYetError, PeriodClosedError, UnknownBoardError
 from storage.records import Board, Family, FamilySpec
 from storage.schema.steps import BOARDS, FAMILIES
 from storage.store import Program
@@ -35,14 +35,14 @@ class Closure(NamedTuple):
         """Check that the board takes a post of this time.
 
         Raises:
-            PeriodClosed: the board is closed, or the post is of its end or later.
-            NotOpenYet: the post is of a time before the board opens.
+            PeriodClosedError: the board is closed, or the post is of its end or later.
+            NotOpenYetError: the post is of a time before the board opens.
         """
         if self.shut or (self.ends_us is not None and at_us >= self.ends_us):
             what = "the leaderboard" if board.family_key is None else "the period of"
-            raise PeriodClosed(f"{what} {board.id!r} is closed", pointer="/at")
+            raise PeriodClosedError(f"{what} {board.id!r} is closed", pointer="/at")
         if self.opens_us is not None and at_us < self.opens_us:
-            raise NotOpenYet(f"the leaderboard {board.id!r} has not opened by then", pointer="/at")
+            raise NotOpenYetError(f"the leaderboard {board.id!r} has not opened by then", pointer="/at")
 
 
 def derive_closure(board: Board, now_us: int) -> Closure:
@@ -116,14 +116,14 @@ def hold_rows_key(dialect: Dialect, board: Board) -> Program[int]:
     Until the transaction ends, the rows are neither archived nor emptied.
 
     Raises:
-        UnknownBoard: it was deleted.
-        BoardChanged: it was archived.
+        UnknownBoardError: it was deleted.
+        BoardChangedError: it was archived.
     """
     rows = yield _rows_keys(dialect).bind(keys=[board.key])
     if not rows:
-        raise UnknownBoard(f"no leaderboard {board.id!r}")
+        raise UnknownBoardError(f"no leaderboard {board.id!r}")
     if rows[0][2] is not None:
-        raise BoardChanged
+        raise BoardChangedError
     return rows[0][1] or 0
 
 

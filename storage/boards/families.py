@@ -41,7 +41,7 @@ from querybuilder import (
     select,
     update,
 )
-from storage.errors import SpecConflict, StoreDamaged, TooManyFamilies, UnknownFamily
+from storage.errors import SpecConflictError, StoreDamagedError, TooManyFamiliesError, UnknownFamilyError
 from storage.records import Board, BoardSpec, Family, FamilySpec
 from storage.schema.steps import (
     ARCHIVE_BLOCKS,
@@ -97,7 +97,9 @@ def _family(row: Row) -> Family:
     try:
         described = family_spec(spec)
     except msgspec.MsgspecError as error:
-        raise StoreDamaged(f"the catalog's row of the family {family_id!r} is damaged: restore a backup") from error
+        raise StoreDamagedError(
+            f"the catalog's row of the family {family_id!r} is damaged: restore a backup"
+        ) from error
     return Family(key, family_id, described, created_at, closed_through)
 
 
@@ -121,8 +123,8 @@ def put_family(
     """Create a family, or change the existing one to this spec. Return it, and whether it is new.
 
     Raises:
-        TooManyFamilies: the store holds `families_max` already.
-        SpecConflict: the change would reinterpret or drop stored values; or the id of an existing board looks like
+        TooManyFamiliesError: the store holds `families_max` already.
+        SpecConflictError: the change would reinterpret or drop stored values; or the id of an existing board looks like
             one of the new family's boards.
     """
     rows = yield _by_id(Lock.UPDATE).build(dialect, id=family_id)
@@ -130,10 +132,10 @@ def put_family(
         return (yield from _change(dialect, _family(rows[0]), spec)), False
     [[families]] = yield select(count()).from_(FAMILIES).build(dialect)
     if families >= families_max:
-        raise TooManyFamilies(f"this store holds {families_max} families, as many as catalog_families_max allows")
+        raise TooManyFamiliesError(f"this store holds {families_max} families, as many as catalog_families_max allows")
     taken = yield from list_boards(dialect, prefix=f"{family_id}:", after="", limit=1)
     if taken:
-        raise SpecConflict(f"there is a leaderboard {taken[0].id!r}, which would be taken for one of the family")
+        raise SpecConflictError(f"there is a leaderboard {taken[0].id!r}, which would be taken for one of the family")
     family = Family((yield from take_number(dialect, "board_key")), family_id, spec, now_us)
     yield (
         insert(FAMILIES)
@@ -149,14 +151,14 @@ def _change(dialect: Dialect, family: Family, wanted: FamilySpec) -> Program[Fam
     stored = family.spec
     if wanted.time_zone != stored.time_zone:
         detail = f"time_zone is {stored.time_zone!r} and can't be changed: it says which period posts were counted in"
-        raise SpecConflict(detail, pointer="/time_zone")
+        raise SpecConflictError(detail, pointer="/time_zone")
     if wanted.grace_seconds > stored.grace_seconds:
         detail = f"grace_seconds is {stored.grace_seconds} and can only be shortened: closed periods stay closed"
-        raise SpecConflict(detail, pointer="/grace_seconds")
+        raise SpecConflictError(detail, pointer="/grace_seconds")
     for name in ("periods", "facets"):
         if set(getattr(wanted, name)) != set(getattr(stored, name)):
             detail = f"{name} can't be changed: the posts that came before would be missing on a new board"
-            raise SpecConflict(detail, pointer=f"/{name}")
+            raise SpecConflictError(detail, pointer=f"/{name}")
     added = find_added_columns(stored.board, wanted.board)
     board = replace(stored.board, columns=stored.board.columns + added, predictor=wanted.board.predictor)
     spec = replace(stored, board=board, keep=wanted.keep)
@@ -228,7 +230,7 @@ def delete_family(dialect: Dialect, *, family_id: str) -> Program[list[Board]]:
     """Delete a family with all its boards, and return the boards. Its post ids are void: its key is never given again.
 
     Raises:
-        UnknownFamily: there is none.
+        UnknownFamilyError: there is none.
     """
     family = yield from find_family(dialect, family_id, lock=Lock.UPDATE)
     boards = yield from _boards(dialect, family)
@@ -255,11 +257,11 @@ def find_family(dialect: Dialect, family_id: str, *, lock: Lock | None = None) -
     """Return the family with that id. With `lock`, lock its row.
 
     Raises:
-        UnknownFamily: there is none.
+        UnknownFamilyError: there is none.
     """
     rows = yield _by_id(lock).build(dialect, id=family_id)
     if not rows:
-        raise UnknownFamily(f"no family {family_id!r}")
+        raise UnknownFamilyError(f"no family {family_id!r}")
     return _family(rows[0])
 
 
@@ -309,8 +311,8 @@ def make_boards(
     If two processes create the same boards at once, both get the same ones.
 
     Raises:
-        UnknownFamily: it was deleted.
-        TooManyBoards, TooManyOwnTables: see `check_board_limits`.
+        UnknownFamilyError: it was deleted.
+        TooManyBoardsError, TooManyOwnTablesError: see `check_board_limits`.
     """
     family = yield from find_family(dialect, family_id, lock=Lock.SHARE)
     asked = sorted(set(wanted))  # all transactions that make boards use one order, so they never deadlock
@@ -434,7 +436,7 @@ class FamilyCatalog:
         """Return the family with that id, from the copy if it has it.
 
         Raises:
-            UnknownFamily: the store has none either.
+            UnknownFamilyError: the store has none either.
         """
         return self._by_id.get(family_id) or await self.reread_family(family_id)
 
@@ -442,7 +444,7 @@ class FamilyCatalog:
         """Read the family from the store, and keep and return it.
 
         Raises:
-            UnknownFamily: there is none.
+            UnknownFamilyError: there is none.
         """
         self._by_id.pop(family_id, None)
         family = await self._store.read(lambda: find_family(self._store.dialect, family_id))
@@ -466,6 +468,6 @@ class FamilyCatalog:
             return None
         try:
             family = await self.reread_family(named.family)
-        except UnknownFamily:
+        except UnknownFamilyError:
             return None
         return family.unreached_board(board_id) if is_listed(family.spec, named) else None

@@ -7,7 +7,7 @@ closed board stays closed, and an end moves only to a time in the future.
 from __future__ import annotations
 
 from querybuilder import Dialect, col, param, update
-from storage.errors import SpecConflict
+from storage.errors import SpecConflictError
 from storage.records import Board, Season
 from storage.schema.steps import BOARDS
 from storage.store import Program
@@ -24,25 +24,25 @@ def check_times(board: Board, wanted: Season | None, *, now_us: int) -> None:
     """Check that a board outside a family may have these times from now on.
 
     Raises:
-        SpecConflict: it may not.
+        SpecConflictError: it may not.
     """
     stored = board.spec.season
     if wanted == stored:
         return
     if stored is None or wanted is None:
-        raise SpecConflict("a leaderboard has times from its beginning or never", pointer="/closes_at")
+        raise SpecConflictError("a leaderboard has times from its beginning or never", pointer="/closes_at")
     if wanted.opens_us != stored.opens_us:
         for opens_us in (stored.opens_us, wanted.opens_us):
             if opens_us is None or opens_us <= now_us:
-                raise SpecConflict("the leaderboard has opened, or would have by now", pointer="/opens_at")
+                raise SpecConflictError("the leaderboard has opened, or would have by now", pointer="/opens_at")
     if (wanted.ends_us, wanted.grace_seconds) == (stored.ends_us, stored.grace_seconds):
         return
     if board.closed_us is not None or _is_over(stored.closes_us, now_us):
-        raise SpecConflict("the leaderboard is closed", pointer="/closes_at")
+        raise SpecConflictError("the leaderboard is closed", pointer="/closes_at")
     if wanted.ends_us != stored.ends_us and _is_over(wanted.ends_us, now_us):
-        raise SpecConflict("posts may have counted that came after this end", pointer="/closes_at")
+        raise SpecConflictError("posts may have counted that came after this end", pointer="/closes_at")
     if _is_over(wanted.closes_us, now_us):
-        raise SpecConflict("posts may have counted that came after this time of grace", pointer="/grace_seconds")
+        raise SpecConflictError("posts may have counted that came after this time of grace", pointer="/grace_seconds")
 
 
 def _is_over(time_us: int | None, now_us: int) -> bool:

@@ -23,7 +23,7 @@ from querybuilder import Dialect, Statement, col, length, param, select
 from storage.boards.boards import CHANGES, check_copy, find_totals
 from storage.entries.entries import Entries, read_live_epochs
 from storage.entries.rankings import Ranking
-from storage.errors import UnknownBoard
+from storage.errors import UnknownBoardError
 from storage.log.cells import Padding, RankedCells
 from storage.log.change_log import LogMark, change_log
 from storage.records import Board
@@ -115,14 +115,14 @@ def audit_curve(
     """Compare up to `audit_owners_max` random entries with a curve of the column, in one snapshot.
 
     Raises:
-        UnknownBoard: the board was deleted.
-        BoardChanged: it is not the board that this process knows.
+        UnknownBoardError: the board was deleted.
+        BoardChangedError: it is not the board that this process knows.
     """
     ends_s = monotonic() + limits.audit_s_max
     board = entries.board
     totals = (yield from find_totals(dialect, [board.key]))[board.key]
     if not totals and board.key not in (yield from read_live_epochs(dialect, [board.key])):
-        raise UnknownBoard(f"no leaderboard {board.id!r}")
+        raise UnknownBoardError(f"no leaderboard {board.id!r}")
     check_copy(board, totals)
     since = yield from _read_changes_since(dialect, board, column_index, moment, totals.get(CHANGES, 0), limits)
     total = totals.get(column_index, 0)

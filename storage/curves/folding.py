@@ -117,7 +117,7 @@ def read_fold_backlog(dialect: Dialect, known: KnownCurves, limits: FoldLimits) 
     """Read what is to be folded now.
 
     Raises:
-        ChangesUnordered: see `ChangeLog.take_mark`.
+        ChangesUnorderedError: see `ChangeLog.take_mark`.
     """
     log = change_log(dialect)
     before = yield from find_fold_state(dialect)

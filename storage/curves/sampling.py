@@ -114,7 +114,7 @@ class Strides:
         """Return the samples of a stride that begins below a cell.
 
         Raises:
-            Inexpressible: the dialect cannot say it.
+            InexpressibleError: the dialect cannot say it.
         """
         if self._by_cursor and not self._opened:
             yield _ordered(self._layout, self._index).build(self._dialect)

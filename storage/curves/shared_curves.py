@@ -25,7 +25,7 @@ from typing import Literal, Protocol
 
 import structlog
 
-from predictor import Curve, CurveCorrupt, decode_curve, encode_curve
+from predictor import Curve, CurveCorruptError, decode_curve, encode_curve
 from storage.log.change_log import LogMark
 
 from .memcached import Memcached
@@ -94,7 +94,7 @@ class SharedCurves:
             return None, "miss"
         try:
             curve = self._envelopes.open(listed, value)
-        except CurveCorrupt as error:
+        except CurveCorruptError as error:
             log.warning(
                 "shared_curve_corrupt", board_key=listed.board_key, column_index=listed.column_index, detail=str(error)
             )
@@ -141,14 +141,14 @@ class Envelopes:
         """Return the listed curve; None if the value is a sound curve of this place but of another version.
 
         Raises:
-            CurveCorrupt: the value is anything else.
+            CurveCorruptError: the value is anything else.
         """
         body, seal = value[:-SEAL_BYTES], value[-SEAL_BYTES:]
         if len(body) < _HEADER.size or not hmac.compare_digest(seal, self._sealed(body)):
-            raise CurveCorrupt("the seal does not match")
+            raise CurveCorruptError("the seal does not match")
         version = _HEADER.unpack_from(body)[-1]
         if body[: _HEADER.size] != _header(listed, version):
-            raise CurveCorrupt("the curve is another column's")
+            raise CurveCorruptError("the curve is another column's")
         if version != listed.version:
             return None
         curve = decode_curve(body[_HEADER.size :])

@@ -24,8 +24,8 @@ import structlog
 from predictor import (
     AsOf,
     Curve,
-    CurveCorrupt,
-    KnotsInvalid,
+    CurveCorruptError,
+    KnotsInvalidError,
     LiveCounts,
     LiveCurve,
     RankCurve,
@@ -34,7 +34,7 @@ from predictor import (
 )
 from querybuilder import Dialect, Statement, asc, col, insert, param, select
 from storage.entries.entries import read_live_epochs
-from storage.errors import UnknownBoard
+from storage.errors import UnknownBoardError
 from storage.log.change_log import LogMark
 from storage.records import Board
 from storage.schema.steps import CURVES, take_number
@@ -277,7 +277,7 @@ def _decode_all(missing: Sequence[ListedCurve], documents: Mapping[int, bytes]) 
         if one.version in documents:
             try:
                 decoded[one] = decode_curve(documents[one.version])
-            except CurveCorrupt:
+            except CurveCorruptError:
                 decoded[one] = None
     return decoded
 
@@ -291,7 +291,7 @@ def _build_all(
         slot = one.board_key, one.column_index
         fit = fits.get(slot)
         if one.document and fit is not None:
-            with suppress(CurveCorrupt, KnotsInvalid):
+            with suppress(CurveCorruptError, KnotsInvalidError):
                 built[slot] = LiveCurve(fit, LiveCounts.decode(one.document, fit), as_of=as_of)
     return built
 
@@ -312,12 +312,12 @@ def store_curve(
     seen. `owned` runs in the same transaction and raises if somebody else has taken over: then nothing is stored.
 
     Raises:
-        UnknownBoard: the board was deleted, or emptied since the fit.
-        LeaseLost: raised by `owned`.
+        UnknownBoardError: the board was deleted, or emptied since the fit.
+        LeaseLostError: raised by `owned`.
     """
     epochs = yield from read_live_epochs(dialect, [board.key], held=True)
     if epochs.get(board.key) != board.epoch:
-        raise UnknownBoard(f"leaderboard {board.id!r} was deleted or emptied meanwhile")
+        raise UnknownBoardError(f"leaderboard {board.id!r} was deleted or emptied meanwhile")
     if owned is not None:
         yield from owned
     version = yield from take_number(dialect, "curve_version")

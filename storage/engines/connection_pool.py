@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from storage.errors import StoreBusy
+from storage.errors import StoreBusyError
 
 
 class PooledConnection(Protocol):
@@ -77,7 +77,7 @@ class ConnectionPool(Generic[C]):
         """Return a connection. The caller has to give it back.
 
         Raises:
-            StoreBusy: too many callers wait, or no connection came free in time.
+            StoreBusyError: too many callers wait, or no connection came free in time.
             What `connect` raises.
         """
         if self._slots.locked():
@@ -104,7 +104,7 @@ class ConnectionPool(Generic[C]):
 
     async def _wait(self) -> None:
         if self._waiting >= self.limits.waiting_max:
-            raise StoreBusy(f"{self._waiting} wait for a connection of {self.name!r}")
+            raise StoreBusyError(f"{self._waiting} wait for a connection of {self.name!r}")
         loop = asyncio.get_running_loop()
         begun = loop.time()
         self._changed(waiting=1)
@@ -112,7 +112,7 @@ class ConnectionPool(Generic[C]):
             async with asyncio.timeout(self.limits.wait_s_max):
                 await self._slots.acquire()
         except TimeoutError:
-            raise StoreBusy(f"no connection of {self.name!r} came free in {self.limits.wait_s_max:g} s") from None
+            raise StoreBusyError(f"no connection of {self.name!r} came free in {self.limits.wait_s_max:g} s") from None
         finally:
             self._changed(waiting=-1)
             self._waited(loop.time() - begun)

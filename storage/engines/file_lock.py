@@ -9,7 +9,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from storage.errors import StoreLocked
+from storage.errors import StoreLockedError
 
 
 class FileLock:
@@ -24,7 +24,7 @@ class FileLock:
         """Take the lock.
 
         Raises:
-            StoreLocked: another process holds it.
+            StoreLockedError: another process holds it.
             OSError: the lock file can't be opened or locked.
         """
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -33,7 +33,7 @@ class FileLock:
         except BlockingIOError:
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
             os.close(descriptor)
-            raise StoreLocked(f"process {holder or 'unknown'} owns {self._path.with_suffix('')}") from None
+            raise StoreLockedError(f"process {holder or 'unknown'} owns {self._path.with_suffix('')}") from None
         except OSError:
             os.close(descriptor)
             raise

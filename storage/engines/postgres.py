@@ -16,7 +16,7 @@ import structlog
 
 from config.pools import COMMON_CONNECTION_POOL, BoardConnectionPool, parse_connection_pools
 from querybuilder import POSTGRES, Built, Dialect
-from storage.errors import StoreBusy, StoreUnsupported
+from storage.errors import StoreBusyError, StoreUnsupportedError
 from storage.store import Program, Rows, StoreSize
 
 from .connection_pool import ConnectionPool, ConnectionPoolLimits
@@ -92,8 +92,8 @@ class PostgresStore:
         """Create the connection pools and reach the server once.
 
         Raises:
-            StoreUnsupported: the URL cannot be read, the server is too old, or it refuses this user or database.
-            StoreAway: the server cannot be reached.
+            StoreUnsupportedError: the URL cannot be read, the server is too old, or it refuses this user or database.
+            StoreAwayError: the server cannot be reached.
         """
         bounds = RetryLimits(**{field.name: getattr(limits, field.name) for field in fields(RetryLimits)})
         observer = observer or SilentObserver()
@@ -108,10 +108,10 @@ class PostgresStore:
         except BaseException as error:
             await store.close()
             if isinstance(error, ValueError):  # from the driver's URL parser, which quotes what it read
-                raise StoreUnsupported("the address of the store cannot be read") from None
-            refused = isinstance(error, StoreBusy) and error.__cause__ is not None and not is_lost(error.__cause__)
+                raise StoreUnsupportedError("the address of the store cannot be read") from None
+            refused = isinstance(error, StoreBusyError) and error.__cause__ is not None and not is_lost(error.__cause__)
             if refused:
-                raise StoreUnsupported(str(error)) from error
+                raise StoreUnsupportedError(str(error)) from error
             raise
         return store
 
@@ -154,7 +154,7 @@ class PostgresStore:
         Several write programs may run at once, in this process and in others.
 
         Raises:
-            OutcomeUnknown: the connection was lost before the server answered COMMIT.
+            OutcomeUnknownError: the connection was lost before the server answered COMMIT.
         """
 
         async def attempt(connection: PostgresConnection) -> T:
@@ -268,7 +268,7 @@ def _connect(
 async def _check_server(connection: PostgresConnection) -> None:
     version = connection.get_server_version()
     if version.major < VERSION_MIN:
-        raise StoreUnsupported(f"PostgreSQL {version.major} is older than {VERSION_MIN}")
+        raise StoreUnsupportedError(f"PostgreSQL {version.major} is older than {VERSION_MIN}")
     for setting in ("fsync", "synchronous_commit"):
         if await connection.fetchval(f"SHOW {setting}") == "off":
             log.warning("store_not_durable", detail=f"the server has {setting} = off: a crash loses posts")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncpg
 
-from storage.errors import StoreAway, StoreBusy, StoreFull, UnknownBoard
+from storage.errors import StoreAwayError, StoreBusyError, StoreFullError, UnknownBoardError
 
 # All that the driver raises. TimeoutError is an OSError.
 DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
@@ -69,12 +69,12 @@ def describe_error(error: BaseException) -> str:
 def translate_error(error: BaseException) -> Exception:
     """Return the store's error for an error of the driver."""
     if is_board_deleted(error):
-        return UnknownBoard("the leaderboard was deleted meanwhile")
+        return UnknownBoardError("the leaderboard was deleted meanwhile")
     text = describe_error(error)
     if is_lost(error):
-        return StoreAway(f"the store cannot be reached: {text}")
+        return StoreAwayError(f"the store cannot be reached: {text}")
     if isinstance(error, asyncpg.DiskFullError):
-        return StoreFull()
+        return StoreFullError()
     if isinstance(error, _LATE):
-        return StoreAway(f"the store did not answer in time: {text}")
-    return StoreBusy(f"the store failed: {text}")
+        return StoreAwayError(f"the store did not answer in time: {text}")
+    return StoreBusyError(f"the store failed: {text}")

@@ -7,7 +7,7 @@ The most important rule: nothing here repeats a COMMIT whose answer was lost. Th
        ├── lost (the connection is useless, or there is none) ── pause ──> again, on another connection
        ├── raced (another transaction came between) ── pause ──> again, which may succeed
        ├── the board's table is missing ── pause ──> again, once: the transaction then sees that the board was deleted
-       ├── lost during COMMIT ──> OutcomeUnknown
+       ├── lost during COMMIT ──> OutcomeUnknownError
        └── any other error, or no attempts left ──> the error of the store that describes it
 
 `is_lost`, `is_raced` and their neighbours sort the driver's errors into these classes.
@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import structlog
 
 from querybuilder import Built
-from storage.errors import LostRace, OutcomeUnknown, StoreBusy
+from storage.errors import LostRaceError, OutcomeUnknownError, StoreBusyError
 from storage.store import Rows
 
 from .connection_pool import ConnectionPool
@@ -80,14 +80,14 @@ class Retrier:
         """Run an attempt on a connection of `pool`, again if that may help, and return its result.
 
         Raises:
-            StoreBusy: the store is closed, or the server refused.
-            StoreAway: the server can't be reached or does not answer in time.
-            StoreFull: the server's disk is full.
-            UnknownBoard: the board's table does not exist.
-            OutcomeUnknown: see `commit`.
+            StoreBusyError: the store is closed, or the server refused.
+            StoreAwayError: the server can't be reached or does not answer in time.
+            StoreFullError: the server's disk is full.
+            UnknownBoardError: the board's table does not exist.
+            OutcomeUnknownError: see `commit`.
         """
         if self._closed:
-            raise StoreBusy("the store is closed")
+            raise StoreBusyError("the store is closed")
         self._running += 1
         self._idle.clear()
         try:
@@ -121,7 +121,7 @@ class Retrier:
             self._in_background(_close(connection, self._limits.connect_timeout_s))
             raise
         except BaseException as error:
-            if is_lost(error) or isinstance(error, OutcomeUnknown):
+            if is_lost(error) or isinstance(error, OutcomeUnknownError):
                 connection.terminate()
             elif connection.is_in_transaction():
                 await _roll_back(connection)
@@ -133,19 +133,19 @@ class Retrier:
         """Commit the transaction of a connection.
 
         Raises:
-            StoreBusy: the server rolled back instead.
-            OutcomeUnknown: see `_confirm_commit`.
+            StoreBusyError: the server rolled back instead.
+            OutcomeUnknownError: see `_confirm_commit`.
         """
         status = await self._confirm_commit(connection, lambda: connection.execute(COMMIT, timeout=NO_TIMEOUT_S))
         if status != "COMMIT":
-            raise StoreBusy("the store rolled the transaction back")
+            raise StoreBusyError("the store rolled the transaction back")
 
     async def run_single_statement(self, connection: PostgresConnection, query: Built) -> Rows:
         """Run a statement that is a transaction of its own.
 
         Raises:
-            LostRace: another transaction came between, or the statement's own check failed.
-            OutcomeUnknown: see `_confirm_commit`.
+            LostRaceError: another transaction came between, or the statement's own check failed.
+            OutcomeUnknownError: see `_confirm_commit`.
         """
         try:
             # The server's statement timeout bounds the statement up to its commit, and `_confirm_commit` bounds the
@@ -153,14 +153,15 @@ class Retrier:
             return await self._confirm_commit(connection, lambda: connection.run_query(query, timeout_s=NO_TIMEOUT_S))
         except DRIVER_ERRORS as error:
             if is_raced(error) or is_failed_check(error):
-                raise LostRace("another transaction came between") from error
+                raise LostRaceError("another transaction came between") from error
             raise
 
     async def _confirm_commit(self, connection: PostgresConnection, commit: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a statement that commits, and return its answer once the server stands by it.
 
         Raises:
-            OutcomeUnknown: the connection was lost before the answer, no answer came in time, or the server warned that
+            OutcomeUnknownError: the connection was lost before the answer, no answer came in time, or the server warned
+            that
                 what was committed may be lost.
         """
         # If an operator cancels the wait for a standby, the server still answers COMMIT and sends a warning.
@@ -177,13 +178,13 @@ class Retrier:
             answer = await commit()
         except DRIVER_ERRORS as error:
             if is_lost(error):
-                raise OutcomeUnknown from error
+                raise OutcomeUnknownError from error
             raise
         finally:
             expiry.cancel()
             connection.remove_log_listener(warned)
         if warnings:
-            raise OutcomeUnknown(f"the store does not vouch for what it committed: {warnings[0]}")
+            raise OutcomeUnknownError(f"the store does not vouch for what it committed: {warnings[0]}")
         return answer
 
     def _pause_s(self, pauses_before: int) -> float:

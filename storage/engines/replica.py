@@ -16,7 +16,7 @@ from typing import TypeVar
 import structlog
 
 from querybuilder import Built
-from storage.errors import StoreBusy
+from storage.errors import StoreBusyError
 from storage.store import Program, Rows, StoreSize
 
 from .postgres import PostgresStore
@@ -63,7 +63,7 @@ class ReplicaFirst:
             if await self._caught_up(position):
                 return await self._replica.read(program, heavy=True)
             detail = f"the replica has not got {position} within {self._lag_s_max:g} s, or is none"
-        except StoreBusy as error:
+        except StoreBusyError as error:
             detail = error.detail
         log.warning("replica_passed_over", detail=detail)
         self._on_fallback()

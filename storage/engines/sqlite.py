@@ -23,7 +23,7 @@ import structlog
 
 from config.pools import COMMON_CONNECTION_POOL
 from querybuilder import SQLITE, Built
-from storage.errors import StoreBusy, StoreDamaged, StoreFull, StoreUnsupported, UnknownBoard
+from storage.errors import StoreBusyError, StoreDamagedError, StoreFullError, StoreUnsupportedError, UnknownBoardError
 from storage.store import Program, Rows, StoreSize
 
 from .file_lock import FileLock
@@ -140,13 +140,15 @@ class SqliteStore:
         """Open or create the file and take its lock.
 
         Raises:
-            StoreLocked: another process owns the file.
-            StoreUnsupported: the SQLite library is too old, or the file can't be opened or is not a database.
-            StoreDamaged: the file is missing although its log exists, or it is damaged.
-            StoreFull: the disk has no room for the log.
+            StoreLockedError: another process owns the file.
+            StoreUnsupportedError: the SQLite library is too old, or the file can't be opened or is not a database.
+            StoreDamagedError: the file is missing although its log exists, or it is damaged.
+            StoreFullError: the disk has no room for the log.
         """
         if sqlite3.sqlite_version_info < VERSION_MIN:
-            raise StoreUnsupported(f"SQLite {sqlite3.sqlite_version} is older than {'.'.join(map(str, VERSION_MIN))}")
+            raise StoreUnsupportedError(
+                f"SQLite {sqlite3.sqlite_version} is older than {'.'.join(map(str, VERSION_MIN))}"
+            )
         lock = FileLock(path)
         try:
             check_file(path, create=limits.create_store)
@@ -195,7 +197,7 @@ class SqliteStore:
     def _prepare_writer(self, connection: sqlite3.Connection) -> None:
         [mode] = connection.execute("PRAGMA journal_mode=WAL").fetchone()
         if mode != "wal":  # the file system or another opener forbids WAL; SQLite then returns the mode it stays in
-            raise StoreUnsupported(f"{self._path}: the journal stays in mode {mode!r}, WAL is needed")
+            raise StoreUnsupportedError(f"{self._path}: the journal stays in mode {mode!r}, WAL is needed")
         for pragma in (
             "PRAGMA synchronous=FULL",
             f"PRAGMA wal_autocheckpoint={self._limits.checkpoint_pages}",
@@ -234,7 +236,7 @@ class SqliteStore:
 
     async def _reading(self, work: Callable[[sqlite3.Connection], T], queue: asyncio.Queue[_Connection]) -> T:
         if self._waiting >= self._limits.reads_waiting_max:
-            raise StoreBusy(f"{self._waiting} reads are waiting")
+            raise StoreBusyError(f"{self._waiting} reads are waiting")
         self._waiting += 1
         began_s = 0.0 if queue.qsize() else monotonic()
         try:
@@ -292,14 +294,14 @@ class SqliteStore:
         """
         self._check_open()
         if self.damaged.is_set():
-            raise StoreDamaged
+            raise StoreDamagedError
         self._writes += 1
         try:
             result = await self._writer.run(lambda raw: _in_transaction(raw, "BEGIN IMMEDIATE", program, self._ran))
         except sqlite3.Error as error:
             if is_full_error(error, self._path):
                 self._tell_full()
-                raise StoreFull from error
+                raise StoreFullError from error
             raise self._translated(error) from error
         else:
             self._tell_room()
@@ -310,15 +312,15 @@ class SqliteStore:
 
     def _translated(self, error: sqlite3.Error) -> Exception:
         if isinstance(error, sqlite3.OperationalError) and "no such table: entries_" in str(error):
-            return UnknownBoard("the leaderboard was deleted meanwhile")
+            return UnknownBoardError("the leaderboard was deleted meanwhile")
         cause = describe_damage(error)
         if cause is not None:
             if not self.damaged.is_set():  # log it once: from now on every request may find the damage
                 self.damaged.set()
                 detail = "writes are refused and jobs end: stop the service and restore a backup"
                 log.error("store_damaged", path=str(self._path.resolve()), cause=cause, detail=detail)
-            return StoreDamaged()
-        return StoreBusy(f"the store failed: {error}")
+            return StoreDamagedError()
+        return StoreBusyError(f"the store failed: {error}")
 
     def _tell_full(self) -> None:
         # Small writes may find room where large ones do not, so the store could change state often. Log it rarely.
@@ -342,7 +344,7 @@ class SqliteStore:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreBusy("the store is closed")
+            raise StoreBusyError("the store is closed")
 
     def _checkpoint_when_idle(self) -> None:
         # A post has to wait for an automatic checkpoint. Checkpoints between bursts of posts make those rare.
@@ -368,7 +370,7 @@ class SqliteStore:
         try:
             return await asyncio.to_thread(size_of, self._path)
         except OSError as error:
-            raise StoreBusy(f"the store failed: {error}") from error
+            raise StoreBusyError(f"the store failed: {error}") from error
 
     async def close(self) -> None:
         """Close every connection and give the lock back: see `Store.close`.
@@ -389,8 +391,8 @@ class SqliteStore:
 def _refused(path: Path, error: sqlite3.Error | OSError) -> Exception:
     """Return the error with which a start is refused."""
     if is_full_os_error(error) if isinstance(error, OSError) else is_full_error(error, path):
-        return StoreFull(f"{path}: the disk is full, and the store needs some room to start: {error}")
+        return StoreFullError(f"{path}: the disk is full, and the store needs some room to start: {error}")
     cause = describe_damage(error) if isinstance(error, sqlite3.Error) else None
     if cause is not None and cause != NO_DATABASE:  # a wrong path is more likely than damage
-        return StoreDamaged(f"{path} is damaged: {cause}: restore a backup")
-    return StoreUnsupported(f"{path}: {error}")
+        return StoreDamagedError(f"{path} is damaged: {cause}: restore a backup")
+    return StoreUnsupportedError(f"{path}: {error}")

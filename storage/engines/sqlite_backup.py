@@ -20,7 +20,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from querybuilder import SQLITE, col, select
-from storage.errors import BackupFailed
+from storage.errors import BackupFailedError
 from storage.schema.steps import META, STEPS
 
 from .file_lock import FileLock
@@ -37,11 +37,11 @@ def back_up_store(database: Path, into: Path) -> int:
     The copy holds everything that was acknowledged before the call. The store's log can't shrink during the call.
 
     Raises:
-        BackupFailed: there is no store, the file exists, or the copy is damaged.
+        BackupFailedError: there is no store, the file exists, or the copy is damaged.
     """
     with _told(f"{database} -> {into}"):
         if into.exists():
-            raise BackupFailed(f"{into} exists: choose another name")
+            raise BackupFailedError(f"{into} exists: choose another name")
         partial = _sound_copy(database, into)
         partial.rename(into)
         _sync(into.parent)
@@ -52,8 +52,8 @@ def restore_store(backup: Path, database: Path, *, replace: bool) -> list[Path]:
     """Put a backup in a store's place and return the new paths of the files that were there before.
 
     Raises:
-        StoreLocked: a service owns the store.
-        BackupFailed: the backup is damaged, or there is a store and `replace` is false.
+        StoreLockedError: a service owns the store.
+        BackupFailedError: the backup is damaged, or there is a store and `replace` is false.
     """
     with _told(f"{backup} -> {database}"):
         database = database.resolve()
@@ -64,9 +64,9 @@ def restore_store(backup: Path, database: Path, *, replace: bool) -> list[Path]:
             there = [path for path in (Path(f"{database}{end}") for end in _BESIDE) if path.exists()]
             aside = [Path(f"{path}{REPLACED}") for path in there]
             if there and not replace:
-                raise BackupFailed(f"there is a store at {database} already: --replace moves it to *{REPLACED}")
+                raise BackupFailedError(f"there is a store at {database} already: --replace moves it to *{REPLACED}")
             if kept := [path for path in aside if path.exists()]:
-                raise BackupFailed(f"{kept[0]} of an earlier restore is still there: move it away first")
+                raise BackupFailedError(f"{kept[0]} of an earlier restore is still there: move it away first")
             partial = _sound_copy(backup, database)
             for path, other in zip(there, aside, strict=True):
                 path.rename(other)
@@ -79,7 +79,7 @@ def restore_store(backup: Path, database: Path, *, replace: bool) -> list[Path]:
 
 def _sound_copy(source: Path, beside: Path) -> Path:
     if not source.is_file():
-        raise BackupFailed(f"there is no file {source}")
+        raise BackupFailedError(f"there is no file {source}")
     partial = Path(f"{beside}{_PARTIAL}")
     for end in (*_BESIDE, "-journal"):
         Path(f"{partial}{end}").unlink(missing_ok=True)
@@ -97,20 +97,20 @@ def _check(copy: sqlite3.Connection, source: Path) -> None:
     """Check a copy.
 
     Raises:
-        BackupFailed: the copy is damaged, or is not a store that this version can open.
+        BackupFailedError: the copy is damaged, or is not a store that this version can open.
     """
     copy.execute(f"PRAGMA cache_size={-_CACHE_KIB}")
     [found] = copy.execute("PRAGMA integrity_check(1)").fetchone()
     if found != "ok":
-        raise BackupFailed(f"{source} is damaged: {found}")
+        raise BackupFailedError(f"{source} is damaged: {found}")
     query = select(col("content")).from_(META).where(col("name").eq("schema_version")).build(SQLITE)
     rows = []
     with suppress(sqlite3.OperationalError):  # no such table
         rows = copy.execute(query.sql, query.arguments).fetchall()
     if not rows:
-        raise BackupFailed(f"{source} is no store")
+        raise BackupFailedError(f"{source} is no store")
     if int(rows[0][0]) > len(STEPS):
-        raise BackupFailed(f"{source} has schema {rows[0][0]}, this version knows {len(STEPS)}")
+        raise BackupFailedError(f"{source} has schema {rows[0][0]}, this version knows {len(STEPS)}")
 
 
 def _sync(path: Path) -> None:
@@ -124,8 +124,8 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def _told(what: str) -> Iterator[None]:
-    """Turn errors of files and of SQLite into BackupFailed."""
+    """Turn errors of files and of SQLite into BackupFailedError."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        raise BackupFailed(f"{what}: {error}") from error
+        raise BackupFailedError(f"{what}: {error}") from error

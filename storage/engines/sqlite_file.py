@@ -16,7 +16,7 @@ from pathlib import Path
 
 import structlog
 
-from storage.errors import StoreDamaged, StoreUnsupported
+from storage.errors import StoreDamagedError, StoreUnsupportedError
 from storage.store import StoreSize
 
 log = structlog.get_logger(__name__)
@@ -34,8 +34,8 @@ def check_file(path: Path, *, create: bool) -> None:
     """Refuse a file that must not be opened.
 
     Raises:
-        StoreUnsupported: there is no store and none may be created, or the file has several names (hard links).
-        StoreDamaged: the file is empty or missing, but its log is not.
+        StoreUnsupportedError: there is no store and none may be created, or the file has several names (hard links).
+        StoreDamagedError: the file is empty or missing, but its log is not.
         OSError: the file can't be inspected.
     """
     real = path.resolve()
@@ -46,18 +46,20 @@ def check_file(path: Path, *, create: bool) -> None:
     if names > 1 and real.is_file():
         # SQLite would keep a log beside each name, but there must be only one log per file. A lock on the file itself
         # would not prevent that.
-        raise StoreUnsupported(f"{real} has {names} names (hard links), and a store has one: remove the others")
+        raise StoreUnsupportedError(f"{real} has {names} names (hard links), and a store has one: remove the others")
     if size_bytes > 0:
         return
     left = real.with_name(real.name + "-wal")
     left_bytes = left.stat().st_size if left.exists() else 0
     if left_bytes > 0:
-        raise StoreDamaged(
+        raise StoreDamagedError(
             f"{real} is {'empty' if real.exists() else 'missing'}, but {left.name} holds {left_bytes} bytes of posts: "
             "put the file back, or restore a backup"
         )
     if not create:
-        raise StoreUnsupported(f"there is no store at {real}: check the path, or set create_store = true to create one")
+        raise StoreUnsupportedError(
+            f"there is no store at {real}: check the path, or set create_store = true to create one"
+        )
 
 
 def create_file(path: Path) -> None:
@@ -84,13 +86,13 @@ def check_content(connection: sqlite3.Connection, check: str, path: Path) -> Non
     """Have SQLite check the whole file: "quick" checks the pages, "full" also the indexes, "none" checks nothing.
 
     Raises:
-        StoreDamaged: the check found damage.
+        StoreDamagedError: the check found damage.
     """
     if check == "none":
         return
     [found] = connection.execute(_CHECKS[check]).fetchone()
     if found != "ok":
-        raise StoreDamaged(f"{path} is damaged: {found.partition(chr(10))[0]}: restore a backup")
+        raise StoreDamagedError(f"{path} is damaged: {found.partition(chr(10))[0]}: restore a backup")
     log.info("store_checked", check=check)
 
 

@@ -49,7 +49,7 @@ async def prepare_store(store: Store) -> str:
     """Bring a store's schema and its transaction numbers up to date, and return the store's secret salt (hex).
 
     Raises:
-        SchemaTooNew, StoreDamaged: see `migrate`.
+        SchemaTooNewError, StoreDamagedError: see `migrate`.
     """
     if not isinstance(store, PostgresStore):
         return await store.write(lambda: migrate(store.dialect))

@@ -31,7 +31,7 @@ from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.closed_boards import hold_rows_key
 from storage.boards.row_tables import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from storage.boards.total_shares import add_up_shares, count_shares, stored_index
-from storage.errors import LostRace
+from storage.errors import LostRaceError
 from storage.log.cells import RankedCells
 from storage.log.change_log import NewChange, change_log
 from storage.log.log_record import ChangeKind, record_of_event
@@ -126,8 +126,8 @@ class Entries:
         """Remove an owner's row, log the removal and adjust the totals; return False if there was no row.
 
         Raises:
-            UnknownBoard: the board was deleted.
-            BoardChanged: the board was archived.
+            UnknownBoardError: the board was deleted.
+            BoardChangedError: the board was archived.
         """
         return (yield from self.remove_entry(owner, ChangeKind.ERASED, now_us=now_us)) is not None
 
@@ -137,8 +137,8 @@ class Entries:
         `place`: how many changes this transaction has logged before.
 
         Raises:
-            UnknownBoard: the board was deleted.
-            BoardChanged: the board was archived.
+            UnknownBoardError: the board was deleted.
+            BoardChangedError: the board was archived.
         """
         if self.board.is_unreached:
             return None
@@ -160,12 +160,12 @@ class Entries:
         `place`: how many changes this transaction has logged before.
 
         Raises:
-            LostRace: the owner has a row already.
+            LostRaceError: the owner has a row already.
         """
         rows_key = yield from hold_rows_key(self.dialect, self.board)
         inserted = yield self.writes.build_insert([(rows_key, entry)])
         if inserted[0][0] != 1:
-            raise LostRace(f"{entry.owner!r} has a row already")
+            raise LostRaceError(f"{entry.owner!r} has a row already")
         others = [entry.cells[index] for index in self.ranked_cells.others]
         said = record_of_event(ChangeKind.SHOWN, others, entry.updated_at_us)
         following = self.ranked_cells.join_cells(entry.cells)

@@ -10,7 +10,7 @@ While an owner is changing, nobody inserts a new row of this owner, so two posts
 inserting transaction takes its id before it checks; the process that hides an owner can therefore wait for it.
 
 A change that exceeds its time is undone by the owner's next post. The process that then ends the change gets
-`LostRace`.
+`LostRaceError`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from querybuilder import (
     this_transaction,
     update,
 )
-from storage.errors import LostRace
+from storage.errors import LostRaceError
 from storage.log.cells import Cell
 from storage.log.change_log import NewChange, change_log
 from storage.log.log_record import ChangeKind, record_of_event
@@ -128,13 +128,13 @@ class HiddenStatements:
         """Do what `find_hidden` does, for a writer: also undo changes that have exceeded their time.
 
         Raises:
-            LostRace: another transaction ended such a change.
+            LostRaceError: another transaction ended such a change.
         """
         found = yield from self.find_hidden(board_keys, owners)
         for owner in sorted(owner for owner, until_us in found.changing.items() if until_us < now_us):
             left = yield self._take_left.bind(owner=owner, key=CHANGING_KEY, until_us=found.changing.pop(owner))
             if not left:
-                raise LostRace(f"{owner!r} was hidden or shown by somebody else")
+                raise LostRaceError(f"{owner!r} was hidden or shown by somebody else")
             if left[0][0] == _WAS_HIDDEN:
                 yield self._insert.bind(rows=[(HIDDEN_KEY, owner, now_us, "[]")])
                 found.hidden_owners.add(owner)
@@ -170,11 +170,11 @@ class HiddenStatements:
         """End a change: new rows go here (`hide_owner`) or to their boards; None: wherever they went before.
 
         Raises:
-            LostRace: another transaction has ended the change.
+            LostRaceError: another transaction has ended the change.
         """
         taken = yield self._take.bind(owner=owner, key=CHANGING_KEY)
         if not taken:
-            raise LostRace(f"{owner!r} was hidden or shown by somebody else")
+            raise LostRaceError(f"{owner!r} was hidden or shown by somebody else")
         if taken[0][1] == _WAS_HIDDEN if hide is None else hide:
             yield self._insert.bind(rows=[(HIDDEN_KEY, owner, now_us, "[]")])
 
@@ -207,7 +207,7 @@ class HiddenStatements:
         if moved:
             inserted = yield self.build_insert(moved)
             if inserted[0][0] != len(moved):
-                raise LostRace(f"{owner!r} has a hidden row already")
+                raise LostRaceError(f"{owner!r} has a hidden row already")
 
     def show_owner(self, boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
         """Move the owner's rows back to these boards."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from querybuilder import Dialect, Lock
 from storage.boards.boards import ALL_ENTRIES, CHANGES, find_board, find_totals, remove_rows, store_state
-from storage.errors import Archived, JournalIncomplete, NothingReplayed
+from storage.errors import ArchivedError, JournalIncompleteError, NothingReplayedError
 from storage.log.cells import Cell
 from storage.log.journal import JournalRow, RowReader, journal
 from storage.log.log_record import NO_CHANGE, ChangeKind, ChangeRecord
@@ -61,15 +61,15 @@ def rebuild_board(dialect: Dialect, *, board_id: str) -> Program[RebuildCounts]:
     """Rebuild the board's rows from the journal. Memory use grows with the number of owners.
 
     Raises:
-        UnknownBoard: there is no such board.
-        JournalIncomplete: the journal starts too late.
-        NothingReplayed: the journal has no post to the board.
-        Archived: the board was archived, so its rows were removed on purpose.
+        UnknownBoardError: there is no such board.
+        JournalIncompleteError: the journal starts too late.
+        NothingReplayedError: the journal has no post to the board.
+        ArchivedError: the board was archived, so its rows were removed on purpose.
     """
     board, done, changes = yield from empty_board(dialect, board_id)
     owners = yield from _owners(dialect, board, done)
     if not done.replayed:
-        raise NothingReplayed((yield from _where_posts_are(dialect, board)))
+        raise NothingReplayedError((yield from _where_posts_are(dialect, board)))
     yield from store_owner_rows(Entries(dialect, board), owners, changes, done)
     yield from store_state(dialect, board)
     return done
@@ -81,12 +81,12 @@ def empty_board(dialect: Dialect, board_id: str) -> Program[tuple[Board, Rebuild
     Return the board, a `RebuildCounts` with its earlier number of entries, and its number of changes.
 
     Raises:
-        UnknownBoard: there is no such board.
-        Archived: the board was archived, so its rows were removed on purpose.
+        UnknownBoardError: there is no such board.
+        ArchivedError: the board was archived, so its rows were removed on purpose.
     """
     board = yield from find_board(dialect, board_id, lock=Lock.UPDATE)
     if board.archived_us is not None:
-        raise Archived(f"the leaderboard {board_id!r} was archived: it has no rows any more")
+        raise ArchivedError(f"the leaderboard {board_id!r} was archived: it has no rows any more")
     totals = (yield from find_totals(dialect, [board.key]))[board.key]
     done = RebuildCounts(entries_before=totals.get(ALL_ENTRIES, 0))
     return (yield from remove_rows(dialect, board)), done, totals.get(CHANGES, 0)
@@ -125,14 +125,14 @@ def _last(row: JournalRow, posted: ChangeRecord, reader: RowReader) -> OwnerRow:
 
 
 def _check_start(dialect: Dialect, board: Board) -> Program[None]:
-    """Raise `JournalIncomplete` if rows of the board may have been removed from the journal."""
+    """Raise `JournalIncompleteError` if rows of the board may have been removed from the journal."""
     begins_after = yield from journal(dialect).find_begin()
     if not begins_after:
         return
     oldest_us = yield from journal(dialect).oldest_us()
     if oldest_us is None or board.created_at_us < oldest_us + CLOCK_SKEW_US_MAX:
         detail = f"the journal begins after {begins_after}, and {board.id!r} is older: what was posted before is gone"
-        raise JournalIncomplete(detail + "; keep it longer with change_log_retention_s")
+        raise JournalIncompleteError(detail + "; keep it longer with change_log_retention_s")
 
 
 def _where_posts_are(dialect: Dialect, board: Board) -> Program[str]:

@@ -23,7 +23,14 @@ from typing import Any, Protocol
 import structlog
 
 from storage.coalesce import Coalescer
-from storage.errors import LostRace, NoResource, OutcomeUnknown, QueueFull, StorageError, WaitTooLong
+from storage.errors import (
+    LostRaceError,
+    NoResourceError,
+    OutcomeUnknownError,
+    QueueFullError,
+    StorageError,
+    WaitTooLongError,
+)
 from storage.store import Program, Store
 
 from .lease_records import Grant, LeaseRequest, PoolRequest, Release
@@ -105,8 +112,9 @@ class LeaseBatcher:
         """Give a key a resource, or keep the one that it has for longer; return its lease.
 
         Raises:
-            UnknownPool, NoResource, LeaseInPast: it has no lease, or its lease was not extended.
-            QueueFull, WaitTooLong, StoreBusy: it is not known what the key has; asking again settles that.
+            UnknownPoolError, NoResourceError, LeaseInPastError: it has no lease, or its lease was not extended.
+            QueueFullError, WaitTooLongError, StoreBusyError: it is not known what the key has; asking again settles
+            that.
         """
         asked_s = self._loop.time()
         found = await self._reads.ask(None, ask)
@@ -122,7 +130,7 @@ class LeaseBatcher:
         """Return the running lease of a key, here or as known of another store.
 
         Raises:
-            UnknownPool, UnknownLease: there is no such pool, or no running lease.
+            UnknownPoolError, UnknownLeaseError: there is no such pool, or no running lease.
         """
         ask = LeaseRequest(client_id, pool_id, key, "")
         running = (await self._reads.ask(None, ask)).find_running(ask)
@@ -134,8 +142,9 @@ class LeaseBatcher:
         """Free a key's resource and return which one it was.
 
         Raises:
-            UnknownPool, UnknownLease: there is no such pool, or the key has no lease in it.
-            QueueFull, WaitTooLong, StoreBusy: it is not known whether it was freed; asking again settles that.
+            UnknownPoolError, UnknownLeaseError: there is no such pool, or the key has no lease in it.
+            QueueFullError, WaitTooLongError, StoreBusyError: it is not known whether it was freed; asking again settles
+            that.
         """
         given = await self._in_group(request)
         self._observer.lease_answered("released")
@@ -143,9 +152,9 @@ class LeaseBatcher:
 
     async def _in_group(self, request: PoolRequest, found: Findings | None = None, asked_s: float = 0.0) -> Grant:
         if self._closing:
-            raise QueueFull("shutting down")
+            raise QueueFullError("shutting down")
         if len(self._waiting) >= self._limits.lease_requests_waiting_max:
-            raise QueueFull(f"{len(self._waiting)} requests for leases are waiting")
+            raise QueueFullError(f"{len(self._waiting)} requests for leases are waiting")
         waiting = _Waiting(request, self._loop.create_future(), found, asked_s)
         self._waiting.append(waiting)
         self._observer.lease_requests_waiting(len(self._waiting))
@@ -154,9 +163,9 @@ class LeaseBatcher:
             async with asyncio.timeout(self._limits.lease_wait_s_max):
                 return await waiting.done
         except TimeoutError as error:
-            raise WaitTooLong("the lease took too long: ask again") from error
+            raise WaitTooLongError("the lease took too long: ask again") from error
         except StorageError as error:
-            self._observer.lease_answered("no_resource" if isinstance(error, NoResource) else "refused")
+            self._observer.lease_answered("no_resource" if isinstance(error, NoResourceError) else "refused")
             raise
         finally:
             if not waiting.done.done():
@@ -254,7 +263,7 @@ class LeaseBatcher:
         if at_once is not None:
             try:
                 await self._store.write_query(at_once.query)
-            except (LostRace, OutcomeUnknown):  # a transaction that reads again settles either
+            except (LostRaceError, OutcomeUnknownError):  # a transaction that reads again settles either
                 self._groups.note_lost_race(at_once)
                 found = None
             else:
@@ -290,8 +299,10 @@ class LeaseBatcher:
 
 def _copy_error(error: Exception) -> Exception:
     """Return a copy of an error for one waiter: an instance that several raise would collect all their tracebacks."""
-    if isinstance(error, OutcomeUnknown):
-        return WaitTooLong("the connection to the store was lost before it said what became of the lease: ask again")
+    if isinstance(error, OutcomeUnknownError):
+        return WaitTooLongError(
+            "the connection to the store was lost before it said what became of the lease: ask again"
+        )
     if isinstance(error, StorageError):
         own = type(error)(error.detail)
         own.__cause__ = error

@@ -106,7 +106,7 @@ class FreeQueues:
         """Read further rows of the partitions in `running_low`, so that no request has to wait for that read.
 
         Raises:
-            StoreBusy: the store did not answer within its bounds; the next request that needs more reads it.
+            StoreBusyError: the store did not answer within its bounds; the next request that needs more reads it.
         """
         while self.running_low:
             place = self.running_low.pop()

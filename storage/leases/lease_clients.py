@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from querybuilder import Dialect, asc, col, count, delete, insert, param, select, update
-from storage.errors import UnknownClient
+from storage.errors import UnknownClientError
 from storage.schema.lease_tables import LEASE_CLIENTS, LEASE_POOLS, build_pool_drop
 from storage.store import Program
 
@@ -64,11 +64,11 @@ class LeaseClients:
         """Return one client.
 
         Raises:
-            UnknownClient: it does not exist.
+            UnknownClientError: it does not exist.
         """
         rows = yield self._find.bind(client_id=client_id)
         if not rows:
-            raise UnknownClient(f"there is no client {client_id!r}")
+            raise UnknownClientError(f"there is no client {client_id!r}")
         return Client(*rows[0])
 
     def list_clients(self, *, after: str, limit: int) -> Program[list[Client]]:
@@ -80,7 +80,7 @@ class LeaseClients:
         """Drop a client with all its pools and every lease in them.
 
         Raises:
-            UnknownClient: it does not exist.
+            UnknownClientError: it does not exist.
         """
         yield from self.read_client(client_id)
         yield self._drop_pools.bind(client_id=client_id, now_us=now_us)

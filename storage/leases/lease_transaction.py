@@ -23,7 +23,15 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from querybuilder import TEXT, Built, Dialect, all_of, clock_us, col, param, rows, select
-from storage.errors import LeaseInPast, NoResource, RacesLost, StorageError, UnknownLease, UnknownPool, UnknownRegion
+from storage.errors import (
+    LeaseInPastError,
+    NoResourceError,
+    RacesLostError,
+    StorageError,
+    UnknownLeaseError,
+    UnknownPoolError,
+    UnknownRegionError,
+)
 from storage.leases.peers.elsewhere import RemoteLease
 from storage.leases.peers.roaming import RemoteRequests
 from storage.schema.lease_tables import LEASE_POOLS, LEASE_RESOURCES
@@ -130,7 +138,7 @@ class LeaseTransactions:
         `found`.
 
         Raises:
-            RacesLost: resources kept changing.
+            RacesLostError: resources kept changing.
         """
         found = found or (yield from self._findings.read_findings(requests))
         if self._clock is not None:
@@ -147,7 +155,7 @@ class LeaseTransactions:
             yield from self._try(requests, left, found, settled, roaming)
         else:
             if len(outcomes) < len(requests):
-                raise RacesLost(f"resources kept changing during {self._attempts_max} attempts")
+                raise RacesLostError(f"resources kept changing during {self._attempts_max} attempts")
         yield from roaming.store_requests()
         if not settled.told:
             yield from self._journal.append_events(settled.happened)
@@ -208,7 +216,7 @@ class LeaseTransactions:
         """Return the running lease of a key in another store, as it is known here.
 
         Raises:
-            UnknownPool, UnknownLease: there is no such pool, or no running lease.
+            UnknownPoolError, UnknownLeaseError: there is no such pool, or no running lease.
         """
         pool = yield from self._pools.read_pool(client_id, pool_id)
         if self._peers:
@@ -216,7 +224,7 @@ class LeaseTransactions:
             away = yield from RemoteRequests(self._dialect).find_running([place], {}, now_us)
             if place in away:
                 return away[place].grant(now_us)
-        raise UnknownLease(f"{key!r} has no lease in this pool")
+        raise UnknownLeaseError(f"{key!r} has no lease in this pool")
 
     def _try(
         self,
@@ -264,7 +272,7 @@ class LeaseTransactions:
             elif row is not None:
                 outcome = _kept(index, request, row, now_us)
             elif _expiry(request, now_us) <= now_us:
-                outcome = LeaseInPast(f"the lease of {request.key!r} would be over already")
+                outcome = LeaseInPastError(f"the lease of {request.key!r} would be over already")
             else:
                 trying.wanted.setdefault((key[0], request.region), []).append(index)
                 continue
@@ -312,9 +320,9 @@ class LeaseTransactions:
             known = yield from self._counts.read_counts([pool.key])
             for index in waiting:
                 if region not in known:  # a region that a caller made up must not be stored in the counts
-                    settled.outcomes[index] = UnknownRegion(f"the pool has no region {region[1]!r}")
+                    settled.outcomes[index] = UnknownRegionError(f"the pool has no region {region[1]!r}")
                     continue
-                settled.outcomes[index] = NoResource(f"the region {region[1]!r} has no resource left")
+                settled.outcomes[index] = NoResourceError(f"the region {region[1]!r} has no resource left")
                 settled.count(region, _REFUSED)
 
 
@@ -449,7 +457,7 @@ class _Settled:
 
 def _unknown(requests: Sequence[PoolRequest], found: Findings) -> dict[int, Outcome]:
     return {
-        index: UnknownPool(f"the client {request.client_id!r} has no pool {request.pool_id!r}")
+        index: UnknownPoolError(f"the client {request.client_id!r} has no pool {request.pool_id!r}")
         for index, request in enumerate(requests)
         if request[:2] not in found.pools
     }
@@ -476,7 +484,7 @@ def _kept(index: int, ask: LeaseRequest, row: Resource, now_us: int) -> Decision
     """Decide a request whose key has this resource, or had it last."""
     expires_at_us = max(_expiry(ask, now_us), row.expires_at_us)
     if expires_at_us <= now_us:
-        return LeaseInPast(f"the lease of {ask.key!r} would be over already")
+        return LeaseInPastError(f"the lease of {ask.key!r} would be over already")
     if row.is_free:  # it was liberated: a new lease begins
         return _taken(index, ask, row, now_us)
     if expires_at_us == row.expires_at_us:
@@ -505,7 +513,7 @@ def _taken(index: int, ask: LeaseRequest, row: Resource, now_us: int) -> Decisio
 
 def _given_back(index: int, request: Release, row: Resource | None, now_us: int) -> Decision | Outcome:
     if row is None or row.is_free:
-        return UnknownLease(f"{request.key!r} has no lease in this pool")
+        return UnknownLeaseError(f"{request.key!r} has no lease in this pool")
     after = row._replace(holder=None, expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)
     happened = (LeaseEvent(LeaseEventKind.RELEASED, after, request.key, now_us),)
     given = after.grant(request.key, now_us, acquired=False)

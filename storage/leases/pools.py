@@ -34,7 +34,7 @@ from querybuilder import (
     select,
     update,
 )
-from storage.errors import TooManyPools, UnknownPool
+from storage.errors import TooManyPoolsError, UnknownPoolError
 from storage.schema.lease_tables import LEASE_POOLS, LEASE_RESOURCES, build_pool_drop
 from storage.schema.steps import take_number
 from storage.store import Program, Row
@@ -152,11 +152,11 @@ class LeasePools:
         """Return one pool.
 
         Raises:
-            UnknownPool: it does not exist.
+            UnknownPoolError: it does not exist.
         """
         found = yield from self.find_by_names([(client_id, pool_id)])
         if not found:
-            raise UnknownPool(f"the client {client_id!r} has no pool {pool_id!r}")
+            raise UnknownPoolError(f"the client {client_id!r} has no pool {pool_id!r}")
         return found[client_id, pool_id]
 
     def list_pools(
@@ -175,7 +175,7 @@ class LeasePools:
         """Make a pool, or replace the spec of the existing one; return it and whether it is new.
 
         Raises:
-            TooManyPools: the store holds `pools_max` already.
+            TooManyPoolsError: the store holds `pools_max` already.
         """
         found = yield from self.find_by_names([(client_id, pool_id)])
         text = msgspec.json.encode(spec).decode()
@@ -185,7 +185,7 @@ class LeasePools:
             return replace(pool, spec=spec), False
         [[number]] = yield self._number.bind()
         if number >= pools_max:
-            raise TooManyPools(f"this store holds {pools_max} pools, as many as lease_pools_max allows")
+            raise TooManyPoolsError(f"this store holds {pools_max} pools, as many as lease_pools_max allows")
         yield from lease_clients(self._dialect).ensure_client(client_id, now_us=now_us)
         key = yield from take_number(self._dialect, POOL_SEQUENCE)
         bound = {"pool_key": key, "client_id": client_id, "pool_id": pool_id, "spec": text, "created_at": now_us}
@@ -197,7 +197,7 @@ class LeasePools:
         """Drop a pool with every lease in it.
 
         Raises:
-            UnknownPool: it does not exist.
+            UnknownPoolError: it does not exist.
         """
         pool = yield from self.read_pool(client_id, pool_id)
         yield self._drop.bind(pool_key=pool.key, now_us=now_us)
@@ -223,7 +223,7 @@ class LeasePools:
         """Add resources to a region and return the names of the new ones; those already in the pool stay as they are.
 
         Raises:
-            UnknownPool: the pool was dropped meanwhile.
+            UnknownPoolError: the pool was dropped meanwhile.
         """
         floor = yield from self._hold_floor(pool)
         first = rng.randrange(pool.spec.partitions)
@@ -244,7 +244,7 @@ class LeasePools:
         """Remove free resources from a pool, or from one region of it; leased ones stay.
 
         Raises:
-            UnknownPool: the pool was dropped meanwhile.
+            UnknownPoolError: the pool was dropped meanwhile.
         """
         yield from self._hold_floor(pool)
         wanted = sorted(set(names))
@@ -267,7 +267,7 @@ class LeasePools:
         """Lock the pool and return its floor; no other transaction adds or removes resources until this one ends."""
         found = yield self._hold.bind(pool_key=pool.key)
         if not found:
-            raise UnknownPool(f"the client {pool.client_id!r} has no pool {pool.pool_id!r}")
+            raise UnknownPoolError(f"the client {pool.client_id!r} has no pool {pool.pool_id!r}")
         return int(found[0][0])
 
     def list_resources(self, pool: Pool, *, after: str, limit: int) -> Program[list[Resource]]:

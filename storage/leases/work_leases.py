@@ -3,7 +3,8 @@
 `WorkLeases.claim` takes a free resource, `renew` keeps it, `release` gives it back. `claims` has the mechanism.
 
 The rule: a holder renews or releases its lease in the same transaction that stores its work. If it was paused for
-longer than its lease and another process took over, that call raises `LeaseLost` and the whole transaction is undone.
+longer than its lease and another process took over, that call raises `LeaseLostError` and the whole transaction is
+undone.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from querybuilder import TEXT, Dialect, Lock, asc, col, param, select, update
-from storage.errors import LeaseLost, LeaseTaken
+from storage.errors import LeaseLostError, LeaseTakenError
 from storage.schema.steps import WORK_LEASES
 from storage.store import Program
 
@@ -83,7 +84,7 @@ class WorkLeases:
         """Take a free resource for `lease_us` from now.
 
         Raises:
-            LeaseTaken: it is held, by this holder or another one.
+            LeaseTakenError: it is held, by this holder or another one.
         """
         now_us = yield from self._clock()
         expires_at_us = now_us + lease_us
@@ -99,13 +100,13 @@ class WorkLeases:
         found = yield from self.find_lease(pool, resource)
         free_in_us = 0 if found is None else max(0, found.expires_at_us + self._margin_us - now_us)
         by = "nobody" if found is None else found.holder
-        raise LeaseTaken(f"{pool} {resource} is held by {by}", free_in_us=free_in_us)
+        raise LeaseTakenError(f"{pool} {resource} is held by {by}", free_in_us=free_in_us)
 
     def renew(self, lease: WorkLease, *, lease_us: int) -> Program[WorkLease]:
         """Keep a lease for `lease_us` from now, even an expired one, as long as nobody else took it.
 
         Raises:
-            LeaseLost: somebody else took it, or it was released.
+            LeaseLostError: somebody else took it, or it was released.
         """
         now_us = yield from self._clock()
         return (yield from self._let_expire(lease, now_us + lease_us))
@@ -114,7 +115,8 @@ class WorkLeases:
         """Give a lease back. With `rests_until_us`, by the store's clock, nobody can take it before that time.
 
         Raises:
-            LeaseLost: somebody else holds it. Raised in a transaction, this undoes the writes of a holder that is late.
+            LeaseLostError: somebody else holds it. Raised in a transaction, this undoes the writes of a holder that is
+            late.
         """
         # Claims wait for the margin on top of the written expiry, so it is subtracted from the rest.
         yield from self._let_expire(lease, max(GIVEN_BACK, rests_until_us - self._margin_us))
@@ -124,5 +126,5 @@ class WorkLeases:
             expires_at_us, version=lease.version, pool=lease.pool, resource=lease.resource
         )
         if not rows[0][0]:
-            raise LeaseLost(f"{lease.pool} {lease.resource} is no longer held under number {lease.version}")
+            raise LeaseLostError(f"{lease.pool} {lease.resource} is no longer held under number {lease.version}")
         return replace(lease, expires_at_us=expires_at_us)

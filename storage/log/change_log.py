@@ -47,7 +47,7 @@ from querybuilder import (
     select,
     union_all,
 )
-from storage.errors import ChangesUnordered
+from storage.errors import ChangesUnorderedError
 from storage.schema.steps import CHANGE_LOG, CHANGES_PRUNED, SEQUENCES
 from storage.store import Program
 
@@ -180,13 +180,13 @@ class ChangeLog:
         """Return the mark of what this snapshot sees. This works on a standby too.
 
         Raises:
-            ChangesUnordered: a transaction has been running for too long: more than `SEEN_MAX` later ones
+            ChangesUnorderedError: a transaction has been running for too long: more than `SEEN_MAX` later ones
                 have logged changes.
         """
         rows = yield self._mark.bind()
         position, *seen = sorted(row[0] for row in rows)  # the oldest running one is below all that are seen
         if len(seen) > SEEN_MAX:
-            raise ChangesUnordered
+            raise ChangesUnorderedError
         return LogMark(position, tuple(seen))
 
     def list_bundles_between(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storage.errors import ValueOutOfRange
+from storage.errors import ValueOutOfRangeError
 from storage.records import Board, ColumnChange, ColumnKind, ColumnSpec, Merge, StatValue
 
 from .cells import Cell, Padding
@@ -44,7 +44,7 @@ class Merger:
         `at_us`: when the post's values were reached.
 
         Raises:
-            ValueOutOfRange: a result leaves its column's range.
+            ValueOutOfRangeError: a result leaves its column's range.
         """
         changed: dict[int, Cell] = {}
         for change in changes:
@@ -70,7 +70,7 @@ class Merger:
         if column.merge is Merge.SUM and not change.overwrite:
             value += before if isinstance(before, int) else 0
         if not column.min_scaled <= value <= column.max_scaled:
-            raise ValueOutOfRange(
+            raise ValueOutOfRangeError(
                 f"{column.name} would leave its range: {scaled_text(value, column.scale)} is not between "
                 f"{scaled_text(column.min_scaled, column.scale)} and {scaled_text(column.max_scaled, column.scale)}",
                 pointer=f"/{'set' if change.overwrite else 'stats'}/{column.name}",

@@ -31,7 +31,7 @@ from querybuilder import (
     select,
     union_all,
 )
-from storage.errors import PostIdConflict, UnknownBoard
+from storage.errors import PostIdConflictError, UnknownBoardError
 from storage.records import PartOutcome, Post, PostStatus, StatValue
 from storage.schema.steps import BOARDS, POST_IDS
 from storage.store import Program
@@ -95,13 +95,13 @@ class PostIds:
         `epoch` is the probable one; if it is right, this takes one round trip.
 
         Raises:
-            UnknownBoard: the board was deleted.
+            UnknownBoardError: the board was deleted.
         """
         by_stored = {_stored(post_hash, epoch): post_hash for post_hash in hashes}
         found = yield self._find.bind(board_key=board_key, asked=[(board_key, stored) for stored in by_stored])
         live = next((row[3] for row in found if row[0] is None), None)
         if live is None:
-            raise UnknownBoard("the leaderboard was deleted meanwhile")
+            raise UnknownBoardError("the leaderboard was deleted meanwhile")
         if live != epoch:
             return (yield from self.find_known(board_key, live, hashes))
         known = {}
@@ -160,13 +160,13 @@ class PostIds:
         return int(rows[0][0])
 
 
-def find_repeats(post_ids: PostIds, posts: Sequence[Post]) -> Program[list[bool | PostIdConflict]]:
+def find_repeats(post_ids: PostIds, posts: Sequence[Post]) -> Program[list[bool | PostIdConflictError]]:
     """Tell for each post whether it was applied before, on any of its boards or in its family.
 
-    The result is a `PostIdConflict` if another post with the same id was applied.
+    The result is a `PostIdConflictError` if another post with the same id was applied.
 
     Raises:
-        UnknownBoard: a board was deleted.
+        UnknownBoardError: a board was deleted.
     """
     asked = [(post, _remembering(post)) for post in posts if post.post_hash is not None]
     boards = {part.board.key: part.board for post, _ in asked if post.family is None for part in post.parts}
@@ -190,13 +190,13 @@ def _remembering(post: Post) -> list[int]:
     return [part.board.key for part in post.parts] if post.family is None else [post.family.key]
 
 
-def _repeats(post: Post, fingerprints: Mapping[int, Mapping[str, str]]) -> bool | PostIdConflict:
+def _repeats(post: Post, fingerprints: Mapping[int, Mapping[str, str]]) -> bool | PostIdConflictError:
     if post.post_hash is None:
         return False
     found = [fingerprints[key].get(post.post_hash) for key in _remembering(post)]
     if post.fingerprint in found:
         return True
-    return PostIdConflict(pointer="/post_id") if any(found) else False
+    return PostIdConflictError(pointer="/post_id") if any(found) else False
 
 
 def _said(part: PartOutcome) -> tuple[object, ...]:

@@ -22,7 +22,13 @@ from storage.boards.boards import begin_epoch, store_state
 from storage.entries.entries import Entries
 from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rebuild import PAGE_ROWS, OwnerRow, RebuildCounts, empty_board, store_owner_rows
-from storage.errors import JournalIncomplete, NothingReplayed, SpecConflict, StoreBusy, ValueOutOfRange
+from storage.errors import (
+    JournalIncompleteError,
+    NothingReplayedError,
+    SpecConflictError,
+    StoreBusyError,
+    ValueOutOfRangeError,
+)
 from storage.log.cells import Cell
 from storage.log.journal import JournalRow, journal
 from storage.log.log_record import ChangeKind, ChangeRecord
@@ -55,17 +61,19 @@ def replay_board(
     Memory use grows with the number of owners.
 
     Raises:
-        UnknownBoard: there is no such board.
-        JournalIncomplete: the journal begins after `since`, or the order of its changes is not known.
-        NothingReplayed: the journal has no such post.
-        SpecConflict: an earlier board of that name had a column that this one does not have.
-        StoreBusy: an owner is being hidden or shown.
-        Archived: the board was archived, so its rows were removed on purpose.
+        UnknownBoardError: there is no such board.
+        JournalIncompleteError: the journal begins after `since`, or the order of its changes is not known.
+        NothingReplayedError: the journal has no such post.
+        SpecConflictError: an earlier board of that name had a column that this one does not have.
+        StoreBusyError: an owner is being hidden or shown.
+        ArchivedError: the board was archived, so its rows were removed on purpose.
     """
     log = journal(dialect)
     begins_after = yield from log.find_begin()
     if since <= begins_after:
-        raise JournalIncomplete(f"the journal begins after {begins_after}: the posts since {since} are not all there")
+        raise JournalIncompleteError(
+            f"the journal begins after {begins_after}: the posts since {since} are not all there"
+        )
     board, done, changes = yield from empty_board(dialect, board_id)
     board = yield from begin_epoch(dialect, board)
     boards = {board.key: board, **(yield from log.find_deleted_boards(board_id, since=since))}
@@ -84,7 +92,7 @@ def replay_board(
             if fresh := replay.merge(page, known, post_ids):
                 yield post_ids.build_remember(fresh, now_us)
     if not done.replayed:
-        raise NothingReplayed(f"the journal has no post to {board_id!r} since {since}")
+        raise NothingReplayedError(f"the journal has no post to {board_id!r} since {since}")
     yield from store_owner_rows(entries, (yield from _owner_rows(dialect, replay.owners)), changes, done)
     yield from store_state(dialect, board)
     return done
@@ -137,7 +145,7 @@ class _Replay:
             changes = self._changes(row.board_key, row.record)
             try:
                 outcome = self._merge_post(row, row.owner, row.record, changes)
-            except ValueOutOfRange:
+            except ValueOutOfRangeError:
                 self._done.rejected += 1
                 continue
             self._done.replayed += 1
@@ -156,7 +164,7 @@ class _Replay:
                 detail = (
                     f"an earlier {self._board.id!r} had a column {name!r} that this one does not have, or otherwise"
                 )
-                raise SpecConflict(f"{detail}: create the leaderboard with the columns that it had")
+                raise SpecConflictError(f"{detail}: create the leaderboard with the columns that it had")
             changes.append(ColumnChange(index, change.value, change.overwrite))
         return changes
 
@@ -165,7 +173,7 @@ class _Replay:
     ) -> PartOutcome:
         state = self.owners.get(owner)
         if state is not None and row.order < state.order:
-            raise JournalIncomplete("the journal's order is not known: a transaction was beside too many others")
+            raise JournalIncompleteError("the journal's order is not known: a transaction was beside too many others")
         at_us = row.logged_us if posted.at_us is None else posted.at_us
         before = None if state is None else state.cells
         changed = self._merger.merge_changes(before, changes, at_us)
@@ -210,7 +218,7 @@ def _owner_rows(dialect: Dialect, owners: Mapping[str, _OwnerState]) -> Program[
     for start in range(0, len(names), PAGE_ROWS):
         found = yield from hidden_statements(dialect).find_hidden([], names[start : start + PAGE_ROWS])
         if found.changing:
-            raise StoreBusy("an owner is being hidden or shown: rebuild the leaderboard once that is done")
+            raise StoreBusyError("an owner is being hidden or shown: rebuild the leaderboard once that is done")
         hidden_owners |= found.hidden_owners
     return {
         owner: OwnerRow(state.order, state.updated_at_us, state.cells, owner in hidden_owners)

@@ -1,7 +1,7 @@
 """Apply one group of posts in one transaction: read the rows, merge in memory in order, write if nothing has changed.
 
 A post is all or nothing over its boards. A row whose version is no longer the one that was read means a lost race. Then
-the program raises `LostRace`, the transaction is rolled back, and the writer runs the whole group again.
+the program raises `LostRaceError`, the transaction is rolled back, and the writer runs the whole group again.
 
 `PostTransaction` runs the program. `BoardState` and `TransactionRow` only hold state: what the group knows of a board,
 and its rows as the group will leave them. `TableChanges` writes all changed rows of one table.
@@ -19,7 +19,14 @@ from storage.boards.closed_boards import Closure, hold_closures
 from storage.entries.conditional_writes import RowWrites
 from storage.entries.entries import Entries, build_totals_update, lock_rows_keys, read_live_epochs
 from storage.entries.hidden_owners import HiddenEntry, hidden_statements
-from storage.errors import LostRace, PeriodClosed, PostError, PostIdConflict, PostRejected, UnknownBoard
+from storage.errors import (
+    LostRaceError,
+    PeriodClosedError,
+    PostError,
+    PostIdConflictError,
+    PostRejectedError,
+    UnknownBoardError,
+)
 from storage.log.bundles import BundleDraft
 from storage.log.cells import Cell
 from storage.log.change_log import change_log
@@ -77,8 +84,8 @@ class PostTransaction:
         """Read what the posts need, apply them in order, and write the result.
 
         Raises:
-            LostRace: a row changed meanwhile; the transaction has to be rolled back.
-            UnknownBoard: a board was deleted, and this group did not check for that.
+            LostRaceError: a row changed meanwhile; the transaction has to be rolled back.
+            UnknownBoardError: a board was deleted, and this group did not check for that.
         """
         yield from self._read(posts)
         outcomes = [self._apply(post) for post in posts]
@@ -108,10 +115,10 @@ class PostTransaction:
                 state.entries.board.key: set(owners[state.entries.board.key]) - state.rows.keys() for state in states
             }
             if any(new & changing for new in absent.values()):
-                raise LostRace("an owner is being hidden or shown")
+                raise LostRaceError("an owner is being hidden or shown")
             new = {key: names & self._hidden for key, names in absent.items()}
             if any(new.values()) and (yield from _hold(writes, states, new)):
-                raise LostRace("a row was shown and hidden again between two looks for it")
+                raise LostRaceError("a row was shown and hidden again between two looks for it")
 
     def _read(self, posts: Sequence[Post]) -> Program[None]:
         owners: dict[int, dict[str, None]] = defaultdict(dict)
@@ -192,7 +199,7 @@ class PostTransaction:
         if post.post_hash is not None and (known := seen.get(post.post_hash)) is not None:
             if known.fingerprint == post.fingerprint:
                 return [replace(part, status=PostStatus.DUPLICATE) for part in known.parts]
-            conflict = PostIdConflict(pointer="/post_id")
+            conflict = PostIdConflictError(pointer="/post_id")
             return [PartOutcome(PostStatus.REJECTED, error=conflict) for _ in range(max(1, len(post.parts)))]
         outcomes = self._apply_to_all(post, at_us)
         taken = [outcome for outcome in outcomes if outcome.status is not PostStatus.REJECTED]
@@ -208,7 +215,7 @@ class PostTransaction:
             state = self._boards[part.board.key]
             try:
                 plans.append((state, self._plan(state, post, part, at_us)))
-            except PeriodClosed as error:  # only this board refuses the post
+            except PeriodClosedError as error:  # only this board refuses the post
                 plans.append((state, _refused(state, error)))
             except PostError as error:
                 plans.append((state, error))
@@ -231,7 +238,7 @@ class PostTransaction:
     def _plan(self, state: BoardState, post: Post, part: BoardPost, at_us: int) -> PartOutcome | dict[int, Cell]:
         """Return the outcome of an earlier post with this id, or else the cells that the post changes."""
         if not state.exists:
-            raise UnknownBoard(f"no leaderboard {part.board.id!r}")
+            raise UnknownBoardError(f"no leaderboard {part.board.id!r}")
         if post.post_hash is not None and post.family is None:
             known = self._known(part.board.key, post, post.post_hash)
             if known is not None:
@@ -251,7 +258,7 @@ class PostTransaction:
         else:
             return None
         if fingerprint != post.fingerprint:
-            raise PostIdConflict(pointer="/post_id")
+            raise PostIdConflictError(pointer="/post_id")
         return found
 
     def _take(self, state: BoardState, post: Post, part: BoardPost, changed: dict[int, Cell]) -> PartOutcome:
@@ -409,7 +416,7 @@ class TableChanges:
             totals[state.entries.board.key] = more
 
     def write_rows(self, writes: RowWrites) -> Program[None]:
-        """Write every row, or raise `LostRace`."""
+        """Write every row, or raise `LostRaceError`."""
         for indexes, changed in self.updates.items():
             yield from write_all_or_lose_race(writes.build_update(indexes, changed), len(changed))
         if self.new:
@@ -427,11 +434,11 @@ def write_all_or_lose_race(query: Built, expected: int) -> Program[None]:
     """Run a write that has to change `expected` rows.
 
     Raises:
-        LostRace: it changed fewer.
+        LostRaceError: it changed fewer.
     """
     rows = yield query
     if rows[0][0] != expected:
-        raise LostRace(f"{expected - rows[0][0]} of {expected} rows changed between their read and their write")
+        raise LostRaceError(f"{expected - rows[0][0]} of {expected} rows changed between their read and their write")
 
 
 def _hold_rows(writes: RowWrites, states: list[BoardState], owners: Mapping[int, Iterable[str]]) -> Program[None]:
@@ -451,7 +458,7 @@ def _refused(state: BoardState, plan: PartOutcome | dict[int, Cell] | PostError)
     """Return the outcome of one part of a post that is not applied."""
     if isinstance(plan, PartOutcome):
         return plan
-    error = plan if isinstance(plan, PostError) else PostRejected()
+    error = plan if isinstance(plan, PostError) else PostRejectedError()
     return PartOutcome(PostStatus.REJECTED, error=error, board_key=state.entries.board.key)
 
 

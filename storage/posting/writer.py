@@ -2,17 +2,18 @@
 
 Posts are grouped without a timer: those that wait when a commit ends form the next transaction.
 
-    submit ──> queue (bounded: QueueFull, Overloaded) ──> groups, a few at once ──> a transaction each ──> outcomes
-                                                            ^                             │
-                                                            └── LostRace: pause (jittered), read again
+    submit ──> bounded queue ──> groups, a few at once ──> a transaction each ──> outcomes
+               │                          ^                             │
+               │                          └── LostRaceError: pause (jittered), read again
+               └── QueueFullError, OverloadedError
 
 The writer refuses posts on arrival if those before them would take longer than posts may wait. So it answers accepted
 posts in time, however many are sent. `WriteLimit` decides how many groups are in flight; on a store that runs one
 write at a time it is 1.
 
-A caller that waits too long gets `WaitTooLong`. If its posts are still queued, they are withdrawn and never applied.
-Otherwise sending the same post ids again settles their outcome. If a group fails for another reason, its requests are
-run again one by one, so that one bad request does not fail its neighbours.
+A caller that waits too long gets `WaitTooLongError`. If its posts are still queued, they are withdrawn and never
+applied. Otherwise sending the same post ids again settles their outcome. If a group fails for another reason, its
+requests are run again one by one, so that one bad request does not fail its neighbours.
 
 `Writers` keeps one writer for each connection pool, so that a pool that stands still delays only the posts to its own
 boards. The posts of one request go through one writer: that of their boards' connection pool, or the common one if the
@@ -30,18 +31,18 @@ from typing import NoReturn, Protocol
 
 from storage.entries.entries import Entries
 from storage.errors import (
-    LostRace,
-    OutcomeUnknown,
-    Overloaded,
-    QueueFull,
-    RacesLost,
+    LostRaceError,
+    OutcomeUnknownError,
+    OverloadedError,
+    QueueFullError,
+    RacesLostError,
     StorageError,
-    StoreAway,
-    StoreBusy,
-    StoreDamaged,
-    StoreFull,
-    UnknownBoard,
-    WaitTooLong,
+    StoreAwayError,
+    StoreBusyError,
+    StoreDamagedError,
+    StoreFullError,
+    UnknownBoardError,
+    WaitTooLongError,
 )
 from storage.log.merging import Merger
 from storage.reads.open_boards import OpenBoards
@@ -77,7 +78,7 @@ BATCH_POSTS = 500
 # answers wait at most this long for it to begin.
 ANSWER_DELAY_S_MAX = 0.002
 # The posts before a new post may take this share of `post_wait_s_max`. Then even a store that becomes half as fast
-# answers in time. With a share of 1, nearly every post is committed just after its caller was told `WaitTooLong`.
+# answers in time. With a share of 1, nearly every post is committed just after its caller was told `WaitTooLongError`.
 ADMITTED_WAIT_RATIO = 0.5
 
 
@@ -141,9 +142,9 @@ class Writer(RequestIntake[WaitingRequest]):
         """Apply posts in order; return, once durable, one outcome for each part of each post.
 
         Raises:
-            QueueFull, Overloaded: no post was accepted.
-            WaitTooLong: the outcome is not known yet, or no post was taken from the queue.
-            StoreBusy, StoreDamaged, StoreFull: nothing was applied.
+            QueueFullError, OverloadedError: no post was accepted.
+            WaitTooLongError: the outcome is not known yet, or no post was taken from the queue.
+            StoreBusyError, StoreDamagedError, StoreFullError: nothing was applied.
         """
         parts = sum(len(post.parts) for post in posts)
         self._admit(parts)
@@ -162,7 +163,7 @@ class Writer(RequestIntake[WaitingRequest]):
 
     def _admit(self, parts: int) -> None:
         if self._closing:
-            self._turn_away("stopping", parts, QueueFull("shutting down"))
+            self._turn_away("stopping", parts, QueueFullError("shutting down"))
         waiting = self._queue.parts
         ahead_s = total_s = 0.0
         if self._drain.known and waiting:  # if nobody waits, the post is accepted and the rate is measured anew
@@ -170,11 +171,11 @@ class Writer(RequestIntake[WaitingRequest]):
             ahead_s = self._drain.estimate_wait_s(ahead, now_s=now_s)
             total_s = self._drain.estimate_wait_s(ahead + parts, now_s=now_s)
         if waiting + parts > max(self._limits.queue_posts_max, parts):
-            self._turn_away("queue_full", parts, QueueFull(f"{waiting} posts are waiting", retry_after_s=ahead_s))
+            self._turn_away("queue_full", parts, QueueFullError(f"{waiting} posts are waiting", retry_after_s=ahead_s))
         wait_s_max = self._limits.post_wait_s_max
         if ahead_s > wait_s_max * ADMITTED_WAIT_RATIO or total_s > wait_s_max:
             detail = f"{waiting} posts are waiting, for longer than these may wait"
-            self._turn_away("overloaded", parts, Overloaded(detail, retry_after_s=ahead_s))
+            self._turn_away("overloaded", parts, OverloadedError(detail, retry_after_s=ahead_s))
 
     def _turn_away(self, reason: str, posts: int, error: StorageError) -> NoReturn:
         self._observer.posts_refused(reason, posts)
@@ -183,7 +184,7 @@ class Writer(RequestIntake[WaitingRequest]):
     def _expire(self, waiting: WaitingRequest) -> None:
         if self._withdraw(waiting):
             self._observer.posts_refused("expired", waiting.parts)
-        waiting.fail(WaitTooLong())
+        waiting.fail(WaitTooLongError())
 
     def _withdraw(self, waiting: WaitingRequest) -> bool:
         # Posts that were already taken from the queue are applied all the same, and nobody gets their outcome.
@@ -255,30 +256,31 @@ class Writer(RequestIntake[WaitingRequest]):
             posts = [post for waiting in group for post in waiting.posts]
             result = await self._apply(posts, check_boards=False)
         except (
-            RacesLost,
-            StoreAway,
-            StoreDamaged,
-            StoreFull,
-            OutcomeUnknown,
+            RacesLostError,
+            StoreAwayError,
+            StoreDamagedError,
+            StoreFullError,
+            OutcomeUnknownError,
         ) as error:  # each request alone would meet the same error
             self._limit.record_failure(now_s=self._monotonic())
-            if isinstance(error, OutcomeUnknown) and not unknown:
+            if isinstance(error, OutcomeUnknownError) and not unknown:
                 await self._settle_unknown(group)
             else:
-                _refuse(group, OutcomeUnknown() if unknown else error)
+                _refuse(group, OutcomeUnknownError() if unknown else error)
             return None
         except Exception as error:
-            if isinstance(error, StoreBusy):
+            if isinstance(error, StoreBusyError):
                 self._limit.record_failure(now_s=self._monotonic())
             if len(group) > 1:
                 for waiting in group:
-                    # If it is done, the caller was told `WaitTooLong` or has left, so its posts need not be applied.
+                    # If it is done, the caller was told `WaitTooLongError` or has left, so its posts need not be
+                    # applied.
                     if not waiting.done.done():
                         alone = await self._settle([waiting], unknown=unknown)
                         if alone is not None:
                             _answer([waiting], alone)
                 return None
-            failure = error if isinstance(error, StorageError) else StoreBusy("the posts could not be applied")
+            failure = error if isinstance(error, StorageError) else StoreBusyError("the posts could not be applied")
             failure.__cause__ = error if failure is not error else error.__cause__
             group[0].fail(failure)
             return None
@@ -293,10 +295,10 @@ class Writer(RequestIntake[WaitingRequest]):
     async def _settle_unknown(self, group: list[WaitingRequest]) -> None:
         """Run once more the requests whose posts all have ids, because ids show what was applied.
 
-        The other requests could be applied twice, so they get `OutcomeUnknown`.
+        The other requests could be applied twice, so they get `OutcomeUnknownError`.
         """
         again = [waiting for waiting in group if all(post.post_hash is not None for post in waiting.posts)]
-        _refuse([waiting for waiting in group if waiting not in again], OutcomeUnknown())
+        _refuse([waiting for waiting in group if waiting not in again], OutcomeUnknownError())
         if again:
             settled = await self._settle(again, unknown=True)
             if settled is not None:
@@ -323,14 +325,14 @@ class Writer(RequestIntake[WaitingRequest]):
                 await asyncio.sleep(self._pause_s(attempt - 1))
             try:
                 return await self._store.write(program)
-            except LostRace:
+            except LostRaceError:
                 self._observer.race_lost()
                 continue
-            except UnknownBoard:
+            except UnknownBoardError:
                 if check_boards:
                     raise
                 return await self._apply(posts, check_boards=True)  # then only the posts to that board are rejected
-        raise RacesLost(f"rows kept changing during {self._limits.write_attempts_max} attempts")
+        raise RacesLostError(f"rows kept changing during {self._limits.write_attempts_max} attempts")
 
     def _open_boards(self, posts: list[Post]) -> list[tuple[Entries, Merger]]:
         # A group may hold posts that were parsed before and after a column was added. The wider board serves both.

@@ -33,7 +33,7 @@ from querybuilder import (
     union_all,
     update,
 )
-from storage.errors import LostRace
+from storage.errors import LostRaceError
 from storage.schema.ingest_tables import INGEST_BLOCKS, INGEST_SHARDS
 from storage.store import Program, Row, Store
 
@@ -195,12 +195,12 @@ class IngestQueue:
         """Remove these blocks in the present transaction.
 
         Raises:
-            LostRace: somebody has removed or rewritten one of them.
+            LostRaceError: somebody has removed or rewritten one of them.
         """
         rows = yield self._delete.bind(**_named(heads))
         taken = {(shard, number): edition for shard, number, edition in rows}
         if any(taken.get(head.block_id) != head.edition for head in heads):
-            raise LostRace("a block was gone, or another one")
+            raise LostRaceError("a block was gone, or another one")
 
     def rewrite(self, head: BlockHead, *, posts: int, block: str) -> Program[bool]:
         """Replace the posts of a block by `posts` other ones, unless it has changed since it was read.

@@ -22,7 +22,15 @@ from typing import Protocol
 from querybuilder import Dialect
 from storage.boards.families import find_families_by_key
 from storage.entries.entries import read_live_epochs
-from storage.errors import BoardChanged, OutcomeUnknown, Overloaded, QueueFull, StorageError, StoreBusy, WaitTooLong
+from storage.errors import (
+    BoardChangedError,
+    OutcomeUnknownError,
+    OverloadedError,
+    QueueFullError,
+    StorageError,
+    StoreBusyError,
+    WaitTooLongError,
+)
 from storage.posting.waiting_posts import GATHER_TURNS, RequestIntake
 from storage.records import Post
 from storage.store import Program, Store
@@ -86,21 +94,21 @@ class Enqueuer(RequestIntake[_Request]):
         """Return once all of the posts are durable in the queue.
 
         Raises:
-            QueueFull, Overloaded: nothing was queued.
-            OutcomeUnknown: the posts may be queued.
-            WaitTooLong, StoreBusy: nothing was queued.
-            BoardChanged: nothing was queued; a board or a family was deleted or emptied.
+            QueueFullError, OverloadedError: nothing was queued.
+            OutcomeUnknownError: the posts may be queued.
+            WaitTooLongError, StoreBusyError: nothing was queued.
+            BoardChangedError: nothing was queued; a board or a family was deleted or emptied.
         """
         if self._closing:
             self._observer.queueing_refused("stopping", len(posts))
-            raise QueueFull("shutting down")
+            raise QueueFullError("shutting down")
         if self._posts_waiting + len(posts) > max(self._limits.queue_posts_max, len(posts)):
             self._observer.queueing_refused("queue_full", len(posts))
-            raise QueueFull(f"{self._posts_waiting} posts are waiting to be queued")
+            raise QueueFullError(f"{self._posts_waiting} posts are waiting to be queued")
         try:
             await self._backlog.admit_posts(self._posts_waiting + len(posts))
         except StorageError as error:
-            reason = "queue_full" if isinstance(error, QueueFull) else "overloaded"
+            reason = "queue_full" if isinstance(error, QueueFullError) else "overloaded"
             self._observer.queueing_refused(reason, len(posts))
             raise
         request = _Request(posts, asyncio.get_running_loop().create_future())
@@ -115,9 +123,9 @@ class Enqueuer(RequestIntake[_Request]):
             self._waiting.remove(request)
             self._posts_waiting -= len(request.posts)
             self._observer.queueing_refused("expired", len(request.posts))
-            _fail(request, WaitTooLong())
+            _fail(request, WaitTooLongError())
         else:
-            _fail(request, OutcomeUnknown())
+            _fail(request, OutcomeUnknownError())
 
     async def _run(self) -> None:
         while self._waiting or not self._closing:
@@ -155,11 +163,11 @@ class Enqueuer(RequestIntake[_Request]):
 
         try:
             await self._store.write(program)
-        except _TargetsChanged as gone:
+        except _TargetsChangedError as gone:
             still = [request for request in group if _targets(request.posts).isdisjoint(gone)]
             for request in group:
                 if request not in still:
-                    _fail(request, BoardChanged())
+                    _fail(request, BoardChangedError())
             if still:
                 await self._append(still)
             return
@@ -172,7 +180,7 @@ class Enqueuer(RequestIntake[_Request]):
                 for request in group:
                     await self._append([request])
                 return
-            failure = StoreBusy("the posts could not be queued")
+            failure = StoreBusyError("the posts could not be queued")
             failure.__cause__ = error
             _fail(group[0], failure)
             return
@@ -195,7 +203,7 @@ class Enqueuer(RequestIntake[_Request]):
         ]
 
 
-class _TargetsChanged(Exception):
+class _TargetsChangedError(Exception):
     """boards or families are no longer what they were"""
 
     def __init__(self, boards: set[int], families: set[int]) -> None:
@@ -211,7 +219,7 @@ class _Targets:
     families: set[int]
 
     def check(self, dialect: Dialect) -> Program[None]:
-        """Raise `_TargetsChanged` if one of them was deleted or emptied."""
+        """Raise `_TargetsChangedError` if one of them was deleted or emptied."""
         gone: set[int] = set()
         families: set[int] = set()
         if self.epochs:
@@ -220,9 +228,9 @@ class _Targets:
         if self.families:
             families = self.families - (yield from find_families_by_key(dialect, sorted(self.families))).keys()
         if gone or families:
-            raise _TargetsChanged(gone, families)
+            raise _TargetsChangedError(gone, families)
 
-    def isdisjoint(self, gone: _TargetsChanged) -> bool:
+    def isdisjoint(self, gone: _TargetsChangedError) -> bool:
         """Return whether all of them are still there."""
         return gone.boards.isdisjoint(self.epochs) and gone.families.isdisjoint(self.families)
 
@@ -281,17 +289,17 @@ class QueueBacklog:
         """Return if `posts` more may wait.
 
         Raises:
-            QueueFull: too many posts wait.
-            Overloaded: posts wait for too long.
+            QueueFullError: too many posts wait.
+            OverloadedError: posts wait for too long.
         """
         if self._looked_s is None or self._monotonic() - self._looked_s >= self._limits.ingest_look_s:
             await self.read_queue()
         if self.posts and self.posts + posts > self._limits.ingest_posts_max:
             over = self.posts + posts - self._limits.ingest_posts_max
-            raise QueueFull(f"{self.posts} posts wait in the queue", retry_after_s=self._takes_s(over))
+            raise QueueFullError(f"{self.posts} posts wait in the queue", retry_after_s=self._takes_s(over))
         if self.age_s > self._limits.ingest_age_s_max:
             detail = f"posts in the queue have waited for {self.age_s:.0f} s"
-            raise Overloaded(detail, retry_after_s=self._takes_s(self.posts // 2))
+            raise OverloadedError(detail, retry_after_s=self._takes_s(self.posts // 2))
 
     async def read_queue(self) -> None:
         """Read the backlog from the store. Callers that come meanwhile share the same read."""

@@ -18,7 +18,7 @@ import msgspec
 
 from querybuilder import INTEGER, TEXT, Dialect, asc, col, delete, desc, insert, param, select
 from storage import errors
-from storage.errors import PostError, PostRejected, StorageError, UnknownPost
+from storage.errors import PostError, PostRejectedError, StorageError, UnknownPostError
 from storage.log.log_record import RecordedError
 from storage.posting.post_ids import PostIds
 from storage.records import Board, PostStatus, StatValue
@@ -45,14 +45,14 @@ async def find_post_fate(store: Store, post_ids: PostIds, board: Board, post_id:
     """Return what became of a post on a board.
 
     Raises:
-        UnknownPost: nothing is known of it, or no longer.
+        UnknownPostError: nothing is known of it, or no longer.
     """
     post_hash = post_ids.hash_post_id(post_id)
     found = await store.read(lambda: _settled(store, post_ids, board, post_hash))
     if found is None:  # the queue may be long, so it is read last and as a heavy read
         found = await store.read(lambda: _anywhere(store, post_ids, board, post_id, post_hash), heavy=True)
     if found is None:
-        raise UnknownPost
+        raise UnknownPostError
     return found
 
 
@@ -141,9 +141,11 @@ def encode_error(error: errors.StorageError) -> RecordedError:
 def decode_error(said: RecordedError) -> PostError:
     """Return the error from its stored form."""
     name, detail, pointer = said
-    kind = getattr(errors, name, PostRejected)  # a newer version of the service may have written a class unknown here
+    kind = getattr(
+        errors, name, PostRejectedError
+    )  # a newer version of the service may have written a class unknown here
     known = isinstance(kind, type) and issubclass(kind, PostError)
-    return (kind if known else PostRejected)(detail, pointer=pointer)
+    return (kind if known else PostRejectedError)(detail, pointer=pointer)
 
 
 @lru_cache

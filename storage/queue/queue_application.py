@@ -29,18 +29,18 @@ from storage.boards.boards import find_boards_by_key
 from storage.boards.families import find_families_by_key
 from storage.entries.entries import read_live_epochs
 from storage.errors import (
-    BoardChanged,
-    LeaseLost,
-    LostRace,
-    OutcomeUnknown,
+    BoardChangedError,
+    LeaseLostError,
+    LostRaceError,
+    OutcomeUnknownError,
     PostError,
-    PostRejected,
-    RacesLost,
+    PostRejectedError,
+    RacesLostError,
     StorageError,
-    StoreAway,
-    StoreDamaged,
-    StoreFull,
-    UnknownBoard,
+    StoreAwayError,
+    StoreDamagedError,
+    StoreFullError,
+    UnknownBoardError,
 )
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.log.change_log import NewChange, change_log
@@ -116,19 +116,19 @@ class Drainer:
         twice as many, up to `ingest_round_posts_max`.
 
         Raises:
-            LeaseLost: somebody else holds one of the shards.
-            RacesLost, StoreBusy: nothing was applied.
-            OutcomeUnknown: the posts may have been applied.
+            LeaseLostError: somebody else holds one of the shards.
+            RacesLostError, StoreBusyError: nothing was applied.
+            OutcomeUnknownError: the posts may have been applied.
         """
         try:
             drained = await self._round(shards, self._posts_max)
         except (
-            LeaseLost,
-            StoreAway,
-            StoreDamaged,
-            StoreFull,
-            OutcomeUnknown,
-            RacesLost,
+            LeaseLostError,
+            StoreAwayError,
+            StoreDamagedError,
+            StoreFullError,
+            OutcomeUnknownError,
+            RacesLostError,
         ):  # fewer posts would fail too
             raise
         except Exception:
@@ -138,7 +138,7 @@ class Drainer:
             self._alone_failures += 1
             if self._alone_failures < self._limits.ingest_alone_attempts_max:
                 raise
-            drained = await self._round(shards, 1, reject=PostRejected("the post could not be applied"))
+            drained = await self._round(shards, 1, reject=PostRejectedError("the post could not be applied"))
         self._alone_failures = 0
         self._posts_max = min(self._limits.ingest_round_posts_max, self._posts_max * 2)
         return drained
@@ -162,16 +162,16 @@ class Drainer:
             try:
                 outcomes, rows = await self._store.write(run.program)
                 self._uncounted_s = self._monotonic() - run.counted_to_s
-            except LostRace:
+            except LostRaceError:
                 races += 1
                 continue
-            except BoardChanged:
+            except BoardChangedError:
                 continue
-            except UnknownBoard:
+            except UnknownBoardError:
                 check_boards = True
                 continue
             return _drained(batch, outcomes, rows, races)
-        raise RacesLost(f"posts could not be applied in {self._limits.write_attempts_max} attempts")
+        raise RacesLostError(f"posts could not be applied in {self._limits.write_attempts_max} attempts")
 
     def _read(self, shards: list[int], posts_max: int) -> Program[_Batch]:
         blocks_max = max(BLOCKS_MIN, posts_max // max(1, len(shards))) if posts_max > 1 else 1
@@ -235,12 +235,12 @@ class _RoundTransaction:
         now_us = drainer._now_us()
         held = yield from drainer._leases.renew_leases(self._held, lease_us=drainer._lease_us)
         if len(held) < len(self._held):
-            raise LeaseLost("a shard of the queue is another worker's by now")
+            raise LeaseLostError("a shard of the queue is another worker's by now")
         yield from self._take()
         if resolved.epochs:
             found = yield from read_live_epochs(dialect, sorted(resolved.epochs), held=True)
             if not epochs_unchanged(resolved.epochs, found):
-                raise BoardChanged
+                raise BoardChangedError
         outcomes: list[list[PartOutcome]] = []
         rows = logged = 0
         if resolved.posts:
@@ -275,7 +275,7 @@ class _RoundTransaction:
             if not piece.whole:
                 posts = len(piece.block.posts) - piece.posts
                 if not (yield from queue.rewrite(piece.head, posts=posts, block=piece.rest)):
-                    raise LostRace("the block was gone, or another one")
+                    raise LostRaceError("the block was gone, or another one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,13 +347,13 @@ _Found = Board | PostError
 
 def _open(board: Board | None, epoch: int, families: Mapping[int, Family]) -> _Found:
     if board is None:
-        return UnknownBoard("the leaderboard was deleted since the post was accepted")
+        return UnknownBoardError("the leaderboard was deleted since the post was accepted")
     if board.family_key is None:
         if board.epoch != epoch:
-            return UnknownBoard("the leaderboard was emptied since the post was accepted")
+            return UnknownBoardError("the leaderboard was emptied since the post was accepted")
         return board
     if board.family_key not in families:
-        return UnknownBoard("the family was deleted since the post was accepted")
+        return UnknownBoardError("the family was deleted since the post was accepted")
     return board
 
 
@@ -366,7 +366,7 @@ def _resolve_one(
 ) -> None:
     errors = {key: each for key, each in found if not isinstance(each, Board)}
     if errors and queued.family_key is None:
-        refused = PostRejected()
+        refused = PostRejectedError()
         errors = {key: errors.get(key, refused) for key, _ in found}
     for index, (key, _) in enumerate(found):
         if key in errors:
@@ -406,8 +406,8 @@ def _refused_by(resolved: Resolved, outcomes: Sequence[list[PartOutcome]]) -> li
         # Not strict: a duplicate of a family's post returns the parts of the first one.
         for target, part in zip(post.parts, parts, strict=False):
             if part.error is not None:
-                error = part.error if isinstance(part.error, PostError) else PostRejected(_said(part.error))
-                there = not isinstance(error, UnknownBoard)
+                error = part.error if isinstance(part.error, PostError) else PostRejectedError(_said(part.error))
+                there = not isinstance(error, UnknownBoardError)
                 refused.append(Refusal(target.board.key, there, queued, error, target.changes))
     return refused
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from querybuilder import Dialect, col, excluded, insert, param, select
-from storage.errors import LeaseLost, LeaseTaken
+from storage.errors import LeaseLostError, LeaseTakenError
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.schema.ingest_tables import SEMAPHORES
 from storage.store import Program
@@ -70,7 +70,7 @@ class ShardLeases:
         for name in sorted(self._rng.sample(free, min(wanted, len(free)))):  # one order for all: no deadlock
             try:
                 lease = yield from self._leases.claim(SHARD_POOL, name, holder=self._holder, lease_us=self._lease_us)
-            except LeaseTaken:
+            except LeaseTakenError:
                 continue
             taken[int(name)] = lease
         return Share(share.permit, taken, share.workers)
@@ -92,7 +92,7 @@ class ShardLeases:
         for lease in sorted(leases, key=lambda lease: lease.resource):
             try:
                 yield from self._leases.release(lease)
-            except LeaseLost:
+            except LeaseLostError:
                 continue
 
 
@@ -176,7 +176,7 @@ class Semaphore:
             resource = free.pop(0)
             try:
                 permit = yield from self._leases.claim(self._pool, resource, holder=holder, lease_us=lease_us)
-            except LeaseTaken:
+            except LeaseTakenError:
                 others.add(resource)
         return permit, len(others) + (permit is not None)
 
@@ -185,7 +185,7 @@ class Semaphore:
             if int(permit.resource) <= size:
                 return (yield from self._leases.renew(permit, lease_us=lease_us))
             yield from self._leases.release(permit)
-        except LeaseLost:
+        except LeaseLostError:
             pass
         return None
 
@@ -193,5 +193,5 @@ class Semaphore:
         """Release a permit, so that another worker can claim it at once."""
         try:
             yield from self._leases.release(permit)
-        except LeaseLost:
+        except LeaseLostError:
             return

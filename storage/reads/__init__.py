@@ -7,7 +7,7 @@ the same board. One owner on many boards also takes few statements: one for each
 refreshing and every other reader of rows take them from there.
 
 The most important rule: an answer always belongs to the board that the caller knew. A board that was deleted, emptied
-or widened since then is reported (`UnknownBoard`, `BoardChanged`), never read by the wrong statements.
+or widened since then is reported (`UnknownBoardError`, `BoardChangedError`), never read by the wrong statements.
 
 This room may import `entries`, `archive` and the rooms below them. A reader begins with `point_reads.PointReads`.
 """

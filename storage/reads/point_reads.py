@@ -20,7 +20,7 @@ from storage.boards.boards import check_copy, check_exists, find_boards_by_key, 
 from storage.coalesce import StoreCoalescers
 from storage.entries.entries import Entries, EntryStatements, parse_totals_rows
 from storage.entries.neighbours import OwnersNeighbours
-from storage.errors import BoardChanged, UnknownBoard
+from storage.errors import BoardChangedError, UnknownBoardError
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, Entry
 from storage.store import Program, Store
@@ -50,7 +50,7 @@ class PointReads:
         """Return a future for an owner's entry and the board's totals; `entry` is None if the owner has none.
 
         Raises:
-            StoreBusy: too many reads are waiting.
+            StoreBusyError: too many reads are waiting.
         """
         return self._entries.ask(self._store.for_board(board.id), _shape(board), (board, owner))
 
@@ -62,7 +62,7 @@ class PointReads:
         Its result is None if the owner has no value in the column, or if the board is archived.
 
         Raises:
-            StoreBusy: too many reads are waiting.
+            StoreBusyError: too many reads are waiting.
         """
         asked = _Around(board, column_index, better_rows, worse_rows, owner)
         kind = (*_shape(board), column_index, better_rows, worse_rows)
@@ -101,8 +101,8 @@ class PointReads:
         only the catalog can tell. If a board with a table of its own was deleted, the read before has failed already.
 
         Raises:
-            UnknownBoard: the board was deleted.
-            BoardChanged: the board was emptied, widened or archived.
+            UnknownBoardError: the board was deleted.
+            BoardChangedError: the board was emptied, widened or archived.
         """
         check_copy(board, totals)
         if board.has_movable_rows and not totals:
@@ -114,8 +114,8 @@ def read_owner_on_boards(dialect: Dialect, boards: Sequence[Entries], owner: str
     """Return the owner's entry on each of these boards, with the board's totals, in the order of `boards`.
 
     Raises:
-        UnknownBoard: a board was deleted.
-        BoardChanged: a board is not what the caller knew.
+        UnknownBoardError: a board was deleted.
+        BoardChangedError: a board is not what the caller knew.
     """
     totals = yield from read_totals(dialect, [entries.board for entries in boards])
     found: dict[int, Entry] = {}
@@ -140,8 +140,8 @@ def read_totals(dialect: Dialect, boards: Sequence[Board]) -> Program[dict[int, 
     """Return how many entries each board has: by board key, then by column index.
 
     Raises:
-        UnknownBoard: a board was deleted.
-        BoardChanged: a board is not what the caller knew.
+        UnknownBoardError: a board was deleted.
+        BoardChangedError: a board is not what the caller knew.
     """
     totals = yield from find_totals(dialect, list({board.key for board in boards}))
     silent = []
@@ -153,9 +153,9 @@ def read_totals(dialect: Dialect, boards: Sequence[Board]) -> Program[dict[int, 
         now = yield from find_boards_by_key(dialect, [board.key for board in silent])
         for board in silent:
             if board.key not in now:
-                raise UnknownBoard(f"no leaderboard {board.id!r}")
+                raise UnknownBoardError(f"no leaderboard {board.id!r}")
             if now[board.key].rows_key != board.rows_key:
-                raise BoardChanged
+                raise BoardChangedError
     return totals
 
 

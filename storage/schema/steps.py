@@ -33,7 +33,7 @@ from querybuilder import (
     select,
     update,
 )
-from storage.errors import SchemaTooNew, StoreDamaged
+from storage.errors import SchemaTooNewError, StoreDamagedError
 from storage.store import Program
 
 from .ingest_tables import create_ingest_tables
@@ -346,8 +346,8 @@ def migrate(dialect: Dialect) -> Program[str]:
     """Run the missing steps and return the store's secret salt (hex), which the first run makes.
 
     Raises:
-        SchemaTooNew: a newer version of the service wrote this store.
-        StoreDamaged: the table `meta` does not say which steps the store has run.
+        SchemaTooNewError: a newer version of the service wrote this store.
+        StoreDamagedError: the table `meta` does not say which steps the store has run.
     """
     yield (
         create_table(META)
@@ -360,10 +360,10 @@ def migrate(dialect: Dialect) -> Program[str]:
     rows = yield select(col("name"), col("content")).from_(META).build(dialect)
     meta: dict[str, str] = {row[0]: row[1] for row in rows}
     if meta and not (meta.get("schema_version", "").isdecimal() and meta.get("salt")):
-        raise StoreDamaged("the table meta, which says what the store is, is damaged: restore a backup")
+        raise StoreDamagedError("the table meta, which says what the store is, is damaged: restore a backup")
     version = int(meta.get("schema_version", 0))
     if version > len(STEPS):
-        raise SchemaTooNew(f"the store has schema {version}, this version knows {len(STEPS)}")
+        raise SchemaTooNewError(f"the store has schema {version}, this version knows {len(STEPS)}")
     for step in STEPS[version:]:
         for query in step(dialect):
             yield query.build(dialect)

@@ -8,10 +8,10 @@ import pytest
 
 from jobs.boards.prune import PruneJob
 from jobs.curves.refresh import RefreshJob
-from jobs.errors import NoJobProcess
+from jobs.errors import NoJobProcessError
 from jobs.ownership import REST_RATIO, HeldLease
 from storage.boards.boards import REFRESH_POOL, delete_board, refresh_resource
-from storage.errors import LeaseLost, LeaseTaken, StoreAway
+from storage.errors import LeaseLostError, LeaseTakenError, StoreAwayError
 from storage.leases.work_leases import WorkLease
 from storage.records import Board, PostStatus
 from tests.jobs.refreshing import due, total, work_off, working
@@ -61,7 +61,7 @@ async def test_what_two_processes_find_due_is_refreshed_by_one_of_them(world: Wo
         async with working(mine):
             await world.refreshed(5)
             refused = await within(world.store.refused.get())
-            assert isinstance(refused, LeaseTaken)
+            assert isinstance(refused, LeaseTakenError)
         other.store.release()
         await other.refreshed()
         for _ in range(5):
@@ -141,7 +141,7 @@ async def test_the_lease_of_a_long_refresh_is_renewed(world: World) -> None:
         now = await held_by(world, board)
         assert (now.version, now.expires_at_us) == (first.version, first.expires_at_us + round(10 * RENEWAL_S * 1e6))
         async with working(theirs):
-            assert isinstance(await within(other.store.refused.get()), LeaseTaken)
+            assert isinstance(await within(other.store.refused.get()), LeaseTakenError)
         world.store.release()
         await world.refreshed()
     assert other.store.heavy_reads == 0
@@ -164,7 +164,7 @@ async def test_a_renewal_that_finds_the_lease_lost_ends_the_refresh(world: World
 
 async def test_a_renewal_that_the_store_refuses_is_tried_again(world: World) -> None:
     running, done = asyncio.Event(), asyncio.Event()
-    failures: list[Exception] = [StoreAway(), StoreAway()]
+    failures: list[Exception] = [StoreAwayError(), StoreAwayError()]
     write = world.store.write
 
     async def failing(program: object) -> object:
@@ -199,7 +199,7 @@ async def test_the_column_of_an_owner_that_died_is_refreshed_as_soon_as_its_leas
         )
     )
     async with working(theirs):
-        assert isinstance(await within(other.store.refused.get()), LeaseTaken)
+        assert isinstance(await within(other.store.refused.get()), LeaseTakenError)
         await within(other.idle(theirs))
     other.observed.refreshes.get_nowait()
     assert other.store.heavy_reads == 1, "of the fence alone"
@@ -230,7 +230,7 @@ async def test_a_demand_for_what_another_process_refreshes_is_met_by_a_refresh_t
         await within(world.store.entered.wait())
         await world.post(board, {"b": 1})
         demands = [asyncio.create_task(other.desk.refresh_now(board, 0))]
-        assert isinstance(await within(other.store.refused.get()), LeaseTaken)
+        assert isinstance(await within(other.store.refused.get()), LeaseTakenError)
         demands.append(asyncio.create_task(other.desk.refresh_now(board, 0)))
         world.store.release()
         await world.refreshed()
@@ -248,7 +248,7 @@ async def test_a_demand_that_waits_for_another_process_is_refused_when_this_one_
         demand = asyncio.create_task(other.desk.refresh_now(board, 0))
         await within(other.store.refused.get())
         theirs.close()
-        with pytest.raises(NoJobProcess):
+        with pytest.raises(NoJobProcessError):
             await within(demand)
 
 
@@ -302,7 +302,7 @@ async def test_who_claims_what_rests_is_refused_and_what_fails_gives_its_lease_b
         await ownership.run_owned("pool", "r", broken)
     assert await ownership.run_owned("pool", "r", work, rests_s=100) == world.holder
     world.advance(99)
-    with pytest.raises(LeaseTaken):
+    with pytest.raises(LeaseTakenError):
         await ownership.run_owned("pool", "r", work)
     world.advance(1)
     assert await ownership.run_owned("pool", "r", work) == world.holder
@@ -314,5 +314,5 @@ async def test_what_the_work_stored_is_undone_where_its_lease_is_lost(world: Wor
         await world.store.write(lambda: world.leases.claim("pool", "r", holder="x", lease_us=1))
         await world.store.write(held.release)
 
-    with pytest.raises(LeaseLost):
+    with pytest.raises(LeaseLostError):
         await world.ownership().run_owned("pool", "r", work)

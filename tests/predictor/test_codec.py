@@ -1,4 +1,4 @@
-"""Curves as bytes: the very curve comes back, or CurveCorrupt, and nothing else."""
+"""Curves as bytes: the very curve comes back, or CurveCorruptError, and nothing else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor import SHAPE_UNIT, Curve, CurveCorrupt, Knot, KnotsInvalid, decode_curve, encode_curve
+from predictor import SHAPE_UNIT, Curve, CurveCorruptError, Knot, KnotsInvalidError, decode_curve, encode_curve
 
 Sample = Callable[..., Curve]
 
@@ -63,23 +63,23 @@ def test_a_flipped_bit_is_noticed(curve: Curve, data: st.DataObject) -> None:
     stored = bytearray(encode_curve(curve))
     bit_index = data.draw(st.integers(0, len(stored) * 8 - 1))
     stored[bit_index // 8] ^= 1 << bit_index % 8
-    with pytest.raises(CurveCorrupt):
+    with pytest.raises(CurveCorruptError):
         decode_curve(bytes(stored))
 
 
 @given(curve=curves(), data=st.data())
 def test_a_cut_or_extended_curve_is_noticed(curve: Curve, data: st.DataObject) -> None:
     stored = encode_curve(curve)
-    with pytest.raises(CurveCorrupt):
+    with pytest.raises(CurveCorruptError):
         decode_curve(stored[: data.draw(st.integers(0, len(stored) - 1))])
-    with pytest.raises(CurveCorrupt):
+    with pytest.raises(CurveCorruptError):
         decode_curve(stored + data.draw(st.binary(min_size=1, max_size=9)))
 
 
 @given(data=st.binary(max_size=200))
 def test_bytes_that_are_no_curve_are_refused(data: bytes) -> None:
     for candidate in (data, sealed(data), sealed(b"RKCV" + data), sealed(b"RKCV\x01\x00\x00" + data)):
-        with pytest.raises(CurveCorrupt):
+        with pytest.raises(CurveCorruptError):
             decode_curve(candidate)
 
 
@@ -90,7 +90,7 @@ def test_a_changed_body_under_a_right_checksum_is_refused_or_a_valid_curve(curve
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     try:
         again = decode_curve(sealed(bytes(body)))
-    except CurveCorrupt:
+    except CurveCorruptError:
         return
     assert decode_curve(encode_curve(again)) == again
 
@@ -98,7 +98,7 @@ def test_a_changed_body_under_a_right_checksum_is_refused_or_a_valid_curve(curve
 def test_another_version_is_refused_by_name() -> None:
     body = bytearray(encode_curve(Curve([Knot(1, 0, 1)], total=1, as_of_us=0))[:-4])
     body[4] = 3
-    with pytest.raises(CurveCorrupt, match="version 3"):
+    with pytest.raises(CurveCorruptError, match="version 3"):
         decode_curve(sealed(bytes(body)))
 
 
@@ -112,7 +112,7 @@ def test_a_curve_of_the_first_version_still_serves(curve: Curve) -> None:
 
 
 def test_a_time_beyond_64_bits_does_not_fit() -> None:
-    with pytest.raises(KnotsInvalid):
+    with pytest.raises(KnotsInvalidError):
         encode_curve(Curve([], total=0, as_of_us=2**63))
 
 

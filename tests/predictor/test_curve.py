@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor import SHAPE_UNIT, Bracket, Curve, KeyBracket, Knot, KnotsInvalid
+from predictor import SHAPE_UNIT, Bracket, Curve, KeyBracket, Knot, KnotsInvalidError
 
 Sample = Callable[..., Curve]
 
@@ -147,7 +147,7 @@ def test_a_cubic_follows_its_control_values() -> None:
 )
 def test_columns_that_do_not_fit_the_gaps_are_no_curve(columns: dict[str, list[int]]) -> None:
     knots = [Knot(0, 0, 1), Knot(5, 2, 1), Knot(9, 3, 1)]
-    with pytest.raises(KnotsInvalid):
+    with pytest.raises(KnotsInvalidError):
         Curve(knots, total=4, as_of_us=0, **columns)  # type: ignore[arg-type]
 
 
@@ -232,11 +232,11 @@ def test_ranks_below_one_have_no_key() -> None:
     ],
 )
 def test_knots_that_contradict_each_other_are_no_curve(knots: list[Knot], total: int, step: int) -> None:
-    with pytest.raises(KnotsInvalid):
+    with pytest.raises(KnotsInvalidError):
         Curve(knots, total=total, as_of_us=0, step=step)
 
 
 @pytest.mark.parametrize("certificate", [-0.1, float("nan"), float("inf")])
 def test_a_certificate_is_a_finite_ratio(certificate: float) -> None:
-    with pytest.raises(KnotsInvalid):
+    with pytest.raises(KnotsInvalidError):
         Curve([], total=0, as_of_us=0, certificate=certificate)

@@ -19,9 +19,9 @@ from predictor import (
     AsOf,
     Bracket,
     Curve,
-    CurveCorrupt,
+    CurveCorruptError,
     Knot,
-    KnotsInvalid,
+    KnotsInvalidError,
     LiveCounts,
     LiveCurve,
 )
@@ -171,16 +171,16 @@ def test_damaged_counts_are_noticed(seed: int, flip: int) -> None:
     moved(rng, entries, step, counts, 20)
     stored = bytearray(counts.encode())
     stored[flip // 8 % len(stored)] ^= 1 << flip % 8
-    with pytest.raises(CurveCorrupt):
+    with pytest.raises(CurveCorruptError):
         LiveCounts.decode(bytes(stored), fit)
 
 
 def test_counts_of_another_curve_are_refused() -> None:
     one = Curve([Knot(1, 0, 1)], total=1, as_of_us=0)
     two = Curve([Knot(1, 0, 1), Knot(2, 1, 1)], total=2, as_of_us=0)
-    with pytest.raises(CurveCorrupt, match="another"):
+    with pytest.raises(CurveCorruptError, match="another"):
         LiveCounts.decode(LiveCounts(one).encode(), two)
-    with pytest.raises(CurveCorrupt):
+    with pytest.raises(CurveCorruptError):
         LiveCounts.decode(b"", two)
 
 
@@ -188,7 +188,7 @@ def test_more_departures_than_entries_are_no_live_curve() -> None:
     fit = Curve([Knot(1, 0, 1)], total=1, as_of_us=0)
     counts = LiveCounts(fit)
     counts.count_moves([(1, None), (1, None)])
-    with pytest.raises(KnotsInvalid):
+    with pytest.raises(KnotsInvalidError):
         LiveCurve(fit, counts, as_of=AsOf(0))
 
 

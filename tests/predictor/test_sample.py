@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from predictor import Curve, Knot, Landing, Skip, WalkInconsistent, WorstEntry, walk
+from predictor import Curve, Knot, Landing, Skip, WalkInconsistentError, WorstEntry, walk
 from predictor.quality import count_by_key, measure_quality
 
 Drive = Callable[..., list[Knot]]
@@ -59,7 +59,7 @@ def test_a_wrong_total_neither_keeps_the_walk_from_ending_nor_gives_it_more_knot
 ) -> None:
     try:
         assert len(drive(keys, knots_max, total=total)) <= knots_max
-    except WalkInconsistent:
+    except WalkInconsistentError:
         assert total != len(keys)
 
 
@@ -78,7 +78,7 @@ def test_answers_that_make_no_sense_end_the_walk_too(knots_max: int, total: int,
         except StopIteration as done:
             knots = done.value
             break
-        except WalkInconsistent:
+        except WalkInconsistentError:
             break
         assert asked <= knots_max + 1
     assert len(knots) <= knots_max

@@ -17,11 +17,11 @@ from querybuilder import (
     POSTGRES,
     SQLITE,
     TEXT,
-    BadValue,
+    BadValueError,
     Dialect,
-    IncompleteQuery,
+    IncompleteQueryError,
     QueryError,
-    UnboundParameter,
+    UnboundParameterError,
     col,
     insert,
     lit,
@@ -61,7 +61,7 @@ def test_missing_and_unknown_parameters_are_errors(given_params: dict[str, int],
     if extra:
         query = query.where(col("c").in_(param("list")))
         params["list"] = []
-    with pytest.raises(UnboundParameter) as caught:
+    with pytest.raises(UnboundParameterError) as caught:
         query.compile(SQLITE).bind(**params)
     assert isinstance(caught.value, QueryError)
     assert isinstance(caught.value, TypeError)
@@ -70,14 +70,14 @@ def test_missing_and_unknown_parameters_are_errors(given_params: dict[str, int],
 def test_a_statement_without_parameters_takes_none() -> None:
     compiled = select(col("a")).from_("t").compile(SQLITE)
     assert compiled.bind().arguments == ()
-    with pytest.raises(UnboundParameter):
+    with pytest.raises(UnboundParameterError):
         compiled.bind(x=1)
 
 
 def test_one_name_cannot_be_a_scalar_and_a_list() -> None:
     for condition in (col("b").in_(param("x")), col("b").eq(param("x"))):
         other = col("a").eq(param("x")) if condition != col("b").eq(param("x")) else col("a").in_(param("x"))
-        with pytest.raises(IncompleteQuery):
+        with pytest.raises(IncompleteQueryError):
             select(col("a")).from_("t").where(condition, other).compile(SQLITE)
 
 
@@ -128,7 +128,7 @@ def test_a_list_arrives_as_it_was_given(wanted: list[Any]) -> None:
 @pytest.mark.parametrize("dialect", [SQLITE, POSTGRES])
 def test_a_row_that_would_not_arrive_unchanged_is_refused(row: Any, dialect: Dialect) -> None:
     compiled = insert("t").rows(param("rows"), a=TEXT, b=INTEGER).compile(dialect)
-    with pytest.raises(BadValue):
+    with pytest.raises(BadValueError):
         compiled.bind(rows=[("fine", 1), row])
 
 
@@ -137,7 +137,7 @@ def test_a_row_that_would_not_arrive_unchanged_is_refused(row: Any, dialect: Dia
 )
 def test_a_list_that_would_not_arrive_unchanged_is_refused(wanted: Any) -> None:
     compiled = select(col("a")).from_("t").where(col("a").in_(param("list"))).compile(SQLITE)
-    with pytest.raises(BadValue):
+    with pytest.raises(BadValueError):
         compiled.bind(list=wanted)
 
 
@@ -148,12 +148,12 @@ def test_a_backslash_before_u0000_is_ordinary_text() -> None:
 
 @pytest.mark.parametrize("value", [1.5, True, 2**63, -(2**63) - 1, object(), [1]])
 def test_a_constant_of_another_type_is_refused(value: Any) -> None:
-    with pytest.raises(BadValue):
+    with pytest.raises(BadValueError):
         col("a").eq(value)
 
 
 def test_one_text_is_not_a_list_of_letters() -> None:
-    with pytest.raises(BadValue):
+    with pytest.raises(BadValueError):
         col("a").in_("abc")
 
 

@@ -13,9 +13,9 @@ from querybuilder import (
     INTEGER,
     SQLITE,
     TEXT,
-    BadValue,
-    IncompleteQuery,
-    Inexpressible,
+    BadValueError,
+    IncompleteQueryError,
+    InexpressibleError,
     add_column,
     col,
     create_index,
@@ -73,7 +73,7 @@ def test_a_column_added_to_a_live_table_fills_the_rows_that_are_there(run: Run) 
     run(add_column("t", "b", TEXT))
     run(add_column("t", "c", INTEGER, null=False, default=0))
     assert run(select(col("b"), col("c")).from_("t")) == [(None, 0)]
-    with pytest.raises(IncompleteQuery):
+    with pytest.raises(IncompleteQueryError):
         add_column("t", "d", INTEGER, null=False)
 
 
@@ -94,7 +94,7 @@ def test_a_unique_partial_index_binds_only_the_rows_it_covers(run: Run) -> None:
     create_index("i", "t", plus(col("a"), 1)),  # type: ignore[arg-type]
 ])  # fmt: skip
 def test_an_index_over_anything_that_would_bind_values_is_refused(query: Any) -> None:
-    with pytest.raises(Inexpressible):
+    with pytest.raises(InexpressibleError):
         query.compile(SQLITE)
 
 
@@ -104,13 +104,13 @@ def test_an_index_over_anything_that_would_bind_values_is_refused(query: Any) ->
     create_index("i", "t"),
 ])  # fmt: skip
 def test_a_definition_that_says_too_little_is_refused(query: Any) -> None:
-    with pytest.raises(IncompleteQuery):
+    with pytest.raises(IncompleteQueryError):
         query.compile(SQLITE)
 
 
 @pytest.mark.parametrize(("kind", "default"), [(TEXT, 5), (INTEGER, "5"), (INTEGER, True), (INTEGER, 2**63)])
 def test_a_default_of_another_kind_is_refused(kind: Any, default: Any) -> None:
-    with pytest.raises(BadValue):
+    with pytest.raises(BadValueError):
         create_table("t").column("a", kind, default=default)
 
 
@@ -121,7 +121,7 @@ def test_rows_are_numbered_in_the_order_of_their_inserts(run: Run) -> None:
 
 
 def test_transactions_have_no_numbers_where_one_writes_at_a_time() -> None:
-    with pytest.raises(Inexpressible):
+    with pytest.raises(InexpressibleError):
         create_table("t").in_transaction("position").compile(SQLITE)
-    with pytest.raises(Inexpressible):
+    with pytest.raises(InexpressibleError):
         select(oldest_transaction()).compile(SQLITE)

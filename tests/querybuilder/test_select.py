@@ -19,10 +19,10 @@ from querybuilder import (
     INTEGER,
     SQLITE,
     TEXT,
-    BadValue,
+    BadValueError,
     Direction,
-    IncompleteQuery,
-    Inexpressible,
+    IncompleteQueryError,
+    InexpressibleError,
     Lock,
     Query,
     all_of,
@@ -134,7 +134,7 @@ def test_limit_and_offset_take_numbers_and_parameters(run: Run, board: str) -> N
     assert owners(run(ordered.offset(3))) == "de"
     assert owners(run(ordered.limit(param("rows")).offset(param("skip")), rows=1, skip=4)) == "e"
     for refused in (-1, True, 2**63):
-        with pytest.raises(BadValue):
+        with pytest.raises(BadValueError):
             ordered.limit(refused)
 
 
@@ -170,9 +170,9 @@ def test_packing_works_on_a_table_with_the_name_that_packing_uses(run: Run) -> N
 def test_bytes_cannot_be_packed() -> None:
     for query in (select(col("curve", kind=BLOB)).from_("t"), select(coalesce(col("a"), b"")).from_("t")):
         query.compile(SQLITE)
-        with pytest.raises(Inexpressible):
+        with pytest.raises(InexpressibleError):
             query.packed().compile(SQLITE)
-        with pytest.raises(Inexpressible):
+        with pytest.raises(InexpressibleError):
             union_all(select(col("a")).from_("t"), query).packed().compile(SQLITE)
 
 
@@ -221,12 +221,12 @@ def test_a_left_join_keeps_what_nothing_matches(run: Run, board: str) -> None:
     lambda: select(col("a")).from_(rows("g", param("x"))),
 ])  # fmt: skip
 def test_a_query_that_says_too_little_is_refused(build: Callable[[], Any]) -> None:
-    with pytest.raises(IncompleteQuery):
+    with pytest.raises(IncompleteQueryError):
         build().compile(SQLITE)
 
 
 def test_a_comparison_with_none_is_refused() -> None:
-    with pytest.raises(BadValue):
+    with pytest.raises(BadValueError):
         col("a").eq(None)
 
 
@@ -264,7 +264,7 @@ def test_seek_starts_from_the_index(database: sqlite3.Connection, board: str) ->
 
 
 def test_seek_needs_a_key() -> None:
-    with pytest.raises(IncompleteQuery):
+    with pytest.raises(IncompleteQueryError):
         seek()
 
 
@@ -305,7 +305,7 @@ def test_a_text_holds_a_piece_character_for_character(run: Run, piece: str, ther
 
 
 def test_a_select_that_looks_sideways_is_refused_where_the_database_has_none(board: str) -> None:
-    with pytest.raises(Inexpressible):
+    with pytest.raises(InexpressibleError):
         select(lit(1)).from_(board).join_lateral(select(col("n")).from_(board), "x").compile(SQLITE)
 
 
@@ -319,7 +319,7 @@ def test_a_select_that_looks_sideways_is_refused_where_the_database_has_none(boa
     ],
 )
 def test_a_place_in_a_result_is_refused_where_the_database_keeps_none(query: Query) -> None:
-    with pytest.raises(Inexpressible):
+    with pytest.raises(InexpressibleError):
         query.compile(SQLITE)
 
 
@@ -343,5 +343,5 @@ def test_a_text_holds_another_one_letter_by_letter(run: Run, piece: str, expecte
 
 @pytest.mark.parametrize(("start", "width"), [(0, 1), (1, 0), (-1, 1)])
 def test_a_part_of_a_text_has_a_place(start: int, width: int) -> None:
-    with pytest.raises(BadValue):
+    with pytest.raises(BadValueError):
         part("abcde", start, width)

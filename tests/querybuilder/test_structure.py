@@ -18,8 +18,8 @@ from querybuilder import (
     POSTGRES,
     SQLITE,
     TEXT,
-    BadIdentifier,
-    BadValue,
+    BadIdentifierError,
+    BadValueError,
     Dialect,
     Query,
     add_column,
@@ -217,7 +217,7 @@ def test_hostile_names_and_values_live_in_a_real_table(names: list[str], owner: 
 def test_an_upsert_into_a_table_that_hides_the_excluded_row_is_refused(name: str) -> None:
     changed = insert(name).values(a=1).on_conflict("a")
     changed.do_nothing()
-    with pytest.raises(BadIdentifier):
+    with pytest.raises(BadIdentifierError):
         changed.do_update(a=excluded("a"))
 
 
@@ -232,13 +232,13 @@ def test_a_constant_is_bound_and_never_written(value: str | int | bytes) -> None
 @pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "x" * 64, "é" * 32])
 def test_a_name_that_quoting_cannot_carry_is_refused(name: str) -> None:
     for dialect in (SQLITE, POSTGRES):
-        with pytest.raises(BadIdentifier):
+        with pytest.raises(BadIdentifierError):
             select(col(name)).from_("t").compile(dialect)
 
 
 def test_a_default_cannot_smuggle_sql() -> None:
     for hostile in ("'", "a'b", "\\", "x" * 65, "a b", "é"):
-        with pytest.raises(BadValue):
+        with pytest.raises(BadValueError):
             create_table("t").column("a", TEXT, default=hostile).compile(SQLITE)
 
 

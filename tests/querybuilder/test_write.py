@@ -15,8 +15,8 @@ from querybuilder import (
     POSTGRES,
     SQLITE,
     TEXT,
-    IncompleteQuery,
-    Inexpressible,
+    IncompleteQueryError,
+    InexpressibleError,
     chained,
     col,
     count,
@@ -57,9 +57,9 @@ def test_of_many_rows_those_are_inserted_that_meet_a_condition(run: Run, board: 
 
 def test_a_chain_of_changes_is_for_dialects_that_have_it_and_needs_an_answer_to_go_on_from() -> None:
     changes = update("b").set(n=1).everything()
-    with pytest.raises(Inexpressible):
+    with pytest.raises(InexpressibleError):
         chained("changed", changes.returning(col("n"))).compile(SQLITE)
-    with pytest.raises(IncompleteQuery):
+    with pytest.raises(IncompleteQueryError):
         chained("changed", changes).compile(POSTGRES)
 
 
@@ -140,7 +140,7 @@ def test_a_sum_that_overflows_fails_instead_of_turning_into_a_float(run: Run, bo
 
 
 def test_bytes_travel_alone_but_not_in_bulk_on_sqlite(run: Run) -> None:
-    with pytest.raises(Inexpressible):
+    with pytest.raises(InexpressibleError):
         insert("t").rows(param("rows"), a=BLOB).compile(SQLITE)
     assert run(select(lit(b"\0\xff"))) == [(b"\0\xff",)]
 
@@ -155,14 +155,14 @@ def test_bytes_travel_alone_but_not_in_bulk_on_sqlite(run: Run) -> None:
     insert("t").rows(param("rows")),
 ])  # fmt: skip
 def test_a_write_that_says_too_little_or_contradicts_itself_is_refused(query: Any) -> None:
-    with pytest.raises(IncompleteQuery):
+    with pytest.raises(IncompleteQueryError):
         query.compile(SQLITE)
 
 
 def test_do_update_needs_its_key_and_an_assignment() -> None:
-    with pytest.raises(IncompleteQuery):
+    with pytest.raises(IncompleteQueryError):
         insert("t").values(a=1).on_conflict().do_update(a=2)
-    with pytest.raises(IncompleteQuery):
+    with pytest.raises(IncompleteQueryError):
         insert("t").values(a=1).on_conflict("a").do_update()
-    with pytest.raises(IncompleteQuery):
+    with pytest.raises(IncompleteQueryError):
         insert("t").values(a=1).on_conflict("a").overwrite()

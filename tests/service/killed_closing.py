@@ -30,7 +30,7 @@ LEASE_US = 10_000_000
 PROCESSES_MAX = 1_000  # one after the other, each a little further
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """The process is gone."""
 
 
@@ -47,7 +47,7 @@ class MortalStore(PassingStore):
             return await call()
         if self._calls == 0 and self._done:
             await call()
-        raise Killed
+        raise KilledError
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         """See `Store.read`."""
@@ -82,7 +82,7 @@ class KilledClosing:
             try:
                 await self._live(MortalStore(self._context.store, calls, done=self._rng.random() < 0.5))
                 return
-            except Killed:
+            except KilledError:
                 self.deaths += 1
         raise AssertionError("closing never ends")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from service.contract.keys import KeyRing, Role
 from service.contract.post_bodies import PostLimits, PostTarget, parse_posts
-from service.contract.problems import Problem
+from service.contract.problems import ProblemError
 from service.contract.queries import PageQuery, PositionsQuery
 from service.contract.requests import Lookup, PostBody, PostList
 from service.contract.responses.boards import EntryAnswer, LookupAnswer, Page, PostResults
@@ -17,7 +17,7 @@ from service.http.key_limits import KeyLimitBounds, KeyLimits
 from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.tracing import Tracer
-from storage.errors import Overloaded, QueueFull, StoreBusy, UnknownBoard
+from storage.errors import OverloadedError, QueueFullError, StoreBusyError, UnknownBoardError
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,13 @@ async def positions(context: ToyContext, call: Call) -> OwnerPositions:
 async def entry(context: ToyContext, call: Call) -> EntryAnswer:
     """Fails as the store does, for the owners named after failures."""
     failures: dict[str, Exception] = {
-        "busy": StoreBusy(),
-        "full": QueueFull(),
-        "draining": QueueFull(retry_after_s=11.2),
-        "stalled": Overloaded(retry_after_s=float("inf")),
-        "nowhere": UnknownBoard("no such leaderboard 'b'"),
+        "busy": StoreBusyError(),
+        "full": QueueFullError(),
+        "draining": QueueFullError(retry_after_s=11.2),
+        "stalled": OverloadedError(retry_after_s=float("inf")),
+        "nowhere": UnknownBoardError("no such leaderboard 'b'"),
         "bug": ZeroDivisionError("a secret of the inside"),
-        "problem": Problem("no_curve", "none yet"),
+        "problem": ProblemError("no_curve", "none yet"),
     }
     if call.path["owner"] in failures:
         raise failures[call.path["owner"]]

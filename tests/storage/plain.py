@@ -13,7 +13,7 @@ from storage.records import Best, BoardSpec, ColumnChange, ColumnKind, ColumnSpe
 Reached = tuple[StatValue, int]  # a value and when it was reached
 
 
-class OutOfRange(Exception):
+class OutOfRangeError(Exception):
     """A value would leave its column's range."""
 
 
@@ -33,7 +33,7 @@ def merged(column: ColumnSpec, before: StatValue | None, change: ColumnChange) -
         }[column.merge]
     out = change.value if column.merge is not Merge.SUM else after
     if not column.min_scaled <= out <= column.max_scaled:
-        raise OutOfRange(column.name)
+        raise OutOfRangeError(column.name)
     return after
 
 

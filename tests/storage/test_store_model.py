@@ -47,7 +47,7 @@ from storage.records import (
 from storage.store import Program
 from tests.storage.backends import Backend
 from tests.storage.deployment import Observed, Session, counter, label, part, ranked
-from tests.storage.plain import OutOfRange, Reached, merged_row, ranking
+from tests.storage.plain import OutOfRangeError, Reached, merged_row, ranking
 
 NAMES, OWNERS, POST_IDS = ("a", "b", "c"), ("ada", "bob", "ÿ", "漢", "😀"), ("p", "q", "r")
 SHAPES: dict[str, tuple[ColumnSpec, ...]] = {
@@ -268,7 +268,7 @@ class BoardsMachine(RuleBasedStateMachine):
         columns = plain.board.spec.columns
         try:
             return None, merged_row(columns, plain.rows.get(post.owner, [None] * len(columns)), one.changes, at_us)
-        except OutOfRange:
+        except OutOfRangeError:
             return None, None
 
     def take(

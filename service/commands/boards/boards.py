@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from service.client.client import NotTheContract, ServiceClient, board_path, decode
+from service.client.client import NotTheContractError, ServiceClient, board_path, decode
 from service.commands.tables import show_json, show_table
 from service.commands.target import (
     DEFAULT_URL,
@@ -164,7 +164,7 @@ def read_spec(path: Path) -> dict[str, Any]:
     """
     try:
         document: dict[str, Any] = decode(path.read_bytes(), dict[str, Any])
-    except (OSError, NotTheContract) as cause:
+    except (OSError, NotTheContractError) as cause:
         raise typer.BadParameter(f"{path}: {cause.__cause__ or cause}") from cause
     return writable(document)
 

@@ -27,7 +27,7 @@ VALUE = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 Post = dict[str, object]
 
 
-class UnusableFile(Exception):
+class UnusableFileError(Exception):
     """the file cannot be imported"""
 
 
@@ -116,21 +116,21 @@ class Lines:
         if not raw:
             raise StopIteration
         if len(raw) > LINE_BYTES_MAX:
-            raise UnusableFile(f"line {self.mark.line + 1} is longer than {LINE_BYTES_MAX:,} bytes")
+            raise UnusableFileError(f"line {self.mark.line + 1} is longer than {LINE_BYTES_MAX:,} bytes")
         first = self.mark.offset == 0
         self.mark = Mark(self.mark.offset + len(raw), self.mark.line + 1)
         return (raw.removeprefix(BYTE_ORDER_MARK) if first else raw).decode("utf-8", "surrogateescape")
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of the content, in hexadecimal. Raises UnusableFile."""
+    """Return the SHA-256 of the content, in hexadecimal. Raises UnusableFileError."""
     digest = hashlib.sha256()
     try:
         with path.open("rb") as stream:
             while chunk := stream.read(HASH_CHUNK_BYTES):
                 digest.update(chunk)
     except OSError as cause:
-        raise UnusableFile(f"{path}: {cause.strerror}") from cause
+        raise UnusableFileError(f"{path}: {cause.strerror}") from cause
     return digest.hexdigest()
 
 
@@ -144,17 +144,17 @@ def import_identity(digest: str, owner_heading: str, fields: Sequence[Field], la
 
 
 def read_headings(path: Path, delimiter: str) -> tuple[list[str], Span]:
-    """Return the headings in the first record, and the bytes of the record. Raises UnusableFile."""
+    """Return the headings in the first record, and the bytes of the record. Raises UnusableFileError."""
     try:
         with path.open("rb") as stream:
             lines = Lines(stream, Mark())
             headings = next(csv.reader(lines, delimiter=delimiter), [])
     except OSError as cause:
-        raise UnusableFile(f"{path}: {cause.strerror}") from cause
+        raise UnusableFileError(f"{path}: {cause.strerror}") from cause
     except csv.Error as cause:
-        raise UnusableFile(f"{path}: the first line is not CSV: {cause}") from cause
+        raise UnusableFileError(f"{path}: the first line is not CSV: {cause}") from cause
     if not headings:
-        raise UnusableFile(f"{path} is empty: the first line must hold the headings")
+        raise UnusableFileError(f"{path} is empty: the first line must hold the headings")
     return [heading.strip() for heading in headings], Span(0, lines.mark.offset)
 
 

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from service.commands.imports.import_lines import Rejection, Span, UnusableFile
+from service.commands.imports.import_lines import Rejection, Span, UnusableFileError
 
 REASONS_HEADINGS = ("line", "rejects_line", "reason")
 
@@ -41,13 +41,13 @@ def reasons_path(rejects: Path) -> Path:
 
 
 def refuse_shared_files(files: Mapping[str, Path]) -> None:
-    """Raise UnusableFile if two files of an import are the same file, under whatever names.
+    """Raise UnusableFileError if two files of an import are the same file, under whatever names.
 
     `files` are keyed by their purpose.
     """
     for (one, path), (other, other_path) in itertools.combinations(files.items(), 2):
         if path.resolve() == other_path.resolve() or same_file(path, other_path):
-            raise UnusableFile(f"{other_path} is both {one} and {other}: give another file")
+            raise UnusableFileError(f"{other_path} is both {one} and {other}: give another file")
 
 
 def same_file(path: Path, other: Path) -> bool:
@@ -61,7 +61,8 @@ def same_file(path: Path, other: Path) -> bool:
 class RejectsFile:
     """Write rejected records of `source` to `path`; with `mark`, after the records that an earlier run left there.
 
-    Use it as a context manager. Raises UnusableFile if a file cannot be opened, or no longer holds what `mark` says.
+    Use it as a context manager. Raises UnusableFileError if a file cannot be opened, or no longer holds what `mark`
+    says.
     """
 
     def __init__(self, path: Path, source: Path, heading: Span, mark: RejectsMark | None) -> None:
@@ -75,7 +76,7 @@ class RejectsFile:
                 self._records = stack.enter_context(path.open("r+b" if mark else "wb"))
                 self._reasons = stack.enter_context(reasons.open("r+b" if mark else "wb"))
             except OSError as cause:
-                raise UnusableFile(f"{cause.filename}: {cause.strerror}") from cause
+                raise UnusableFileError(f"{cause.filename}: {cause.strerror}") from cause
             if mark is None:
                 self._copy(heading)
                 self._note(REASONS_HEADINGS)
@@ -107,7 +108,7 @@ class RejectsFile:
         self._lines, self._crc = mark.lines, mark.crc
         kept = self._records.read(mark.bytes)
         if (len(kept), zlib.crc32(kept)) != (mark.bytes, mark.crc) or size(self._reasons) < mark.reasons_bytes:
-            raise UnusableFile(f"{self._path} was changed since the import stopped: give --rejects another file")
+            raise UnusableFileError(f"{self._path} was changed since the import stopped: give --rejects another file")
         self._records.truncate(mark.bytes)
         self._reasons.truncate(mark.reasons_bytes)
         self._reasons.seek(mark.reasons_bytes)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from service.client.client import Refused
+from service.client.client import RefusedError
 from service.client.client_answers import PostResult, Problem
 from service.commands.imports.import_lines import Batch, Mark, Post, Rejection
 from service.commands.imports.import_rejects import RejectsMark
@@ -105,7 +105,7 @@ class ResumeFile:
             self.path.unlink(missing_ok=True)
 
 
-class TooManyRejected(Exception):
+class TooManyRejectedError(Exception):
     """more lines were rejected than the import puts up with"""
 
 
@@ -135,8 +135,8 @@ async def send_batches(
 ) -> None:
     """Send every batch, at most `concurrency` at a time, and account for them in order.
 
-    Raises ClientError if the service fails for good, TooManyRejected past `rejected_max`, and UnusableFile as the
-    reader does.
+    Raises ClientError if the service fails for good, TooManyRejectedError past `rejected_max`, and UnusableFileError as
+    the reader does.
     """
     flying: deque[tuple[Batch, asyncio.Task[list[PostResult]]]] = deque()
     try:
@@ -152,7 +152,7 @@ async def send_batches(
                 account(batch, await task, tally, reports)
                 flying.popleft()
                 if tally.rejected > rejected_max:
-                    raise TooManyRejected
+                    raise TooManyRejectedError
     finally:
         for _, task in flying:
             task.cancel()
@@ -168,7 +168,7 @@ async def deliver(post: Sender, board: str, posts: Sequence[Post]) -> list[PostR
         return []
     try:
         return await post(board, posts)
-    except Refused as refusal:
+    except RefusedError as refusal:
         if refusal.status not in WHOLE_REQUEST_STATUSES:
             raise
         if len(posts) == 1:

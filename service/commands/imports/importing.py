@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from service.client.client import ClientError, NotTheContract, Patience, Refused, ServiceClient
+from service.client.client import ClientError, NotTheContractError, Patience, RefusedError, ServiceClient
 from service.client.client_answers import Board
 from service.commands.imports.import_lines import (
     Field,
@@ -25,7 +25,7 @@ from service.commands.imports.import_lines import (
     Plan,
     Rejection,
     Span,
-    UnusableFile,
+    UnusableFileError,
     file_digest,
     import_identity,
     read_batches,
@@ -50,7 +50,7 @@ from service.commands.imports.import_options import (
     WaitOption,
 )
 from service.commands.imports.import_rejects import RejectsFile, RejectsMark, advice, reasons_path, refuse_shared_files
-from service.commands.imports.import_run import Reports, ResumeFile, Source, Tally, TooManyRejected, send_batches
+from service.commands.imports.import_run import Reports, ResumeFile, Source, Tally, TooManyRejectedError, send_batches
 from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Target, UrlOption, fail, talk
 
 SHOWN_REJECTIONS_MAX = 20
@@ -139,7 +139,7 @@ def start_import(target: Target, job: Job, patience: Patience) -> None:
     async def action(client: ServiceClient) -> None:
         try:
             await run_import(client, job)
-        except UnusableFile as cause:
+        except UnusableFileError as cause:
             fail(str(cause))
 
     talk(target, action, patience)
@@ -192,7 +192,7 @@ async def run_import(client: ServiceClient, job: Job) -> None:
                 concurrency=concurrency,
                 rejected_max=job.rejected_max,
             )
-        except TooManyRejected:
+        except TooManyRejectedError:
             fail(f"stopped: {too_many(tally, job)}")
         except ClientError as error:
             if passes(error):
@@ -233,8 +233,8 @@ def asks() -> bool:
 
 def passes(error: ClientError) -> bool:
     """Return whether the same command may succeed later. A refusal that is the caller's own fault stays one."""
-    own_fault = isinstance(error, Refused) and error.status < 500 and error.status not in (408, 429)
-    return not own_fault and not isinstance(error, NotTheContract)
+    own_fault = isinstance(error, RefusedError) and error.status < 500 and error.status not in (408, 429)
+    return not own_fault and not isinstance(error, NotTheContractError)
 
 
 def too_many(tally: Tally, job: Job) -> str:
@@ -263,22 +263,24 @@ def rejects_file(
 
 
 def map_fields(board: Board, job: Job, headings: list[str]) -> tuple[Field, ...]:
-    """Return the columns to feed, with their headings. Raises UnusableFile if file, board and mapping disagree."""
+    """Return the columns to feed, with their headings. Raises UnusableFileError if file, board and mapping disagree."""
     columns = {each.name: each for each in board.columns}
     shared = [name for name in columns if name in headings and name != job.owner_heading]
     pairs = [(name, heading or name) for name, _, heading in (text.partition("=") for text in job.columns or shared)]
     if not pairs:
         known = ", ".join(columns)
-        raise UnusableFile(f"no heading is a column of {job.board} ({known}): map them with --column COLUMN=HEADING")
+        raise UnusableFileError(
+            f"no heading is a column of {job.board} ({known}): map them with --column COLUMN=HEADING"
+        )
     for name, _ in pairs:
         if name not in columns:
-            raise UnusableFile(f"{job.board} has no column {name!r}; it has {', '.join(columns)}")
+            raise UnusableFileError(f"{job.board} has no column {name!r}; it has {', '.join(columns)}")
         if [each for each, _ in pairs].count(name) > 1:
-            raise UnusableFile(f"column {name} is mapped twice")
+            raise UnusableFileError(f"column {name} is mapped twice")
     for heading in (job.owner_heading, *(heading for _, heading in pairs)):
         if headings.count(heading) != 1:
             what = "no" if heading not in headings else "more than one"
-            raise UnusableFile(f"{job.path} has {what} heading {heading!r}; it has {', '.join(headings)}")
+            raise UnusableFileError(f"{job.path} has {what} heading {heading!r}; it has {', '.join(headings)}")
     scales = {name: column.scale for name, column in columns.items() if job.rounds and column.type != "text"}
     texts = {name for name, column in columns.items() if column.type == "text"}
     return tuple(Field(name, heading, text=name in texts, scale=scales.get(name)) for name, heading in pairs)

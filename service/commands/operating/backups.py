@@ -13,7 +13,7 @@ import typer
 
 from service.commands.settings import ConfigOption, SetOption, StoreOption, settings_from
 from service.commands.target import fail
-from storage.errors import StorageError, StoreLocked
+from storage.errors import StorageError, StoreLockedError
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, show_default=False)]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Move a store that is there aside, to *.replaced.")]
@@ -60,7 +60,7 @@ def restore(
     database = _file_of(store, assignments, config)
     try:
         aside = restore_file(file, database, replace=replace)
-    except StoreLocked as error:
+    except StoreLockedError as error:
         fail(f"stop the service first: {error.detail}")
     except StorageError as error:
         fail(error.detail)

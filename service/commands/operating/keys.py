@@ -24,7 +24,7 @@ from service.client.client_leases import Record, list_records
 from service.commands.settings import ConfigOption, StoreOption, settings_from
 from service.commands.tables import show_table
 from service.commands.target import DEFAULT_URL, URL_VARIABLE, KeyOption, Target, UrlOption, fail, talk
-from storage.errors import StorageError, StoreLocked
+from storage.errors import StorageError, StoreLockedError
 
 KEYS_PATH = "/v1/keys"
 LISTED_MAX = 1_000_000  # as many as keys_max may allow
@@ -79,7 +79,7 @@ class KeyStore(Protocol):
         """Make a key and return it with its text, which is stored nowhere."""
 
     async def revoke(self, id: str) -> None:
-        """Make a key useless. Raises UnknownKey."""
+        """Make a key useless. Raises UnknownKeyError."""
 
 
 Row = tuple[str, str, str, str, str]  # id, name, role, created, revoked
@@ -178,7 +178,7 @@ def place_of(context: typer.Context, url: str, key: str | None, store: str | Non
 
 
 def open_store(settings: Settings) -> AbstractAsyncContextManager[KeyStore]:
-    """Return the keys of the settings' store. Entering raises StoreLocked while a service owns the store."""
+    """Return the keys of the settings' store. Entering raises StoreLockedError while a service owns the store."""
     from service.key_store import open_keys  # here, because the other commands need no driver
 
     return open_keys(settings)
@@ -197,7 +197,7 @@ def with_keys(place: Place, action: Callable[[Keys], Awaitable[None]]) -> None:
 
     try:
         asyncio.run(session())
-    except StoreLocked as error:
+    except StoreLockedError as error:
         fail(f"a service runs on this store, ask it with --url and --key: {error.detail}")
     except StorageError as error:
         fail(error.detail)

@@ -21,8 +21,8 @@ async def rebuild(settings: Settings, board_id: str, since: int | None) -> Rebui
     """Make a board anew from the journal: since it was created or reset, or from the number `since` on.
 
     Raises:
-        StoreLocked: a service owns the store.
-        UnknownBoard, JournalIncomplete, NothingReplayed, SpecConflict: nothing was changed.
+        StoreLockedError: a service owns the store.
+        UnknownBoardError, JournalIncompleteError, NothingReplayedError, SpecConflictError: nothing was changed.
     """
     with logging_to_stderr():
         store = await open_store(settings)

@@ -13,7 +13,7 @@ import typer
 
 from service.commands.settings import ConfigOption, StoreOption, settings_from
 from service.commands.target import BoardArgument, fail
-from storage.errors import StorageError, StoreLocked
+from storage.errors import StorageError, StoreLockedError
 
 SinceOption = Annotated[
     int | None,
@@ -48,7 +48,7 @@ def rebuild(
     begun_s = time.perf_counter()
     try:
         done = asyncio.run(rebuild_on(settings, board, since))
-    except StoreLocked as error:
+    except StoreLockedError as error:
         fail(f"stop the service first, a board is rebuilt on the store itself: {error.detail}")
     except StorageError as error:
         fail(error.detail)

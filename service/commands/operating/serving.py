@@ -15,7 +15,7 @@ from config import Settings
 from service.commands.settings import ConfigOption, SetOption, StoreOption, settings_from
 from service.commands.target import fail
 from service.contract.problems import ServiceError
-from storage.errors import StorageError, StoreLocked
+from storage.errors import StorageError, StoreLockedError
 
 JobsOption = Annotated[
     str | None, typer.Option(help="embedded: jobs run beside the service; none: they do not.", show_default=False)
@@ -97,7 +97,7 @@ def _refuse_one_file(settings: Settings, instead: str) -> None:
 def _run(run: Callable[[Settings], None], settings: Settings, port: int) -> None:
     try:
         run(settings)
-    except StoreLocked as error:
+    except StoreLockedError as error:
         fail(f"{error.detail}: talk to it over HTTP, stop it first, or serve another --store")
     except (StorageError, ServiceError) as error:
         fail(str(error))

@@ -12,7 +12,7 @@ import typer
 
 from service.client.client import ServiceClient
 from service.client.client_answers import Board, CurveDocument, ValueFor
-from service.commands.reading.drawing import FORMATS, DrawingImpossible, draw_curve
+from service.commands.reading.drawing import FORMATS, DrawingImpossibleError, draw_curve
 from service.commands.reading.ranks import ColumnArgument, ColumnOption, first_ranked, named_column
 from service.commands.tables import show_json, show_table
 from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, fail, talk
@@ -51,7 +51,7 @@ def curve(
         if plot is not None:
             try:
                 draw_curve(found, plot, title=f"{board}: {name}")
-            except (DrawingImpossible, OSError) as error:
+            except (DrawingImpossibleError, OSError) as error:
                 fail(str(error))
             return
         ranks = [rank for rank in TOP_RANKS if rank <= found.total]

@@ -19,7 +19,7 @@ DECADES_MIN = 3  # values that span more are drawn on a logarithmic axis
 SIZE_INCHES = (10, 4.2)
 
 
-class DrawingImpossible(Exception):
+class DrawingImpossibleError(Exception):
     """nothing can be drawn"""
 
 
@@ -27,11 +27,11 @@ def draw_curve(curve: CurveDocument, path: Path, *, title: str) -> None:
     """Write the picture to `path`, in the format of its ending.
 
     Raises:
-        DrawingImpossible: the extra is not installed, or the board is empty.
+        DrawingImpossibleError: the extra is not installed, or the board is empty.
         OSError: the file cannot be written.
     """
     if not curve.knots:
-        raise DrawingImpossible("the curve is that of an empty column: there is nothing to draw")
+        raise DrawingImpossibleError("the curve is that of an empty column: there is nothing to draw")
     figure = _figure()
     # A tie run falls straight down, from the first rank of the value to the last.
     points = [(float(knot.value), knot.rank, knot.rank + max(knot.ties, 1) - 1) for knot in curve.knots]
@@ -61,7 +61,7 @@ def _figure() -> Figure:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise DrawingImpossible("drawing needs matplotlib: pip install 'rankcurve[plots]'") from error
+        raise DrawingImpossibleError("drawing needs matplotlib: pip install 'rankcurve[plots]'") from error
     matplotlib.rcParams["svg.hashsalt"] = "rankcurve"  # the same curve gives the same file
     return Figure(figsize=SIZE_INCHES, layout="constrained")
 

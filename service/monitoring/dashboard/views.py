@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.contract.problems import Problem, clip_text
+from service.contract.problems import ProblemError, clip_text
 from service.contract.routes import Call, Reply, Route, match_entity_tag
 
 from .files import INDEX, PageFile, page_files
@@ -37,7 +37,7 @@ async def get_page_file(context: Any, call: Call) -> Reply:
     name = call.path["file"]
     found = page_files().get(name)
     if found is None or name == INDEX:
-        raise Problem("not_found", f"the page has no file {clip_text(name)!r}")
+        raise ProblemError("not_found", f"the page has no file {clip_text(name)!r}")
     return _reply(call, found)
 
 

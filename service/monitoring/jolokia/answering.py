@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from service.monitoring.managed.object_names import ObjectName, parse_name
-from service.monitoring.managed.objects import ManagedObject, UnknownAttribute, UnknownObject
+from service.monitoring.managed.objects import ManagedObject, UnknownAttributeError, UnknownObjectError
 from service.monitoring.managed.tree import ObjectTree, TreeSnapshot
 
-from .errors import BadRequest, NotModified, describe_error
+from .errors import BadRequestError, NotModifiedError, describe_error
 from .requests import JolokiaRequest
 from .values import cut_to_limits, follow_path
 
@@ -42,7 +42,7 @@ class JolokiaAgent:
         echo = {"request": request.echo} if request.parameters.include_request else {}
         try:
             value = cut_to_limits(await self._value(request, look), request.parameters)
-        except NotModified:
+        except NotModifiedError:
             return {**echo, "status": 304, "timestamp": int(self._now_s())}
         except Exception as error:
             return {**self.make_error_envelope(error), **echo}
@@ -67,7 +67,7 @@ class JolokiaAgent:
             return [found.text(canonical=naming) for found in look.find_matching(name)]
         if request.type == "exec":
             if name.is_pattern:
-                raise BadRequest(f"An operation needs one MBean, not the pattern {request.mbean}")
+                raise BadRequestError(f"An operation needs one MBean, not the pattern {request.mbean}")
             operation = request.operation.partition("(")[0]  # drop a signature: no operation here is overloaded
             return follow_path(
                 await self._tree.run_operation(look.find_object(name), operation, request.arguments), request.path
@@ -83,7 +83,7 @@ class JolokiaAgent:
         self._tree.note_changes(look)
         since_s = request.parameters.if_modified_since
         if since_s and self._tree.changed_at_s < since_s:
-            raise NotModified
+            raise NotModifiedError
 
     def _list(self, request: JolokiaRequest, look: TreeSnapshot) -> Any:
         self._check_modified(request, look)
@@ -95,7 +95,7 @@ class JolokiaAgent:
             if domain in ("*", name.domain) and _listed_as(key_list, name, keys):
                 listed.setdefault(name.domain, {})[keys] = name
         if not listed and request.path:
-            raise UnknownObject(f"No MBean with name '{':'.join(request.path[:2])}' found")
+            raise UnknownObjectError(f"No MBean with name '{':'.join(request.path[:2])}' found")
         depth = request.parameters.max_depth
         if depth and depth <= 2 and len(request.path) < 2:
             return follow_path(
@@ -149,7 +149,7 @@ def _read(name: ObjectName, request: JolokiaRequest, look: TreeSnapshot) -> Any:
         return {attribute: _value(managed, attribute, request, look) for attribute in wanted}
     names = look.find_matching(name)
     if not names:
-        raise UnknownObject(f"No MBean with pattern {request.mbean} found for reading attributes")
+        raise UnknownObjectError(f"No MBean with pattern {request.mbean} found for reading attributes")
     found = {}
     for one in names:
         managed = look.find_object(one)
@@ -160,7 +160,7 @@ def _read(name: ObjectName, request: JolokiaRequest, look: TreeSnapshot) -> Any:
             key = one.text(canonical=request.parameters.canonical_naming)
             found[key] = {attribute: _value(managed, attribute, request, look) for attribute in wanted}
     if not found:
-        raise UnknownAttribute(f"No matching attributes found on any MBean of pattern {request.mbean}")
+        raise UnknownAttributeError(f"No matching attributes found on any MBean of pattern {request.mbean}")
     return found
 
 

@@ -6,32 +6,37 @@ The rule: one table maps errors to statuses, and nothing else decides what a cli
 from __future__ import annotations
 
 from service.contract.problems import problem_of
-from service.monitoring.managed.node_channel import ProcessFailed
-from service.monitoring.managed.object_names import MalformedName
-from service.monitoring.managed.objects import Forbidden, UnknownAttribute, UnknownObject, UnknownOperation
+from service.monitoring.managed.node_channel import ProcessFailedError
+from service.monitoring.managed.object_names import MalformedNameError
+from service.monitoring.managed.objects import (
+    ForbiddenError,
+    UnknownAttributeError,
+    UnknownObjectError,
+    UnknownOperationError,
+)
 
 
-class BadRequest(Exception):
+class BadRequestError(Exception):
     """the request is not one of the protocol"""
 
 
-class UnsupportedType(Exception):
+class UnsupportedTypeError(Exception):
     """the protocol has the request, this agent does not"""
 
 
-class NotModified(Exception):
+class NotModifiedError(Exception):
     """nothing has changed since the time that the client named"""
 
 
 _STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
-    (UnknownObject, 404, "javax.management.InstanceNotFoundException"),
-    (UnknownAttribute, 404, "javax.management.AttributeNotFoundException"),
-    (UnknownOperation, 400, "java.lang.IllegalArgumentException"),
-    (BadRequest, 400, "java.lang.IllegalArgumentException"),
-    (UnsupportedType, 400, "java.lang.UnsupportedOperationException"),
-    (MalformedName, 400, "javax.management.MalformedObjectNameException"),
-    (Forbidden, 403, "java.lang.Exception"),
-    (ProcessFailed, 500, "javax.management.MBeanException"),
+    (UnknownObjectError, 404, "javax.management.InstanceNotFoundException"),
+    (UnknownAttributeError, 404, "javax.management.AttributeNotFoundException"),
+    (UnknownOperationError, 400, "java.lang.IllegalArgumentException"),
+    (BadRequestError, 400, "java.lang.IllegalArgumentException"),
+    (UnsupportedTypeError, 400, "java.lang.UnsupportedOperationException"),
+    (MalformedNameError, 400, "javax.management.MalformedObjectNameException"),
+    (ForbiddenError, 403, "java.lang.Exception"),
+    (ProcessFailedError, 500, "javax.management.MBeanException"),
 )
 
 

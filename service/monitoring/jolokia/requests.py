@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.monitoring.managed.objects import Forbidden
+from service.monitoring.managed.objects import ForbiddenError
 
-from .errors import BadRequest, UnsupportedType
+from .errors import BadRequestError, UnsupportedTypeError
 from .escapes import join_path, split_path
 
 TYPES = ("read", "list", "search", "exec", "version")
@@ -56,9 +56,9 @@ def parse_path(path: str, query: Mapping[str, str]) -> JolokiaRequest:
     """Parse the request of a GET. `path` is the part below the agent's own path, percent-decoded once.
 
     Raises:
-        BadRequest: the request is malformed.
-        UnsupportedType: the agent does not support the type of request.
-        Forbidden: the request would write an attribute.
+        BadRequestError: the request is malformed.
+        UnsupportedTypeError: the agent does not support the type of request.
+        ForbiddenError: the request would write an attribute.
     """
     kind, *rest = split_path(path.removeprefix("/")) or ["version"]
     kind = kind.lower() or "version"
@@ -71,13 +71,13 @@ def parse_path(path: str, query: Mapping[str, str]) -> JolokiaRequest:
     if kind not in TYPES:
         return _request({"type": kind}, parameters)
     if not rest or not rest[0]:
-        raise BadRequest(f"No MBean is named in a {kind} request")
+        raise BadRequestError(f"No MBean is named in a {kind} request")
     echo = {"type": kind, "mbean": rest[0]}
     if kind == "read":
         echo |= _read_echo(rest[1:])
     elif kind == "exec":
         if len(rest) < 2:
-            raise BadRequest("No operation is named in an exec request")
+            raise BadRequestError("No operation is named in an exec request")
         echo |= {"operation": rest[1]}
         if rest[2:]:
             echo["arguments"] = [_argument(each) for each in rest[2:]]
@@ -102,15 +102,15 @@ def parse_json(body: Any, query: Mapping[str, str]) -> JolokiaRequest:
     """Parse the request in one JSON object of a POST. Its `config` overrides the parameters of `query`.
 
     Raises:
-        BadRequest: the request is malformed.
-        UnsupportedType: the agent does not support the type of request.
-        Forbidden: the request would write an attribute.
+        BadRequestError: the request is malformed.
+        UnsupportedTypeError: the agent does not support the type of request.
+        ForbiddenError: the request would write an attribute.
     """
     if not isinstance(body, dict):
-        raise BadRequest("a request is a JSON object")
+        raise BadRequestError("a request is a JSON object")
     config = body.get("config")
     if not isinstance(config, dict | None):
-        raise BadRequest("config is a JSON object")
+        raise BadRequestError("config is a JSON object")
     return _request(body, parameters_of({**query, **(config or {})}))
 
 
@@ -124,23 +124,23 @@ def echo_of(body: Any) -> Any:
 def _request(body: Mapping[str, Any], parameters: Parameters) -> JolokiaRequest:
     kind = _text(body, "type").lower()
     if kind == "write":
-        raise Forbidden("Attributes can't be written here")
+        raise ForbiddenError("Attributes can't be written here")
     if kind in _OFF:
-        raise UnsupportedType(f"Requests of type {kind} are not supported")
+        raise UnsupportedTypeError(f"Requests of type {kind} are not supported")
     if kind not in TYPES:
-        raise UnsupportedType(f"No type with name '{kind}' exists")
+        raise UnsupportedTypeError(f"No type with name '{kind}' exists")
     if body.get("target") is not None:
-        raise UnsupportedType("Requests to other agents (proxy mode) are not supported")
+        raise UnsupportedTypeError("Requests to other agents (proxy mode) are not supported")
     mbean = _text(body, "mbean")
     operation = _text(body, "operation")
     if kind in ("read", "search", "exec") and not mbean:
-        raise BadRequest(f"No MBean is named in a {kind} request")
+        raise BadRequestError(f"No MBean is named in a {kind} request")
     if kind == "exec" and not operation:
-        raise BadRequest("No operation is named in an exec request")
+        raise BadRequestError("No operation is named in an exec request")
     attribute = body.get("attribute")
     names = [] if attribute in (None, "") else attribute if isinstance(attribute, list) else [attribute]
     if not all(isinstance(name, str) for name in names):
-        raise BadRequest("attribute is a name, a list of names, or null")
+        raise BadRequestError("attribute is a name, a list of names, or null")
     return JolokiaRequest(
         type=kind,
         echo=echo_of(dict(body)),
@@ -157,7 +157,7 @@ def _request(body: Mapping[str, Any], parameters: Parameters) -> JolokiaRequest:
 def _text(body: Mapping[str, Any], name: str) -> str:
     value = body.get(name)
     if not isinstance(value, str | None):
-        raise BadRequest(f"{name} is text")
+        raise BadRequestError(f"{name} is text")
     return value or ""
 
 
@@ -174,7 +174,7 @@ def _path(value: Any) -> tuple[str, ...]:
     if isinstance(value, list):
         return tuple(str(part) for part in value)
     if not isinstance(value, str):
-        raise BadRequest("path is text or a list of parts")
+        raise BadRequestError("path is text or a list of parts")
     return tuple(split_path(value.removeprefix("/")))
 
 
@@ -182,7 +182,7 @@ def parameters_of(given: Mapping[str, Any]) -> Parameters:
     """Read the processing parameters by the protocol's names, and ignore those that are meant for other agents.
 
     Raises:
-        BadRequest: a parameter that should be a number is none.
+        BadRequestError: a parameter that should be a number is none.
     """
     if not given:
         return _USUAL
@@ -204,7 +204,7 @@ def _whole(given: Mapping[str, Any], name: str) -> int:
     try:
         return max(0, int(value)) if value not in (None, "") else 0
     except (TypeError, ValueError):
-        raise BadRequest(f"{name} is a whole number") from None
+        raise BadRequestError(f"{name} is a whole number") from None
 
 
 def _flag(given: Mapping[str, Any], name: str, *, default: bool) -> bool:

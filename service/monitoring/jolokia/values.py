@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
-from .errors import BadRequest
+from .errors import BadRequestError
 from .requests import Parameters
 
 
@@ -26,11 +26,11 @@ def follow_path(value: Any, path: Sequence[str]) -> Any:
     """Return the part of a value that a path leads to.
 
     Raises:
-        BadRequest: the path leads nowhere.
+        BadRequestError: the path leads nowhere.
     """
     found = _follow(value, path, filtering=False)
     if found is _NOTHING:
-        raise BadRequest(f"Invalid path: nothing is at {'/'.join(path)}")
+        raise BadRequestError(f"Invalid path: nothing is at {'/'.join(path)}")
     return found
 
 
@@ -49,7 +49,7 @@ def _follow(value: Any, path: Sequence[str], *, filtering: bool) -> Any:
         return _follow(inner, rest, filtering=filtering)
     if filtering:
         return _NOTHING
-    raise BadRequest(f"Invalid path: no {part!r} there")
+    raise BadRequestError(f"Invalid path: no {part!r} there")
 
 
 def _follow_all(value: Any, rest: Sequence[str]) -> Any:

@@ -16,13 +16,13 @@ from urllib.parse import unquote
 from aiohttp import hdrs
 
 from service.contract.keys import ANYONE, Role
-from service.contract.problems import Problem
+from service.contract.problems import ProblemError
 from service.contract.routes import Call, Reply, Route
 from service.http.foreign_pages import refuse_foreign_page
 
 from .answer import JolokiaAnswer
 from .answering import JolokiaAgent
-from .errors import BadRequest
+from .errors import BadRequestError
 from .requests import JolokiaRequest, echo_of, parameters_of, parse_json, parse_path
 from .values import encode_answer
 
@@ -52,17 +52,17 @@ async def post_jolokia(context: Any, call: Call) -> Reply:
     agent = _agent(context)
     _refuse_foreign(call)
     if not call.body:
-        raise Problem("bad_json", "the body holds no request")
+        raise ProblemError("bad_json", "the body holds no request")
     query = _query(call)
     try:
         body = json.loads(call.body, parse_constant=_no_constant)
     except (ValueError, RecursionError):
-        return _reply(agent.make_error_envelope(BadRequest("Invalid JSON request")), query)
+        return _reply(agent.make_error_envelope(BadRequestError("Invalid JSON request")), query)
     if not isinstance(body, list):
         return _reply(await _answered(agent, body, query), query)
     requests_max = context.settings.jolokia_requests_max
     if len(body) > requests_max:
-        return _reply(agent.make_error_envelope(BadRequest(f"A body has at most {requests_max} requests")), query)
+        return _reply(agent.make_error_envelope(BadRequestError(f"A body has at most {requests_max} requests")), query)
     answers, look, began_s = list[bytes](), agent.take_snapshot(), perf_counter()
     for one in body:
         answers.append(encode_answer(await _answered(agent, one, query, look)))
@@ -85,7 +85,7 @@ async def _answered(agent: JolokiaAgent, body: Any, query: Mapping[str, str], lo
 def _agent(context: Any) -> JolokiaAgent:
     agent: JolokiaAgent | None = context.agent
     if agent is None:
-        raise Problem("not_found", "managed objects are off: see the setting managed_objects")
+        raise ProblemError("not_found", "managed objects are off: see the setting managed_objects")
     return agent
 
 
@@ -96,7 +96,7 @@ def _refuse_foreign(call: Call) -> None:
     headers = call.request.headers
     refuse_foreign_page(headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN), changes=True)
     if headers.get(_FETCH_SITE) in _FOREIGN_SITES:
-        raise Problem("forbidden", "without API keys the service takes no requests of pages of other sites here")
+        raise ProblemError("forbidden", "without API keys the service takes no requests of pages of other sites here")
 
 
 def _query(call: Call) -> Mapping[str, str]:
@@ -114,7 +114,7 @@ def _reply(answer: Any, query: Mapping[str, str], request: JolokiaRequest | None
 def _media_type(query: Mapping[str, str], request: JolokiaRequest | None = None) -> str:
     try:
         return (parameters_of(query) if request is None else request.parameters).mime_type
-    except BadRequest:
+    except BadRequestError:
         return "application/json"
 
 

@@ -46,7 +46,7 @@ class ChannelLimits:
     managed_wait_s_max: float
 
 
-class ProcessFailed(Exception):
+class ProcessFailedError(Exception):
     """a process of the node could not do what was asked of all"""
 
 
@@ -76,7 +76,7 @@ class NodeChannel:
         """Run an action in every process of the node; return the results by process, without those that did nothing.
 
         Raises:
-            ProcessFailed: the action failed in one of them, or one did not answer; the others have run it.
+            ProcessFailedError: the action failed in one of them, or one did not answer; the others have run it.
         """
         others = self.list_sockets()
         asked = _ActionRequest(action, list(arguments), RequestOrigin.current().text)
@@ -86,7 +86,7 @@ class NodeChannel:
         )
         failed = [f"{name}: {one.error}" for name, one in zip(names, said, strict=True) if one.error]
         if failed:
-            raise ProcessFailed("; ".join(failed))
+            raise ProcessFailedError("; ".join(failed))
         return {name: one.result for name, one in zip(names, said, strict=True) if one.result is not None}
 
     def list_sockets(self) -> list[Path]:

@@ -18,7 +18,7 @@ _PROPERTY = re.compile(r'([^,=:*?"\n]+)=("(?:[^"\\\n]|\\[n"\\*?])*"|[^,=:"\n]+)(
 NAME_CHARS_MAX = 4096
 
 
-class MalformedName(ValueError):
+class MalformedNameError(ValueError):
     """the text is not the name of a managed object"""
 
 
@@ -94,24 +94,24 @@ def parse_name(text: str) -> ObjectName:
     """Parse a name or a pattern.
 
     Raises:
-        MalformedName: the text is neither.
+        MalformedNameError: the text is neither.
     """
     if len(text) > NAME_CHARS_MAX:
-        raise MalformedName(f"a name has at most {NAME_CHARS_MAX} characters")
+        raise MalformedNameError(f"a name has at most {NAME_CHARS_MAX} characters")
     domain, colon, key_list = text.partition(":")
     if not colon:
-        raise MalformedName(f"Domain part must be specified: {text}")
+        raise MalformedNameError(f"Domain part must be specified: {text}")
     if "\n" in domain:
-        raise MalformedName(f"Invalid character in the domain: {text!r}")
+        raise MalformedNameError(f"Invalid character in the domain: {text!r}")
     if not key_list:
-        raise MalformedName(f"Key properties cannot be empty: {text}")
+        raise MalformedNameError(f"Key properties cannot be empty: {text}")
     properties: list[tuple[str, str]] = []
     more = False
     for key, value in _parts(key_list, text):
         if not key:
             more = True
         elif key in dict(properties):
-            raise MalformedName(f"Duplicate key `{key}`: {text}")
+            raise MalformedNameError(f"Duplicate key `{key}`: {text}")
         else:
             properties.append((key, value))
     return ObjectName(domain, tuple(properties), more)
@@ -129,9 +129,9 @@ def _parts(key_list: str, text: str) -> Iterator[tuple[str, str]]:
             yield found[1], found[2]
             at = found.end()
         else:
-            raise MalformedName(f"Invalid key properties: {text}")
+            raise MalformedNameError(f"Invalid key properties: {text}")
     if key_list.endswith(","):
-        raise MalformedName(f"Invalid key properties: {text}")
+        raise MalformedNameError(f"Invalid key properties: {text}")
 
 
 def _wild(text: str) -> bool:

@@ -21,19 +21,19 @@ class ManagedError(Exception):
     """an operation or attribute of a managed object can't be had"""
 
 
-class UnknownObject(ManagedError):
+class UnknownObjectError(ManagedError):
     """no such managed object"""
 
 
-class UnknownAttribute(ManagedError):
+class UnknownAttributeError(ManagedError):
     """no such attribute"""
 
 
-class UnknownOperation(ManagedError):
+class UnknownOperationError(ManagedError):
     """no such operation, or not with these arguments"""
 
 
-class Forbidden(ManagedError):
+class ForbiddenError(ManagedError):
     """the operation is not on the list of those that are allowed"""
 
 

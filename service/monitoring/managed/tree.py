@@ -14,7 +14,7 @@ from .boards import BoardObjects
 from .history import MetricHistory, MetricsMoment
 from .metric_mapping import MetricMapping
 from .object_names import ObjectName
-from .objects import Forbidden, ManagedObject, UnknownAttribute, UnknownObject, UnknownOperation
+from .objects import ForbiddenError, ManagedObject, UnknownAttributeError, UnknownObjectError, UnknownOperationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +70,19 @@ class ObjectTree:
         """Run an operation and return its result.
 
         Raises:
-            UnknownOperation: the object has no operation of that name, or the operation takes other arguments.
-            Forbidden: the setting `managed_operations` does not allow it.
+            UnknownOperationError: the object has no operation of that name, or the operation takes other arguments.
+            ForbiddenError: the setting `managed_operations` does not allow it.
         """
         found = managed.operations.get(operation)
         if found is None:
             known = ", ".join(managed.operations) or "none"
-            raise UnknownOperation(f"No operation {operation} found on MBean {managed.name.canonical}. Known: {known}")
+            raise UnknownOperationError(
+                f"No operation {operation} found on MBean {managed.name.canonical}. Known: {known}"
+            )
         if f"{managed.type}.{operation}" not in self._limits.managed_operations:
-            raise Forbidden(f"Operation {operation} is forbidden for MBean {managed.name.canonical}")
+            raise ForbiddenError(f"Operation {operation} is forbidden for MBean {managed.name.canonical}")
         if len(arguments) != len(found.parameters):
-            raise UnknownOperation(
+            raise UnknownOperationError(
                 f"Invalid number of operation arguments. Operation {operation} requires {len(found.parameters)} "
                 f"parameters, not {len(arguments)} as given"
             )
@@ -119,11 +121,11 @@ class TreeSnapshot:
         """Return the object of a name.
 
         Raises:
-            UnknownObject: there is no object of that name.
+            UnknownObjectError: there is no object of that name.
         """
         found = self._find(name)
         if found is None:
-            raise UnknownObject(name.canonical)
+            raise UnknownObjectError(name.canonical)
         return found
 
     def _find(self, name: ObjectName) -> ManagedObject | None:
@@ -135,12 +137,12 @@ class TreeSnapshot:
         """Return an attribute's value at this moment.
 
         Raises:
-            UnknownAttribute: the object has no attribute of that name.
+            UnknownAttributeError: the object has no attribute of that name.
         """
         key = managed.name.canonical, attribute
         if key not in self._values:
             found = managed.attributes.get(attribute)
             if found is None:
-                raise UnknownAttribute(f"No such attribute: {attribute}")
+                raise UnknownAttributeError(f"No such attribute: {attribute}")
             self._values[key] = found.read(self._moment)
         return self._values[key]

@@ -27,7 +27,7 @@ from .history import HistoryLimits, MetricHistory
 from .metric_mapping import DOMAIN, MetricMapping
 from .node_channel import ChannelLimits, NodeChannel
 from .object_names import ObjectName
-from .objects import BOOLEAN, DOUBLE, LONG, TEXT, Attribute, ManagedObject, Operation, UnknownObject
+from .objects import BOOLEAN, DOUBLE, LONG, TEXT, Attribute, ManagedObject, Operation, UnknownObjectError
 from .runtime import make_java_objects
 from .tree import ObjectTree, TreeLimits
 
@@ -186,7 +186,7 @@ class _Fixed:
             async def act() -> int:
                 done = await self._channel.run_everywhere(f"job.{action}", job)
                 if not done:
-                    raise UnknownObject(f"no process of this node has the job {job} now")
+                    raise UnknownObjectError(f"no process of this node has the job {job} now")
                 return len(done)
 
             return act

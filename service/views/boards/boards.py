@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw
 from querybuilder import Dialect
 from service.context import Context
 from service.contract.cursors import BoardCursor
-from service.contract.problems import Problem
+from service.contract.problems import ProblemError
 from service.contract.queries import BoardsQuery
 from service.contract.requests import BoardBody, ColumnBody, PutBoard
 from service.contract.responses.boards import BoardAnswer, BoardList, ColumnAnswer, PredictorAnswer
@@ -32,7 +32,7 @@ from storage.boards.boards import (
 )
 from storage.boards.closed_boards import is_closed
 from storage.boards.families import find_families_by_key
-from storage.errors import FamilyBoard, SpecInvalid, UnknownBoard
+from storage.errors import FamilyBoardError, SpecInvalidError, UnknownBoardError
 from storage.log.journal import journal
 from storage.records import (
     INT64_MAX,
@@ -85,16 +85,16 @@ def make_season(body: PutBoard) -> Season | None:
     """Return the times between which a board is open, None where it has none.
 
     Raises:
-        SpecInvalid: the times contradict each other.
+        SpecInvalidError: the times contradict each other.
     """
     opens_us = None if body.opens_at is None else to_micros(body.opens_at)
     ends_us = None if body.closes_at is None else to_micros(body.closes_at)
     if opens_us is None and ends_us is None:
         if body.keep_seconds is not None:
-            raise SpecInvalid("a leaderboard that never closes keeps its rows", pointer="/keep_seconds")
+            raise SpecInvalidError("a leaderboard that never closes keeps its rows", pointer="/keep_seconds")
         return None
     if opens_us is not None and ends_us is not None and not opens_us < ends_us:
-        raise SpecInvalid("a leaderboard opens before it closes", pointer="/closes_at")
+        raise SpecInvalidError("a leaderboard opens before it closes", pointer="/closes_at")
     return Season(opens_us, ends_us, body.grace_seconds, body.keep_seconds)
 
 
@@ -102,13 +102,13 @@ def make_spec(body: BoardBody, context: Context) -> BoardSpec:
     """Return the specification with every default filled in.
 
     Raises:
-        SpecInvalid: its parts contradict each other.
-        Problem: a `min` or `max` is no number that fits the column.
+        SpecInvalidError: its parts contradict each other.
+        ProblemError: a `min` or `max` is no number that fits the column.
     """
     names = [column.name for column in body.columns]
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise SpecInvalid(f"column {name!r} is there twice", pointer=f"/columns/{index}/name")
+            raise SpecInvalidError(f"column {name!r} is there twice", pointer=f"/columns/{index}/name")
     columns = tuple(_column(column, index) for index, column in enumerate(body.columns))
     predictor = body.predictor
     settings = context.settings
@@ -132,23 +132,23 @@ def _column(body: ColumnBody, index: int) -> ColumnSpec:
     kind = ColumnKind(body.type)
     if kind is ColumnKind.TEXT:
         if body.sorted or body.merge != "last":
-            raise SpecInvalid("a text column is not sorted and merges by last", pointer=at)
+            raise SpecInvalidError("a text column is not sorted and merges by last", pointer=at)
         if body.scale or body.min is not UNSET or body.max is not UNSET:
-            raise SpecInvalid("a text column has no scale, min or max", pointer=at)
+            raise SpecInvalidError("a text column has no scale, min or max", pointer=at)
         return ColumnSpec(body.name, False, Merge.LAST, Best(body.best), kind, 0, 0, 0)
     limit = min(DEFAULT_LIMIT_UNITS * 10**body.scale, INT64_MAX)
     least = -limit if body.min is UNSET else _bound(body.min, body.scale, f"{at}/min")
     most = limit if body.max is UNSET else _bound(body.max, body.scale, f"{at}/max")
     if not least < most:  # `parse_decimal` has checked that both fit 64 bits
-        raise SpecInvalid("min is less than max", pointer=f"{at}/min")
+        raise SpecInvalidError("min is less than max", pointer=f"{at}/min")
     return ColumnSpec(body.name, body.sorted, Merge(body.merge), Best(body.best), kind, body.scale, least, most)
 
 
 def _bound(raw: Raw, scale: int, pointer: str) -> int:
     try:
         return parse_decimal(raw, scale)
-    except Problem as problem:
-        raise Problem(problem.code, problem.detail, pointer=pointer) from None
+    except ProblemError as problem:
+        raise ProblemError(problem.code, problem.detail, pointer=pointer) from None
 
 
 async def get_board(context: Context, call: Call) -> BoardAnswer:
@@ -164,7 +164,7 @@ async def get_boards(context: Context, call: Call) -> BoardList:
     if query.cursor is not None:
         place = context.cursors.decode_cursor(query.cursor, BoardCursor)
         if place.prefix != query.prefix:
-            raise Problem("bad_cursor", "the cursor is of a list with another prefix", pointer="cursor")
+            raise ProblemError("bad_cursor", "the cursor is of a list with another prefix", pointer="cursor")
         after = place.after
     dialect = context.store.dialect
 
@@ -201,15 +201,15 @@ async def _change_alone(context: Context, board_id: str, program: Callable[[], P
     """Run a program that changes a board outside any family.
 
     Raises:
-        UnknownBoard: there is no such board.
-        FamilyBoard: the board belongs to a family, even if no post has reached it yet.
+        UnknownBoardError: there is no such board.
+        FamilyBoardError: the board belongs to a family, even if no post has reached it yet.
     """
     try:
         return await context.store.write(program)
-    except UnknownBoard:
+    except UnknownBoardError:
         if await context.catalog.families.find_unreached_board(board_id) is None:
             raise
-        raise FamilyBoard(f"{board_id!r} is a family's: it changes with the family only") from None
+        raise FamilyBoardError(f"{board_id!r} is a family's: it changes with the family only") from None
 
 
 async def empty_board(context: Context, call: Call) -> BoardAnswer:

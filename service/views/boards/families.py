@@ -11,7 +11,7 @@ from functools import partial
 from querybuilder import Dialect
 from service.context import Context
 from service.contract.cursors import BoardCursor
-from service.contract.problems import Problem, clip_text
+from service.contract.problems import ProblemError, clip_text
 from service.contract.queries import FacetsQuery, FamilyBoardsQuery
 from service.contract.requests import PutFamily
 from service.contract.responses.families import FacetList, FacetValue, FamilyAnswer, FamilyBoardAnswer, PeriodAnswer
@@ -20,7 +20,7 @@ from service.contract.values import format_us, to_micros
 from storage.boards.boards import ALL_ENTRIES, find_totals
 from storage.boards.families import count_boards, delete_family, list_boards_on_shelf, put_family
 from storage.boards.family_ids import FACETS_TOGETHER_MAX, board_id, is_facet, is_facet_value, parse_board_id, shelf
-from storage.errors import SpecInvalid
+from storage.errors import SpecInvalidError
 from storage.log.journal import journal
 from storage.periods import Period, PeriodKind, calendar_of, find_zone
 from storage.records import Board, Family, FamilySpec
@@ -47,23 +47,25 @@ def make_family_spec(body: PutFamily, context: Context) -> FamilySpec:
     """Return the specification after checking it.
 
     Raises:
-        SpecInvalid: its parts contradict each other.
+        SpecInvalidError: its parts contradict each other.
     """
     periods = tuple(PeriodKind(name) for name in body.periods)
     if len(set(periods)) < len(periods):
-        raise SpecInvalid("a period is there twice", pointer="/periods")
+        raise SpecInvalidError("a period is there twice", pointer="/periods")
     facets = tuple(_facets(names, index) for index, names in enumerate(body.facets))
     if len(set(facets)) < len(facets):
-        raise SpecInvalid("a list of facets is there twice", pointer="/facets")
+        raise SpecInvalidError("a list of facets is there twice", pointer="/facets")
     boards, most = len(periods) * len(facets), context.settings.family_boards_max
     if boards > most:
         detail = f"{len(periods)} periods of {len(facets)} lists of facets are {boards} boards a post; at most {most}"
-        raise SpecInvalid(detail, pointer="/facets")
+        raise SpecInvalidError(detail, pointer="/facets")
     if find_zone(body.time_zone) is None:
-        raise SpecInvalid(f"{clip_text(body.time_zone)!r} is no time zone that is known here", pointer="/time_zone")
+        raise SpecInvalidError(
+            f"{clip_text(body.time_zone)!r} is no time zone that is known here", pointer="/time_zone"
+        )
     for name in body.keep:
         if PeriodKind(name) not in periods:
-            raise SpecInvalid(f"keep has {name!r}, which is none of the periods", pointer=f"/keep/{name}")
+            raise SpecInvalidError(f"keep has {name!r}, which is none of the periods", pointer=f"/keep/{name}")
     keep = tuple(sorted((PeriodKind(name), count) for name, count in body.keep.items()))
     return FamilySpec(make_spec(body, context), periods, body.time_zone, facets, body.grace_seconds, keep)
 
@@ -71,12 +73,12 @@ def make_family_spec(body: PutFamily, context: Context) -> FamilySpec:
 def _facets(names: Sequence[str], index: int) -> tuple[str, ...]:
     at = f"/facets/{index}"
     if len(names) > FACETS_TOGETHER_MAX:
-        raise SpecInvalid(f"at most {FACETS_TOGETHER_MAX} facets together", pointer=at)
+        raise SpecInvalidError(f"at most {FACETS_TOGETHER_MAX} facets together", pointer=at)
     if len(set(names)) < len(names):
-        raise SpecInvalid("a facet is there twice", pointer=at)
+        raise SpecInvalidError("a facet is there twice", pointer=at)
     for name in names:
         if not is_facet(name):
-            raise SpecInvalid(f"no facet may be called {name!r}", pointer=at)
+            raise SpecInvalidError(f"no facet may be called {name!r}", pointer=at)
     return tuple(sorted(names))
 
 
@@ -144,7 +146,7 @@ async def facets(context: Context, call: Call) -> FacetList:
     family = await context.catalog.families.reread_family(call.path["family"])
     within = dict(query.facets)
     if query.facet in within:
-        raise Problem("bad_request", "the facet to list has a value already", pointer=query.facet)
+        raise ProblemError("bad_request", "the facet to list has a value already", pointer=query.facet)
     names = tuple(sorted([*within, query.facet]))
     _check_listed(family, names)
     period = _period(context, family, query.period, query)
@@ -154,7 +156,7 @@ async def facets(context: Context, call: Call) -> FacetList:
     if query.cursor is not None:
         place = context.cursors.decode_cursor(query.cursor, BoardCursor)
         if place.prefix != of_period + query.facet:
-            raise Problem("bad_cursor", "the cursor is of another list", pointer="cursor")
+            raise ProblemError("bad_cursor", "the cursor is of another list", pointer="cursor")
         after = place.after
 
     def program() -> Program[tuple[list[tuple[Board, int]], str | None]]:
@@ -206,11 +208,11 @@ def check_facets(family: Family, values: Mapping[str, str]) -> list[tuple[str, s
     """Return the facet values of a request, sorted by name.
 
     Raises:
-        Problem: a value is none of a facet, or the family has no boards by these facets together.
+        ProblemError: a value is none of a facet, or the family has no boards by these facets together.
     """
     for name, value in values.items():
         if not is_facet_value(value):
-            raise Problem("bad_request", f"{clip_text(value)!r} is no value of a facet", pointer=clip_text(name))
+            raise ProblemError("bad_request", f"{clip_text(value)!r} is no value of a facet", pointer=clip_text(name))
     _check_listed(family, tuple(sorted(values)))
     return sorted(values.items())
 
@@ -218,13 +220,13 @@ def check_facets(family: Family, values: Mapping[str, str]) -> list[tuple[str, s
 def _check_listed(family: Family, names: tuple[str, ...]) -> None:
     if names not in family.spec.facets:
         what = f"the facets {', '.join(names)} together" if names else "everybody"
-        raise Problem("unknown_board", f"{family.id!r} has no leaderboards for {clip_text(what)}")
+        raise ProblemError("unknown_board", f"{family.id!r} has no leaderboards for {clip_text(what)}")
 
 
 def _period(context: Context, family: Family, name: str, query: FamilyBoardsQuery | FacetsQuery) -> Period:
     kind = PeriodKind(name)
     if kind not in family.spec.periods:
-        raise Problem("unknown_board", f"{family.id!r} has no leaderboards by {name!r}", pointer="period")
+        raise ProblemError("unknown_board", f"{family.id!r} has no leaderboards by {name!r}", pointer="period")
     at_us = context.now_us() if query.at is None else to_micros(query.at)
     return calendar_of(family.spec.time_zone).period_at(kind, at_us)
 

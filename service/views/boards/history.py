@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from service.context import Context
 from service.contract.cursors import BoardCursor
-from service.contract.problems import Problem
+from service.contract.problems import ProblemError
 from service.contract.queries import HistoryQuery, RankMode
 from service.contract.responses.families import HistoryAnswer, PastPosition
 from service.contract.responses.positions import Position
@@ -23,7 +23,7 @@ from service.contract.routes import Call
 from service.views.owners.owner_on_boards import BoardColumn, find_positions
 from service.views.retry_on_change import retry_with_boards
 from storage.boards.family_ids import board_id
-from storage.errors import UnknownColumn
+from storage.errors import UnknownColumnError
 from storage.periods import Calendar, Period, PeriodKind, calendar_of, parse_period
 from storage.records import Board, Family
 
@@ -59,9 +59,9 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
 def _kind(family: Family, name: str) -> PeriodKind:
     kind = PeriodKind(name)
     if kind not in family.spec.periods:
-        raise Problem("unknown_board", f"{family.id!r} has no leaderboards by {name!r}", pointer="period")
+        raise ProblemError("unknown_board", f"{family.id!r} has no leaderboards by {name!r}", pointer="period")
     if kind is PeriodKind.ALL:
-        raise Problem("bad_request", "all time never closes", pointer="period")
+        raise ProblemError("bad_request", "all time never closes", pointer="period")
     return kind
 
 
@@ -71,9 +71,9 @@ async def _column(context: Context, family: Family, name: str) -> tuple[Family, 
         family = await context.catalog.families.reread_family(family.id)
     index = family.template_board.column_index.get(name)
     if index is None:
-        raise UnknownColumn(f"no column {name!r} in {family.id!r}", pointer="column")
+        raise UnknownColumnError(f"no column {name!r} in {family.id!r}", pointer="column")
     if not family.spec.board.columns[index].sorted:
-        raise UnknownColumn(f"column {name!r} of {family.id!r} is not ranked", pointer="column")
+        raise UnknownColumnError(f"column {name!r} of {family.id!r} is not ranked", pointer="column")
     return family, index
 
 
@@ -87,7 +87,7 @@ def _before(context: Context, cursor: str, list_id: str) -> Period | None:
     place = context.cursors.decode_cursor(cursor, BoardCursor)
     last = parse_period(place.after)
     if place.prefix != list_id or last is None:
-        raise Problem("bad_cursor", "the cursor is of another list", pointer="cursor")
+        raise ProblemError("bad_cursor", "the cursor is of another list", pointer="cursor")
     return last.previous
 
 

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from service.context import Context
 from service.contract.lease_messages import AskLease, LeaseAnswer, LeaseEventLine, LeaseJournalQuery, parse_lease_key
 from service.contract.post_bodies import NDJSON_TYPE
-from service.contract.problems import Problem
+from service.contract.problems import ProblemError
 from service.contract.routes import Call, Reply
 from service.contract.values import format_us, to_micros
 from service.streams.journal_lane import encode_in_turns
@@ -58,16 +58,16 @@ def _how_long(context: Context, body: AskLease) -> tuple[int | None, int]:
     expires, seconds = body.lease_expires, body.lease_seconds
     if (expires is UNSET) == (seconds is UNSET):
         detail = "a lease lasts until lease_expires or for lease_seconds: one of them is needed"
-        raise Problem("bad_request", detail, pointer="/lease_expires")
+        raise ProblemError("bad_request", detail, pointer="/lease_expires")
     most_s = context.settings.lease_s_max
     if seconds is not UNSET:
         if seconds > most_s:
-            raise Problem("bad_value", f"a lease lasts at most {most_s:g} s", pointer="/lease_seconds")
+            raise ProblemError("bad_value", f"a lease lasts at most {most_s:g} s", pointer="/lease_seconds")
         return None, max(1, round(seconds * 1e6))
     expires_at_us = to_micros(expires)  # type: ignore[arg-type]
     # This process's clock only bounds what makes sense. It is no part of any lease.
     if expires_at_us > context.now_us() + most_s * 1e6:
-        raise Problem("bad_value", f"a lease lasts at most {most_s:g} s", pointer="/lease_expires")
+        raise ProblemError("bad_value", f"a lease lasts at most {most_s:g} s", pointer="/lease_expires")
     return expires_at_us, 0
 
 

@@ -21,7 +21,7 @@ from storage.boards.profiles import profiles
 from storage.entries.entries import Entries, lock_boards_with_owner
 from storage.entries.erasure import erasure_statements
 from storage.entries.hidden_owners import hidden_statements
-from storage.errors import StoreBusy, UnknownOwner
+from storage.errors import StoreBusyError, UnknownOwnerError
 from storage.log.log_record import ChangeKind
 from storage.log.owner_index import PositionRange
 from storage.queue.queue_erasure import drop_queued
@@ -46,7 +46,7 @@ async def erase_entry(context: Context, call: Call) -> Reply:
     waited = await drop_queued(context.store, owner, board_key=board.key)
     await context.store.write(lambda: _erase([entries], owner, context.now_us(), until))
     if board.key not in until and not waited:
-        raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
+        raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
     await _rename(context, owner, until, otherwise=0)
     return Reply(None, status=204)
 
@@ -150,7 +150,7 @@ async def _settle(context: Context) -> None:
     """Return when every transaction that may not have seen that an owner is changing has ended.
 
     Raises:
-        StoreBusy: one of them runs for too long. A repeated request continues from here.
+        StoreBusyError: one of them runs for too long. A repeated request continues from here.
     """
     if context.store.sole_writer:
         return
@@ -161,7 +161,7 @@ async def _settle(context: Context) -> None:
             while not await context.store.read(lambda: statements.have_earlier_ended(transaction)):  # noqa: ASYNC110 - the store's
                 await asyncio.sleep(SETTLED_LOOK_S)
     except TimeoutError as error:
-        raise StoreBusy("a transaction has been running for too long: ask again when it has ended") from error
+        raise StoreBusyError("a transaction has been running for too long: ask again when it has ended") from error
 
 
 async def _on_every_board(context: Context, owner: str, work: _Work, keys: set[int] | None = None) -> None:

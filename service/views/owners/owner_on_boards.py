@@ -53,7 +53,7 @@ async def find_positions(
     """Return the owner's positions in the order asked for, None where the owner has no value.
 
     Raises:
-        UnknownBoard, BoardChanged: a board was deleted or has changed since this process read it.
+        UnknownBoardError, BoardChangedError: a board was deleted or has changed since this process read it.
     """
     by_store: dict[Store, list[int]] = defaultdict(list)
     for number, each in enumerate(asked):

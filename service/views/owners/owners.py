@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from service.context import Context
-from service.contract.problems import Problem
+from service.contract.problems import ProblemError
 from service.contract.queries import PositionsQuery, ProfilesQuery, RankMode
 from service.contract.requests import Lookup, ManyBoards
 from service.contract.responses.boards import EntryAnswer, LookupAnswer, LookupEntry
@@ -28,7 +28,7 @@ from service.ranks.next_better import NextBetterFinder
 from storage.archive.archive_reader import ArchivedEntries
 from storage.entries.entries import Entries
 from storage.entries.hidden_owners import hidden_statements
-from storage.errors import NotRanked, UnknownColumn, UnknownOwner
+from storage.errors import NotRankedError, UnknownColumnError, UnknownOwnerError
 from storage.reads.point_reads import EntryRead
 from storage.records import Best, Board, Entry
 from storage.store import Program
@@ -42,8 +42,8 @@ async def find_column(context: Context, board_id: str, name: str) -> tuple[Board
     """Return a board and the index of one of its ranked columns; ask the store before calling either unknown.
 
     Raises:
-        UnknownBoard: there is no such board.
-        UnknownColumn: the board has no such column, or the column is not ranked.
+        UnknownBoardError: there is no such board.
+        UnknownColumnError: the board has no such column, or the column is not ranked.
     """
     board = await context.catalog.find_board(board_id)
     index = board.column_index.get(name)
@@ -51,9 +51,9 @@ async def find_column(context: Context, board_id: str, name: str) -> tuple[Board
         board = await context.catalog.reread_board(board_id)
         index = board.column_index.get(name)
     if index is None:
-        raise UnknownColumn(f"no column {name!r} in {board_id!r}", pointer="column")
+        raise UnknownColumnError(f"no column {name!r} in {board_id!r}", pointer="column")
     if not board.spec.columns[index].sorted:
-        raise UnknownColumn(f"column {name!r} of {board_id!r} is not ranked", pointer="column")
+        raise UnknownColumnError(f"column {name!r} of {board_id!r} is not ranked", pointer="column")
     return board, index
 
 
@@ -67,7 +67,7 @@ async def entry(context: Context, call: Call) -> EntryAnswer:
     if found is None:
         found, unseen = (await find_hidden_entries(context, board, [owner])).get(owner), True
     if found is None:
-        raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
+        raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
     context.metrics.count_ranks_read("entry", "row")
     stats = context.ranks.locators.find_locator(board).format_stats(found.cells)
     answer = EntryAnswer(found.owner, format_us(found.updated_at_us), stats, hidden=unseen or UNSET)
@@ -86,17 +86,17 @@ async def find_hidden_entries(context: Context, board: Board, owners: Sequence[s
 
 
 def unless_hidden(handler: Handler) -> Handler:
-    """Return a handler that raises `NotRanked` for an owner whose entry is hidden, instead of `UnknownOwner`."""
+    """Return a handler that raises `NotRankedError` for a hidden owner, instead of `UnknownOwnerError`."""
 
     @wraps(handler)
     async def handle(context: Context, call: Call) -> Answer:
         try:
             return await handler(context, call)
-        except UnknownOwner:
+        except UnknownOwnerError:
             board, owner = await context.catalog.find_board(call.path["board"]), call.path["owner"]
             if not await find_hidden_entries(context, board, [owner]):
                 raise
-            raise NotRanked(f"{owner!r} is hidden") from None
+            raise NotRankedError(f"{owner!r} is hidden") from None
 
     return handle
 
@@ -108,10 +108,10 @@ async def get_positions(context: Context, call: Call) -> OwnerPositions:
         return await _positions_now(context, call, query)
     board = await context.catalog.find_board(call.path["board"])
     before_id = find_board_before(board)
-    absent: UnknownOwner | NotRanked | None = None
+    absent: UnknownOwnerError | NotRankedError | None = None
     try:
         answer = await _positions_now(context, call, query)
-    except (UnknownOwner, NotRanked) as error:  # an owner who has not played this period is compared too
+    except (UnknownOwnerError, NotRankedError) as error:  # an owner who has not played this period is compared too
         absent, board = error, await context.catalog.find_board(board.id)
         columns = query.columns or [board.spec.columns[index].name for index in board.sorted_indexes]
         answer = OwnerPositions(call.path["owner"], [NoPosition(column=name) for name in columns])
@@ -137,7 +137,7 @@ async def _positions_now(context: Context, call: Call, query: PositionsQuery) ->
         return await _positions_with_next(context, locator, owner, indexes, query.rank)
     read = await context.reads.read_entry(board, owner)
     if read.entry is None:
-        raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
+        raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
     cells, totals, mode = read.entry.cells, read.totals, query.rank
     answers: list[Position] = []
     for index in indexes:
@@ -157,7 +157,7 @@ async def _positions(
     assert read.entry is not None
     wanted = _wanted(read.entry, indexes)
     if not wanted:
-        raise NotRanked(f"{read.entry.owner!r} has no value in the columns asked for")
+        raise NotRankedError(f"{read.entry.owner!r} has no value in the columns asked for")
     located, totals = await locator.locate_ranks(wanted, mode, read.totals)
     by_index: dict[int, Position] = {}
     for each, at in zip(wanted, located, strict=True):
@@ -179,9 +179,9 @@ async def _positions_with_next(
         lambda: places.of(owner, lambda entry: _wanted(entry, indexes)), heavy=far
     )
     if entry is None:
-        raise UnknownOwner(f"{owner!r} has no entry in {board.id!r}")
+        raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
     if not found:
-        raise NotRanked(f"{owner!r} has no value in the columns asked for")
+        raise NotRankedError(f"{owner!r} has no value in the columns asked for")
     for position in found.values():
         context.metrics.count_ranks_read("positions", position.method)
     columns = board.spec.columns
@@ -258,7 +258,7 @@ def _entries_with_totals(
 
 def _bound(count: int, most: int, code: str, pointer: str) -> None:
     if count > most:
-        raise Problem(code, f"{count} is more than {most}", pointer=pointer)
+        raise ProblemError(code, f"{count} is more than {most}", pointer=pointer)
 
 
 async def get_positions_on_boards(context: Context, call: Call) -> BoardPositions:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from service.context import Context
-from service.contract.problems import Problem
+from service.contract.problems import ProblemError
 from service.contract.queries import RankMode
 from service.contract.responses.positions import OwnerPositions, Position, Previous
 from service.contract.values import parse_decimal
@@ -25,12 +25,12 @@ def find_board_before(board: Board) -> str | None:
     """Return the id of the board of the period before; None for a board of all time.
 
     Raises:
-        Problem: the board belongs to no family.
+        ProblemError: the board belongs to no family.
     """
     named = None if board.family_key is None else parse_board_id(board.id)
     if named is None:
         detail = f"{board.id!r} is not the leaderboard of a period: none is before it"
-        raise Problem("bad_request", detail, pointer="compare")
+        raise ProblemError("bad_request", detail, pointer="compare")
     before = named.period.previous
     return None if before is None else board_id(named.family, before.id, named.facets)
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw, UnsetType
 
 from service.context import Context
-from service.contract.problems import Problem
+from service.contract.problems import ProblemError
 from service.contract.responses.journal import ProfileAnswer
 from service.contract.routes import Call, Reply
 from service.contract.strict_json import decode_strictly
@@ -38,7 +38,7 @@ async def put_profile(context: Context, call: Call) -> ProfileAnswer:
     decode_strictly(call.body, _OBJECT)
     text = msgspec.json.format(call.body, indent=_COMPACT)
     if len(text) > most:
-        raise Problem("body_too_large", f"a profile has at most {most} bytes")
+        raise ProblemError("body_too_large", f"a profile has at most {most} bytes")
     statements = profiles(context.store.dialect)
     await context.store.write(lambda: statements.store_profile(owner, text.decode(), now_us=context.now_us()))
     return ProfileAnswer(owner, Raw(text))
@@ -49,7 +49,7 @@ async def get_profile(context: Context, call: Call) -> ProfileAnswer:
     owner = call.path["owner"]
     found = await context.store.read(lambda: profiles(context.store.dialect).find_profiles([owner]))
     if owner not in found:
-        raise Problem("no_profile", f"{owner!r} has no profile")
+        raise ProblemError("no_profile", f"{owner!r} has no profile")
     return ProfileAnswer(owner, Raw(found[owner].encode()))
 
 
@@ -57,7 +57,7 @@ async def remove_profile(context: Context, call: Call) -> Reply:
     """Handle `DELETE /v1/owners/{owner}/profile`."""
     owner = call.path["owner"]
     if not await context.store.write(lambda: profiles(context.store.dialect).remove_profile(owner)):
-        raise Problem("no_profile", f"{owner!r} has no profile")
+        raise ProblemError("no_profile", f"{owner!r} has no profile")
     return Reply(None, status=204)
 
 

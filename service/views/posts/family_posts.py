@@ -19,21 +19,21 @@ from msgspec import UNSET
 
 from service.context import Context
 from service.contract.post_bodies import PostTarget, ReceivedPost
-from service.contract.problems import BadValue, Problem, clip_text, post_problem_of
+from service.contract.problems import BadValueError, ProblemError, clip_text, post_problem_of
 from service.contract.responses.boards import BoardResult, PostResult, PostResults
 from service.contract.routes import Answer, Call
 from storage.boards.boards import find_boards_by_key
 from storage.boards.families import NewBoard, make_boards
 from storage.boards.family_ids import board_id, facets_of, is_facet_value, shelf
 from storage.errors import (
-    AtInFuture,
-    PeriodClosed,
+    AtInFutureError,
+    PeriodClosedError,
     PostError,
-    PostIdConflict,
-    PostRejected,
-    UnknownBoard,
-    UnknownColumn,
-    UnknownFacet,
+    PostIdConflictError,
+    PostRejectedError,
+    UnknownBoardError,
+    UnknownColumnError,
+    UnknownFacetError,
 )
 from storage.periods import calendar_of
 from storage.records import Board, BoardPost, ColumnChange, Family, PartOutcome, Post, PostStatus
@@ -85,7 +85,7 @@ class _PostOutcome(NamedTuple):
         """
         if self.status is not PostStatus.REJECTED:
             return False
-        return any(isinstance(part.error, UnknownBoard) for _, part in self.boards)
+        return any(isinstance(part.error, UnknownBoardError) for _, part in self.boards)
 
 
 async def post_to_family(context: Context, call: Call) -> Answer:
@@ -104,7 +104,7 @@ async def post_to_family(context: Context, call: Call) -> Answer:
             family = await _forget(context, family)
         try:
             settled |= zip(left, await _settle(context, family, [posts[index] for index in left]), strict=True)
-        except UnknownBoard:  # the table that the family's boards share is gone: nothing was applied
+        except UnknownBoardError:  # the table that the family's boards share is gone: nothing was applied
             family = await _forget(context, family)
             settled |= zip(left, await _settle(context, family, [posts[index] for index in left]), strict=True)
             break
@@ -122,7 +122,7 @@ async def _queue(context: Context, family_id: str, posts: Sequence[ReceivedPost]
         now_us = context.now_us()
         for index, post in enumerate(posts):
             found = _wanted(context, family, post, now_us)
-            if isinstance(found, UnknownColumn):  # another process may have added the column
+            if isinstance(found, UnknownColumnError):  # another process may have added the column
                 family = await context.catalog.families.reread_family(family.id)
                 found = _wanted(context, family, post, now_us)
             if not isinstance(found, _Wanted):
@@ -133,7 +133,7 @@ async def _queue(context: Context, family_id: str, posts: Sequence[ReceivedPost]
         for index, each in enumerate(wanted):
             made = _post(context, family, posts[index], each, boards)
             if all(closed for _, closed in each.periods):
-                closed = PeriodClosed("every period of the post is closed", pointer="/at")
+                closed = PeriodClosedError("every period of the post is closed", pointer="/at")
                 to_queue.closed[index] = (made, closed)
             else:
                 to_queue.posts.append(made)
@@ -146,7 +146,7 @@ async def _forget(context: Context, family: Family) -> Family:
     """Forget the boards of a family that this process knows, and return the family as the store has it now.
 
     Raises:
-        UnknownFamily: the family was deleted.
+        UnknownFamilyError: the family was deleted.
     """
     for board in context.catalog.list_known():
         if board.family_key == family.key:
@@ -159,7 +159,7 @@ def _check_parts(context: Context, family: Family, posts: Sequence[ReceivedPost]
     most = context.settings.parts_per_request_max
     if parts > most:
         detail = f"{parts} posts, each counted once a board that it may reach; a request carries at most {most}"
-        raise Problem("too_many_boards", detail, pointer="/posts")
+        raise ProblemError("too_many_boards", detail, pointer="/posts")
 
 
 async def _settle(context: Context, family: Family, posts: Sequence[ReceivedPost]) -> list[_PostOutcome]:
@@ -167,7 +167,7 @@ async def _settle(context: Context, family: Family, posts: Sequence[ReceivedPost
     wanted: list[_Wanted | Exception] = []
     for post in posts:
         found = _wanted(context, family, post, now_us)
-        if isinstance(found, UnknownColumn):  # another process may have added the column
+        if isinstance(found, UnknownColumnError):  # another process may have added the column
             family = await context.catalog.families.reread_family(family.id)
             found = _wanted(context, family, post, now_us)
         wanted.append(found)
@@ -205,16 +205,16 @@ async def _repeated(
 def _wanted(context: Context, family: Family, post: ReceivedPost, now_us: int) -> _Wanted | Exception:
     at_us, settings = post.at_us, context.settings
     if at_us is not None and at_us > now_us + settings.at_ahead_s_max * 1e6:
-        return AtInFuture(f"at is more than {settings.at_ahead_s_max:g} s ahead", pointer="/at")
+        return AtInFutureError(f"at is more than {settings.at_ahead_s_max:g} s ahead", pointer="/at")
     values = post.facets or {}
     for name, value in values.items():
         if name not in family.facet_names:
-            return UnknownFacet(f"{family.id!r} has no facet {clip_text(name)!r}", pointer="/facets")
+            return UnknownFacetError(f"{family.id!r} has no facet {clip_text(name)!r}", pointer="/facets")
         if not is_facet_value(value):
-            return BadValue(f"{clip_text(value)!r} is no value of a facet", pointer=f"/facets/{name}")
+            return BadValueError(f"{clip_text(value)!r} is no value of a facet", pointer=f"/facets/{name}")
     try:
         changes = parse_changes(family.template_board, post.stats, post.overwrite)
-    except (PostError, Problem) as error:
+    except (PostError, ProblemError) as error:
         return error
     listed, given = family.spec.facets, tuple(sorted(values.items()))
     periods = []
@@ -224,7 +224,7 @@ def _wanted(context: Context, family: Family, post: ReceivedPost, now_us: int) -
         boards = _boards_in(family.id, period.id, listed, given)
         periods.append(_PeriodBoards(boards, closes_us is not None and now_us >= closes_us))
     if not any(boards for boards, _ in periods):
-        return PostRejected("the post has the facets of none of the family's leaderboards", pointer="/facets")
+        return PostRejectedError("the post has the facets of none of the family's leaderboards", pointer="/facets")
     return _Wanted(periods, changes)
 
 
@@ -301,7 +301,7 @@ def _settled(wanted: _Wanted, post: Post, parts: list[PartOutcome], repeated: di
     boards: list[tuple[Board | str, PartOutcome]]
     if parts and parts[0].status is PostStatus.DUPLICATE:
         boards = [(repeated[part.board_key], part) for part in parts if part.board_key in repeated]
-    elif parts and isinstance(parts[0].error, PostIdConflict):
+    elif parts and isinstance(parts[0].error, PostIdConflictError):
         boards = [(new.id, parts[0]) for new, _ in wanted.targets()]
     elif any(closed for _, closed in wanted.periods):
         boards = _with_closed(wanted, post, parts)
@@ -315,7 +315,7 @@ def _with_closed(wanted: _Wanted, post: Post, parts: list[PartOutcome]) -> list[
     boards: list[tuple[Board | str, PartOutcome]] = []
     for new, closed in wanted.targets():
         if closed:
-            late = PeriodClosed(f"the period of {new.id!r} is closed", pointer="/at")
+            late = PeriodClosedError(f"the period of {new.id!r} is closed", pointer="/at")
             boards.append((new.id, PartOutcome(PostStatus.REJECTED, error=late)))
         else:
             target, part = next(outcomes)
@@ -343,10 +343,10 @@ def _result(post: ReceivedPost, settled: _PostOutcome) -> PostResult:
 def _board_result(board: Board | str, part: PartOutcome) -> BoardResult:
     if isinstance(board, Board):
         return board_result(board, part)
-    error = part.error or PostRejected()
+    error = part.error or PostRejectedError()
     return BoardResult(board=board, status="rejected", error=post_problem_of(error).to_document())
 
 
-def _problem(settled: _PostOutcome) -> Problem:
+def _problem(settled: _PostOutcome) -> ProblemError:
     errors = [part.error for _, part in settled.boards if part.error is not None]
-    return post_problem_of(settled.error or first_cause(errors or [PostRejected()]))
+    return post_problem_of(settled.error or first_cause(errors or [PostRejectedError()]))

@@ -11,7 +11,7 @@ from itertools import islice
 
 from service.context import Context
 from service.contract.post_bodies import NDJSON_TYPE
-from service.contract.problems import Problem, post_problem_of
+from service.contract.problems import ProblemError, post_problem_of
 from service.contract.queries import JournalQuery, OwnerPostsQuery
 from service.contract.responses.boards import Stats, StatusName
 from service.contract.responses.journal import JournalKind, JournalLine, OwnerPosts
@@ -61,7 +61,7 @@ async def read_journal(context: Context, call: Call) -> Reply:
         begins_after, bundles, boards = await context.store.read(program, heavy=True)
         if 0 < query.after < begins_after:
             detail = f"the journal begins after {begins_after}: what is past {query.after} is not all there"
-            raise Problem("journal_pruned", detail, pointer="after")
+            raise ProblemError("journal_pruned", detail, pointer="after")
         rows = islice(changes_past(bundles, query.after), limit)
         return Reply(await encode_in_turns(make_lines(rows, boards)), media_type=NDJSON_TYPE)
 

@@ -17,19 +17,19 @@ from msgspec import Raw
 from service.context import Context
 from service.contract.keys import Role
 from service.contract.post_bodies import PostLimits, PostTarget, ReceivedPost, parse_posts
-from service.contract.problems import Problem, post_problem_of
+from service.contract.problems import ProblemError, post_problem_of
 from service.contract.responses.boards import BoardResult, PostResult, PostResults, Stats
 from service.contract.routes import Answer, Call
 from service.contract.values import format_decimal, format_us, parse_decimal, parse_text, to_wire_number
 from service.views.retry_on_change import find_retriable_posts
 from storage.errors import (
-    AtInFuture,
-    FamilyBoard,
+    AtInFutureError,
+    FamilyBoardError,
     PostError,
-    PostRejected,
-    UnknownBoard,
-    UnknownColumn,
-    ValueOutOfRange,
+    PostRejectedError,
+    UnknownBoardError,
+    UnknownColumnError,
+    ValueOutOfRangeError,
 )
 from storage.records import (
     Board,
@@ -90,7 +90,7 @@ def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple
     """Return the posts of a request, and whether it holds a single post outside a list.
 
     Raises:
-        Problem: the request as a whole is faulty, or the key may not send that many posts.
+        ProblemError: the request as a whole is faulty, or the key may not send that many posts.
     """
     settings = context.settings
     limits = PostLimits(
@@ -121,7 +121,7 @@ async def _settle(context: Context, posts: list[ReceivedPost], *, single: bool, 
                 result, status = _result(found, next(outcomes), named=only_board is None, single=single)
             else:
                 result, status = _refused(post, found, named=only_board is None, single=single), PostStatus.REJECTED
-        except Problem:  # a single post: its problem is the response
+        except ProblemError:  # a single post: its problem is the response
             context.metrics.posts_settled(PostStatus.REJECTED.value)
             raise
         context.metrics.posts_settled(status.value)
@@ -161,7 +161,7 @@ def _resolved_here(context: Context, post: ReceivedPost, only_board: str | None)
         return None
     try:
         parts = [BoardPost(board, parse_changes(board, post.stats, post.overwrite))]
-    except (PostError, Problem):
+    except (PostError, ProblemError):
         return None
     return _identified(context, post, parts)
 
@@ -172,7 +172,7 @@ _Resolved: TypeAlias = "Post | dict[str, Exception]"
 class _Asked(NamedTuple):
     """What the store was asked for one request. It is asked once for each board, however many posts name the board."""
 
-    unknown: dict[str, UnknownBoard]
+    unknown: dict[str, UnknownBoardError]
     reread: set[str]
 
 
@@ -181,7 +181,7 @@ async def _resolved(context: Context, post: ReceivedPost, only_board: str | None
     errors: dict[str, Exception] = {}
     parts: list[BoardPost] = []
     if post.at_us is not None and post.at_us > context.now_us() + context.settings.at_ahead_s_max * 1e6:
-        error = AtInFuture(f"at is more than {context.settings.at_ahead_s_max:g} s ahead", pointer="/at")
+        error = AtInFutureError(f"at is more than {context.settings.at_ahead_s_max:g} s ahead", pointer="/at")
         return dict.fromkeys([only_board] if only_board is not None else post.boards or [], error)
     for board_id in (only_board,) if only_board is not None else post.boards or ():
         try:
@@ -189,19 +189,19 @@ async def _resolved(context: Context, post: ReceivedPost, only_board: str | None
                 raise asked.unknown[board_id]
             board = context.catalog.find_known(board_id) or await context.catalog.find_board(board_id)
             if board.family_key is not None:
-                raise FamilyBoard(f"{board_id!r} is a family's, and its posts go to the family")
+                raise FamilyBoardError(f"{board_id!r} is a family's, and its posts go to the family")
             try:
                 changes = parse_changes(board, post.stats, post.overwrite)
-            except UnknownColumn:
+            except UnknownColumnError:
                 if board_id in asked.reread:
                     raise
                 asked.reread.add(board_id)
                 board = await context.catalog.reread_board(board_id)  # another process may have added the column
                 changes = parse_changes(board, post.stats, post.overwrite)
             parts.append(BoardPost(board, changes))
-        except UnknownBoard as error:
+        except UnknownBoardError as error:
             errors[board_id] = asked.unknown[board_id] = error
-        except (PostError, Problem) as error:
+        except (PostError, ProblemError) as error:
             errors[board_id] = error
     if errors:
         return errors
@@ -226,7 +226,7 @@ def parse_changes(board: Board, stats: Mapping[str, Raw], overwrite: Mapping[str
     """Return the values that a post gives, in the board's units.
 
     Raises:
-        UnknownColumn, ValueOutOfRange, BadValue: the board can't take the post.
+        UnknownColumnError, ValueOutOfRangeError, BadValueError: the board can't take the post.
     """
     changes = [_change(board, name, raw, overwrite=False) for name, raw in stats.items()]
     if overwrite:
@@ -237,16 +237,16 @@ def parse_changes(board: Board, stats: Mapping[str, Raw], overwrite: Mapping[str
 def _change(board: Board, name: str, raw: Raw, *, overwrite: bool) -> ColumnChange:
     index = board.column_index.get(name)
     if index is None:
-        raise UnknownColumn(f"no column {name!r} in {board.id!r}", pointer=f"/{_member(overwrite)}/{name}")
+        raise UnknownColumnError(f"no column {name!r} in {board.id!r}", pointer=f"/{_member(overwrite)}/{name}")
     column = board.spec.columns[index]
     try:
         if column.kind is ColumnKind.TEXT:
             return ColumnChange(index, parse_text(raw), overwrite)
         value = parse_decimal(raw, column.scale)
-    except Problem as problem:
-        raise Problem(problem.code, problem.detail, pointer=f"/{_member(overwrite)}/{name}") from None
+    except ProblemError as problem:
+        raise ProblemError(problem.code, problem.detail, pointer=f"/{_member(overwrite)}/{name}") from None
     if column.merge is not Merge.SUM and not column.min_scaled <= value <= column.max_scaled:
-        raise ValueOutOfRange(f"{name} is outside {_bounds(column)}", pointer=f"/{_member(overwrite)}/{name}")
+        raise ValueOutOfRangeError(f"{name} is outside {_bounds(column)}", pointer=f"/{_member(overwrite)}/{name}")
     return ColumnChange(index, value, overwrite)
 
 
@@ -333,7 +333,7 @@ def board_result(board: Board, part: PartOutcome) -> BoardResult:
 
 def first_cause(errors: Sequence[Exception]) -> Exception:
     """Return the error that caused the others."""
-    return next((error for error in errors if not isinstance(error, PostRejected)), errors[0])
+    return next((error for error in errors if not isinstance(error, PostRejectedError)), errors[0])
 
 
 def _refused(post: ReceivedPost, errors: Mapping[str, Exception], *, named: bool, single: bool) -> PostResult:
@@ -346,7 +346,9 @@ def _refused(post: ReceivedPost, errors: Mapping[str, Exception], *, named: bool
         )
     boards = [
         BoardResult(
-            board=board_id, status="rejected", error=post_problem_of(errors.get(board_id, PostRejected())).to_document()
+            board=board_id,
+            status="rejected",
+            error=post_problem_of(errors.get(board_id, PostRejectedError())).to_document(),
         )
         for board_id in post.boards or ()
     ]

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from msgspec import UNSET
 
 from service.context import Context
-from service.contract.problems import FieldError, Problem, post_problem_of
+from service.contract.problems import FieldError, ProblemError, post_problem_of
 from service.contract.responses.queue import Accepted
 from service.contract.routes import Answer, Reply
 from storage.boards.closed_boards import derive_closure
-from storage.errors import BoardChanged, PeriodClosed, UnknownBoard, UnknownFamily
+from storage.errors import BoardChangedError, PeriodClosedError, UnknownBoardError, UnknownFamilyError
 from storage.posting.post_ids import find_repeats
 from storage.records import Post, PostStatus
 
@@ -29,7 +29,7 @@ class ResolvedPosts:
     """The posts of a request, when none of them is wrong."""
 
     posts: list[Post] = field(default_factory=list)  # at least one board may take each
-    closed: dict[int, tuple[Post, PeriodClosed]] = field(
+    closed: dict[int, tuple[Post, PeriodClosedError]] = field(
         default_factory=dict
     )  # by index; no board takes these any more, so each must be a duplicate
 
@@ -37,10 +37,10 @@ class ResolvedPosts:
 async def queue_posts(context: Context, resolve: Callable[[], Awaitable[ResolvedPosts]], *, single: bool) -> Answer:
     """Queue the posts of a request, and return the response 202.
 
-    `resolve` returns the posts, or raises the `Problem` of a post that is wrong.
+    `resolve` returns the posts, or raises the `ProblemError` of a post that is wrong.
 
     Raises:
-        BoardChanged: the boards changed during every try.
+        BoardChangedError: the boards changed during every try.
     """
     for _ in range(_RENEWALS_MAX):
         found = await resolve()
@@ -49,21 +49,23 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[Resolved
         try:
             if found.posts:
                 await context.posting.enqueuer.submit(found.posts)
-        except BoardChanged:
+        except BoardChangedError:
             await _reread(context, found.posts)
             continue
         if found.closed:
             context.metrics.posts_settled(PostStatus.DUPLICATE.value, len(found.closed))
         accepted = Accepted(len(found.posts) + len(found.closed), len(found.closed) or UNSET)
         return Reply(accepted, status=202)
-    raise BoardChanged
+    raise BoardChangedError
 
 
-async def _check_repeats(context: Context, closed: Mapping[int, tuple[Post, PeriodClosed]], *, single: bool) -> None:
+async def _check_repeats(
+    context: Context, closed: Mapping[int, tuple[Post, PeriodClosedError]], *, single: bool
+) -> None:
     """Refuse the request unless every post that no board takes was applied before.
 
     Raises:
-        Problem: a post is no duplicate.
+        ProblemError: a post is no duplicate.
     """
     posts = [post for post, _ in closed.values()]
     repeats = await context.store.read(lambda: find_repeats(context.posting.post_ids, posts))
@@ -80,16 +82,16 @@ async def _reread(context: Context, posts: list[Post]) -> None:
                 context.catalog.forget_board(part.board.id)
         try:
             await context.catalog.families.reread_family(family_id)
-        except UnknownFamily:
+        except UnknownFamilyError:
             continue  # `resolve` raises it again for the caller
     for board_id in {part.board.id for post in posts if post.family is None for part in post.parts}:
         try:
             await context.catalog.reread_board(board_id)
-        except UnknownBoard:
+        except UnknownBoardError:
             continue
 
 
-def find_closure(post: Post, now_us: int) -> PeriodClosed | None:
+def find_closure(post: Post, now_us: int) -> PeriodClosedError | None:
     """Return why none of a post's boards takes it any more, or yet; None where one of them may."""
     error = None
     for part in post.parts:
@@ -97,14 +99,14 @@ def find_closure(post: Post, now_us: int) -> PeriodClosed | None:
             return None
         try:
             derive_closure(part.board, now_us).check(part.board, now_us if post.at_us is None else post.at_us)
-        except PeriodClosed as closed:
+        except PeriodClosedError as closed:
             error = closed
         else:
             return None
     return error
 
 
-def make_refusal(error: Exception, index: int | None) -> Problem:
+def make_refusal(error: Exception, index: int | None) -> ProblemError:
     """Return the problem that refuses a request because of one of its posts.
 
     `index`: of the post in the request's list; None: the post is the request's body itself.
@@ -114,4 +116,4 @@ def make_refusal(error: Exception, index: int | None) -> Problem:
         return problem
     errors = [FieldError(f"/posts/{index}{each.pointer}", each.detail) for each in problem.errors]
     errors = errors or [FieldError(f"/posts/{index}", problem.detail)]
-    return Problem(problem.code, f"post {index + 1}: {problem.detail}", errors=errors, status=problem.status)
+    return ProblemError(problem.code, f"post {index + 1}: {problem.detail}", errors=errors, status=problem.status)

@@ -16,7 +16,7 @@ from service.ranks.pages import Pager, Window, cell_of, rank_rows
 from service.views.owners.owners import find_column
 from service.views.owners.profiles import add_profiles
 from storage.entries.neighbours import Neighbours
-from storage.errors import NotRanked, UnknownOwner
+from storage.errors import NotRankedError, UnknownOwnerError
 from storage.records import Entry
 from storage.store import Program
 
@@ -52,10 +52,10 @@ async def around_owner(context: Context, call: Call) -> Page:
 
 def _wanted_owner(entry: Entry | None, owner: str, index: int, column: str) -> WantedRank:
     if entry is None:
-        raise UnknownOwner(f"{owner!r} has no entry in this leaderboard")
+        raise UnknownOwnerError(f"{owner!r} has no entry in this leaderboard")
     cell = entry.cells[index]
     if not isinstance(cell, str):
-        raise NotRanked(f"{owner!r} has no value in {column!r}")
+        raise NotRankedError(f"{owner!r} has no value in {column!r}")
     return WantedRank(index, cell, owner)
 
 

@@ -9,7 +9,7 @@ from math import floor
 
 from predictor import RankCurve
 from service.context import Context
-from service.contract.problems import Problem
+from service.contract.problems import ProblemError
 from service.contract.queries import BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery
 from service.contract.responses.boards import (
     Bucket,
@@ -31,7 +31,7 @@ from service.views.owners.profiles import add_profiles
 from storage.archive.archive_reader import ArchivedEntries
 from storage.archive.archive_writer import build_exact_curve
 from storage.entries.rankings import Ranking
-from storage.errors import Archived, NoCurve
+from storage.errors import ArchivedError, NoCurveError
 from storage.records import Board
 from storage.store import Program
 
@@ -99,15 +99,15 @@ def parse_wanted_value(locator: Locator, index: int, text: str, pointer: str) ->
     """Return the cell that a newcomer with this value would have.
 
     Raises:
-        Problem: the text is no number of the column, or out of its range.
+        ProblemError: the text is no number of the column, or out of its range.
     """
     column = locator.board.spec.columns[index]
     try:
         value = parse_decimal(text, column.scale)
-    except Problem as problem:
-        raise Problem(problem.code, problem.detail, pointer=pointer) from None
+    except ProblemError as problem:
+        raise ProblemError(problem.code, problem.detail, pointer=pointer) from None
     if not column.min_scaled <= value <= column.max_scaled:
-        raise Problem("value_out_of_range", f"{text} is outside the range of {column.name!r}", pointer=pointer)
+        raise ProblemError("value_out_of_range", f"{text} is outside the range of {column.name!r}", pointer=pointer)
     return WantedRank(index, locator.entries.rankings[index].padding.pad_arrival(value), None)
 
 
@@ -117,7 +117,9 @@ async def get_values(context: Context, call: Call) -> Values:
     board, index = await find_column(context, call.path["board"], call.path["column"])
     count = len(query.ranks) + len(query.percentiles)
     if count > context.settings.query_values_max:
-        raise Problem("too_many_values", f"{count} is more than {context.settings.query_values_max}", pointer="ranks")
+        raise ProblemError(
+            "too_many_values", f"{count} is more than {context.settings.query_values_max}", pointer="ranks"
+        )
     finder = _ValueFinder(context, board, index)
     ranks, percentiles = await context.store_for_board(board).read(
         lambda: finder.run(query.ranks, query.percentiles), heavy=finder.curve is None
@@ -196,7 +198,7 @@ async def curve(context: Context, call: Call) -> Answer:
     if served is None and board.closed_us is not None:
         return await _final_curve(context, call, board, index)
     if served is None:
-        raise NoCurve(f"{call.path['column']!r} of {board.id!r} has no curve yet")
+        raise NoCurveError(f"{call.path['column']!r} of {board.id!r} has no curve yet")
     return _curve_reply(context, call, curve_etag(served), lambda: curve_document(board, index, served.curve))
 
 
@@ -211,7 +213,7 @@ async def _final_curve(context: Context, call: Call, board: Board, index: int) -
         lambda: entries.read_curve(index) if isinstance(entries, ArchivedEntries) else build_exact_curve(entries, index)
     )
     if found is None or not (archived or found.total <= board.spec.predictor.exact_top):
-        raise NoCurve(f"{call.path['column']!r} of {board.id!r} has no curve yet")
+        raise NoCurveError(f"{call.path['column']!r} of {board.id!r} has no curve yet")
     etag = f'W/"{board.key}-{index}-final-{found.total}"'
     return _curve_reply(context, call, etag, lambda: curve_document(board, index, found))
 
@@ -228,7 +230,7 @@ async def refresh_curve(context: Context, call: Call) -> RefreshAnswer:
     """Handle `POST …/rankings/{column}/refresh`."""
     board, index = await find_column(context, call.path["board"], call.path["column"])
     if board.archived_us is not None:
-        raise Archived(f"{board.id!r} was archived, and its curves are final")
+        raise ArchivedError(f"{board.id!r} was archived, and its curves are final")
     done = await context.curves.refreshes.refresh_now(board, index)
     return RefreshAnswer(
         column=board.spec.columns[index].name,

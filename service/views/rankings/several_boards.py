@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from predictor import BoundedRank, add_up_ranks
 from service.context import Context
-from service.contract.problems import Problem
+from service.contract.problems import ProblemError
 from service.contract.queries import ValuePositionsQuery
 from service.contract.responses.positions import Position, PositionMethod
 from service.contract.routes import Call
 from service.ranks.locator import percentile
 from service.views.owners.owners import find_column
-from storage.errors import UnknownColumn
+from storage.errors import UnknownColumnError
 from storage.records import Board
 
 # From the best to the worst. The answer names the worst method among its parts: a sum is no better than that.
@@ -25,26 +25,30 @@ async def find_added_boards(context: Context, call: Call, first: Board, index: i
     """Return the boards that `with` names, each with the index of the column there.
 
     Raises:
-        UnknownBoard, UnknownColumn: one of them is missing.
-        Problem: a board is named twice or ranks the column in another way, or there are too many values.
+        UnknownBoardError, UnknownColumnError: one of them is missing.
+        ProblemError: a board is named twice or ranks the column in another way, or there are too many values.
     """
     query: ValuePositionsQuery = call.query
     column = first.spec.columns[index]
     asked, most = len(query.values) * (1 + len(query.with_)), context.settings.query_values_max
     if asked > most:
-        raise Problem("too_many_values", f"{asked} values, one a leaderboard, are more than {most}", pointer="values")
+        raise ProblemError(
+            "too_many_values", f"{asked} values, one a leaderboard, are more than {most}", pointer="values"
+        )
     found: list[tuple[Board, int]] = []
     for position, board_id in enumerate(query.with_):
         pointer = f"with/{position}"
         if board_id in (first.id, *query.with_[:position]):
-            raise Problem("bad_request", f"{board_id!r} would be counted twice", pointer=pointer)
+            raise ProblemError("bad_request", f"{board_id!r} would be counted twice", pointer=pointer)
         try:
             board, other_index = await find_column(context, board_id, column.name)
-        except UnknownColumn as error:
-            raise UnknownColumn(error.detail, pointer=pointer) from error
+        except UnknownColumnError as error:
+            raise UnknownColumnError(error.detail, pointer=pointer) from error
         other = board.spec.columns[other_index]
         if (other.best, other.scale) != (column.best, column.scale):
-            raise Problem("bad_request", f"{column.name!r} of {board_id!r} is ranked in another way", pointer=pointer)
+            raise ProblemError(
+                "bad_request", f"{column.name!r} of {board_id!r} is ranked in another way", pointer=pointer
+            )
         found.append((board, other_index))
     return found
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from querybuilder import Dialect
-from storage.errors import RacesLost
+from storage.errors import RacesLostError
 from storage.leases.claims import GIVEN_BACK, StoreClock
 from storage.leases.lease_journal import PublishedLeaseEvent, lease_journal
 from storage.leases.lease_records import LeaseEvent, LeaseEventKind, RegionCounts, Resource
@@ -88,7 +88,7 @@ class LeaseExchange:
         """Apply a page that follows `read_cursor` in a peer's journal.
 
         Raises:
-            RacesLost: resources kept changing.
+            RacesLostError: resources kept changing.
         """
         if not page:
             return AppliedPage(0)
@@ -107,7 +107,7 @@ class LeaseExchange:
                 return AppliedPage(len(page), duplicates, duplicates if self._release else 0)
             again = {trying.changes[place].before.holder for place in void}
             left = [event for event in left if event.key in again]
-        raise RacesLost(f"resources kept changing during {self._attempts_max} attempts")
+        raise RacesLostError(f"resources kept changing during {self._attempts_max} attempts")
 
     def _of_pools_here(self, page: Sequence[PublishedLeaseEvent]) -> Program[list[PeerEvent]]:
         pools = yield from self._pools.find_by_names([(event.client_id, event.pool_id) for event in page])

@@ -20,7 +20,7 @@ from storage.boards.boards import create_board, delete_board, find_board
 from storage.boards.row_tables import layout_of, scope_of
 from storage.boards.shared_tables import sweep_rows
 from storage.entries.entries import Entries
-from storage.errors import Archived, BoardChanged
+from storage.errors import ArchivedError, BoardChangedError
 from storage.records import Best, Board, Entry, Season, TableSharing, Ties
 from storage.schema.steps import ARCHIVE_BLOCKS
 from storage.store import Program
@@ -43,7 +43,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield World(await Deployment.on(await open_store(), TableSharing(table)))
 
 
-class Killed(BaseException):
+class KilledError(BaseException):
     """the process ended here"""
 
 
@@ -59,10 +59,10 @@ class MortalStore(PassingStore):
         """See `Store`."""
         self._left -= 1
         if self._left == 0 and not self._after:
-            raise Killed
+            raise KilledError
         found = await self._store.write(program)
         if self._left == 0:
-            raise Killed
+            raise KilledError
         return found
 
 
@@ -206,7 +206,7 @@ async def test_past_the_archived_top_there_are_no_rows(world: World) -> None:
         lambda: ranking.tally_cells(3),
         lambda: ranking.sample_worst_row(),
     ):
-        with pytest.raises(Archived):
+        with pytest.raises(ArchivedError):
             await world.store.read(asked)
 
 
@@ -221,7 +221,7 @@ async def test_the_rows_go_and_a_process_that_knows_the_board_with_rows_notices(
         while await world.store.write(lambda: sweep_rows(world.deployment.dialect, rows_max=7)):
             pass
         assert await rows_left(world, board) == 0
-        with pytest.raises(BoardChanged):
+        with pytest.raises(BoardChangedError):
             await world.deployment.erase(board, "ö1")
     await world.store.write(lambda: delete_board(world.deployment.dialect, board_id="b"))
     left = select(count()).from_(ARCHIVE_BLOCKS)
@@ -264,7 +264,7 @@ async def test_killed_anywhere_it_is_gone_on_with_by_another_process(world: Worl
         try:
             await close_all(process)
             alive = True
-        except Killed:
+        except KilledError:
             deaths += 1
             world.advance(2_000)  # until its lease is over
     assert deaths > 4

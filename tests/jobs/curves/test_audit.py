@@ -12,7 +12,7 @@ from jobs.curves.audit import AuditJob, Auditor
 from predictor import Curve, Knot
 from storage.curves.auditing import Audit, AuditLimits
 from storage.curves.stored_curves import ServedCurve, store_curve
-from storage.errors import NoCurve, StoreBusy
+from storage.errors import NoCurveError, StoreBusyError
 from storage.records import Board
 from tests.jobs.world import World, within
 
@@ -136,7 +136,7 @@ async def test_fewer_owners_may_be_asked_for_and_never_more_than_the_limit(world
         rng=random.Random(1),
     )
     assert len((await auditing.auditor.audit_column(board, 0, owners=9)).compared) == 4
-    with pytest.raises(NoCurve):
+    with pytest.raises(NoCurveError):
         await auditing.auditor.audit_column(board, 1)
 
 
@@ -144,7 +144,7 @@ async def test_a_store_that_fails_is_told_and_the_next_turn_comes(world: World) 
     await board_with_curve(world)
     auditing = Auditing(world)
     running = asyncio.create_task(auditing.job.run_forever())
-    world.store.failures.append(StoreBusy("away"))
+    world.store.failures.append(StoreBusyError("away"))
     await auditing.interval()
     await within(auditing.observed.failures.get())
     await auditing.interval()

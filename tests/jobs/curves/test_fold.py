@@ -13,7 +13,7 @@ from predictor import Curve
 from querybuilder import insert, update
 from storage.boards.boards import change_board, create_board, delete_board, reset_board
 from storage.curves.live_counts import counted_fits, counts_of, find_fold_state
-from storage.errors import ChangesUnordered, LeaseLost, LostRace, StoreBusy
+from storage.errors import ChangesUnorderedError, LeaseLostError, LostRaceError, StoreBusyError
 from storage.log.change_log import ChangeLog, LogMark, NewChange, change_log
 from storage.log.log_record import ChangeKind
 from storage.records import Best, Board, Merge, Ties
@@ -113,7 +113,7 @@ async def test_a_process_killed_between_counting_and_storing_leaves_nothing_of_i
     stale = await killed.store.write(lambda: killed.leases.claim(JOB_POOL, RESOURCE, holder="k", lease_us=1))
     world.advance(60)
     async with folder(world) as folding:  # takes over
-        with pytest.raises(LeaseLost):
+        with pytest.raises(LeaseLostError):
             await job.fold_changes(HeldLease(stale, killed.leases, 1), job.counting())
         await folding.fold()
     await assert_live(world, board)
@@ -143,13 +143,13 @@ async def test_a_fit_that_cannot_tell_what_it_saw_serves_as_it_was_fitted(
 ) -> None:
     def mark_now(_log: ChangeLog) -> Program[LogMark]:
         yield from ()
-        raise ChangesUnordered
+        raise ChangesUnorderedError
 
     with monkeypatch.context() as patched:
         patched.setattr(ChangeLog, "take_mark", mark_now)
         board = await board_with_curve(world)
         async with folder(world) as folding:
-            with pytest.raises(ChangesUnordered):
+            with pytest.raises(ChangesUnorderedError):
                 await folding.fold()
     async with folder(world) as folding:
         await folding.fold()
@@ -304,7 +304,7 @@ async def test_counts_stay_exact_while_several_writers_and_fits_overlap(world: W
                 await world.deployment.erase(board, owners.pop())
             try:
                 await world.deployment.apply(*posts)
-            except LostRace:  # the writer would do the group again
+            except LostRaceError:  # the writer would do the group again
                 continue
 
     async with folder(world) as folding:
@@ -328,7 +328,7 @@ async def test_a_failed_store_is_tried_again_and_nothing_is_counted_twice(world:
     running = asyncio.create_task(job.run_forever())
     await within(world.observed.folds.get())
     await meddle(world, board, 1)
-    world.store.failures.append(StoreBusy("away"))
+    world.store.failures.append(StoreBusyError("away"))
     for _ in range(2):
         await world.time.asleep(0.5)
         world.advance(0.5)

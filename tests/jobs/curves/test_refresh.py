@@ -8,7 +8,7 @@ from dataclasses import replace
 from predictor import RankCurve
 from storage.boards.boards import delete_board, reset_board
 from storage.curves.stored_curves import CurveBook
-from storage.errors import StoreBusy
+from storage.errors import StoreBusyError
 from tests.jobs.refreshing import due, total, work_off, working
 from tests.jobs.world import LIMITS, PREDICTOR, REFRESH_S, World, within
 
@@ -206,7 +206,7 @@ async def test_a_failed_refresh_is_counted_and_tried_again_at_the_next_turn(worl
     job = world.refresh_job()
     await job.find_due()
     await due(world, job)
-    world.store.failures.append(StoreBusy())
+    world.store.failures.append(StoreBusyError())
     async with working(job):
         await within(world.observed.failures.get())
     assert (total(world, board), job.waiting) == (None, 0)

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from jobs.curves.refresh_desk import RefreshQueue
-from jobs.errors import NoJobProcess, TooManyDemands
+from jobs.errors import NoJobProcessError, TooManyDemandsError
 from jobs.wiring import Jobs
 from predictor import Curve
 from storage.boards.boards import delete_board, reset_board
-from storage.errors import StoreBusy, UnknownBoard
+from storage.errors import StoreBusyError, UnknownBoardError
 from tests.jobs.world import World, within
 
 
@@ -91,7 +91,7 @@ async def test_demands_past_the_bound_are_refused_at_once(world: World) -> None:
     await within(world.store.entered.wait())
     taken += [asyncio.create_task(world.desk.refresh_now(board, 0)) for board in boards[1:4]]
     await waiting(world, 3)
-    with pytest.raises(TooManyDemands):
+    with pytest.raises(TooManyDemandsError):
         await world.desk.refresh_now(boards[4], 0)
     world.store.release()
     assert len(await within(asyncio.gather(*taken))) == 4
@@ -113,7 +113,7 @@ async def test_a_demand_waits_no_longer_than_its_bound_and_its_refresh_goes_on(w
 
 async def test_without_a_job_a_demand_is_refused(world: World) -> None:
     board = await world.create("b")
-    with pytest.raises(NoJobProcess):
+    with pytest.raises(NoJobProcessError):
         await world.desk.refresh_now(board, 0)
 
 
@@ -127,9 +127,9 @@ async def test_stopping_refuses_who_waits_and_who_comes_later(world: World) -> N
     await waiting(world, 1)
     assert await within(jobs.stop()) == []
     for task in (running, waits):
-        with pytest.raises(NoJobProcess):
+        with pytest.raises(NoJobProcessError):
             await within(task)
-    with pytest.raises(NoJobProcess):
+    with pytest.raises(NoJobProcessError):
         await world.desk.refresh_now(boards[0], 0)
 
 
@@ -137,8 +137,8 @@ async def test_a_store_that_fails_is_told_to_who_asked_and_the_next_demand_works
     board = await world.create("b")
     jobs = await started(world)
     await within(world.observed.folds.get())  # folding reads the store too, and rests now
-    world.store.failures.append(StoreBusy("the disk is full"))
-    with pytest.raises(StoreBusy, match="the disk is full"):
+    world.store.failures.append(StoreBusyError("the disk is full"))
+    with pytest.raises(StoreBusyError, match="the disk is full"):
         await within(world.desk.refresh_now(board, 0))
     assert world.observed.failures.qsize() == 1
     assert (await within(world.desk.refresh_now(board, 0))).curve.total == 0
@@ -152,7 +152,7 @@ async def test_a_board_deleted_or_emptied_meanwhile_is_unknown_and_no_failure(
     board = await world.create("b")
     jobs = await started(world)
     await world.store.write(lambda: gone(world.store.dialect, board_id="b"))  # type: ignore[arg-type, return-value]
-    with pytest.raises(UnknownBoard):
+    with pytest.raises(UnknownBoardError):
         await within(world.desk.refresh_now(board, 0))
     assert world.observed.failures.empty()
     assert world.book.list_served() == []
@@ -169,7 +169,7 @@ async def test_a_demand_after_a_reset_does_not_share_one_from_before(world: Worl
     asked.append(asyncio.create_task(world.desk.refresh_now(emptied, 0)))
     await waiting(world, 1)
     world.store.release()
-    with pytest.raises(UnknownBoard):
+    with pytest.raises(UnknownBoardError):
         await within(asked[1])
     assert (await within(asked[2])).curve == Curve((), total=0, as_of_us=world.deployment.clock.now_us)
     await within(asked[0])

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from jobs.curves.refresh_requests import RefreshRequestJob, RefreshRequestLimits, RemoteRefresher
-from jobs.errors import MethodUnsupported, NoJobProcess, TooManyDemands
+from jobs.errors import MethodUnsupportedError, NoJobProcessError, TooManyDemandsError
 from storage.boards.boards import reset_board
 from storage.boards.catalog import Catalog
 from storage.curves.refresh_requests import (
@@ -21,7 +21,7 @@ from storage.curves.refresh_requests import (
     take_refresh_request,
 )
 from storage.curves.stored_curves import CurveBook
-from storage.errors import StoreBusy, UnknownBoard
+from storage.errors import StoreBusyError, UnknownBoardError
 from storage.records import RefreshMethod
 from tests.jobs.world import PREDICTOR, WAIT_S, World, within
 
@@ -100,7 +100,7 @@ async def test_a_board_that_is_emptied_meanwhile_is_unknown_to_whoever_asked(wor
         await waiting(world, 1)
         await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
         await job.take_requests()
-        with pytest.raises(UnknownBoard):
+        with pytest.raises(UnknownBoardError):
             await within(asked)
 
 
@@ -114,30 +114,30 @@ async def test_a_method_that_another_version_does_not_know_and_a_fit_that_fails_
         refused = RefreshAnswer("unsupported", "no scan here")
         await world.store.write(lambda: take_refresh_request(world.store.dialect, demand))
         await world.store.write(lambda: answer_refresh_request(world.store.dialect, demand, refused))
-        with pytest.raises(MethodUnsupported, match="scan"):
+        with pytest.raises(MethodUnsupportedError, match="scan"):
             await within(asked)
         world.store.hold()
         asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(failing, 0))
         await waiting(world, 1)
         await job.take_requests()
         await within(world.store.entered.wait())
-        world.store.failures.append(StoreBusy("no disk"))
+        world.store.failures.append(StoreBusyError("no disk"))
         world.store.release()
-        with pytest.raises(StoreBusy):
+        with pytest.raises(StoreBusyError):
             await within(asked)
 
 
 async def test_without_a_job_process_it_says_so_once_its_wait_is_over(world: World) -> None:
     board = await world.create("b")
     front_end = FrontEnd(world, replace(LIMITS, refresh_wait_s_max=0.3))
-    with pytest.raises(NoJobProcess, match=r"no job process took the demand in 0\.3 s"):
+    with pytest.raises(NoJobProcessError, match=r"no job process took the demand in 0\.3 s"):
         await within(front_end.desk.refresh_now(board, 0))
 
 
 async def test_a_wait_that_is_over_before_the_store_was_asked_says_so_too(world: World) -> None:
     board = await world.create("b")
     front_end = FrontEnd(world, replace(LIMITS, refresh_wait_s_max=0.001))
-    with pytest.raises(NoJobProcess):
+    with pytest.raises(NoJobProcessError):
         await within(front_end.desk.refresh_now(board, 0))
 
 
@@ -159,7 +159,7 @@ async def test_only_so_many_wait_at_a_front_end(world: World) -> None:
     front_end = FrontEnd(world, replace(LIMITS, refresh_demands_max=1))
     first = asyncio.create_task(front_end.desk.refresh_now(board, 0))
     await waiting(world, 1)
-    with pytest.raises(TooManyDemands):
+    with pytest.raises(TooManyDemandsError):
         await front_end.desk.refresh_now(board, 0)
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)

@@ -7,7 +7,7 @@ import asyncio
 from jobs.curves.refresh import RefreshJob
 from jobs.curves.schedule import COUNTED_INTERVALS
 from storage.boards.families import NewBoard, make_boards, put_family
-from storage.errors import StoreAway
+from storage.errors import StoreAwayError
 from storage.periods import PeriodKind
 from storage.records import Board, FamilySpec
 from tests.jobs.refreshing import due, work_off, working
@@ -122,7 +122,7 @@ async def test_what_the_store_refuses_to_a_tick_is_found_by_the_next_one(world: 
 
     async def away(*arguments: object, **options: object) -> object:
         failing.set()
-        raise StoreAway
+        raise StoreAwayError
 
     world.store.read = away  # type: ignore[method-assign, assignment]
     world.advance(REFRESH_S)

@@ -7,7 +7,7 @@ import asyncio
 from jobs.curves.watch import WatchJob
 from predictor import Curve, Knot
 from storage.curves.stored_curves import store_curve
-from storage.errors import StoreBusy
+from storage.errors import StoreBusyError
 from tests.jobs.world import World
 
 
@@ -21,7 +21,7 @@ async def test_a_curve_of_another_process_serves_after_the_next_poll_and_a_faile
     )
     await world.time.asleep(2)
     await world.store.write(lambda: store_curve(world.store.dialect, board, 0, curve))
-    world.store.failures.append(StoreBusy())
+    world.store.failures.append(StoreBusyError())
     world.time.advance(2)
     await world.time.asleep(2)
     assert world.book.find_curve(board, 0) is None

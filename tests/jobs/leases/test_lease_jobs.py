@@ -238,7 +238,7 @@ async def test_the_journal_forgets_what_is_past_its_retention(upkeep: Upkeep) ->
     assert ("acquired", "old") not in [(kind, key) for kind, _, key in await pools.happened()]
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """Raised by the third pause."""
 
 
@@ -248,10 +248,10 @@ async def test_a_job_rests_until_its_next_turn_and_another_process_does_not_work
     async def sleep(seconds: float) -> None:
         pauses_s.append(seconds)
         if len(pauses_s) == 3:
-            raise Stopped
+            raise StoppedError
 
     upkeep = Upkeep(world, sleep)
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         await upkeep.liberate_job.run_forever()
     assert pauses_s == [60, 60, 60]
     lease = await world.store.read(lambda: world.leases.find_lease("job", "liberate"))

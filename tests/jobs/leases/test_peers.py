@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from jobs.leases.peers import ExchangeJob, ExchangeLimits, PeerUnavailable
+from jobs.leases.peers import ExchangeJob, ExchangeLimits, PeerUnavailableError
 from storage.leases.lease_journal import PublishedLeaseEvent
 from storage.leases.peers.elsewhere import remote_leases
 from storage.leases.peers.exchange import AppliedPage, LeaseExchange
@@ -45,7 +45,7 @@ class Peer:
         """See `ReadPeer`."""
         self.asked.append(after)
         if self.away:
-            raise PeerUnavailable("gone")
+            raise PeerUnavailableError("gone")
         return [event for event in self.events if event.number > after][:limit]
 
     def page_taken_in(self, taken: AppliedPage) -> None:

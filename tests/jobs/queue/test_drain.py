@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from jobs.queue.drain import QUIET_AFTER_S, QUIET_POLLS, DrainJobLimits, DrainWorker
-from storage.errors import StoreAway
+from storage.errors import StoreAwayError
 from storage.queue.ingest_queue import ShardBacklog
 from storage.queue.queue_application import DrainedRound
 from storage.queue.workers import Sizing
@@ -253,7 +253,7 @@ async def test_a_worker_that_may_not_work_any_more_takes_back_what_it_told(place
 
 async def test_a_store_that_is_away_is_tried_again_after_growing_pauses(place: Place) -> None:
     await place.enqueue("ada")
-    place.store.meddle = [StoreAway("gone")] * 4
+    place.store.meddle = [StoreAwayError("gone")] * 4
     pauses = []
     async with place.running():
         for _ in range(4):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from service.agent import LeaseAgent, NoResourceAvailable, Refused, ServiceAway
+from service.agent import LeaseAgent, NoResourceAvailableError, RefusedError, ServiceAwayError
 from tests.servers import free_port
 from tests.service.real_service import ROOT, Service
 
@@ -183,14 +183,14 @@ async def test_what_is_busy_is_asked_again_and_what_refuses_is_not(agent: LeaseA
     await get(agent, fake)
     assert len(fake.asked) == 3
     fake.statuses = [409, 404]
-    with pytest.raises(NoResourceAvailable):
+    with pytest.raises(NoResourceAvailableError):
         await get(agent, fake, "dry")
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         await get(agent, fake, "nowhere")
     assert refused.value.code == "unknown_pool"
     assert len(fake.asked) == 5
     fake.statuses = [503] * 9
-    with pytest.raises(ServiceAway):
+    with pytest.raises(ServiceAwayError):
         await get(agent, fake, "away")
     assert len(fake.asked) == 10
 
@@ -208,7 +208,7 @@ async def test_what_was_given_back_is_asked_for_anew(agent: LeaseAgent, fake: Fa
 async def test_a_service_that_is_not_there_is_away(fake: FakeLeases) -> None:
     fake.url = f"http://127.0.0.1:{free_port()}"
     async with make(fake, attempts_max=2) as agent:
-        with pytest.raises(ServiceAway):
+        with pytest.raises(ServiceAwayError):
             await get(agent, fake)
 
 
@@ -220,7 +220,7 @@ async def test_the_service_itself_answers_it(service: Service) -> None:
         lease = await agent.get_lease("acme", "numbers", "k/ü", until)
         assert (lease.resource, lease.version, lease.acquired) == ("a", 1, True)
         assert await agent.get_lease("acme", "numbers", "k/ü", until) is lease
-        with pytest.raises(NoResourceAvailable):
+        with pytest.raises(NoResourceAvailableError):
             await agent.get_lease("acme", "numbers", "other", until)
         await agent.give_back("acme", "numbers", "k/ü")
         assert (await agent.get_lease("acme", "numbers", "other", until)).version == 2

@@ -11,11 +11,11 @@ from aiohttp import web
 
 from service.client.client import (
     ClientError,
-    NotTheContract,
+    NotTheContractError,
     Patience,
-    Refused,
+    RefusedError,
     ServiceClient,
-    Unreachable,
+    UnreachableError,
     decode,
     refused,
     segment,
@@ -79,7 +79,7 @@ async def test_a_wait_is_never_longer_than_patience_allows(start: Start) -> None
         return web.json_response({"code": "queue_full"}, status=429, headers={"Retry-After": "86400"})
 
     waits = Waits()
-    with pytest.raises(Refused, match="queue_full"):
+    with pytest.raises(RefusedError, match="queue_full"):
         async with client(await start(handler), waits, Patience(attempts_max=4, wait_s_max=2)) as service:
             await service.board("b")
     assert waits.seconds == [2, 2, 2]
@@ -90,7 +90,7 @@ async def test_a_refusal_without_retry_after_is_final(start: Start) -> None:
         return web.json_response({"code": "no_job_process", "detail": "none alive"}, status=503)
 
     waits = Waits()
-    with pytest.raises(Refused, match="no_job_process: none alive"):
+    with pytest.raises(RefusedError, match="no_job_process: none alive"):
         async with client(await start(handler), waits) as service:
             await service.refresh("b", "xp")
     assert waits.seconds == []
@@ -110,7 +110,7 @@ async def test_a_lost_connection_is_tried_again_only_where_repeating_is_safe(sta
         async with client(url, waits, patience, told.append) as service:
             await service.board("b")
             lost[0] = True
-            with pytest.raises(Unreachable, match="no answer from http"):
+            with pytest.raises(UnreachableError, match="no answer from http"):
                 await service.board("b")
     assert [1 <= waits.seconds[0] <= 2, 2 <= waits.seconds[1] <= 4, 4 <= waits.seconds[2] <= 8] == [True] * 3
     assert len(told) == 1, "once an outage, and not where nothing waits"
@@ -120,7 +120,7 @@ async def test_a_service_that_never_answered_is_waited_for_only_where_asked(unus
     url, waits, told = f"http://127.0.0.1:{unused_tcp_port}", Waits(), list[ClientError]()
     for awaits in (False, True):
         patience = Patience(attempts_max=4, reconnects=True, awaits=awaits)
-        with pytest.raises(Unreachable, match="no answer from http"):
+        with pytest.raises(UnreachableError, match="no answer from http"):
             async with client(url, waits, patience, told.append) as service:
                 await service.board("b")
         assert (len(waits.seconds), len(told)) == ((3, 1) if awaits else (0, 0))
@@ -133,7 +133,7 @@ async def test_a_redirect_never_carries_the_key_elsewhere(start: Start) -> None:
         seen.append(request.path)
         return web.Response(status=307, headers={"Location": "/elsewhere"})
 
-    with pytest.raises(Refused, match="http_307"):
+    with pytest.raises(RefusedError, match="http_307"):
         async with client(await start(handler), Waits()) as service:
             await service.board("b")
     assert seen == ["/v1/leaderboards/b"]
@@ -161,7 +161,7 @@ async def test_an_answer_of_something_else_is_told_apart(start: Start, body: byt
     async def handler(_: web.Request) -> web.Response:
         return web.Response(body=body)
 
-    with pytest.raises(NotTheContract):
+    with pytest.raises(NotTheContractError):
         async with client(await start(handler), Waits()) as service:
             await service.post("b", [])
 
@@ -173,7 +173,7 @@ async def test_a_walk_ends_where_a_cursor_does_not_move_on(start: Start) -> None
         return web.json_response({"entries": [entry], "next": "same"})
 
     met = 0
-    with pytest.raises(NotTheContract, match="does not move on"):
+    with pytest.raises(NotTheContractError, match="does not move on"):
         async with client(await start(handler), Waits()) as service:
             async for page in service.pages("b", "xp"):
                 met += len(page.entries)

@@ -13,7 +13,7 @@ import pytest
 
 from config import Settings
 from service.commands.operating import keys as keys_module
-from storage.errors import StoreLocked, UnknownKey
+from storage.errors import StoreLockedError, UnknownKeyError
 from tests.service.cli_fake_service import run
 
 
@@ -83,7 +83,7 @@ def test_all_bad_settings_are_listed_at_once(served: list[Settings], monkeypatch
     assert run("serve", "--set", "queue_posts_max").exit_code == 2
 
 
-@pytest.mark.parametrize("error", [StoreLocked(), OSError(98, "Address already in use")])
+@pytest.mark.parametrize("error", [StoreLockedError(), OSError(98, "Address already in use")])
 def test_a_server_that_cannot_start_says_why_on_one_line(
     served: list[Settings], monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
@@ -137,7 +137,7 @@ class Keys:
     async def revoke(self, id: str) -> None:
         found = [key for key in self.held if key.id == id]
         if not found:
-            raise UnknownKey(f"no key {id!r}")
+            raise UnknownKeyError(f"no key {id!r}")
         found[0].revoked_at_us = 1_795_168_860_000_000
 
 
@@ -149,7 +149,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Keys:
     async def opened(settings: Settings) -> AsyncIterator[Keys]:
         store.settings = settings
         if store.locked:
-            raise StoreLocked("a service owns this store")
+            raise StoreLockedError("a service owns this store")
         yield store
 
     monkeypatch.setattr(keys_module, "open_store", opened)

@@ -12,14 +12,14 @@ from service.contract.keys import (
     Identity,
     KeyRing,
     NewApiKey,
-    OpenToOthers,
+    OpenToOthersError,
     Role,
     hash_key,
     is_loopback,
     make_api_key,
     require_role,
 )
-from service.contract.problems import Problem
+from service.contract.problems import ProblemError
 
 
 @dataclass
@@ -82,7 +82,7 @@ def test_a_key_is_taken_as_a_bearer_token_or_as_a_basic_password(header: str) ->
     ids=range(12),
 )
 def test_no_key_or_an_unknown_one_is_401_and_says_how_to_send_one(header: str | None) -> None:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ProblemError) as caught:
         KeyRing([row(KEY, "reader")]).identify_caller(header)
     assert caught.value.status == 401
     assert caught.value.headers["WWW-Authenticate"].startswith("Bearer")
@@ -96,7 +96,7 @@ def test_a_revoked_key_is_unknown_and_revoking_the_last_one_does_not_open_the_se
     ring = KeyRing([row(KEY, "ops")])
     ring.replace_keys([row(KEY, "ops", revoked_at_us=1)])
     assert not ring.open
-    with pytest.raises(Problem):
+    with pytest.raises(ProblemError):
         ring.identify_caller(f"Bearer {KEY.text}")
 
 
@@ -104,9 +104,9 @@ def test_the_first_key_closes_an_open_service_for_good() -> None:
     ring = KeyRing()
     assert ring.identify_caller(None) is ANYONE
     ring.replace_keys([row(KEY, "ops")])
-    with pytest.raises(Problem):
+    with pytest.raises(ProblemError):
         ring.identify_caller(None)
-    with pytest.raises(Problem):
+    with pytest.raises(ProblemError):
         ring.check_valid(ANYONE)
     ring.replace_keys([])
     assert not ring.open
@@ -126,7 +126,7 @@ def test_sessions_end_with_their_key_and_no_others() -> None:
         assert ended == ["mine"]
     ring.replace_keys([row(KEY, "reader", revoked_at_us=1), row(other, "reader", revoked_at_us=2)])
     assert ended == ["mine"], "a session that is over is not ended again"
-    with pytest.raises(Problem), ring.end_when_revoked(mine, lambda: ended.append("again")):
+    with pytest.raises(ProblemError), ring.end_when_revoked(mine, lambda: ended.append("again")):
         raise AssertionError("a revoked key begins no session")
 
 
@@ -136,7 +136,7 @@ def test_roles_nest() -> None:
             if have >= need:
                 require_role(Identity("k", have), need)
             else:
-                with pytest.raises(Problem) as caught:
+                with pytest.raises(ProblemError) as caught:
                     require_role(Identity("k", have), need)
                 assert caught.value.status == 403
 
@@ -147,7 +147,7 @@ def test_an_open_service_binds_to_loopback_only() -> None:
         KeyRing().check_binding(host)
     for host in ("0.0.0.0", "::", "192.168.1.1", "example.org", ""):
         assert not is_loopback(host)
-        with pytest.raises(OpenToOthers):
+        with pytest.raises(OpenToOthersError):
             KeyRing().check_binding(host)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.contract.post_bodies import NDJSON_TYPE, PostLimits, PostTarget, ReceivedPost, parse_posts
-from service.contract.problems import JSON_TYPE, Problem
+from service.contract.problems import JSON_TYPE, ProblemError
 from service.contract.strict_json import count_key_colons, refuse_duplicates, to_json_pointer
 
 LIMITS = PostLimits(posts_max=20, boards_max=3, parts_max=25)
@@ -34,9 +34,9 @@ def parse(
     )
 
 
-def refusal(body: bytes | str | Any, **how: Any) -> Problem:
+def refusal(body: bytes | str | Any, **how: Any) -> ProblemError:
     """The problem that a body is refused with."""
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ProblemError) as caught:
         parse(body, **how)
     assert 400 <= caught.value.status < 500
     return caught.value
@@ -244,7 +244,7 @@ def test_a_key_given_twice_is_always_found_and_never_seen_where_there_is_none(bo
     code = ""
     try:
         parse(written(body, colon=colon))
-    except Problem as problem:
+    except ProblemError as problem:
         code = problem.code
     if has_twice(body):
         assert code in ("duplicate_field", "bad_request")
@@ -257,7 +257,7 @@ def test_a_key_given_twice_is_always_found_and_never_seen_where_there_is_none(bo
 def test_no_json_raises_anything_but_a_problem(value: Any, colon: str, fan: bool, media_type: str) -> None:
     try:
         parse(written(value, colon=colon), fan=fan, media_type=media_type)
-    except Problem as problem:
+    except ProblemError as problem:
         assert 400 <= problem.status < 500
 
 
@@ -272,7 +272,7 @@ def test_no_damage_to_a_body_raises_anything_but_a_problem(data: st.DataObject) 
             break
     try:
         parse(bytes(body))
-    except Problem as problem:
+    except ProblemError as problem:
         assert 400 <= problem.status < 500
 
 
@@ -290,7 +290,7 @@ def test_the_count_of_colons_is_never_below_the_number_of_keys(value: Any, colon
 def test_the_slow_path_finds_exactly_the_bodies_with_a_key_twice(value: Any) -> None:
     body = written(value, colon=":").encode()
     if has_twice(value):
-        with pytest.raises(Problem) as caught:
+        with pytest.raises(ProblemError) as caught:
             refuse_duplicates(body)
         assert caught.value.code == "duplicate_field"
     else:

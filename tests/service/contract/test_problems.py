@@ -9,10 +9,10 @@ from jobs import errors as job_errors
 from service.contract.problems import (
     CODES,
     STORAGE_CODES,
-    BadValue,
-    Busy,
+    BadValueError,
+    BusyError,
     FieldError,
-    Problem,
+    ProblemError,
     clip_text,
     post_problem_of,
     problem_of,
@@ -21,7 +21,7 @@ from storage import errors as storage_errors
 
 
 def test_the_body_of_a_problem_has_the_members_of_rfc_9457_and_the_contracts_own() -> None:
-    body = msgspec.json.decode(Problem("unknown_owner", "no entry of 'x'", pointer="owner").to_json())
+    body = msgspec.json.decode(ProblemError("unknown_owner", "no entry of 'x'", pointer="owner").to_json())
     assert body == {
         "type": "urn:rankcurve:problem:unknown_owner",
         "title": "The owner has no entry here",
@@ -43,16 +43,16 @@ def test_every_code_that_the_store_can_answer_is_a_known_one() -> None:
 @pytest.mark.parametrize(
     ("error", "code", "status"),
     [
-        (storage_errors.UnknownBoard(), "unknown_board", 404),
-        (storage_errors.NotASortedColumn(), "unknown_column", 404),
-        (storage_errors.QueueFull(), "queue_full", 429),
-        (storage_errors.StoreBusy(), "store_busy", 503),
-        (storage_errors.StoreDamaged(), "store_damaged", 500),
-        (storage_errors.StoreFull(), "store_full", 507),
-        (storage_errors.WaitTooLong(), "timeout", 503),
-        (storage_errors.PostRejected(), "post_rejected", 422),
-        (job_errors.NoJobProcess(), "no_job_process", 503),
-        (job_errors.TooManyDemands(), "store_busy", 503),
+        (storage_errors.UnknownBoardError(), "unknown_board", 404),
+        (storage_errors.NotASortedColumnError(), "unknown_column", 404),
+        (storage_errors.QueueFullError(), "queue_full", 429),
+        (storage_errors.StoreBusyError(), "store_busy", 503),
+        (storage_errors.StoreDamagedError(), "store_damaged", 500),
+        (storage_errors.StoreFullError(), "store_full", 507),
+        (storage_errors.WaitTooLongError(), "timeout", 503),
+        (storage_errors.PostRejectedError(), "post_rejected", 422),
+        (job_errors.NoJobProcessError(), "no_job_process", 503),
+        (job_errors.TooManyDemandsError(), "store_busy", 503),
         (TimeoutError(), "timeout", 503),
         (ZeroDivisionError("inside"), "internal", 500),
     ],
@@ -69,22 +69,22 @@ def test_a_bug_shows_nothing_of_its_cause() -> None:
 
 
 def test_the_pointer_of_a_storage_error_is_kept() -> None:
-    problem = problem_of(storage_errors.SpecConflict("ties can't change", pointer="/ties"))
+    problem = problem_of(storage_errors.SpecConflictError("ties can't change", pointer="/ties"))
     assert problem.errors == [FieldError("/ties", "ties can't change")]
 
 
 def test_a_problem_stays_what_it_is() -> None:
-    problem = BadValue("no decimal")
+    problem = BadValueError("no decimal")
     assert problem_of(problem) is problem
 
 
 def test_an_unknown_column_is_404_to_a_reader_and_422_to_a_poster() -> None:
-    error = storage_errors.UnknownColumn()
+    error = storage_errors.UnknownColumnError()
     assert (problem_of(error).status, post_problem_of(error).status) == (404, 422)
 
 
 def test_a_busy_service_says_when_to_come_back() -> None:
-    assert Busy("queue_full", "wait", retry_after_s=3).headers == {"Retry-After": "3"}
+    assert BusyError("queue_full", "wait", retry_after_s=3).headers == {"Retry-After": "3"}
 
 
 def test_what_is_shown_of_a_callers_text_is_short_and_encodable() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.contract.problems import Problem
+from service.contract.problems import ProblemError
 from service.contract.queries import (
     AroundOwnerQuery,
     BoardsQuery,
@@ -115,7 +115,7 @@ def test_null_is_text_like_any_other_where_text_is_taken() -> None:
 def test_a_query_that_is_not_as_the_contract_says_is_refused(
     kind: type[msgspec.Struct], raw: str, code: str, pointer: str | None
 ) -> None:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ProblemError) as caught:
         parse(kind, raw)
     assert caught.value.code == code
     assert [error.pointer for error in caught.value.errors] == ([] if pointer is None else [pointer])
@@ -125,5 +125,5 @@ def test_a_query_that_is_not_as_the_contract_says_is_refused(
 def test_no_query_string_raises_anything_but_a_problem(kind: type[msgspec.Struct], raw: str) -> None:
     try:
         parse(kind, raw)
-    except Problem as problem:
+    except ProblemError as problem:
         assert 400 <= problem.status < 500

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.contract.problems import BadValue, Problem
+from service.contract.problems import BadValueError, ProblemError
 from service.contract.values import (
     INT64_MAX,
     INT64_MIN,
@@ -58,7 +58,7 @@ def test_a_json_number_is_read_exactly_or_refused(
     text += "" if exponent is None else f"e{exponent}"
     expected = _expected(text, scale)
     if expected is None:
-        with pytest.raises(BadValue):
+        with pytest.raises(BadValueError):
             parse_decimal(msgspec.Raw(text.encode()), scale)
     else:
         assert parse_decimal(msgspec.Raw(text.encode()), scale) == expected
@@ -98,14 +98,14 @@ def test_a_json_number_is_read_exactly_or_refused(
     ],
 )
 def test_what_is_no_decimal_of_the_columns_scale_is_a_bad_value(raw: bytes) -> None:
-    with pytest.raises(BadValue) as caught:
+    with pytest.raises(BadValueError) as caught:
         parse_decimal(msgspec.Raw(raw), 0)
     assert (caught.value.code, caught.value.status) == ("bad_value", 422)
 
 
 @pytest.mark.parametrize("raw", [b"1e999", b"9" * 5000, b"-1e99999999999999999999", b'"9223372036854775808"'])
 def test_what_does_not_fit_64_bits_is_out_of_range(raw: bytes) -> None:
-    with pytest.raises(BadValue) as caught:
+    with pytest.raises(BadValueError) as caught:
         parse_decimal(msgspec.Raw(raw), 0)
     assert caught.value.code == "value_out_of_range"
 
@@ -127,7 +127,7 @@ def test_zeros_escapes_and_exponents_that_change_nothing_are_taken(raw: bytes, v
 
 @given(st.binary(max_size=40), st.integers(0, 9))
 def test_no_bytes_at_all_raise_anything_but_a_bad_value(raw: bytes, scale: int) -> None:
-    with suppress(BadValue):
+    with suppress(BadValueError):
         assert INT64_MIN <= parse_decimal(raw, scale) <= INT64_MAX
 
 
@@ -154,7 +154,7 @@ def test_times_are_written_with_microseconds_and_a_z() -> None:
 
 
 def test_a_time_before_1970_is_refused() -> None:
-    with pytest.raises(Problem):
+    with pytest.raises(ProblemError):
         to_micros(datetime(1969, 12, 31, tzinfo=UTC))
 
 
@@ -165,7 +165,7 @@ def test_an_owner_is_normalised_or_refused(text: str) -> None:
     if valid:
         assert parse_owner(text) == normal
     else:
-        with pytest.raises(Problem):
+        with pytest.raises(ProblemError):
             parse_owner(text)
 
 
@@ -175,7 +175,7 @@ def test_the_two_spellings_of_an_accent_are_one_owner() -> None:
 
 @pytest.mark.parametrize("text", ["", "\0", "a\nb", "\x7f", "\x85", "\ud800", "x" * 129, "é" * 129])
 def test_owners_that_are_none(text: str) -> None:
-    with pytest.raises(Problem):
+    with pytest.raises(ProblemError):
         parse_owner(text)
 
 
@@ -188,22 +188,22 @@ def test_names_of_boards_and_columns_keep_to_their_patterns() -> None:
     assert parse_board_id("f:2018-W49:org=1,x=a@b+c") == "f:2018-W49:org=1,x=a@b+c"
     assert parse_column("time_to_complete") == "time_to_complete"
     for text in ("", "-a", "b'", "a/b", "a" * 129, "é", "a\n"):
-        with pytest.raises(Problem):
+        with pytest.raises(ProblemError):
             parse_board_id(text)
     for text in ("", "Xp", "1a", "_a", "a-b", "a" * 49, "xp\n"):
-        with pytest.raises(Problem):
+        with pytest.raises(ProblemError):
             parse_column(text)
 
 
 def test_a_post_id_has_1_to_200_characters_and_no_nul() -> None:
     assert parse_post_id("x" * 200) == "x" * 200
     for text in ("", "x" * 201, "a\0"):
-        with pytest.raises(Problem):
+        with pytest.raises(ProblemError):
             parse_post_id(text)
 
 
 def test_a_text_value_is_a_string_of_bounded_length_without_nul() -> None:
     assert parse_text(b'"a\\u00e9"') == "aé"
     for raw in (b"7", b"null", b'"' + b"x" * 1001 + b'"', b'"\\u0000"', b'"\\ud800"', b'"\xff"'):
-        with pytest.raises(BadValue):
+        with pytest.raises(BadValueError):
             parse_text(raw)

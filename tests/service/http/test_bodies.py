@@ -10,7 +10,7 @@ import pytest
 from aiohttp import ClientConnectionResetError
 from multidict import CIMultiDict
 
-from service.contract.problems import Problem
+from service.contract.problems import ProblemError
 from service.http.bodies import BodyReader
 
 
@@ -73,7 +73,7 @@ async def taken(upload: Upload, bodies: BodyReader) -> bytes:
 
 async def refused(upload: Upload, bodies: BodyReader | None = None) -> str:
     """The code that an upload is refused with."""
-    with pytest.raises(Problem) as found:
+    with pytest.raises(ProblemError) as found:
         await taken(upload, bodies or BodyReader(Limits()))
     return found.value.code
 

@@ -15,7 +15,7 @@ from yarl import URL
 from service.app import make_app
 from service.contract.keys import KeyRing, make_api_key
 from service.http.malformed import ProblemRunner
-from storage.errors import StoreBusy
+from storage.errors import StoreBusyError
 from tests.service.contract.test_keys import row
 from tests.service.toy import ROUTES, ToyContext
 
@@ -230,7 +230,7 @@ async def test_an_open_service_takes_no_changes_from_pages_of_other_sites(call: 
 
 async def test_ready_means_that_the_store_answers(call: Caller) -> None:
     assert await call("GET", "/readyz") == 200
-    call.context.store_error = StoreBusy()
+    call.context.store_error = StoreBusyError()
     assert await call("GET", "/readyz") == (503, "store_busy")
     assert await call("GET", "/healthz") == 200
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from service.contract.keys import KeyRing, make_api_key
-from service.contract.problems import Problem
+from service.contract.problems import ProblemError
 from service.http.foreign_pages import refuse_foreign_page
 from tests.service.contract.test_keys import row
 from tests.service.real_service import Service
@@ -25,7 +25,7 @@ def refused(host: str | None, origin: str | None = None, *, changes: bool = Fals
     """The code of the refusal; empty: none."""
     try:
         refuse_foreign_page(host, origin, changes=changes)
-    except Problem as problem:
+    except ProblemError as problem:
         assert problem.status == 403
         return problem.code
     return ""

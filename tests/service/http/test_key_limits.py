@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.contract.keys import Identity, Role
-from service.contract.problems import Problem
+from service.contract.problems import ProblemError
 from service.http.key_limits import KeyLimits, TokenBuckets
 from service.telemetry.metrics.process import Metrics
 from tests.service.real_service import Service
@@ -98,9 +98,9 @@ def test_what_passes_is_never_more_than_the_burst_the_rate_and_one_batch(
             passed += count
 
 
-def refused(limits: KeyLimits, identity: Identity, posts: int) -> Problem:
+def refused(limits: KeyLimits, identity: Identity, posts: int) -> ProblemError:
     """The problem of posts past the rate."""
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ProblemError) as caught:
         limits.admit_posts(identity, posts)
     return caught.value
 

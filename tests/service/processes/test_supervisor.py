@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from service.processes.orders import Report
-from service.processes.supervisor import NodeFailed, ProcessSlot, Supervisor, SupervisorLimits
+from service.processes.supervisor import NodeFailedError, ProcessSlot, Supervisor, SupervisorLimits
 
 WAIT_S = 60
 LIMITS = SupervisorLimits(
@@ -102,7 +102,7 @@ class Stage:
         return await self.pause()
 
     async def failed(self) -> str:
-        with pytest.raises(NodeFailed) as failure:
+        with pytest.raises(NodeFailedError) as failure:
             await asyncio.wait_for(self.running, WAIT_S)
         return str(failure.value)
 

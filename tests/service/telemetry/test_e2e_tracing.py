@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from config import Settings
-from service.telemetry.tracing import TracingMissing, make_tracer
+from service.telemetry.tracing import TracingMissingError, make_tracer
 from tests.service.real_service import ROOT, Service, environment
 
 XP = {"name": "xp", "merge": "sum"}
@@ -109,5 +109,5 @@ def test_the_library_is_loaded_only_where_tracing_is_on_and_said_to_be_missing_w
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment()).returncode == 0
     assert make_tracer(Settings()) is None
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
-    with pytest.raises(TracingMissing, match=r"rankcurve\[tracing\]"):
+    with pytest.raises(TracingMissingError, match=r"rankcurve\[tracing\]"):
         make_tracer(Settings(tracing_url="http://127.0.0.1:4318/v1/traces"))

@@ -23,7 +23,7 @@ from storage.archive.board_closing import (
 from storage.boards.boards import change_board, create_board, find_board, reset_board
 from storage.boards.families import NewBoard, make_boards, put_family
 from storage.boards.row_tables import entries_table
-from storage.errors import NotOpenYet, PeriodClosed, SpecConflict
+from storage.errors import NotOpenYetError, PeriodClosedError, SpecConflictError
 from storage.periods import PeriodKind, calendar_of
 from storage.records import Board, Family, FamilySpec, PartOutcome, Post, PostStatus, Season
 from tests.storage.deployment import BOARDS_MAX, NOW_US, Deployment, part, ranked, spec
@@ -96,13 +96,13 @@ async def post(deployment: Deployment, board: Board, at_s: float | None = None, 
 async def test_posts_count_from_the_opening_to_the_end_by_their_own_time(deployment: Deployment) -> None:
     board = await a_season(deployment)
     deployment.clock.now_us = NOW_US + 12 * S
-    assert isinstance((await post(deployment, board, -10.000001)).error, NotOpenYet)
-    assert isinstance((await post(deployment, board, 10)).error, PeriodClosed)
-    assert isinstance((await post(deployment, board)).error, PeriodClosed), "it counts as of its arrival"
+    assert isinstance((await post(deployment, board, -10.000001)).error, NotOpenYetError)
+    assert isinstance((await post(deployment, board, 10)).error, PeriodClosedError)
+    assert isinstance((await post(deployment, board)).error, PeriodClosedError), "it counts as of its arrival"
     for at_s in (-10, 0, 9.999999):
         assert (await post(deployment, board, at_s)).status is PostStatus.APPLIED
     deployment.clock.now_us = NOW_US + 15 * S
-    assert isinstance((await post(deployment, board, 0)).error, PeriodClosed), "the grace is over"
+    assert isinstance((await post(deployment, board, 0)).error, PeriodClosedError), "the grace is over"
     assert await deployment.stats(board, "ada") == {"xp": 3}
 
 
@@ -113,7 +113,7 @@ async def test_a_retry_is_a_duplicate_also_once_the_board_is_closed(deployment: 
     assert [each.id for each in await shut(deployment, board)] == ["b"]
     again = await post(deployment, board, post_id="p")
     assert (again.status, again.stats, again.updated_at_us) == (PostStatus.DUPLICATE, [1], first.updated_at_us)
-    assert isinstance((await post(deployment, board, 0, post_id="q")).error, PeriodClosed)
+    assert isinstance((await post(deployment, board, 0, post_id="q")).error, PeriodClosedError)
 
 
 async def test_a_closed_board_rejects_its_part_of_a_post_alone(deployment: Deployment) -> None:
@@ -122,7 +122,7 @@ async def test_a_closed_board_rejects_its_part_of_a_post_alone(deployment: Deplo
     both = deployment.post("ada", part(season, {"xp": 1}), part(board, {"xp": 1}), post_id="p")
     [[closed, applied]] = await deployment.apply(both)
     assert (closed.status, applied.status) == (PostStatus.REJECTED, PostStatus.APPLIED)
-    assert isinstance(closed.error, PeriodClosed)
+    assert isinstance(closed.error, PeriodClosedError)
     too_much = deployment.post("ada", part(season, {"xp": 1}), part(board, {"xp": 1_000}))
     assert [each.status for each in (await deployment.apply(too_much))[0]] == [PostStatus.REJECTED] * 2
     assert await deployment.stats(board, "ada") == {"xp": 1}
@@ -139,7 +139,7 @@ async def test_the_mark_of_the_store_shuts_a_family_for_processes_whose_clocks_a
     late = to_all(deployment, family, boards, "bob", post_id="p")
     [[applied, closed]] = await deployment.apply(late)
     assert (applied.status, closed.status) == (PostStatus.APPLIED, PostStatus.REJECTED)
-    assert isinstance(closed.error, PeriodClosed)
+    assert isinstance(closed.error, PeriodClosedError)
     [repeat] = await deployment.apply(late)
     assert [(each.status, each.board_key) for each in repeat] == [(PostStatus.DUPLICATE, boards[0].key)]
     assert await deployment.stats(boards[1], "bob") is None
@@ -212,7 +212,7 @@ async def test_times_change_only_as_long_as_nothing_is_decided_anew(deployment: 
         replace(season, ends_us=NOW_US - S),
         replace(season, ends_us=NOW_US - S, grace_seconds=60),
     ):
-        with pytest.raises(SpecConflict):
+        with pytest.raises(SpecConflictError):
             await change(refused)
     longer = replace(season, ends_us=NOW_US + 20 * S)
     assert (await change(longer)).closes_us == NOW_US + 25 * S
@@ -221,7 +221,7 @@ async def test_times_change_only_as_long_as_nothing_is_decided_anew(deployment: 
     assert (await post(deployment, board)).status is PostStatus.APPLIED
     deployment.clock.now_us = NOW_US + 25 * S
     await shut(deployment, board)
-    with pytest.raises(SpecConflict):
+    with pytest.raises(SpecConflictError):
         await change(replace(longer, grace_seconds=600))
     kept = await change(replace(longer, keep_seconds=10))
     assert await due(deployment, ClosingStage.FROZEN) == ["b"], "it is looked at again"
@@ -230,7 +230,7 @@ async def test_times_change_only_as_long_as_nothing_is_decided_anew(deployment: 
     )
     deployment.clock.now_us = NOW_US + 35 * S
     assert await due(deployment, ClosingStage.FROZEN) == ["b"]
-    with pytest.raises(PeriodClosed):
+    with pytest.raises(PeriodClosedError):
         await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
     found = await deployment.store.read(lambda: find_board(deployment.dialect, "b"))
     assert (found.closed_us, found.archived_us) == (NOW_US + 25 * S, None)
@@ -274,7 +274,7 @@ async def test_closing_waits_for_posts_that_found_the_board_open(
     assert await closer.stats(board, "bob") == {"xp": 1}
     assert await closer.stats(board, "ada") == {"xp": 2}
     [[late]] = await poster.apply(made[0])
-    assert isinstance(late.error, PeriodClosed)
+    assert isinstance(late.error, PeriodClosedError)
 
 
 async def until_waiting(raw: asyncpg.Connection, session_name: str, query: str, waiter: asyncio.Future[Any]) -> None:

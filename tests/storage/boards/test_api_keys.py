@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from storage.boards.api_keys import StoredKey, add_key, count_keys, list_keys, page_keys, revoke_key
-from storage.errors import OpsKeyNeeded, StoreBusy, TooManyKeys, UnknownKey
+from storage.errors import OpsKeyNeededError, StoreBusyError, TooManyKeysError, UnknownKeyError
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment
 
@@ -47,17 +47,17 @@ async def test_a_key_is_revoked_at_its_first_time_and_stays_listed(deployment: D
 
 
 async def test_revoking_a_key_that_is_not_there_is_said(deployment: Deployment) -> None:
-    with pytest.raises(UnknownKey, match="k9"):
+    with pytest.raises(UnknownKeyError, match="k9"):
         await revoke(deployment, "k9", 10)
 
 
 async def test_no_two_keys_have_one_id_and_there_are_at_most_so_many(deployment: Deployment) -> None:
     await add(deployment, KEY)
-    with pytest.raises(StoreBusy):
+    with pytest.raises(StoreBusyError):
         await add(deployment, replace(KEY, role="ops"))
     for number in range(2, KEYS_MAX + 1):
         await add(deployment, replace(KEY, id=f"k{number}"))
-    with pytest.raises(TooManyKeys):
+    with pytest.raises(TooManyKeysError):
         await add(deployment, replace(KEY, id="one too many"))
     assert len(await listed(deployment)) == KEYS_MAX
 
@@ -83,14 +83,14 @@ async def test_of_two_operators_who_revoke_each_others_key_at_once_one_is_refuse
     async def keep_ops(key_id: str) -> None:
         await deployment.store.write(lambda: revoke_key(deployment.dialect, key_id, now_us=10, keep_ops=True))
 
-    with pytest.raises(OpsKeyNeeded):
+    with pytest.raises(OpsKeyNeededError):
         await deployment.store.write(lambda: add_key(deployment.dialect, KEY, keys_max=KEYS_MAX, keep_ops=True))
     for key_id in ("k1", "k2"):
         await add(deployment, replace(KEY, id=key_id, role="ops"))
     done = await asyncio.gather(keep_ops("k1"), keep_ops("k2"), return_exceptions=True)
     assert sorted(type(each).__name__ for each in done) == ["NoneType", "OpsKeyNeeded"]
     [left] = [key.id for key in await listed(deployment) if key.revoked_at_us is None]
-    with pytest.raises(OpsKeyNeeded, match=left):
+    with pytest.raises(OpsKeyNeededError, match=left):
         await keep_ops(left)
     await keep_ops("k1" if left == "k2" else "k2")
     await revoke(deployment, left, 20)

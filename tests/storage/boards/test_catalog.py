@@ -20,7 +20,7 @@ from storage.boards.boards import (
     reset_board,
 )
 from storage.boards.catalog import Catalog
-from storage.errors import SpecConflict, TooManyBoards, TooManyOwnTables, UnknownBoard
+from storage.errors import SpecConflictError, TooManyBoardsError, TooManyOwnTablesError, UnknownBoardError
 from storage.records import Best, Board, BoardSpec, Merge, StatValue, TableSharing, Ties
 from storage.store import Program, Store
 from tests.storage.backends import OpenStore
@@ -105,7 +105,7 @@ async def test_what_would_reinterpret_stored_values_is_a_conflict_and_changes_no
     deployment: Deployment, wanted: BoardSpec, pointer: str
 ) -> None:
     made = await deployment.create("b", XP)
-    with pytest.raises(SpecConflict) as refused:
+    with pytest.raises(SpecConflictError) as refused:
         await change(deployment, "b", deployment.laid_out(wanted))
     assert refused.value.pointer == pointer
     assert await deployment.catalog.reread_board("b") == made
@@ -127,7 +127,7 @@ async def test_a_deleted_board_is_unknown_and_its_key_is_never_given_again(deplo
         gone = await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
         assert gone == board
         assert await deployment.totals(board) == {}
-        with pytest.raises(UnknownBoard):
+        with pytest.raises(UnknownBoardError):
             await deployment.store.read(lambda b=board: found_there(deployment, b))  # type: ignore[misc]
     assert keys == sorted(set(keys))
     fresh = await deployment.create("b", XP)
@@ -175,7 +175,7 @@ async def test_deleting_resetting_or_changing_an_unknown_board_is_refused(deploy
         lambda: reset_board(deployment.dialect, board_id="no"),
         lambda: change_board(deployment.dialect, board_id="no", wanted=deployment.laid_out(spec(XP))),
     ):
-        with pytest.raises(UnknownBoard):
+        with pytest.raises(UnknownBoardError):
             await deployment.store.write(program)
 
 
@@ -204,7 +204,7 @@ async def test_a_store_takes_as_many_boards_as_it_may_hold(deployment: Deploymen
 
     await create("a")
     b = await create("b")
-    with pytest.raises(TooManyBoards):
+    with pytest.raises(TooManyBoardsError):
         await create("c")
     assert await create("b") == b, "one that exists is confirmed even then"
     await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="a"))
@@ -227,7 +227,7 @@ async def test_a_sqlite_store_takes_as_many_tables_of_boards_as_it_may_hold(stor
     await create("shared", TableSharing.SHARED)
     await create("b", TableSharing.OWN)
     if store.dialect.parses_schema:
-        with pytest.raises(TooManyOwnTables, match='"table": "shared"'):
+        with pytest.raises(TooManyOwnTablesError, match='"table": "shared"'):
             await create("c", TableSharing.OWN)
     else:
         await create("c", TableSharing.OWN)
@@ -240,7 +240,7 @@ async def test_a_sqlite_store_takes_as_many_tables_of_boards_as_it_may_hold(stor
 async def test_the_catalog_re_reads_before_it_calls_a_board_unknown(deployment: Deployment) -> None:
     elsewhere = Catalog(deployment.store)
     await elsewhere.load(boards_max=10)
-    with pytest.raises(UnknownBoard):
+    with pytest.raises(UnknownBoardError):
         await elsewhere.find_board("b")
     made = await deployment.create("b", XP)
     assert elsewhere.find_known("b") is None
@@ -250,7 +250,7 @@ async def test_the_catalog_re_reads_before_it_calls_a_board_unknown(deployment: 
     assert elsewhere.list_known() == []
     await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
     elsewhere.keep_board(made)
-    with pytest.raises(UnknownBoard):
+    with pytest.raises(UnknownBoardError):
         await elsewhere.reread_board("b")
     assert elsewhere.find_known("b") is None
 
@@ -311,7 +311,7 @@ async def test_whoever_keeps_something_by_board_is_told_once_the_board_is_gone(d
     assert gone == []
     catalog.forget_board("dropped")
     assert gone == [boards["dropped"].key]
-    with pytest.raises(UnknownBoard):
+    with pytest.raises(UnknownBoardError):
         await catalog.reread_board("reread")
     assert gone == [boards["dropped"].key, boards["reread"].key]
     await deployment.create("anew", XP)

@@ -19,13 +19,13 @@ from storage.boards.families import NewBoard, delete_family, make_boards, put_fa
 from storage.boards.shared_tables import sweep_rows
 from storage.entries.hidden_owners import hidden_statements
 from storage.errors import (
-    LostRace,
-    PostIdConflict,
-    TooManyBoards,
-    TooManyFamilies,
-    TooManyOwnTables,
-    UnknownBoard,
-    UnknownFamily,
+    LostRaceError,
+    PostIdConflictError,
+    TooManyBoardsError,
+    TooManyFamiliesError,
+    TooManyOwnTablesError,
+    UnknownBoardError,
+    UnknownFamilyError,
 )
 from storage.periods import PeriodKind
 from storage.posting.transaction import PostTransaction
@@ -101,7 +101,7 @@ async def test_a_repeat_is_a_duplicate_on_the_boards_of_its_first_time(deploymen
         [[repeat]] = await deployment.apply(later)
         assert (repeat.status, repeat.board_key, repeat.stats) == (PostStatus.DUPLICATE, one.key, [5, None])
         [[conflict]] = await deployment.apply(replace(later, fingerprint="other"))
-        assert isinstance(conflict.error, PostIdConflict)
+        assert isinstance(conflict.error, PostIdConflictError)
     assert await deployment.rows(two, ["ada"]) == {}
     other = await a_family(deployment, "other")
     [board] = await boards_of(deployment, other, "all")
@@ -128,7 +128,7 @@ async def test_a_race_lost_on_one_board_undoes_all_of_them(deployment: Deploymen
     writes_begin = 4 if one.table_key is None else 3  # which boards live, which are closed, and the rows of each table
     store, meddle = deployment.store, version_moved(deployment.store, two, "ada")
     deployment.store = MeddlingStore(store, [meddle], before_statement=writes_begin)
-    with pytest.raises(LostRace):
+    with pytest.raises(LostRaceError):
         await deployment.apply(family_post(deployment, family, "ada", 1, one, two))
     deployment.store = store
     assert (await deployment.stats(one, "ada") or {})["xp"] == 5
@@ -141,7 +141,7 @@ async def test_boards_are_made_once_however_often_they_are_asked_for(deployment:
     together = await asyncio.gather(*(boards_of(deployment, family, "2019", "2020") for _ in range(4)))
     assert all(found == together[0] for found in together)
     assert len({board.key for board in [*first, *together[0]]}) == 8
-    with pytest.raises(TooManyBoards):
+    with pytest.raises(TooManyBoardsError):
         wanted = [NewBoard("f:2021", "")]
         await deployment.store.write(lambda: make_boards(deployment.dialect, "f", wanted, now_us=1, boards_max=8))
     assert len(await boards_of(deployment, family, "all")) == 1, "one that is there needs no room"
@@ -158,7 +158,7 @@ async def test_boards_of_a_family_make_as_many_tables_as_a_sqlite_store_may_hold
         )
 
     if deployment.dialect.parses_schema and not family.shares_table:
-        with pytest.raises(TooManyOwnTables):
+        with pytest.raises(TooManyOwnTablesError):
             await make(2)
         assert await boards_of(deployment, family, "all") == [first], "nothing was made"
         assert len(await make(3)) == 3
@@ -174,9 +174,9 @@ async def test_a_deleted_family_takes_no_more_posts_and_leaves_nothing(deploymen
     assert sorted(board.id for board in gone) == sorted(f"f:{name}" for name in NAMES)
     for board in boards:
         assert await deployment.totals(board) == {}
-        with pytest.raises(UnknownBoard):
+        with pytest.raises(UnknownBoardError):
             await deployment.rows(board, ["ada"])
-    with pytest.raises(UnknownFamily):
+    with pytest.raises(UnknownFamilyError):
         await boards_of(deployment, family, "all")
     anew = await a_family(deployment)
     assert anew.key > family.key
@@ -209,7 +209,7 @@ async def _swept(deployment: Deployment, *, rows_max: int) -> AsyncIterator[int]
 
 async def test_there_is_a_bound_on_families(deployment: Deployment) -> None:
     family = await a_family(deployment)
-    with pytest.raises(TooManyFamilies):
+    with pytest.raises(TooManyFamiliesError):
         await deployment.store.write(
             lambda: put_family(deployment.dialect, family_id="g", spec=family.spec, now_us=1, families_max=1)
         )
@@ -290,6 +290,6 @@ async def retried(store: Store, process: Deployment, post: Post) -> None:
                     boards, process.post_ids, process.clock(), check_boards=True, logged=True
                 ).apply_posts([post])
             )
-        except LostRace:
+        except LostRaceError:
             continue
         return

@@ -13,7 +13,7 @@ from querybuilder import col, count, select
 from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, check_exists, delete_board, reset_board
 from storage.boards.row_tables import layout_of
 from storage.boards.shared_tables import sweep_rows
-from storage.errors import BoardChanged, UnknownBoard
+from storage.errors import BoardChangedError, UnknownBoardError
 from storage.records import Best, Board, PostStatus, TableSharing
 from storage.schema.steps import POST_IDS
 from tests.storage.deployment import Deployment, counter, part, ranked, spec
@@ -109,7 +109,7 @@ async def test_an_old_copy_of_a_board_erases_where_its_rows_are_by_now(deploymen
     assert await deployment.erase(board, "o01")
     assert (await deployment.totals(board)).get(ALL_ENTRIES, 0) == 0
     await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
-    with pytest.raises(UnknownBoard):
+    with pytest.raises(UnknownBoardError):
         await deployment.erase(board, "o01")
 
 
@@ -117,7 +117,7 @@ async def test_an_old_copy_of_a_board_without_totals_is_told_so(deployment: Depl
     board = await deployment.create("b", XP)
     await deployment.store.read(lambda: check_exists(deployment.dialect, board))
     await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
-    with pytest.raises(BoardChanged):
+    with pytest.raises(BoardChangedError):
         await deployment.store.read(lambda: check_exists(deployment.dialect, board))
 
 

@@ -7,7 +7,7 @@ import pytest
 from storage.archive.board_closing import ClosingStage, list_due_boards, shut_boards
 from storage.boards.boards import find_board
 from storage.boards.families import NewBoard, make_boards, put_family
-from storage.errors import PeriodClosed, SpecConflict
+from storage.errors import PeriodClosedError, SpecConflictError
 from storage.periods import PeriodKind, calendar_of
 from storage.records import Board, Family, FamilySpec, PostStatus
 from tests.storage.archive.test_board_closing import to_all
@@ -42,7 +42,7 @@ async def boards_of(deployment: Deployment, *periods: str) -> list[Board]:
 
 async def post(deployment: Deployment, family: Family, *boards: Board) -> list[PostStatus]:
     [parts] = await deployment.apply(to_all(deployment, family, list(boards), "ada"))
-    assert all(isinstance(part.error, PeriodClosed) for part in parts if part.status is PostStatus.REJECTED)
+    assert all(isinstance(part.error, PeriodClosedError) for part in parts if part.status is PostStatus.REJECTED)
     return [part.status for part in parts]
 
 
@@ -84,7 +84,7 @@ async def test_a_grace_may_be_shortened_again_and_never_lengthened(deployment: D
     family = await put(deployment, 10)
     assert (family.spec.grace_seconds, family.spec.longest_grace_us) == (10, LONG_S * S)
     assert (await put(deployment, 10)).spec == family.spec, "confirmed"
-    with pytest.raises(SpecConflict, match="only be shortened") as refused:
+    with pytest.raises(SpecConflictError, match="only be shortened") as refused:
         await put(deployment, 11)
     assert refused.value.pointer == "/grace_seconds"
 

@@ -12,7 +12,7 @@ from storage.boards.boards import CHANGES, delete_board, find_totals, reset_boar
 from storage.curves.auditing import Audit, AuditedCurve, AuditLimits, audit_curve
 from storage.curves.sampling import sample_curve
 from storage.curves.stored_curves import store_curve
-from storage.errors import BoardChanged, UnknownBoard
+from storage.errors import BoardChangedError, UnknownBoardError
 from storage.log.cells import Padding
 from storage.log.change_log import LogMark, change_log
 from storage.records import Best, Board, Ties
@@ -182,10 +182,10 @@ async def test_a_board_that_is_gone_or_another_one_is_not_compared(deployment: D
     made = await audited(deployment)
     moment = await made.fit()
     await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
-    with pytest.raises(BoardChanged):
+    with pytest.raises(BoardChangedError):
         await made.audit(moment)
     await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
-    with pytest.raises(UnknownBoard):
+    with pytest.raises(UnknownBoardError):
         await made.audit(moment)
 
 

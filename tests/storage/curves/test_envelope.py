@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor import Curve, CurveCorrupt, Knot, encode_curve
+from predictor import Curve, CurveCorruptError, Knot, encode_curve
 from storage.curves.shared_curves import SEAL_BYTES, Envelopes, ListedCurve
 
 SALT = "00112233445566778899aabbccddeeff"
@@ -27,20 +27,20 @@ def test_what_was_sealed_opens_for_whoever_knows_the_salt() -> None:
 def test_a_changed_byte_anywhere_is_corrupt(place: int, change: int) -> None:
     damaged = bytearray(SEALED)
     damaged[place] ^= change
-    with pytest.raises(CurveCorrupt):
+    with pytest.raises(CurveCorruptError):
         OURS.open(LISTED, bytes(damaged))
 
 
 @pytest.mark.parametrize("length", range(len(SEALED)))
 def test_a_value_that_was_cut_off_is_corrupt(length: int) -> None:
     for part in (SEALED[:length], SEALED[len(SEALED) - length :]):
-        with pytest.raises(CurveCorrupt):
+        with pytest.raises(CurveCorruptError):
             OURS.open(LISTED, part)
 
 
 @given(st.binary(max_size=300))
 def test_noise_is_corrupt(noise: bytes) -> None:
-    with pytest.raises(CurveCorrupt):
+    with pytest.raises(CurveCorruptError):
         OURS.open(LISTED, noise)
 
 
@@ -48,20 +48,20 @@ def test_noise_is_corrupt(noise: bytes) -> None:
 def test_a_sound_curve_of_another_place_is_corrupt(field: str) -> None:
     elsewhere = replace(LISTED, **{field: 7})  # type: ignore[arg-type]  # no mark
     assert OURS.key(elsewhere) != OURS.key(LISTED)
-    with pytest.raises(CurveCorrupt, match="another column's"):
+    with pytest.raises(CurveCorruptError, match="another column's"):
         OURS.open(LISTED, OURS.seal(elsewhere, CURVE))
 
 
 def test_a_curve_of_another_store_is_corrupt_and_has_another_name() -> None:
     theirs = Envelopes(SALT[::-1])
     assert theirs.key(LISTED) != OURS.key(LISTED)
-    with pytest.raises(CurveCorrupt, match="seal"):
+    with pytest.raises(CurveCorruptError, match="seal"):
         OURS.open(LISTED, theirs.seal(LISTED, CURVE))
 
 
 def test_a_curve_without_the_seal_of_the_store_is_corrupt_however_sound_it_is() -> None:
     header = SEALED[: -SEAL_BYTES - len(encode_curve(CURVE))]
-    with pytest.raises(CurveCorrupt):
+    with pytest.raises(CurveCorruptError):
         OURS.open(LISTED, header + encode_curve(CURVE) + bytes(SEAL_BYTES))
 
 

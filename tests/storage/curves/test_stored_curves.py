@@ -12,7 +12,7 @@ from predictor import Curve, Knot
 from querybuilder import col, param, update
 from storage.boards.boards import delete_board, reset_board
 from storage.curves.stored_curves import CurveBook, ServedCurve, store_curve
-from storage.errors import StoreBusy, UnknownBoard
+from storage.errors import StoreBusyError, UnknownBoardError
 from storage.records import Board
 from storage.schema.steps import CURVES
 from storage.store import Program, Store
@@ -106,7 +106,7 @@ async def test_a_reset_voids_what_was_fitted_before_it(deployment: Deployment) -
     await shelf.book.poll()
     emptied = await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
     assert shelf.book.find_curve(emptied, 0) is None
-    with pytest.raises(UnknownBoard, match="emptied"):
+    with pytest.raises(UnknownBoardError, match="emptied"):
         await stored(deployment, board, 0, 11)
     assert await shelf.book.poll() == 0
     assert await Shelf(deployment).book.poll() == 0, "nothing of it is left"
@@ -122,7 +122,7 @@ async def test_a_deleted_board_takes_its_curves_along(deployment: Deployment) ->
         await stored(deployment, each, 0, 10)
     await shelf.book.poll()
     await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
-    with pytest.raises(UnknownBoard):
+    with pytest.raises(UnknownBoardError):
         await stored(deployment, board, 0, 11)
     shelf.book.forget_board(board.key)
     assert [served.board_key for served in shelf.book.list_served()] == [other.key]
@@ -190,11 +190,11 @@ async def test_a_poll_that_fails_between_list_and_contents_is_done_again_by_the_
         async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
             self.reads += 1
             if self.reads == 2:
-                raise StoreBusy
+                raise StoreBusyError
             return await super().read(program, heavy=heavy)
 
     book = CurveBook(FailsOnce(deployment.store), None, poll_rows_max=100, on_corrupt=lambda: None)
-    with pytest.raises(StoreBusy):
+    with pytest.raises(StoreBusyError):
         await book.poll()
     assert await book.poll() == 1
     assert book.find_curve(board, 0) == curve(10)

@@ -17,9 +17,9 @@ from storage.boards.row_tables import entries_table
 from storage.engines.postgres import PostgresStore
 from storage.entries.entries import parse_totals_rows
 from storage.errors import (
-    LostRace,
+    LostRaceError,
     StorageError,
-    UnknownBoard,
+    UnknownBoardError,
 )
 from storage.posting.writer import Writers
 from storage.reads.point_reads import PointReads
@@ -129,11 +129,11 @@ async def test_posts_to_a_board_that_another_process_deletes_are_told_so_and_the
         )
         statuses.add((outcomes[0][0].status, outcomes[1][0].status))
         if outcomes[0][0].status is PostStatus.REJECTED:
-            assert isinstance(outcomes[0][0].error, UnknownBoard)
+            assert isinstance(outcomes[0][0].error, UnknownBoardError)
     await deleting
     await writer.close()
     assert statuses <= {(PostStatus.APPLIED, PostStatus.APPLIED), (PostStatus.REJECTED, PostStatus.APPLIED)}
-    with pytest.raises(UnknownBoard):
+    with pytest.raises(UnknownBoardError):
         await poster.erase(gone, "ada")
 
 
@@ -191,9 +191,9 @@ async def test_a_race_that_a_program_reports_reaches_its_caller(processes: Proce
     def program() -> Program[None]:
         runs.append(1)
         yield select(count()).from_("boards").where(col("id").eq("b")).build(deployment.dialect)
-        raise LostRace
+        raise LostRaceError
 
-    with pytest.raises(LostRace):
+    with pytest.raises(LostRaceError):
         await deployment.store.write(program)
     assert runs == [1]
     with pytest.raises(StorageError):
@@ -209,13 +209,13 @@ async def test_a_statement_that_asks_for_so_many_changes_makes_all_or_none(proce
     written = written.where(col("name", META).eq(col("name", "v"))).returning(col("name", META))
     told = insert(META).values(name=param("told"), content="told")
     query = chained("changed", written, told).require_changes(param("changes", INTEGER)).compile(POSTGRES)
-    with pytest.raises(LostRace):
+    with pytest.raises(LostRaceError):
         await store.write_query(query.bind(names=[("a",), ("b",)], told="first", changes=2))
     noted = select(col("content")).from_(META).where(col("name").in_(["a", "first", "second"])).build(POSTGRES)
     assert [tuple(row) for row in await store.read_query(noted)] == [("0",)]
     assert await store.write_query(query.bind(names=[("a",)], told="second", changes=1)) == [(1,)]
     assert {tuple(row) for row in await store.read_query(noted)} == {("1",), ("told",)}
-    with pytest.raises(LostRace):  # the name is there: somebody else was faster, and who asked decides what to do
+    with pytest.raises(LostRaceError):  # the name is there: somebody else was faster, and who asked decides what to do
         await store.write_query(query.bind(names=[("a",)], told="second", changes=1))
 
 

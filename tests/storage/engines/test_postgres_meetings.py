@@ -14,7 +14,7 @@ import pytest
 
 from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
 from storage.boards.row_tables import entries_table
-from storage.errors import UnknownBoard
+from storage.errors import UnknownBoardError
 from storage.records import Board, PartOutcome, Post, PostStatus
 from tests.storage.deployment import Deployment, Observed, part, ranked, spec
 from tests.storage.processes import Processes
@@ -123,12 +123,12 @@ async def test_posts_before_a_deletion_are_applied_and_go_with_the_board(meeting
     posted, _ = await meeting.one_after_the_other(meeting.post, meeting.delete)
     assert [outcome.status for outcome in posted] == [PostStatus.APPLIED] * 2  # type: ignore[attr-defined]
     assert await meeting.poster.totals(meeting.board) == {}
-    assert [type(outcome.error) for outcome in await meeting.post()] == [UnknownBoard] * 2
+    assert [type(outcome.error) for outcome in await meeting.post()] == [UnknownBoardError] * 2
 
 
 async def test_posts_after_a_deletion_are_rejected_and_leave_nothing(meeting: Meeting) -> None:
     _, posted = await meeting.one_after_the_other(meeting.delete, meeting.post)
-    assert [type(outcome.error) for outcome in posted] == [UnknownBoard] * 2  # type: ignore[attr-defined]
+    assert [type(outcome.error) for outcome in posted] == [UnknownBoardError] * 2  # type: ignore[attr-defined]
     assert await meeting.poster.totals(meeting.board) == {}
 
 

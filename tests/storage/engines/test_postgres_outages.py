@@ -16,11 +16,11 @@ from storage.boards.row_tables import entries_table
 from storage.engines.postgres import PostgresStore
 from storage.engines.postgres_connection import hosts_of
 from storage.errors import (
-    OutcomeUnknown,
-    StoreAway,
-    StoreBusy,
-    StoreUnsupported,
-    WaitTooLong,
+    OutcomeUnknownError,
+    StoreAwayError,
+    StoreBusyError,
+    StoreUnsupportedError,
+    WaitTooLongError,
 )
 from storage.records import Post, PostStatus
 from storage.schema.steps import META
@@ -42,7 +42,7 @@ async def test_a_row_that_somebody_holds_is_waited_for_within_a_bound(
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     async with raw.transaction():
         await raw.execute(f"SELECT * FROM {entries_table(board.key)} FOR UPDATE")
-        with pytest.raises(StoreAway, match="in time"):
+        with pytest.raises(StoreAwayError, match="in time"):
             await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     assert await deployment.stats(board, "ada") == {"xp": 2}
@@ -64,7 +64,7 @@ async def test_a_commit_whose_answer_is_lost_is_settled_by_post_ids_and_told_as_
             [[outcome]] = await writer.submit([post])
             assert outcome.status is PostStatus.DUPLICATE, "the first time counted"
         else:
-            with pytest.raises(OutcomeUnknown):
+            with pytest.raises(OutcomeUnknownError):
                 await writer.submit([post])
         assert way.lost == 1
         await writer.close()
@@ -80,7 +80,7 @@ async def test_a_statement_of_its_own_whose_answer_is_lost_is_told_as_unknown_an
         store = (await processes.one(way.url)).store
         way.lose, way.marker = 1, b"lost on the way"
         note = insert(META).values(name=param("name"), content="x").compile(store.dialect)
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(OutcomeUnknownError):
             await store.write_query(note.bind(name="lost on the way"))
         assert way.lost == 1
         await store.close()
@@ -102,7 +102,7 @@ async def test_sessions_that_are_terminated_under_load_cost_nothing_but_time(
     async def accepted(post: Post) -> bool:
         try:
             await writer.submit([post])
-        except (StoreAway, WaitTooLong):  # as a client does: the same id again
+        except (StoreAwayError, WaitTooLongError):  # as a client does: the same id again
             return False
         return True
 
@@ -137,9 +137,9 @@ async def test_a_server_that_crashes_is_found_again() -> None:
         board = await deployment.create("b", XP)
         await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
         await asyncio.to_thread(server.stop, "immediate")
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreAwayError):
             await deployment.stats(board, "ada")
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreAwayError):
             await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
         await asyncio.to_thread(server.start)
         await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
@@ -192,7 +192,7 @@ def test_a_url_of_several_hosts_is_one_for_each(url: str, hosts: list[str]) -> N
 
 
 async def test_a_user_or_database_that_the_server_refuses_is_no_outage(postgres_server: PostgresServer) -> None:
-    with pytest.raises(StoreUnsupported, match="does not exist"):
+    with pytest.raises(StoreUnsupportedError, match="does not exist"):
         await PostgresStore.open(postgres_server.url("nothing_here"), POSTGRES_LIMITS)
 
 
@@ -216,7 +216,7 @@ async def test_who_finds_no_free_connection_waits_within_a_bound(processes: Proc
     await begun.wait()
     waiting = [asyncio.create_task(deployment.stats(board, "ada")) for _ in range(3)]
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [type(outcome) for outcome in outcomes] == [StoreBusy] * 3
+    assert [type(outcome) for outcome in outcomes] == [StoreBusyError] * 3
     assert sorted("came free" in str(outcome) for outcome in outcomes) == [False, True, True]
     held.set()
     await holding

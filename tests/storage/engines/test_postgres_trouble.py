@@ -22,7 +22,7 @@ from querybuilder import insert, param
 from storage.boards.row_tables import entries_table
 from storage.engines.postgres import PostgresLimits, PostgresStore
 from storage.engines.postgres_errors import translate_error
-from storage.errors import OutcomeUnknown, StoreAway, StoreBusy, StoreFull, StoreUnsupported
+from storage.errors import OutcomeUnknownError, StoreAwayError, StoreBusyError, StoreFullError, StoreUnsupportedError
 from storage.schema.steps import META
 from tests.servers import HOST, PostgresServer, postgres
 from tests.storage.backends import POSTGRES_LIMITS
@@ -73,9 +73,9 @@ async def test_a_server_that_stands_still_is_given_up_in_time_and_found_again_wh
     opened.callback(server.send, signal.SIGCONT)
     for _ in range(2):  # on the connections that there were, then on none
         async with asyncio.timeout(60):
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreAwayError):
                 await deployment.stats(board, "ada")
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreAwayError):
                 await deployment.apply(post)
     server.send(signal.SIGCONT)
     await deployment.apply(post)
@@ -87,7 +87,7 @@ async def test_a_server_that_has_no_connection_left_is_away_until_one_is_free(op
     deployment = await deploy(opened, full.url(), replace(POSTGRES_LIMITS, writer_connections=1))
     board = await deployment.create("b", XP)
     others = [await asyncpg.connect(full.url()) for _ in range(4)]
-    with pytest.raises(StoreAway, match=SUPERUSERS_LEFT):
+    with pytest.raises(StoreAwayError, match=SUPERUSERS_LEFT):
         await deployment.stats(board, "ada")  # the reader's first connection
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))  # on one that it has
     for other in others:
@@ -106,9 +106,9 @@ async def test_a_statement_that_takes_too_long_is_refused_and_the_connection_liv
     other = await asyncpg.connect(url)
     async with other.transaction():
         await other.execute(f"LOCK TABLE {entries_table(board.key)} IN ACCESS EXCLUSIVE MODE")
-        with pytest.raises(StoreAway, match="did not answer in time"):
+        with pytest.raises(StoreAwayError, match="did not answer in time"):
             await deployment.stats(board, "ada")
-        with pytest.raises(StoreAway, match="did not answer in time"):
+        with pytest.raises(StoreAwayError, match="did not answer in time"):
             await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     await other.close()
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
@@ -116,7 +116,7 @@ async def test_a_statement_that_takes_too_long_is_refused_and_the_connection_liv
 
 
 def test_a_server_without_room_is_full_and_not_slow() -> None:
-    assert isinstance(translate_error(asyncpg.DiskFullError("could not extend file")), StoreFull)
+    assert isinstance(translate_error(asyncpg.DiskFullError("could not extend file")), StoreFullError)
 
 
 async def test_a_wrong_password_and_a_missing_database_are_told_as_such_and_not_tried_again(
@@ -129,13 +129,13 @@ async def test_a_wrong_password_and_a_missing_database_are_told_as_such_and_not_
     server.run_sql("SELECT pg_reload_conf()")
     address = f"{HOST}:{server.port}"
     refused = 'password authentication failed for user "guarded"'
-    with pytest.raises(StoreUnsupported, match=refused) as told:
+    with pytest.raises(StoreUnsupportedError, match=refused) as told:
         await PostgresStore.open(f"postgresql://guarded:wrong@{address}/postgres", POSTGRES_LIMITS)
     assert "wrong" not in str(told.value)
-    with pytest.raises(StoreUnsupported, match=refused):
+    with pytest.raises(StoreUnsupportedError, match=refused):
         hosts = f"{address},{address}"
         await PostgresStore.open(f"postgresql://guarded:wrong@{hosts}/postgres", POSTGRES_LIMITS)
-    with pytest.raises(StoreUnsupported, match='database "nowhere" does not exist'):
+    with pytest.raises(StoreUnsupportedError, match='database "nowhere" does not exist'):
         await PostgresStore.open(server.url("nowhere"), POSTGRES_LIMITS)
     store = await PostgresStore.open(f"postgresql://guarded:right@{address}/postgres", POSTGRES_LIMITS)
     await store.close()
@@ -185,7 +185,7 @@ async def test_a_commit_whose_wait_for_the_standby_is_cancelled_is_not_acknowled
     board = await deployment.create("b", XP)
     posting = await standby.waited_for(lambda: deployment.apply(deployment.post("ada", part(board, {"xp": 1}))))
     await standby.cancel()
-    with pytest.raises(OutcomeUnknown):
+    with pytest.raises(OutcomeUnknownError):
         await posting
 
 
@@ -204,7 +204,7 @@ async def test_a_statement_of_its_own_waits_for_the_standby_longer_than_statemen
 
     cancelled = await standby.waited_for(noting)
     await standby.cancel()
-    with pytest.raises(OutcomeUnknown):
+    with pytest.raises(OutcomeUnknownError):
         await cancelled
 
 
@@ -215,7 +215,7 @@ async def test_what_the_server_says_of_a_row_is_not_told_to_callers(
     board = await deployment.create("b", XP)
     other = await asyncpg.connect(server.url("details"))
     await other.execute(f"ALTER TABLE {entries_table(board.key)} ADD CHECK (owner <> 'ada')")
-    with pytest.raises(StoreBusy) as told:
+    with pytest.raises(StoreBusyError) as told:
         await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     assert "\n" not in told.value.detail and "ada" not in told.value.detail
     await other.close()

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from storage.engines.sqlite import SqliteStore
-from storage.errors import StoreBusy, StoreLocked, StoreUnsupported
+from storage.errors import StoreBusyError, StoreLockedError, StoreUnsupportedError
 from storage.records import Best, Merge, Ties
 from storage.schema.steps import migrate
 from storage.store import Program
@@ -42,7 +42,7 @@ async def opened(path: Path) -> AsyncIterator[SqliteStore]:
 
 
 async def test_a_second_opener_is_told_who_owns_the_file(opened: SqliteStore, path: Path) -> None:
-    with pytest.raises(StoreLocked, match=f"process {os.getpid()} owns .*boards.db"):
+    with pytest.raises(StoreLockedError, match=f"process {os.getpid()} owns .*boards.db"):
         await SqliteStore.open(path, SQLITE_LIMITS)
     await Deployment.on(opened)
 
@@ -60,7 +60,7 @@ async def test_another_process_is_refused_until_the_owner_is_gone(path: Path) ->
         sys.executable, "-c", code, str(path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
     )
     assert owner.stdout is not None and await owner.stdout.readline() == b"mine\n"
-    with pytest.raises(StoreLocked, match=f"process {owner.pid} owns"):
+    with pytest.raises(StoreLockedError, match=f"process {owner.pid} owns"):
         await SqliteStore.open(path, SQLITE_LIMITS)
     owner.kill()
     await owner.wait()
@@ -72,7 +72,7 @@ async def test_another_name_of_the_file_is_no_way_around_its_lock(
     opened: SqliteStore, tmp_path: Path, path: Path
 ) -> None:
     (tmp_path / "alias.db").symlink_to(path)
-    with pytest.raises(StoreLocked):
+    with pytest.raises(StoreLockedError):
         await SqliteStore.open(tmp_path / "alias.db", SQLITE_LIMITS)
 
 
@@ -100,7 +100,7 @@ async def test_what_cannot_be_opened_is_refused_by_name_and_nothing_stays_open(
     path.parent.mkdir(parents=True)
     spoil(path)
     for _ in range(2):
-        with pytest.raises(StoreUnsupported, match=r"boards\.db"):
+        with pytest.raises(StoreUnsupportedError, match=r"boards\.db"):
             await SqliteStore.open(path, SQLITE_LIMITS)
 
 
@@ -110,7 +110,7 @@ async def test_a_connection_that_cannot_be_made_leaves_no_thread_that_tells_a_cl
     path.parent.mkdir(parents=True)
     _a_folder(path)
     before = threading.enumerate()
-    with pytest.raises(StoreUnsupported):
+    with pytest.raises(StoreUnsupportedError):
         await SqliteStore.open(path, SQLITE_LIMITS)
     left = [thread.name for thread in threading.enumerate() if thread not in before]
     assert not [name for name in left if "_connection_worker_thread" in name]
@@ -161,7 +161,7 @@ async def test_heavy_reads_do_not_stand_before_point_reads_and_waiting_ones_are_
 
     heavy = [asyncio.create_task(store.read(held, heavy=True)) for _ in range(3)]
     await asyncio.sleep(0)
-    with pytest.raises(StoreBusy, match="2 reads are waiting"):
+    with pytest.raises(StoreBusyError, match="2 reads are waiting"):
         await deployment.stats(board, "ada")
     heavy.pop().cancel()
     await asyncio.sleep(0)

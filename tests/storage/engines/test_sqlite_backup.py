@@ -13,7 +13,7 @@ from storage.boards.boards import find_board
 from storage.engines import sqlite_backup
 from storage.engines.sqlite import SqliteStore
 from storage.engines.sqlite_backup import back_up_store, restore_store
-from storage.errors import BackupFailed, StoreLocked
+from storage.errors import BackupFailedError, StoreLockedError
 from storage.schema.steps import META
 from storage.store import Program
 from tests.storage.backends import SQLITE_LIMITS
@@ -89,21 +89,21 @@ async def test_a_restore_puts_the_backup_in_place_and_keeps_what_was_there(tmp_p
     (tmp_path / "a.db").unlink()
     await saved(tmp_path / "a.db", value=2)
     (tmp_path / "a.db-wal").write_bytes(b"the log of another file")
-    with pytest.raises(BackupFailed, match="already"):
+    with pytest.raises(BackupFailedError, match="already"):
         restore_store(tmp_path / "b.db", tmp_path / "a.db", replace=False)
     aside = restore_store(tmp_path / "b.db", tmp_path / "a.db", replace=True)
     assert [path.name for path in aside] == ["a.db.replaced", "a.db-wal.replaced"]
     assert not (tmp_path / "a.db-wal").exists()
     assert await number_in(tmp_path / "a.db") == 1
     assert await number_in(tmp_path / "a.db.replaced") == 2
-    with pytest.raises(BackupFailed, match="earlier restore"):
+    with pytest.raises(BackupFailedError, match="earlier restore"):
         restore_store(tmp_path / "b.db", tmp_path / "a.db", replace=True)
 
 
 async def test_a_store_that_a_service_owns_is_not_replaced(tmp_path: Path) -> None:
     await saved(tmp_path / "b.db")
     deployment = await opened(tmp_path / "a.db")
-    with pytest.raises(StoreLocked):
+    with pytest.raises(StoreLockedError):
         restore_store(tmp_path / "b.db", tmp_path / "a.db", replace=True)
     await deployment.store.close()
 
@@ -122,9 +122,9 @@ async def test_what_is_no_sound_store_is_neither_saved_nor_restored(tmp_path: Pa
     await later.store.write(newer)
     await later.store.close()
     for name in ("torn.db", "text.db", "other.db", "newer.db", "missing.db"):
-        with pytest.raises(BackupFailed):
+        with pytest.raises(BackupFailedError):
             back_up_store(tmp_path / name, tmp_path / "copy.db")
-        with pytest.raises(BackupFailed):
+        with pytest.raises(BackupFailedError):
             restore_store(tmp_path / name, tmp_path / "sound.db", replace=True)
     assert not (tmp_path / "copy.db").exists()
     assert (tmp_path / "sound.db").read_bytes() == content
@@ -140,11 +140,11 @@ async def test_a_copy_that_was_broken_off_has_no_name_and_is_in_nobodys_way(
 
     with monkeypatch.context() as broken:
         broken.setattr(sqlite_backup, "_sync", fail)
-        with pytest.raises(BackupFailed, match="no space"):
+        with pytest.raises(BackupFailedError, match="no space"):
             back_up_store(tmp_path / "a.db", tmp_path / "b.db")
     assert "b.db" not in names(tmp_path)
     back_up_store(tmp_path / "a.db", tmp_path / "b.db")
     assert names(tmp_path) == ["a.db", "b.db"]
     assert await number_in(tmp_path / "b.db") == 1
-    with pytest.raises(BackupFailed, match="exists"):
+    with pytest.raises(BackupFailedError, match="exists"):
         back_up_store(tmp_path / "a.db", tmp_path / "b.db")

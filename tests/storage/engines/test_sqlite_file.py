@@ -16,7 +16,7 @@ from querybuilder import SQLITE, col, select
 from storage.boards.boards import find_board
 from storage.engines.sqlite import SqliteStore
 from storage.engines.sqlite_backup import back_up_store
-from storage.errors import StoreDamaged, StoreFull, StoreUnsupported
+from storage.errors import StoreDamagedError, StoreFullError, StoreUnsupportedError
 from storage.records import Board
 from tests.storage.backends import SQLITE_LIMITS
 from tests.storage.damage import grow_by, replace_bytes, spoil_table
@@ -66,7 +66,7 @@ async def test_a_file_with_a_second_name_is_refused_under_either_name(path: Path
     other = path.with_name("other.db")
     os.link(path, other)
     for name in (path, other):
-        with pytest.raises(StoreUnsupported, match=rf"{name.name} .*2 names \(hard links\)"):
+        with pytest.raises(StoreUnsupportedError, match=rf"{name.name} .*2 names \(hard links\)"):
             await SqliteStore.open(name, SQLITE_LIMITS)
     other.unlink()
     await created(path)
@@ -76,7 +76,7 @@ async def test_a_hard_link_is_no_way_around_the_lock_of_a_running_owner(path: Pa
     owner = await SqliteStore.open(path, SQLITE_LIMITS)
     deployment = await Deployment.on(owner)
     os.link(path, path.with_name("other.db"))
-    with pytest.raises(StoreUnsupported, match="hard links"):
+    with pytest.raises(StoreUnsupportedError, match="hard links"):
         await SqliteStore.open(path.with_name("other.db"), SQLITE_LIMITS)
     await deployment.create("b", ranked("xp"))
     await owner.close()
@@ -109,7 +109,7 @@ async def test_a_store_that_is_not_there_is_not_created_where_that_is_forbidden(
     prepare(path)
     before = sorted(path.parent.parent.rglob("*"))
     limits = replace(SQLITE_LIMITS, create_store=False)
-    with pytest.raises(StoreUnsupported, match=f"no store at {path}: .*create_store"):
+    with pytest.raises(StoreUnsupportedError, match=f"no store at {path}: .*create_store"):
         await SqliteStore.open(path, limits)
     assert sorted(path.parent.parent.rglob("*")) == before
     await created(path)
@@ -134,7 +134,7 @@ async def test_a_log_whose_file_was_lost_is_kept_and_named(path: Path, lose: Cal
     log.write_bytes(content)
     lose(path)
     for _ in range(2):
-        with pytest.raises(StoreDamaged, match=r"boards\.db-wal holds \d+ bytes of posts.*restore"):
+        with pytest.raises(StoreDamagedError, match=r"boards\.db-wal holds \d+ bytes of posts.*restore"):
             await SqliteStore.open(path, SQLITE_LIMITS)
     assert log.read_bytes() == content
 
@@ -169,9 +169,9 @@ async def test_damage_is_told_once_and_nothing_is_written_from_then_on(path: Pat
     assert not store.damaged.is_set()
     with capture_logs() as lines:
         for _ in range(3):
-            with pytest.raises(StoreDamaged):
+            with pytest.raises(StoreDamagedError):
                 await deployment.stats(broken, "owner-0007")
-        with pytest.raises(StoreDamaged):
+        with pytest.raises(StoreDamagedError):
             await deployment.apply(deployment.post("owner-0007", part(whole, {"xp": 1})))
     assert store.damaged.is_set()
     [told] = lines
@@ -186,7 +186,7 @@ async def test_a_text_that_is_no_text_is_damage_too_and_is_not_quoted(path: Path
     replace_bytes(path, b"owner-0007", b"\xff\xfe\xfd\xfc\xfb-0007")
     deployment = await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
     query = select(col("owner")).from_("entries_1").build(SQLITE)
-    with capture_logs() as lines, pytest.raises(StoreDamaged):
+    with capture_logs() as lines, pytest.raises(StoreDamagedError):
         await deployment.store.read_query(query)
     assert lines[0]["cause"] == "a text is not UTF-8"
     await deployment.store.close()
@@ -198,7 +198,7 @@ async def test_a_check_at_the_start_finds_what_nobody_has_read_yet(path: Path, c
     limits = replace(SQLITE_LIMITS, store_check=check)
     await (await SqliteStore.open(path, limits)).close()
     spoil_table(path, "entries_1")
-    with pytest.raises(StoreDamaged, match=r"boards\.db is damaged.*restore a backup"):
+    with pytest.raises(StoreDamagedError, match=r"boards\.db is damaged.*restore a backup"):
         await SqliteStore.open(path, limits)
 
 
@@ -211,14 +211,14 @@ async def test_a_full_disk_refuses_writes_and_reads_go_on_until_there_is_room(pa
     await grow_by(store, pages=0)
     with capture_logs() as lines:
         for _ in range(2):
-            with pytest.raises(StoreFull):
+            with pytest.raises(StoreFullError):
                 await deployment.apply(*posts)
         assert await deployment.stats(board, "ada") == {"xp": 1}
         assert await deployment.stats(board, "owner-0007") is None
         for _ in range(3):  # small writes find the room that large ones do not
             await grow_by(store, pages=1)
             await deployment.apply(deployment.post("bob", part(board, {"xp": 1})))
-            with pytest.raises(StoreFull):
+            with pytest.raises(StoreFullError):
                 await deployment.apply(*posts)
         await grow_by(store, pages=1_000)
         await deployment.apply(*posts)

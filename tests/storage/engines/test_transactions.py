@@ -8,7 +8,7 @@ import pytest
 
 from querybuilder import col, delete, insert, param, select
 from storage.boards.boards import create_board, find_totals, list_boards
-from storage.errors import StorageError, StoreBusy, UnknownBoard
+from storage.errors import StorageError, StoreBusyError, UnknownBoardError
 from storage.records import Board
 from storage.schema.steps import BOARDS, META
 from storage.store import Program
@@ -109,7 +109,7 @@ async def test_a_statement_that_fails_undoes_its_transaction_and_the_next_one_ru
         yield insert(META).values(name="salt", content="a second one").build(deployment.dialect)
 
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
-    with pytest.raises(StoreBusy):
+    with pytest.raises(StoreBusyError):
         await deployment.store.write(program)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     assert await deployment.stats(board, "ada") == {"xp": 2}
@@ -157,11 +157,11 @@ async def test_a_closed_store_refuses_and_closing_it_again_is_harmless(deploymen
     query = select(col("id")).from_(BOARDS).build(deployment.dialect)
     await deployment.store.close()
     await deployment.store.close()
-    with pytest.raises(StoreBusy):
+    with pytest.raises(StoreBusyError):
         await deployment.stats(board, "ada")
-    with pytest.raises(StoreBusy):
+    with pytest.raises(StoreBusyError):
         await deployment.store.read_query(query)
-    with pytest.raises(StoreBusy):
+    with pytest.raises(StoreBusyError):
         await deployment.erase(board, "ada")
 
 
@@ -178,7 +178,7 @@ async def test_closing_finishes_what_runs(deployment: Deployment) -> None:
 
 async def test_a_board_deleted_under_a_reader_is_unknown(deployment: Deployment) -> None:
     board = Board(key=77, id="never", spec=spec(XP), created_at_us=1, epoch=1)
-    with pytest.raises(UnknownBoard):
+    with pytest.raises(UnknownBoardError):
         await deployment.stats(board, "ada")
-    with pytest.raises(UnknownBoard):
+    with pytest.raises(UnknownBoardError):
         await deployment.erase(board, "ada")

@@ -13,7 +13,7 @@ from storage.curves.sampling import sample_curve
 from storage.engines.postgres import PostgresStore
 from storage.entries.exact_ranks import CountStart
 from storage.entries.rankings import Ranking
-from storage.errors import BoardChanged
+from storage.errors import BoardChangedError
 from storage.log.change_log import LogMark, change_log
 from storage.records import Best, Board, ColumnSpec, Post, Ties
 from storage.store import Program, Store
@@ -120,7 +120,7 @@ async def test_after_a_reset_the_totals_say_that_the_curve_is_another_boards(dep
     def program() -> Program[None]:
         found = yield from ranking.count_from_anchor(fitted, "300")
         assert found is not None
-        with pytest.raises(BoardChanged):
+        with pytest.raises(BoardChangedError):
             check_copy(board, found.totals)
 
     await deployment.store.read(program)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from storage.entries.hidden_owners import hidden_statements
-from storage.errors import LostRace
+from storage.errors import LostRaceError
 from storage.records import INT64_MAX
 from tests.storage.deployment import LIMITS, Deployment, Silent, counter, part, ranked
 from tests.storage.processes import Processes
@@ -25,7 +25,7 @@ async def test_nobody_gets_a_new_row_while_being_hidden_or_shown(deployment: Dep
     for hide in (True, False):
         assert await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=hide))  # noqa: B023 - run at once
         await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
-        with pytest.raises(LostRace):
+        with pytest.raises(LostRaceError):
             await deployment.apply(deployment.post("ada", part(other, {"xp": 1})))
         await store.write(lambda: statements.end_change("ada", now_us=1, hide=hide))  # noqa: B023 - run at once
     assert await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=True))
@@ -53,12 +53,12 @@ async def test_who_stayed_between_hidden_and_shown_is_soon_as_before(deployment:
     await store.write(lambda: statements.begin_change("ada", until_us=deadline_us - 500, hide=hide))
     await store.write(lambda: statements.begin_change("ada", until_us=deadline_us, hide=hide))  # somebody else's turn
     deployment.clock.now_us = deadline_us
-    with pytest.raises(LostRace):
+    with pytest.raises(LostRaceError):
         await deployment.apply(deployment.post("ada", part(other, {"xp": 1})))
     deployment.clock.now_us += 1
     await deployment.apply(deployment.post("ada", part(other, {"xp": 1})))
     assert await deployment.stats(other, "ada") == ({"xp": 1} if hide else None)
-    with pytest.raises(LostRace):
+    with pytest.raises(LostRaceError):
         await store.write(lambda: statements.end_change("ada", now_us=1, hide=hide))
     await _flip(deployment, hide=hide)
     await deployment.apply(deployment.post("ada", part(await deployment.create("d", XP), {"xp": 1})))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from storage.boards.boards import change_board, delete_board, reset_board
-from storage.errors import BoardChanged, UnknownBoard
+from storage.errors import BoardChangedError, UnknownBoardError
 from storage.reads.point_reads import read_owner_on_boards
 from storage.records import Board, TableSharing
 from tests.storage.deployment import Deployment, counter, part, ranked
@@ -55,15 +55,15 @@ async def test_a_board_that_is_not_what_it_was_is_not_answered(deployment: Deplo
     await deployment.apply(deployment.post("ada", part(first, {"xp": 1}), part(other, {"xp": 1})))
     store, dialect = deployment.store, deployment.dialect
     await store.write(lambda: reset_board(dialect, board_id="a"))
-    with pytest.raises(BoardChanged):
+    with pytest.raises(BoardChangedError):
         await asked(deployment, [other, first], "ada")
     wider = replace(other.spec, columns=(*other.spec.columns, LAP))
     await store.write(lambda: change_board(dialect, board_id="b", wanted=wider))
-    with pytest.raises(BoardChanged):
+    with pytest.raises(BoardChangedError):
         await asked(deployment, [other], "ada")
     for board in (first, other):
         await store.write(lambda gone=board: delete_board(dialect, board_id=gone.id))  # type: ignore[misc]
-        with pytest.raises(UnknownBoard):
+        with pytest.raises(UnknownBoardError):
             await asked(deployment, [board], "ada")
 
 

@@ -18,7 +18,7 @@ from storage.boards.row_tables import layout_of, scope_of
 from storage.entries.erasure import erasure_statements
 from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rebuild import RebuildCounts, rebuild_board
-from storage.errors import JournalIncomplete
+from storage.errors import JournalIncompleteError
 from storage.log.change_log import change_log
 from storage.log.journal import journal
 from storage.log.log_record import ChangeKind
@@ -184,7 +184,7 @@ async def test_a_journal_that_starts_too_late_is_refused_and_nothing_changes(dep
     later_us = deployment.clock.now_us
     await store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=10))
     before = await everything(deployment, board)
-    with pytest.raises(JournalIncomplete, match="begins after"):
+    with pytest.raises(JournalIncompleteError, match="begins after"):
         await rebuilt(deployment, board)
     assert await everything(deployment, board) == before
 

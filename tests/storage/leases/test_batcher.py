@@ -11,7 +11,15 @@ from typing import Any, TypeVar
 import pytest
 
 from querybuilder import Built
-from storage.errors import NoResource, OutcomeUnknown, QueueFull, StoreBusy, UnknownLease, UnknownPool, WaitTooLong
+from storage.errors import (
+    NoResourceError,
+    OutcomeUnknownError,
+    QueueFullError,
+    StoreBusyError,
+    UnknownLeaseError,
+    UnknownPoolError,
+    WaitTooLongError,
+)
 from storage.leases import batcher as lease_desk
 from storage.leases.batcher import CROWD, LeaseBatcher, LeaseBatcherLimits
 from storage.leases.lease_records import LeaseRequest, RegionCounts, Release
@@ -150,7 +158,7 @@ async def test_who_asks_while_a_transaction_is_under_way_shares_the_next(counter
     await counterpart.told.waits_for(4)
     counterpart.store.gate.set()
     outcomes = await asyncio.gather(counterpart.blocking, *tasks, return_exceptions=True)
-    assert sum(isinstance(one, NoResource) for one in outcomes) == 2
+    assert sum(isinstance(one, NoResourceError) for one in outcomes) == 2
     assert counterpart.told.groups[0] == 1
     assert sum(counterpart.told.groups) == 5
     assert counterpart.told.outcomes == {"acquired": 3, "no_resource": 2}
@@ -165,7 +173,7 @@ async def test_a_second_transaction_beside_one_is_for_a_crowd(counterpart: Count
     await counterpart.store.begun.get()
     counterpart.store.gate.set()
     outcomes = await asyncio.gather(counterpart.blocking, *tasks, return_exceptions=True)
-    assert sum(isinstance(one, NoResource) for one in outcomes) == CROWD - 2
+    assert sum(isinstance(one, NoResourceError) for one in outcomes) == CROWD - 2
     assert counterpart.told.groups[0] in (1, LIMITS.lease_group_max)
     assert sum(counterpart.told.groups) == CROWD + 1
 
@@ -217,7 +225,7 @@ async def test_what_is_remembered_of_transactions_is_bounded_and_forgetting_it_r
     waiting = small.ask("k")
     await small.store.answered.get()
     for number in range(2):  # each makes the desk forget the one before
-        with pytest.raises(UnknownLease):
+        with pytest.raises(UnknownLeaseError):
             await small.desk.release_lease(Release(CLIENT, "numbers", f"nobody {number}"))
     small.store.written.clear()
     small.store.answers.set()
@@ -323,7 +331,7 @@ async def test_a_key_that_another_process_served_meanwhile_keeps_that_one(
 async def test_what_was_written_though_the_answer_was_lost_is_found(straight: Counterpart) -> None:
     await straight.pools.add("a", "b", "c")
     await long_ask(straight, "x")
-    straight.store.failures = [OutcomeUnknown()]
+    straight.store.failures = [OutcomeUnknownError()]
     found = await long_ask(straight, "k")
     assert (found.resource, found.version, found.acquired) == ("b", 1, False)
     assert (await straight.pools.counts())["eu"].held == 2
@@ -334,31 +342,31 @@ async def test_what_lasts_for_long_enough_needs_no_transaction(counterpart: Coun
     pools = counterpart.pools
     pools.clock.now_us = 4_000_000_000_000_000  # the desk reads by the store's own clock
     await counterpart.ask("k")
-    counterpart.store.failures = [StoreBusy("no transaction")]
+    counterpart.store.failures = [StoreBusyError("no transaction")]
     known = await counterpart.desk.request_lease(LeaseRequest(CLIENT, "numbers", "k", "eu", 4_000_000_000_000_001))
     assert not known.acquired
     assert (await counterpart.desk.find_lease(CLIENT, "numbers", "k")).resource == known.resource
     assert counterpart.told.outcomes == {"acquired": 1, "kept": 1}
-    with pytest.raises(StoreBusy):
+    with pytest.raises(StoreBusyError):
         await counterpart.desk.request_lease(LeaseRequest(CLIENT, "numbers", "k", "eu", 5_000_000_000_000_000))
 
 
 async def test_nothing_is_found_where_nothing_is(counterpart: Counterpart) -> None:
-    with pytest.raises(UnknownPool):
+    with pytest.raises(UnknownPoolError):
         await counterpart.desk.find_lease(CLIENT, "nowhere", "k")
-    with pytest.raises(UnknownLease):
+    with pytest.raises(UnknownLeaseError):
         await counterpart.desk.find_lease(CLIENT, "numbers", "k")
-    with pytest.raises(UnknownLease):
+    with pytest.raises(UnknownLeaseError):
         await counterpart.desk.release_lease(Release(CLIENT, "numbers", "k"))
-    with pytest.raises(UnknownPool):
+    with pytest.raises(UnknownPoolError):
         await counterpart.ask("k", "nowhere")
 
 
 async def test_a_transaction_that_fails_is_told_to_all_of_it_and_to_nobody_else(counterpart: Counterpart) -> None:
-    counterpart.store.failures = [StoreBusy("away"), OutcomeUnknown()]
-    with pytest.raises(StoreBusy, match="away"):
+    counterpart.store.failures = [StoreBusyError("away"), OutcomeUnknownError()]
+    with pytest.raises(StoreBusyError, match="away"):
         await counterpart.ask("k")
-    with pytest.raises(WaitTooLong, match="ask again"):
+    with pytest.raises(WaitTooLongError, match="ask again"):
         await counterpart.ask("k")
     assert (await counterpart.ask("k")).acquired
 
@@ -371,7 +379,7 @@ async def test_who_goes_away_is_left_out_and_who_waits_too_long_is_told(counterp
     impatient = LeaseBatcher(
         counterpart.store, counterpart.pools.groups, replace(LIMITS, lease_wait_s_max=0.01), counterpart.told
     )
-    with pytest.raises(WaitTooLong):
+    with pytest.raises(WaitTooLongError):
         await impatient.request_lease(LeaseRequest(CLIENT, "numbers", "late", "eu", None, LEASE_US))
     counterpart.store.gate.set()
     await counterpart.blocking
@@ -383,10 +391,10 @@ async def test_who_goes_away_is_left_out_and_who_waits_too_long_is_told(counterp
 async def test_too_many_who_wait_are_refused_and_so_is_everyone_at_the_end(counterpart: Counterpart) -> None:
     small = Counterpart(counterpart.pools, replace(LIMITS, lease_requests_waiting_max=1))
     await small.held()
-    with pytest.raises((QueueFull, StoreBusy)):
+    with pytest.raises((QueueFullError, StoreBusyError)):
         await asyncio.gather(*(small.ask(f"k{number}") for number in range(5)))
     small.store.gate.set()
     await small.blocking
     await small.desk.close()
-    with pytest.raises(QueueFull):
+    with pytest.raises(QueueFullError):
         await small.ask("k")

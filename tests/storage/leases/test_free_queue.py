@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.errors import NoResource, StoreBusy
+from storage.errors import NoResourceError, StoreBusyError
 from storage.leases.free_queue import KNOWN_US, LATELY_US, FreeQueues
 from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts, Release, Resource
 from storage.leases.lease_transaction import Outcome
@@ -115,7 +115,7 @@ async def test_what_comes_back_to_a_dry_partition_is_found_before_a_region_is_ca
     await one_line(pools, "a")
     await taken(pools, "x")
     [refused] = await pools.run(LeaseRequest(CLIENT, "one", "y", "eu", None, LEASE_US))
-    assert isinstance(refused, NoResource)
+    assert isinstance(refused, NoResourceError)
     await pools.run(Release(CLIENT, "one", "x"))
     assert await taken(pools, "y") == ("a", 2)
 
@@ -129,7 +129,7 @@ async def test_what_was_seen_ahead_and_taken_by_another_process_is_not_given_aga
     assert await taken(other, "u") == ("d", 1)
     assert await taken(pools, "v") == ("e", 1)
     [refused] = await pools.run(LeaseRequest(CLIENT, "one", "w", "eu", None, LEASE_US))
-    assert isinstance(refused, NoResource)
+    assert isinstance(refused, NoResourceError)
     assert (await pools.counts("one"))["eu"] == RegionCounts(total=5, held=5, acquired=5, refused=1)
     acquired = [(resource, key) for kind, resource, key in await pools.happened() if kind == "acquired"]
     assert acquired == [("a", "x"), ("b", "y"), ("c", "z"), ("d", "u"), ("e", "v")]
@@ -140,9 +140,9 @@ async def test_what_a_failed_transaction_took_from_the_line_is_found_before_it_i
 
     def failing() -> Program[None]:
         yield from pools.groups.serve_requests([LeaseRequest(CLIENT, "one", "x", "eu", None, LEASE_US)])
-        raise StoreBusy("the transaction is rolled back")
+        raise StoreBusyError("the transaction is rolled back")
 
-    with pytest.raises(StoreBusy):
+    with pytest.raises(StoreBusyError):
         await pools.store.write(failing)
     assert await taken(pools, "y") == ("b", 1)
     assert await taken(pools, "z") == ("a", 1)

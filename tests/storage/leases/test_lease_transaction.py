@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from storage.errors import LeaseInPast, NoResource, UnknownLease, UnknownPool, UnknownRegion
+from storage.errors import LeaseInPastError, NoResourceError, UnknownLeaseError, UnknownPoolError, UnknownRegionError
 from storage.leases.claims import store_clock
 from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts, Release
 from storage.leases.lease_resources import ResourceChange, lease_resources
@@ -68,7 +68,7 @@ async def test_every_partition_is_tried_before_a_region_is_dry(pools: Pools) -> 
     assert {row.partition for row in await pools.rows()} == set(range(PARTITIONS))
     got = [(await pools.ask(f"key {number}")).resource for number in range(len(names))]
     assert sorted(got) == names
-    with pytest.raises(NoResource):
+    with pytest.raises(NoResourceError):
         await pools.ask("one too many")
     assert (await pools.counts())["eu"].refused == 1
 
@@ -77,7 +77,7 @@ async def test_a_dry_region_gives_away_what_is_over_once_the_margin_is_too(pools
     await pools.add("a")
     await pools.ask("ada")
     pools.clock.now_us += LEASE_US + MARGIN_US - 1
-    with pytest.raises(NoResource):
+    with pytest.raises(NoResourceError):
         await pools.ask("bob")
     pools.clock.now_us += 1
     taken = await pools.ask("bob")
@@ -86,7 +86,7 @@ async def test_a_dry_region_gives_away_what_is_over_once_the_margin_is_too(pools
         ("added", None), ("acquired", "ada"), ("liberated", "ada"), ("acquired", "bob"),
     ]  # fmt: skip
     assert (await pools.counts())["eu"] == RegionCounts(total=1, held=1, acquired=2, freed=1, refused=1)
-    with pytest.raises(NoResource):
+    with pytest.raises(NoResourceError):
         await pools.ask("ada")
 
 
@@ -103,16 +103,16 @@ async def test_what_is_given_back_is_free_for_others_at_once(pools: Pools) -> No
     await pools.add("a")
     first = await pools.ask("ada")
     assert (await pools.give_back("ada")).resource == "a"
-    with pytest.raises(UnknownLease):
+    with pytest.raises(UnknownLeaseError):
         await pools.give_back("ada")
     assert (await pools.ask("bob")).version == first.version + 1
-    with pytest.raises(NoResource):
+    with pytest.raises(NoResourceError):
         await pools.ask("ada")
 
 
 async def test_a_lease_that_would_be_over_already_is_refused(pools: Pools) -> None:
     await pools.add("a")
-    with pytest.raises(LeaseInPast):
+    with pytest.raises(LeaseInPastError):
         await pools.ask("ada", until_us=pools.clock())
     await pools.ask("ada")
     assert (await pools.ask("ada", until_us=1)).resource == "a", "one that runs is not shortened"
@@ -139,7 +139,7 @@ async def test_a_region_that_never_was_is_unknown_and_an_emptied_one_is_exhauste
     outcomes = await pools.run(
         *(LeaseRequest(CLIENT, "numbers", f"key {region}", region, None, LEASE_US) for region in ("eu", "mars", "us"))
     )
-    assert [type(one) for one in outcomes] == [Grant, UnknownRegion, NoResource]
+    assert [type(one) for one in outcomes] == [Grant, UnknownRegionError, NoResourceError]
     assert {region: counts.refused for region, counts in (await pools.counts()).items()} == {"eu": 0, "us": 1}
 
 
@@ -147,7 +147,7 @@ async def test_leases_of_one_region_are_found_from_another(pools: Pools) -> None
     await pools.add("a", region="eu")
     first = await pools.ask("ada", region="eu")
     assert (await pools.ask("ada", region="us")) == first._replace(acquired=False)
-    with pytest.raises(UnknownRegion):
+    with pytest.raises(UnknownRegionError):
         await pools.ask("bob", region="us")
 
 
@@ -167,7 +167,7 @@ async def test_a_dropped_pool_is_gone_at_once_and_its_rows_in_steps(pools: Pools
     await pools.add("a", "b", "c")
     await pools.ask("ada")
     await pools.store.write(lambda: pools.pools.drop_pool(CLIENT, "numbers", now_us=pools.clock()))
-    with pytest.raises(UnknownPool):
+    with pytest.raises(UnknownPoolError):
         await pools.ask("ada")
     await pools.create()
     await pools.add("a")
@@ -232,7 +232,7 @@ async def test_of_many_who_ask_at_once_each_gets_one_of_its_own(open_store: Open
     outcomes = await asyncio.gather(*asks, return_exceptions=True)
     got = {(one.key, one.resource) for one in outcomes if isinstance(one, Grant)}
     assert len(got) == len({key for key, _ in got}) == len({resource for _, resource in got}) == 30
-    assert all(isinstance(one, Grant | NoResource) for one in outcomes), outcomes
+    assert all(isinstance(one, Grant | NoResourceError) for one in outcomes), outcomes
     counts = (await pools.counts())["eu"]
     assert (counts.total, counts.held, counts.acquired) == (30, 30, 30)
 
@@ -299,7 +299,7 @@ class PoolModel(RuleBasedStateMachine):
             return
         free = {name for name, place in self.regions.items() if place == region and name not in held}
         if not isinstance(outcome, Grant):
-            assert isinstance(outcome, NoResource if region in self.ever else UnknownRegion)
+            assert isinstance(outcome, NoResourceError if region in self.ever else UnknownRegionError)
             assert not free and not over
             return
         assert outcome.acquired
@@ -317,7 +317,7 @@ class PoolModel(RuleBasedStateMachine):
     def give_back(self, key: str) -> None:
         [outcome] = self.session.run(self.pools.run(Release(CLIENT, self.pool_id, key)))
         if key not in self.leases:
-            assert isinstance(outcome, UnknownLease)
+            assert isinstance(outcome, UnknownLeaseError)
             return
         assert isinstance(outcome, Grant)
         assert (outcome.resource, outcome.version) == self.leases.pop(key)[:2]

@@ -10,7 +10,7 @@ import itertools
 import random
 from dataclasses import dataclass
 
-from storage.errors import LeaseLost, LeaseTaken
+from storage.errors import LeaseLostError, LeaseTakenError
 from storage.leases.claims import store_clock
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.store import Program
@@ -49,7 +49,7 @@ class Holder:
             resource = self._rng.choice(RESOURCES)
             try:
                 lease, from_us = await self._claim(resource)
-            except LeaseTaken:
+            except LeaseTakenError:
                 continue
             self.holdings.append((resource, await self._hold(lease, from_us)))
 
@@ -70,7 +70,7 @@ class Holder:
                 before_us = await self._store.read(self._clock)
                 await self._store.write(lambda: self._leases.release(lease))
                 until_us = min(until_us, before_us)  # it had the lease until then at least
-        except LeaseLost:
+        except LeaseLostError:
             self.lost += 1
         return Holding(lease.version, from_us, until_us)
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from storage.errors import LeaseLost, LeaseTaken, StoreBusy
+from storage.errors import LeaseLostError, LeaseTakenError, StoreBusyError
 from storage.leases.claims import store_clock
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.store import Program
@@ -59,24 +59,24 @@ async def test_a_lease_is_taken_by_one_and_refused_to_the_others_until_it_is_ove
     assert lease == WorkLease("pool", "r", "ada", 1, desk.clock.now_us + LEASE_US)
     assert await desk.find() == lease
     for holder in ("bob", "ada"):
-        with pytest.raises(LeaseTaken, match="held by ada") as refused:
+        with pytest.raises(LeaseTakenError, match="held by ada") as refused:
             await desk.claim(holder)
         assert refused.value.free_in_us == LEASE_US + MARGIN_US
-    assert isinstance(refused.value, StoreBusy), "whoever asked may come again"
+    assert isinstance(refused.value, StoreBusyError), "whoever asked may come again"
     assert (await desk.claim("bob", "other")).version == 1
 
 
 async def test_an_expired_lease_is_given_away_after_the_margin_under_a_greater_number(desk: Desk) -> None:
     first = await desk.claim("ada")
     desk.clock.now_us += LEASE_US + MARGIN_US - 1
-    with pytest.raises(LeaseTaken) as refused:
+    with pytest.raises(LeaseTakenError) as refused:
         await desk.claim("bob")
     assert refused.value.free_in_us == 1
     desk.clock.now_us += 1
     second = await desk.claim("bob")
     assert (second.holder, second.version) == ("bob", first.version + 1)
     for late in (desk.renew(first), desk.release(first)):
-        with pytest.raises(LeaseLost):
+        with pytest.raises(LeaseLostError):
             await late
     assert await desk.find() == second
 
@@ -87,7 +87,7 @@ async def test_a_renewed_lease_lasts_from_its_renewal_and_keeps_its_number(desk:
     renewed = await desk.renew(lease)
     assert renewed == replace(lease, expires_at_us=desk.clock.now_us + LEASE_US)
     desk.clock.now_us += LEASE_US
-    with pytest.raises(LeaseTaken):
+    with pytest.raises(LeaseTakenError):
         await desk.claim("bob")
 
 
@@ -95,7 +95,7 @@ async def test_an_expired_lease_is_renewed_as_long_as_nobody_took_it(desk: Desk)
     lease = await desk.claim("ada")
     desk.clock.now_us += 100 * LEASE_US
     assert (await desk.renew(lease)).version == lease.version
-    with pytest.raises(LeaseTaken):
+    with pytest.raises(LeaseTakenError):
         await desk.claim("bob")
 
 
@@ -103,7 +103,7 @@ async def test_what_was_given_back_is_free_at_once_and_never_again_its_holders(d
     lease = await desk.claim("ada")
     await desk.release(lease)
     for late in (desk.renew(lease), desk.release(lease)):
-        with pytest.raises(LeaseLost):
+        with pytest.raises(LeaseLostError):
             await late
     assert (await desk.claim("ada")).version == lease.version + 1
 
@@ -112,7 +112,7 @@ async def test_what_rests_is_nobodys_until_then(desk: Desk) -> None:
     lease = await desk.claim("ada")
     await desk.release(lease, rests_until_us=desk.clock.now_us + 5 * LEASE_US)
     desk.clock.now_us += 5 * LEASE_US - 1
-    with pytest.raises(LeaseTaken):
+    with pytest.raises(LeaseTakenError):
         await desk.claim("ada")
     desk.clock.now_us += 1
     assert (await desk.claim("bob")).version == lease.version + 1
@@ -127,7 +127,7 @@ async def test_what_a_transaction_wrote_before_its_lease_was_found_lost_is_undon
         yield from desk.leases.claim("pool", "by ada", holder="ada", lease_us=LEASE_US)
         yield from desk.leases.release(lease)
 
-    with pytest.raises(LeaseLost):
+    with pytest.raises(LeaseLostError):
         await desk.store.write(work)
     assert await desk.find("by ada") is None
 
@@ -139,7 +139,7 @@ async def test_of_many_who_claim_at_once_one_succeeds(open_store: OpenStore) -> 
         outcomes = await asyncio.gather(*claims, return_exceptions=True)
         taken = [one for one in outcomes if isinstance(one, WorkLease)]
         assert [lease.version for lease in taken] == [turn]
-        assert sum(isinstance(one, LeaseTaken) for one in outcomes) == 19
+        assert sum(isinstance(one, LeaseTakenError) for one in outcomes) == 19
         await desk.release(taken[0])
 
 
@@ -181,7 +181,7 @@ class Holdings(RuleBasedStateMachine):
         free = self.current is None or self.desk.clock.now_us >= self.until_us + MARGIN_US
         try:
             lease = self.session.run(self.desk.claim(holder, self.resource))
-        except LeaseTaken as taken:
+        except LeaseTakenError as taken:
             assert not free
             assert taken.free_in_us == self.until_us + MARGIN_US - self.desk.clock.now_us
             return
@@ -197,7 +197,7 @@ class Holdings(RuleBasedStateMachine):
             return
         try:
             self.held[holder] = self.session.run(self.desk.renew(self.held[holder]))
-        except LeaseLost:
+        except LeaseLostError:
             assert self.current != (holder, self.held[holder].version)
         else:
             assert self.current == (holder, self.held[holder].version)
@@ -209,7 +209,7 @@ class Holdings(RuleBasedStateMachine):
             return
         try:
             self.session.run(self.desk.release(self.held[holder]))
-        except LeaseLost:
+        except LeaseLostError:
             assert self.current != (holder, self.held[holder].version)
         else:
             assert self.current == (holder, self.held[holder].version)

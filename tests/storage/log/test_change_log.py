@@ -7,7 +7,7 @@ import pytest
 
 from querybuilder import col, select
 from storage.engines.postgres import PostgresStore
-from storage.errors import LostRace
+from storage.errors import LostRaceError
 from storage.log.bundles import Bundle, LoggedChange
 from storage.log.change_log import LogMark, change_log
 from storage.records import Best, Board
@@ -81,10 +81,10 @@ async def test_what_is_rolled_back_was_never_logged(deployment: Deployment) -> N
 
     def program() -> Program[None]:
         yield from deployment.entries(board).erase_entry("ada", now_us=1)
-        raise LostRace
+        raise LostRaceError
 
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
-    with pytest.raises(LostRace):
+    with pytest.raises(LostRaceError):
         await deployment.store.write(program)
     assert await texts(deployment.store) == [("ada", "   ", "005")]
 

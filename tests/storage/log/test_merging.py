@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import ValueOutOfRange
+from storage.errors import ValueOutOfRangeError
 from storage.log.cells import Cell, Padding
 from storage.log.merging import Merger, scaled_text
 from storage.records import Board, ColumnChange, ColumnSpec, Merge, Ties
 from tests.storage.deployment import counter, label, ranked, spec
-from tests.storage.plain import OutOfRange, Reached, merged_row
+from tests.storage.plain import OutOfRangeError, Reached, merged_row
 
 SMALL = st.integers(-12, 12)
 
@@ -44,8 +44,8 @@ def test_posts_merge_as_in_the_plain_model(
     for at_us, changes in enumerate(sequence, start=1):
         try:
             expected = merged_row(columns, row, changes, at_us)
-        except OutOfRange:
-            with pytest.raises(ValueOutOfRange):
+        except OutOfRangeError:
+            with pytest.raises(ValueOutOfRangeError):
                 merger.merge_changes(cells, changes, at_us)
             continue
         before = list(cells)
@@ -81,14 +81,14 @@ def test_a_sum_may_not_leave_the_range_but_a_step_may_be_larger_than_it() -> Non
     merger = merger_of(ranked("xp", min_scaled=-10, max_scaled=10))
     cells = [merger.merge_changes(None, [ColumnChange(0, -10, False)], 1)[0]]
     assert merger.decode_stats([merger.merge_changes(cells, [ColumnChange(0, 20, False)], 2)[0]]) == [10]
-    with pytest.raises(ValueOutOfRange) as refused:
+    with pytest.raises(ValueOutOfRangeError) as refused:
         merger.merge_changes(cells, [ColumnChange(0, -1, False)], 2)
     assert refused.value.pointer == "/stats/xp"
 
 
 def test_an_overwritten_value_out_of_range_is_pointed_at_where_the_client_wrote_it() -> None:
     merger = merger_of(ranked("lap", scale=3, min_scaled=0, max_scaled=86_400_000))
-    with pytest.raises(ValueOutOfRange, match=r"-0\.001 is not between 0\.000 and 86400\.000") as refused:
+    with pytest.raises(ValueOutOfRangeError, match=r"-0\.001 is not between 0\.000 and 86400\.000") as refused:
         merger.merge_changes(None, [ColumnChange(0, -1, True)], 1)
     assert refused.value.pointer == "/set/lap"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storage.boards.boards import ALL_ENTRIES, CHANGES, delete_board, reset_board
-from storage.errors import PostIdConflict
+from storage.errors import PostIdConflictError
 from storage.records import Merge
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment, label, part, ranked
@@ -51,7 +51,7 @@ async def test_an_id_used_for_something_else_is_a_conflict(deployment: Deploymen
     ):
         outcome = await deployment.apply_one(other)
         assert outcome.status == "rejected"
-        assert isinstance(outcome.error, PostIdConflict) and outcome.error.pointer == "/post_id"
+        assert isinstance(outcome.error, PostIdConflictError) and outcome.error.pointer == "/post_id"
     assert await deployment.stats(board, "ada") == {"xp": 5}
     assert await deployment.stats(board, "bob") is None
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from querybuilder import lit, update
 from storage.boards.boards import ALL_ENTRIES, CHANGES, delete_board
 from storage.boards.row_tables import layout_of
-from storage.errors import LostRace, PostRejected, UnknownBoard, ValueOutOfRange
+from storage.errors import LostRaceError, PostRejectedError, UnknownBoardError, ValueOutOfRangeError
 from storage.log.cells import Padding
 from storage.records import INT64_MAX, Best, Board, Merge, PostStatus, Ties
 from tests.storage.deployment import Deployment, Session, counter, label, part, ranked
@@ -77,7 +77,7 @@ async def test_a_post_is_all_or_nothing_over_its_columns_and_its_neighbours_stan
         deployment.post("ada", part(board, {"xp": 2})),
     )
     assert [outcome.status for [outcome] in outcomes] == ["applied", "rejected", "rejected", "applied"]
-    assert isinstance(outcomes[1][0].error, ValueOutOfRange)
+    assert isinstance(outcomes[1][0].error, ValueOutOfRangeError)
     assert await deployment.stats(board, "ada") == {"xp": 3, "small": 9}
     assert await deployment.stats(board, "bob") is None
     assert await deployment.totals(board) == {ALL_ENTRIES: 1, CHANGES: 1, 0: 1, 1: 1}
@@ -100,7 +100,7 @@ async def test_a_post_to_several_boards_is_all_or_nothing_over_them(deployment: 
         ["rejected"],
         ["applied"],
     ]
-    assert [type(each.error) for each in outcomes[1]] == [PostRejected, ValueOutOfRange, UnknownBoard]
+    assert [type(each.error) for each in outcomes[1]] == [PostRejectedError, ValueOutOfRangeError, UnknownBoardError]
     assert await deployment.stats(one, "ada") == await deployment.stats(two, "ada") == {"xp": 5}
     assert await deployment.totals(one) == {ALL_ENTRIES: 2, CHANGES: 2, 0: 2}
     assert await deployment.totals(gone) == {}
@@ -176,7 +176,7 @@ async def test_a_group_that_lost_a_race_changes_nothing_on_any_board(deployment:
     store, meddling = deployment.store, MeddlingStore(deployment.store, [meddle], before_statement=first_write)
     deployment.store = meddling
     post = deployment.post(owner, part(one, {"xp": 1}), part(two, {"xp": 1}))
-    with pytest.raises(LostRace):
+    with pytest.raises(LostRaceError):
         await deployment.apply(post)
     deployment.store = store
     assert await deployment.totals(one) == before

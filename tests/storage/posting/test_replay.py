@@ -13,7 +13,7 @@ from storage.boards.boards import ALL_ENTRIES, delete_board, find_board, reset_b
 from storage.boards.row_tables import layout_of, scope_of
 from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rebuild import RebuildCounts, rebuild_board
-from storage.errors import JournalIncomplete, NothingReplayed, SpecConflict
+from storage.errors import JournalIncompleteError, NothingReplayedError, SpecConflictError
 from storage.log.change_log import change_log
 from storage.log.journal import JournalRow, journal
 from storage.posting.replay import replay_board
@@ -101,7 +101,7 @@ async def test_a_board_that_was_deleted_and_created_again_is_rebuilt_as_it_was(
     first = next(row.number for row in await logged(deployment) if row.board_key == board.key)
     await drop(deployment, "b")
     board = await deployment.create("b", *COLUMNS, ties=ties)
-    with pytest.raises(NothingReplayed, match=f"--since {first}"):
+    with pytest.raises(NothingReplayedError, match=f"--since {first}"):
         await deployment.store.write(lambda: rebuild_board(deployment.dialect, board_id="b"))
     done = await replayed(deployment, "b", first)
     assert await rows_of(deployment, board) == before
@@ -147,7 +147,7 @@ async def test_posts_before_a_reset_count_where_the_number_says_so(deployment: D
         return emptied
 
     board = await deployment.store.write(program)
-    with pytest.raises(NothingReplayed):
+    with pytest.raises(NothingReplayedError):
         await deployment.store.write(lambda: rebuild_board(deployment.dialect, board_id="b"))
     await replayed(deployment, "b", 1)
     assert (await deployment.stats(await current(deployment), "ada") or {})["wins"] == 7
@@ -203,7 +203,7 @@ async def test_posts_to_a_column_that_the_board_no_longer_has_are_refused_and_no
     board = await deployment.create("b", ranked("wins", scale=1))
     await deployment.apply(deployment.post("bob", part(board, {"wins": 30})))
     before = await rows_of(deployment, board)
-    with pytest.raises(SpecConflict, match="wins"):
+    with pytest.raises(SpecConflictError, match="wins"):
         await replayed(deployment, "b", 1)
     assert await rows_of(deployment, board) == before
 
@@ -216,16 +216,16 @@ async def test_a_number_that_the_journal_no_longer_reaches_is_refused(deployment
     first, second = [row.number for row in await logged(deployment)]
     log, later_us = change_log(deployment.dialect), deployment.clock.now_us
     await deployment.store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=10))
-    with pytest.raises(JournalIncomplete, match="begins after"):
+    with pytest.raises(JournalIncompleteError, match="begins after"):
         await replayed(deployment, "b", first)
     assert (await replayed(deployment, "b", second)).entries == 1
 
 
 async def test_a_rebuild_that_replays_nothing_is_refused(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
-    with pytest.raises(NothingReplayed):
+    with pytest.raises(NothingReplayedError):
         await deployment.store.write(lambda: rebuild_board(deployment.dialect, board_id="b"))
     await deployment.apply(deployment.post("ada", part(board, {"wins": 5})))
-    with pytest.raises(NothingReplayed):
+    with pytest.raises(NothingReplayedError):
         await replayed(deployment, "b", (await logged(deployment))[0].number + 1)
     assert len(await rows_of(deployment, board)) == 1

@@ -12,7 +12,7 @@ import pytest
 
 from querybuilder import Built
 from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, delete_board
-from storage.errors import LostRace, QueueFull, StoreBusy, WaitTooLong
+from storage.errors import LostRaceError, QueueFullError, StoreBusyError, WaitTooLongError
 from storage.posting.writer import Writer, WriterLimits
 from storage.records import Board, PartOutcome, Post, TableSharing
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
@@ -114,7 +114,7 @@ async def test_a_post_counts_once_a_board_in_a_transaction_and_in_the_queue(depl
         wide = [deployment.post(owner, part(desk.board, {"xp": 1}), part(other, {"xp": 1})) for owner in ("a", "b")]
         tasks += [asyncio.create_task(desk.writer.submit([post])) for post in wide]
         await asyncio.sleep(0)
-        with pytest.raises(QueueFull, match="4 posts are waiting"):
+        with pytest.raises(QueueFullError, match="4 posts are waiting"):
             await desk.writer.submit(wide[:1])
         desk.store.release()
         await asyncio.gather(*tasks)
@@ -132,11 +132,11 @@ async def test_without_grouping_every_request_is_a_transaction(deployment: Deplo
 async def test_a_full_queue_refuses_and_takes_nothing_of_the_request(deployment: Deployment) -> None:
     async with desk_of(deployment, limits=replace(LIMITS, queue_posts_max=3)) as desk:
         tasks = await desk.submitted(["a", "b"])
-        with pytest.raises(QueueFull, match="2 posts are waiting"):
+        with pytest.raises(QueueFullError, match="2 posts are waiting"):
             await desk.submit("c", "d")
         tasks += [asyncio.create_task(desk.submit("e"))]
         await asyncio.sleep(0)
-        with pytest.raises(QueueFull):
+        with pytest.raises(QueueFullError):
             await desk.submit("f")
         desk.store.release()
         await asyncio.gather(*tasks)
@@ -149,7 +149,7 @@ async def test_a_request_that_waited_too_long_is_withdrawn_unless_it_was_taken(d
     async with desk_of(deployment, limits=replace(LIMITS, post_wait_s_max=0.01)) as desk:
         tasks = await desk.submitted(["ada"])
         for task in tasks:
-            with pytest.raises(WaitTooLong):
+            with pytest.raises(WaitTooLongError):
                 await task
         assert desk.observed.depth == 0
         desk.store.release()
@@ -187,7 +187,7 @@ async def test_a_race_lost_by_one_request_of_a_group_is_redone_for_all_of_it(dep
     async with desk_of(deployment) as desk:
         await desk.submit("ada")
         tasks = await desk.submitted(["ada", "bob"], ["cyd"])
-        desk.store.meddle += [version_moved(deployment.store, desk.board, "ada"), LostRace()]
+        desk.store.meddle += [version_moved(deployment.store, desk.board, "ada"), LostRaceError()]
         desk.store.release()
         await asyncio.gather(*tasks)
         assert await desk.xp("first", "ada", "bob", "cyd") == [1, 2, 1, 1]
@@ -196,8 +196,8 @@ async def test_a_race_lost_by_one_request_of_a_group_is_redone_for_all_of_it(dep
 
 
 async def test_races_that_never_end_are_given_up_after_so_many_attempts(deployment: Deployment) -> None:
-    async with desk_of(deployment, meddle=[LostRace() for _ in range(LIMITS.write_attempts_max)]) as desk:
-        with pytest.raises(StoreBusy, match="4 attempts"):
+    async with desk_of(deployment, meddle=[LostRaceError() for _ in range(LIMITS.write_attempts_max)]) as desk:
+        with pytest.raises(StoreBusyError, match="4 attempts"):
             await desk.submit("ada")
         assert desk.store.writes == desk.observed.races == LIMITS.write_attempts_max
         assert len(desk.chance.longest_s) == LIMITS.write_attempts_max - 1, "nobody waits after the last attempt"
@@ -211,14 +211,14 @@ async def test_a_poisonous_request_fails_alone(deployment: Deployment) -> None:
         tasks = await desk.submitted(["ada"], ["bob", "lone surrogate \ud800"], ["cyd"])
         desk.store.release()
         results = await asyncio.gather(*tasks, return_exceptions=True)
-        assert isinstance(results[2], StoreBusy) and results[2].__cause__ is not None
+        assert isinstance(results[2], StoreBusyError) and results[2].__cause__ is not None
         assert await desk.xp("first", "ada", "bob", "cyd") == [1, 1, None, 1]
         assert await deployment.totals(desk.board) == {ALL_ENTRIES: 3, CHANGES: 3, 0: 3}
 
 
 async def test_a_failing_store_is_reported_and_what_comes_later_is_applied(deployment: Deployment) -> None:
-    async with desk_of(deployment, meddle=[StoreBusy("disk full")]) as desk:
-        with pytest.raises(StoreBusy, match="disk full"):
+    async with desk_of(deployment, meddle=[StoreBusyError("disk full")]) as desk:
+        with pytest.raises(StoreBusyError, match="disk full"):
             await desk.submit("ada")
         await desk.submit("ada")
         assert await desk.xp("ada") == [1]
@@ -229,7 +229,7 @@ async def test_closing_applies_what_was_accepted_and_takes_no_more(deployment: D
         tasks = await desk.submitted(["ada"], ["bob"])
         closing = asyncio.create_task(desk.writer.close())
         await asyncio.sleep(0)
-        with pytest.raises(QueueFull, match="shutting down"):
+        with pytest.raises(QueueFullError, match="shutting down"):
             await desk.submit("cyd")
         desk.store.release()
         await closing

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from storage.errors import Overloaded, StoreBusy
+from storage.errors import OverloadedError, StoreBusyError
 from storage.posting import writer
 from storage.posting.writer import Writer, WriterLimits
 from storage.records import PartOutcome
@@ -177,7 +177,7 @@ async def test_posts_that_would_wait_too_long_are_refused_at_the_door_with_their
             flow.now_s += 1.0
             turn.set_result(None)
         turn = await flow.store.waiting.get()
-        with pytest.raises(Overloaded) as caught:
+        with pytest.raises(OverloadedError) as caught:
             await flow.post("late")
         assert caught.value.retry_after_s == pytest.approx(6, rel=0.1)
         assert flow.observed.refused == [("overloaded", 1)]
@@ -212,7 +212,7 @@ async def test_who_was_told_of_a_timeout_is_not_tried_again_alone(deployment: De
         turn = await flow.store.waiting.get()
         gone.cancel()
         await asyncio.wait([gone])
-        turn.set_exception(StoreBusy("away"))
+        turn.set_exception(StoreBusyError("away"))
         (await flow.store.waiting.get()).set_result(None)
         assert (await stays)[0][0].stats == [1]
         assert await deployment.stats(flow.board, "gone") is None

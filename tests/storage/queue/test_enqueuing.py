@@ -11,7 +11,14 @@ import pytest
 
 from storage.boards.boards import delete_board, reset_board
 from storage.boards.families import delete_family
-from storage.errors import BoardChanged, OutcomeUnknown, Overloaded, QueueFull, StoreBusy, WaitTooLong
+from storage.errors import (
+    BoardChangedError,
+    OutcomeUnknownError,
+    OverloadedError,
+    QueueFullError,
+    StoreBusyError,
+    WaitTooLongError,
+)
 from storage.queue.intake import BacklogLimits, EnqueueLimits, Enqueuer, QueueBacklog
 from storage.queue.post_blocks import decode_block
 from storage.records import Board, Post
@@ -117,23 +124,23 @@ async def test_too_many_in_line_are_refused_and_a_large_request_passes_alone(des
         await door.store.a_write_waits()
         second = asyncio.create_task(door.enqueuer.submit(door.posts("d", "e")))
         await asyncio.sleep(0)
-        with pytest.raises(QueueFull, match="2 posts are waiting"):
+        with pytest.raises(QueueFullError, match="2 posts are waiting"):
             await door.enqueuer.submit(door.posts("f"))
         door.store.release()
         await asyncio.gather(first, second)
     assert door.observed.refused == [("queue_full", 1)]
-    with pytest.raises(QueueFull, match="shutting down"):
+    with pytest.raises(QueueFullError, match="shutting down"):
         await door.enqueuer.submit(door.posts("g"))
 
 
 async def test_a_long_queue_refuses_posts_until_workers_have_caught_up(desk: QueueDesk) -> None:
     async with opened(desk, replace(LIMITS, queue_posts_max=100)) as door:
         await door.enqueuer.submit(door.posts(*["ada"] * 15))
-        with pytest.raises(QueueFull, match="15 posts wait in the queue"):
+        with pytest.raises(QueueFullError, match="15 posts wait in the queue"):
             await door.enqueuer.submit(door.posts(*["bob"] * 6))
         await door.enqueuer.submit(door.posts(*["bob"] * 5))
         await desk.drain()
-        with pytest.raises(QueueFull):
+        with pytest.raises(QueueFullError):
             await door.enqueuer.submit(door.posts("cleo"))
         door.pass_time(BACKLOG.ingest_look_s)
         await door.enqueuer.submit(door.posts("cleo"))
@@ -146,7 +153,7 @@ async def test_an_old_queue_refuses_posts(desk: QueueDesk) -> None:
         door.pass_time(BACKLOG.ingest_age_s_max)
         await door.enqueuer.submit(door.posts("ada"))
         door.pass_time(1)
-        with pytest.raises(Overloaded, match="waited for 6 s") as refused:
+        with pytest.raises(OverloadedError, match="waited for 6 s") as refused:
             await door.enqueuer.submit(door.posts("ada"))
         assert refused.value.retry_after_s is not None
         await desk.drain()
@@ -176,7 +183,7 @@ async def test_boards_that_others_deleted_or_emptied_refuse_their_own_requests_o
         await asyncio.sleep(0)
         door.store.release()
         outcomes = await asyncio.gather(first, *requests, return_exceptions=True)
-    assert [type(outcome) for outcome in outcomes] == [type(None), *[BoardChanged] * 3, type(None)]
+    assert [type(outcome) for outcome in outcomes] == [type(None), *[BoardChangedError] * 3, type(None)]
     assert sorted(owner for _, owners in await door.blocks() for owner in owners) == ["ada", "bob"]
 
 
@@ -188,15 +195,15 @@ async def test_who_waits_too_long_is_told_whether_the_posts_may_be_in(desk: Queu
         waiting = asyncio.create_task(door.enqueuer.submit(door.posts("bob")))
         outcomes = await asyncio.gather(taken, waiting, return_exceptions=True)
         door.store.release()
-    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown, WaitTooLong]
+    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknownError, WaitTooLongError]
     assert [owners for _, owners in await door.blocks()] == [["ada"]]
 
 
 async def test_a_store_that_fails_is_told_of_and_does_not_stop_the_queue(desk: QueueDesk) -> None:
     async with opened(desk) as door:
-        door.store.meddle = [StoreBusy("no"), RuntimeError("a fault")]
+        door.store.meddle = [StoreBusyError("no"), RuntimeError("a fault")]
         for _ in range(2):
-            with pytest.raises(StoreBusy):
+            with pytest.raises(StoreBusyError):
                 await door.enqueuer.submit(door.posts("ada"))
         assert door.enqueuer.alive
         await door.enqueuer.submit(door.posts("ada"))

@@ -10,7 +10,15 @@ import pytest
 
 from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
 from storage.boards.families import NewBoard, make_boards
-from storage.errors import LeaseLost, PeriodClosed, PostRejected, StoreFull, UnknownBoard, UnknownPost, ValueOutOfRange
+from storage.errors import (
+    LeaseLostError,
+    PeriodClosedError,
+    PostRejectedError,
+    StoreFullError,
+    UnknownBoardError,
+    UnknownPostError,
+    ValueOutOfRangeError,
+)
 from storage.periods import calendar_of, parse_period
 from storage.queue.queue_erasure import drop_queued
 from storage.records import Board, Merge, Post, PostStatus
@@ -132,7 +140,7 @@ async def test_what_became_of_a_post_is_known_from_the_queue_on(desk: QueueDesk)
     await desk.enqueue(posted(desk, board, "ada", 5, post_id='match "8"/漢'))
     assert (await desk.fate(board, 'match "8"/漢')).status is None
     for board_asked, post_id in ((other, 'match "8"/漢'), (board, "match"), (board, "nobody's")):
-        with pytest.raises(UnknownPost):
+        with pytest.raises(UnknownPostError):
             await desk.fate(board_asked, post_id)
     await desk.drain()
     assert (await desk.fate(board, 'match "8"/漢')).status is PostStatus.APPLIED
@@ -140,7 +148,7 @@ async def test_what_became_of_a_post_is_known_from_the_queue_on(desk: QueueDesk)
     await desk.drain()
     fate = await desk.fate(board, "too much")
     assert fate.status is PostStatus.REJECTED
-    assert isinstance(fate.error, ValueOutOfRange)
+    assert isinstance(fate.error, ValueOutOfRangeError)
     assert await desk.deployment.stats(board, "ada") == {"xp": 5, "last": 0}
 
 
@@ -161,8 +169,8 @@ async def test_a_board_that_was_emptied_or_deleted_meanwhile_gets_nothing(desk: 
     assert await desk.deployment.stats(kept, "ada") == {"xp": 2, "last": 0}, "a post is all or nothing"
     now = (await desk.deployment.catalog.reread_board("e"), again)
     assert [await desk.deployment.stats(board, "ada") for board in now] == [None, None]
-    assert isinstance((await desk.fate(now[0], "e")).error, UnknownBoard)
-    assert isinstance((await desk.fate(kept, "both")).error, PostRejected)
+    assert isinstance((await desk.fate(now[0], "e")).error, UnknownBoardError)
+    assert isinstance((await desk.fate(kept, "both")).error, PostRejectedError)
 
 
 async def test_posts_from_before_and_after_a_column_was_added_meet(desk: QueueDesk) -> None:
@@ -201,7 +209,7 @@ async def test_a_closed_period_rejects_its_board_alone(desk: QueueDesk) -> None:
     assert await desk.deployment.stats(year, "ada") == {"xp": 5, "shots": None}
     assert (await desk.fate(year, "in time")).status is PostStatus.APPLIED
     assert (await desk.fate(everybody, "late")).status is PostStatus.APPLIED
-    assert isinstance((await desk.fate(year, "late")).error, PeriodClosed)
+    assert isinstance((await desk.fate(year, "late")).error, PeriodClosedError)
 
 
 async def test_a_worker_that_slept_past_its_lease_applies_nothing(desk: QueueDesk) -> None:
@@ -217,7 +225,7 @@ async def test_a_worker_that_slept_past_its_lease_applies_nothing(desk: QueueDes
         assert await desk.round(second) is not None
 
     paused.before_write = meanwhile
-    with pytest.raises(LeaseLost):
+    with pytest.raises(LeaseLostError):
         await desk.round(first)
     for owner in OWNERS:
         assert await desk.deployment.stats(board, owner) == {"xp": 1, "last": 0}
@@ -272,7 +280,7 @@ async def test_a_post_that_the_store_refuses_whatever_comes_is_rejected_and_hold
         assert failures < 20
     assert await desk.deployment.stats(board, "ada") == {"xp": 7, "last": 7}
     fate = await desk.fate(board, "poison")
-    assert (fate.status, type(fate.error)) == (PostStatus.REJECTED, PostRejected)
+    assert (fate.status, type(fate.error)) == (PostStatus.REJECTED, PostRejectedError)
 
 
 async def test_a_disk_that_was_full_rejects_no_post_however_long_it_was(desk: QueueDesk) -> None:
@@ -283,7 +291,7 @@ async def test_a_disk_that_was_full_rejects_no_post_however_long_it_was(desk: Qu
         await desk.enqueue(posted(desk, board, "ada", 1))
         full.failures_left = failures
         for _ in range(failures):
-            with pytest.raises(StoreFull):
+            with pytest.raises(StoreFullError):
                 await desk.round(worker)
         await desk.round(worker)
         assert await desk.deployment.stats(board, "ada") == {"xp": failures, "last": 0}
@@ -294,7 +302,7 @@ async def test_rejections_are_forgotten_past_their_time_and_their_number(desk: Q
 
     kept = rejected_posts(desk.store.dialect)
     for number in range(6):
-        at_us, one = number, RejectedPost(1, f"hash {number}", PostRejected())
+        at_us, one = number, RejectedPost(1, f"hash {number}", PostRejectedError())
         await desk.store.write(lambda one=one, at_us=at_us: kept.store_rejected([one], at_us))  # type: ignore[misc]
 
     async def left() -> list[int]:
@@ -367,7 +375,7 @@ class FullStore(PausingStore):
         """See `Store`."""
         if self.failures_left:
             self.failures_left -= 1
-            raise StoreFull
+            raise StoreFullError
         return await self._store.write(program)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from storage.boards.boards import reset_board
-from storage.errors import LeaseLost
+from storage.errors import LeaseLostError
 from storage.queue.post_blocks import shard_of
 from storage.queue.workers import Share
 from storage.records import Board, Merge, Post
@@ -92,7 +92,7 @@ class Queueing(RuleBasedStateMachine):
         worker = self.workers[name]
         try:
             drained = self.session.run(self.desk.round(worker))
-        except LeaseLost:
+        except LeaseLostError:
             worker.share = Share(worker.share.permit)
             return
         if drained is None:

@@ -8,7 +8,7 @@ import pytest
 
 from querybuilder import Built, lit, select
 from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
-from storage.errors import BoardChanged, StoreBusy, UnknownBoard
+from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError
 from storage.reads.point_reads import EntryRead, PointReads
 from storage.store import Rows, Store
 from tests.storage.deployment import Deployment, part, ranked, spec
@@ -91,7 +91,7 @@ async def test_reads_that_wait_are_bounded_and_those_given_up_trouble_nobody(dep
     running = reads.read_entry(board, "ada")
     await store.entered.wait()
     waiting = [reads.read_entry(board, "ada") for _ in range(2)]
-    with pytest.raises(StoreBusy, match="2 reads are waiting"):
+    with pytest.raises(StoreBusyError, match="2 reads are waiting"):
         reads.read_entry(board, "ada")
     running.cancel()
     waiting[0].cancel()
@@ -106,8 +106,8 @@ async def test_a_deleted_board_fails_only_those_who_ask_for_it(deployment: Deplo
     reads = reads_of(deployment, deployment.store)
     asked = [reads.read_entry(each, "ada") for each in (gone, board, gone)]
     answers = await asyncio.gather(*asked, return_exceptions=True)
-    assert [type(answer).__name__ for answer in answers] == ["UnknownBoard", "EntryRead", "UnknownBoard"]
-    with pytest.raises(UnknownBoard):
+    assert [type(answer).__name__ for answer in answers] == ["UnknownBoardError", "EntryRead", "UnknownBoardError"]
+    with pytest.raises(UnknownBoardError):
         await reads.read_entry(gone, "ada")
 
 
@@ -122,11 +122,11 @@ async def test_who_asks_about_a_board_as_it_was_is_told_that_it_changed_and_othe
     reads = reads_of(deployment, deployment.store)
     asked = [reads.read_entry(board, "ada") for board in (narrow, wide, narrow)]  # before and after a column was added
     before, answer, again = await asyncio.gather(*asked, return_exceptions=True)
-    assert isinstance(before, BoardChanged) and isinstance(again, BoardChanged)
+    assert isinstance(before, BoardChangedError) and isinstance(again, BoardChangedError)
     assert isinstance(answer, EntryRead) and answer.entry is not None
     assert deployment.merger(wide).decode_stats(answer.entry.cells) == [1, 2]
     emptied = await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
-    with pytest.raises(BoardChanged):
+    with pytest.raises(BoardChangedError):
         await reads.read_entry(wide, "ada")
     assert (await reads.read_entry(emptied, "ada")).entry is None
 

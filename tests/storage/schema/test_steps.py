@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from querybuilder import col, select, update
-from storage.errors import SchemaTooNew
+from storage.errors import SchemaTooNewError
 from storage.schema.steps import META, STEPS, migrate, take_number
 from storage.store import Store
 from tests.storage.backends import OpenStore
@@ -45,7 +45,7 @@ async def test_a_store_of_a_newer_version_is_refused_and_left_alone(store: Store
         return (yield query)
 
     await store.write(rewrite)  # type: ignore[arg-type]
-    with pytest.raises(SchemaTooNew, match=f"schema {newer}"):
+    with pytest.raises(SchemaTooNewError, match=f"schema {newer}"):
         await migrated(store)
     assert await meta(store) == {"schema_version": newer, "salt": salt}
 

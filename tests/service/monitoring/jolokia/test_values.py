@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.monitoring.jolokia.errors import BadRequest
+from service.monitoring.jolokia.errors import BadRequestError
 from service.monitoring.jolokia.requests import Parameters
 from service.monitoring.jolokia.values import cut_to_limits, encode_answer, follow_path
 
@@ -27,7 +27,7 @@ def test_a_path_leads_to_a_part(path: list[str], found: Any) -> None:
 
 @pytest.mark.parametrize("path", [["d"], ["a", "max", "7"], ["c", "x"], ["*", "nothing"], ["a", "max", "-1"]])
 def test_a_path_that_leads_nowhere_is_refused(path: list[str]) -> None:
-    with pytest.raises(BadRequest):
+    with pytest.raises(BadRequestError):
         follow_path(VALUE, path)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from service.monitoring.managed.node_channel import Action, ChannelLimits, NodeChannel, ProcessFailed
+from service.monitoring.managed.node_channel import Action, ChannelLimits, NodeChannel, ProcessFailedError
 
 PATIENT, HASTY = ChannelLimits(managed_wait_s_max=60), ChannelLimits(managed_wait_s_max=0.1)
 
@@ -61,7 +61,7 @@ async def test_a_process_that_fails_is_named_and_the_others_have_done_it(tmp_pat
 
     one = channel(tmp_path, "worker1", run=act)
     async with one.listen_for_actions(), channel(tmp_path, "worker2", run=fail).listen_for_actions():
-        with pytest.raises(ProcessFailed, match="worker2: broken"):
+        with pytest.raises(ProcessFailedError, match="worker2: broken"):
             await one.run_everywhere("run")
     assert done == ["worker1"]
 
@@ -71,7 +71,7 @@ async def test_a_process_that_does_not_answer_in_time_is_named(tmp_path: Path) -
         await asyncio.Event().wait()
 
     server = await asyncio.start_unix_server(silent, tmp_path / "worker2.sock")
-    with pytest.raises(ProcessFailed, match="worker2: TimeoutError"):
+    with pytest.raises(ProcessFailedError, match="worker2: TimeoutError"):
         await channel(tmp_path, "worker1", limits=HASTY, run=answering(1)).run_everywhere("run")
     server.close()
 

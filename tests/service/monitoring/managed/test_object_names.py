@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.monitoring.managed.object_names import MalformedName, ObjectName, parse_name, quote_value, unquote_value
+from service.monitoring.managed.object_names import (
+    MalformedNameError,
+    ObjectName,
+    parse_name,
+    quote_value,
+    unquote_value,
+)
 
 
 def test_names_are_canonical_by_the_alphabet_of_their_keys() -> None:
@@ -30,7 +36,7 @@ def test_any_text_is_a_value_and_comes_back(text: str) -> None:
     ["", "rankcurve", "rankcurve:", "rankcurve:type", "a:b=c,", "a:b=c,b=d", "a:,b=c", "a:b=", 'a:b="c', "a:b=c,*,*"],
 )
 def test_what_is_no_name_is_refused(text: str) -> None:
-    with pytest.raises(MalformedName):
+    with pytest.raises(MalformedNameError):
         parse_name(text)
 
 

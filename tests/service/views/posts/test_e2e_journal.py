@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from service.streams import journal_lane
-from storage.errors import StoreBusy
+from storage.errors import StoreBusyError
 from tests.service.real_service import Service
 
 SHOTS = {"name": "shots", "sorted": False, "merge": "sum"}
@@ -153,7 +153,7 @@ async def test_readers_of_the_journal_past_the_bound_are_refused() -> None:
         waiting = asyncio.create_task(wait())
         given_up = asyncio.create_task(wait())
         await asyncio.sleep(0)
-        with pytest.raises(StoreBusy):
+        with pytest.raises(StoreBusyError):
             await given_up
     await waiting
     await wait()

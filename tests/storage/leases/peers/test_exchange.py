@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import UnknownLease
+from storage.errors import UnknownLeaseError
 from storage.leases.lease_records import RegionCounts
 from storage.leases.lease_transaction import LeaseTransactions
 from storage.leases.peers.exchange import AppliedPage, LeaseExchange
@@ -94,7 +94,7 @@ async def test_a_lease_is_given_back_from_elsewhere(regions: tuple[Region, Regio
     first = await eu.pools.ask("ada")
     await us.read(eu)
     assert (await us.pools.give_back("ada")).resource == first.resource
-    with pytest.raises(UnknownLease):
+    with pytest.raises(UnknownLeaseError):
         await us.pools.give_back("ada")
     await eu.read(us)
     assert (await eu.pools.counts())["eu"] == RegionCounts(total=3, held=0, acquired=1, freed=1)
