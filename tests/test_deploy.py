@@ -77,7 +77,8 @@ def test_the_service_has_the_time_that_it_may_take_to_stop() -> None:
         [stop_s] = re.findall(r"^TimeoutStopSec=(\d+)$", (DEPLOY / name).read_text(), re.MULTILINE)
         assert int(stop_s) >= longest_s + 10
     graces = re.findall(r"stop_grace_period: (\d+)s", (DEPLOY / "compose.yml").read_text())
-    assert all(int(grace_s) >= longest_s + 10 for grace_s in graces) and len(graces) >= 2
+    assert all(int(grace_s) >= longest_s + 10 for grace_s in graces)
+    assert len(graces) >= 2
 
 
 @pytest.mark.parametrize("path", sorted(DEPLOY.glob("*.toml")), ids=lambda path: path.name)
@@ -110,7 +111,8 @@ def test_the_compose_file_has_the_whole_shape_with_nothing_open_that_need_not_be
         assert "restart: unless-stopped" in text
         given = dict(re.findall(r"RANKCURVE_(\w+): '?([^'\n]+)'?", text))
         settings = load({}, {f"RANKCURVE_{name}": value for name, value in given.items()})
-        assert settings.jobs == "none" and settings.memcached_servers
+        assert settings.jobs == "none"
+        assert settings.memcached_servers
         assert "secret" in settings.store
         port = settings.jobs_port if name == "jobs" else settings.port
         assert f"127.0.0.1:{port}/readyz" in text
@@ -123,7 +125,8 @@ def test_without_a_password_the_compose_file_does_not_start() -> None:
     command = [str(program("docker-compose", "docker-compose")), "-f", str(DEPLOY / "compose.yml"), "config"]
     kept = {name: value for name, value in os.environ.items() if name != "POSTGRES_PASSWORD"}
     done = subprocess.run(command, capture_output=True, text=True, env=kept)
-    assert done.returncode != 0 and "POSTGRES_PASSWORD" in done.stderr
+    assert done.returncode != 0
+    assert "POSTGRES_PASSWORD" in done.stderr
 
 
 def _locked(path: Path) -> dict[str, set[str]]:
@@ -165,7 +168,9 @@ def test_the_image_is_built_of_files_that_are_there_and_runs_as_nobody_special()
     assert sorted(kept) == sorted(copied)
     last = text.rpartition("\nFROM ")[2]
     user, entry = re.search(r"^USER (\w+)$", last, re.MULTILINE), last.index("ENTRYPOINT")
-    assert user is not None and user[1] not in ("root", "0") and user.start() < entry
+    assert user is not None
+    assert user[1] not in ("root", "0")
+    assert user.start() < entry
     [check] = re.findall(r"HEALTHCHECK .*\\\n\s+CMD (\[.+\])", last)
     compile(json.loads(check)[-1], "healthcheck", "exec")
 

@@ -57,7 +57,7 @@ _US_PER_S = 1_000_000
 
 
 def parse_decimal(raw: msgspec.Raw | bytes | str, scale: int) -> int:
-    """Return the value times 10**scale, exactly.
+    r"""Return the value times 10**scale, exactly.
 
     `raw` is a JSON scalar as it stands in the body (`600`, `6e2`, `"600.00"`), or the bare text of a query (`600`). A
     string holds `-?\\d+(\\.\\d+)?` in ASCII and nothing else; a JSON number may have an exponent. Values of up to 18

@@ -237,7 +237,10 @@ class HiddenStatements:
 
 def _hidden(row: Sequence[object]) -> HiddenEntry:
     key, owner, updated_at_us, cells = row
-    assert isinstance(key, int) and isinstance(owner, str) and isinstance(updated_at_us, int) and isinstance(cells, str)
+    assert isinstance(key, int)
+    assert isinstance(owner, str)
+    assert isinstance(updated_at_us, int)
+    assert isinstance(cells, str)
     return HiddenEntry(key, Entry(owner, updated_at_us, _decode(cells)))
 
 

@@ -1,4 +1,4 @@
-"""Bundles: the changes of one board in one transaction, as one row of the log.
+r"""Bundles: the changes of one board in one transaction, as one row of the log.
 
 A row per change made posting 10 % slower (benchmarks/change_log_cost.py).
 

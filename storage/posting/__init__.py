@@ -2,7 +2,8 @@
 
     submit ──> PostQueue (bounded) ──> group of requests ──> one transaction ──> outcomes ──> callers
        │                                  ^                        │
-       └── QueueFullError, OverloadedError          └──────── LostRaceError ──────┘
+       │                                  └──── LostRaceError ─────┘
+       └── QueueFullError, OverloadedError
 
 Inside a transaction: lock and read the rows ──> look up post ids ──> find hidden rows ──> merge in memory, in order
 ──> write rows, post ids, log and totals. Nothing is written before everything is read.

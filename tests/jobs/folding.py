@@ -62,7 +62,8 @@ async def keys_of(world: World, board: Board, column_index: int = 0) -> list[int
 async def assert_live(world: World, board: Board, column_index: int = 0) -> LiveCurve:
     """The curve that serves is live, and counts what a recount counts, gap by gap and run by run."""
     served = world.book.find_served(board, column_index)
-    assert served is not None and served.live_version
+    assert served is not None
+    assert served.live_version
     live = served.curve
     assert isinstance(live, LiveCurve)
     keys = await keys_of(world, board, column_index)

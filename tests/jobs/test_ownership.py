@@ -122,7 +122,8 @@ async def test_an_owner_that_slept_past_its_lease_is_fenced_off(world: World) ->
         await work_off(other, theirs)
         world.store.release()
         await within(world.observed.fenced.get())
-    assert world.observed.refreshes.empty() and world.observed.failures.empty()
+    assert world.observed.refreshes.empty()
+    assert world.observed.failures.empty()
     assert total(world, board) is None, "what was not stored does not serve"
     await world.book.poll()
     assert total(world, board) == total(other, board) == 2
@@ -185,7 +186,8 @@ async def test_a_renewal_that_the_store_refuses_is_tried_again(world: World) -> 
         world.advance(RENEWAL_S)
     await world.time.asleep(RENEWAL_S)
     found = await world.store.read(lambda: world.leases.find_lease("pool", "r"))
-    assert found is not None and not failures
+    assert found is not None
+    assert not failures
     assert found.expires_at_us == world.deployment.clock.now_us + round(LEASE_S * 1e6)
     done.set()
     assert await within(task) == 1
@@ -236,7 +238,8 @@ async def test_a_demand_for_what_another_process_refreshes_is_met_by_a_refresh_t
         await world.refreshed()
         await theirs.find_due()
         first, second = await within(asyncio.gather(*demands))
-    assert first.curve.total == 2 and first is second
+    assert first.curve.total == 2
+    assert first is second
 
 
 async def test_a_demand_that_waits_for_another_process_is_refused_when_this_one_stops(world: World) -> None:

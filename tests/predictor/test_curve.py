@@ -56,7 +56,9 @@ def test_the_true_rank_lies_in_every_bracket_and_the_ranks_never_fall(
         bracket = curve.locate(key)
         assert 1 <= bracket.low <= rank_of(keys, key) <= bracket.high <= len(keys) + 1
         assert bracket.low <= bracket.rank <= bracket.high
-        assert before.rank <= bracket.rank and before.low <= bracket.low and before.high <= bracket.high
+        assert before.rank <= bracket.rank
+        assert before.low <= bracket.low
+        assert before.high <= bracket.high
         assert bracket.exact == (bracket.method == "knot")
         before = bracket
 
@@ -71,7 +73,8 @@ def test_a_rank_is_answered_by_the_worst_key_that_still_has_it(sample: Sample, k
             continue
         assert found is not None
         true_key = keys[min(rank, len(keys)) - 1]
-        assert found.low <= true_key <= found.high and found.low <= found.key <= found.high
+        assert found.low <= true_key <= found.high
+        assert found.low <= found.key <= found.high
         assert not found.exact or found.key == true_key
         # The inverse of `locate`, as far as the bracket lets it be.
         assert curve.locate(found.key).rank <= rank or found.key == found.low
@@ -95,11 +98,14 @@ def test_a_known_error_narrows_the_bracket_around_the_true_rank(
         bracket, wide = curve.locate(key), plain.locate(key)
         assert wide.low <= bracket.low <= rank_of(keys, key) <= bracket.high <= wide.high
         assert bracket.low <= bracket.rank == wide.rank <= bracket.high
-        assert before.rank <= bracket.rank and before.low <= bracket.low and before.high <= bracket.high
+        assert before.rank <= bracket.rank
+        assert before.low <= bracket.low
+        assert before.high <= bracket.high
         before = bracket
     for rank in range(1, len(keys) + 1):
         found, broad = curve.key_at(rank), plain.key_at(rank)
-        assert found is not None and broad is not None
+        assert found is not None
+        assert broad is not None
         assert broad.low <= found.low <= keys[rank - 1] <= found.high <= broad.high
         assert found.low <= found.key == broad.key <= found.high
 
@@ -120,7 +126,8 @@ def test_a_cubic_finds_the_worst_key_of_a_rank_too(
     curve = replace(plain, shapes=[(min(pair), max(pair)) for pair in pairs[:gap_count]])
     for rank in range(1, len(keys) + 1):
         found = curve.key_at(rank)
-        assert found is not None and found.low <= keys[rank - 1] <= found.high
+        assert found is not None
+        assert found.low <= keys[rank - 1] <= found.high
         assert curve.locate(found.key).rank <= rank or found.key == found.low
         assert curve.locate(found.key + 1).rank > rank or found.key == found.high
 
@@ -165,13 +172,15 @@ def test_keys_between_lattice_points_have_the_rank_of_the_next_point(
         assert bracket.low <= rank_of(keys, key) <= bracket.high
     for rank in range(1, len(keys) + 1):
         found = curve.key_at(rank)
-        assert found is not None and found.low <= keys[rank - 1] <= found.high
+        assert found is not None
+        assert found.low <= keys[rank - 1] <= found.high
         assert (found.key - offset) % step == 0
 
 
 def test_an_empty_column_ranks_every_value_first() -> None:
     curve = Curve([], total=0, as_of_us=7)
-    assert curve.locate(5) == Bracket(1, 1, 1, "knot") and curve.locate(5).exact
+    assert curve.locate(5) == Bracket(1, 1, 1, "knot")
+    assert curve.locate(5).exact
     assert curve.key_at(1) is None
 
 

@@ -90,7 +90,9 @@ def test_brackets_and_bounds_hold_whatever_has_moved(seed: int, errors: bool) ->
             bracket, rank = live.locate(key), rank_of(now, key)
             assert 1 <= bracket.low <= rank <= bracket.high <= len(now) + 1
             assert bracket.low <= bracket.rank <= bracket.high
-            assert before.rank <= bracket.rank and before.low <= bracket.low and before.high <= bracket.high
+            assert before.rank <= bracket.rank
+            assert before.low <= bracket.low
+            assert before.high <= bracket.high
             assert not bracket.exact or bracket.rank == rank
             before = bracket
 
@@ -147,7 +149,8 @@ def test_the_key_of_a_rank_lies_in_its_bracket(seed: int) -> None:
     for rank in range(1, len(now) + 2):
         found = live.key_at(rank)
         if found is not None:
-            assert found.low <= now[min(rank, len(now)) - 1] <= found.high and found.low <= found.key <= found.high
+            assert found.low <= now[min(rank, len(now)) - 1] <= found.high
+            assert found.low <= found.key <= found.high
 
 
 @given(seed=SEEDS)
@@ -159,7 +162,8 @@ def test_the_order_of_other_owners_moves_does_not_matter(seed: int) -> None:
     first, second = LiveCounts(fit), LiveCounts(fit)
     first.count_moves(moves)
     second.count_moves(rng.sample(moves, len(moves)))
-    assert first == second and first.encode() == second.encode()
+    assert first == second
+    assert first.encode() == second.encode()
 
 
 @given(seed=SEEDS, flip=st.integers(0, 10**6))
@@ -242,7 +246,8 @@ def test_a_key_off_the_lattice_ends_the_snapping() -> None:
     live = LiveCurve(fit, counts, as_of=AsOf(0))
     assert live.step == 1
     bracket = live.locate(8)  # snapped to 10 it would be called the third, and exact
-    assert bracket.low <= 3 <= bracket.high and live.locate(6).low <= 2
+    assert bracket.low <= 3 <= bracket.high
+    assert live.locate(6).low <= 2
 
 
 def test_a_column_that_was_empty_at_the_fit_fills_up() -> None:

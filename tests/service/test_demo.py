@@ -75,7 +75,8 @@ async def test_a_second_run_finds_the_season_there(
     await set_up(fake.url, 1200, alive, tmp_path / "log")
     assert fake.boards[BOARD].spec == SPEC
     assert len(fake.boards[BOARD].stats) == 1200
-    assert fake.families[FAMILY] == FAMILY_SPEC and len(fake.family_posts) == 1200
+    assert fake.families[FAMILY] == FAMILY_SPEC
+    assert len(fake.family_posts) == 1200
     assert "1,200 players posted: 1,200 applied" in capsys.readouterr().out
     fake.batches = []
     await set_up(fake.url, 1200, alive, tmp_path / "log")

@@ -63,7 +63,8 @@ def test_an_instant_far_from_midnight_lies_in_the_day_that_clocks_show(zone: str
 def test_an_id_is_read_back_as_the_period_that_wrote_it(kind: PeriodKind, day: date) -> None:
     period = period_of(kind, day)
     assert parse_period(period.id) == period
-    assert period.first_day is not None and period.end_day is not None
+    assert period.first_day is not None
+    assert period.end_day is not None
     assert period.first_day <= day < period.end_day
 
 

@@ -250,9 +250,11 @@ class BoardsMachine(RuleBasedStateMachine):
         refused = any(first is None and row is None for first, row in zip(known, rows, strict=True))
         for one, first, row, outcome in zip(post.parts, known, rows, outcomes, strict=True):
             if first is not None:
-                assert outcome.status is PostStatus.DUPLICATE and outcome.stats == first
+                assert outcome.status is PostStatus.DUPLICATE
+                assert outcome.stats == first
             elif refused or row is None:
-                assert outcome.status is PostStatus.REJECTED and outcome.error is not None
+                assert outcome.status is PostStatus.REJECTED
+                assert outcome.error is not None
             else:
                 self.take(live[one.board.key], post, one, row, outcome)
 
@@ -278,7 +280,8 @@ class BoardsMachine(RuleBasedStateMachine):
         before = plain.rows.get(post.owner)
         changed = before != row
         assert outcome.status is (PostStatus.APPLIED if changed else PostStatus.UNCHANGED)
-        assert outcome.updated_at_us is not None and outcome.stats is not None
+        assert outcome.updated_at_us is not None
+        assert outcome.stats is not None
         plain.rows[post.owner] = row
         # A row that changes twice in one transaction has one version.
         assert outcome.updated_at_us >= plain.versions.get(post.owner, 0)

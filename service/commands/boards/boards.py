@@ -127,7 +127,6 @@ def create(
     `high` (default) or `low` says which values rank first; `scale` is the number of decimals.
 
     Examples:
-
         rankcurve board create season -c xp:sum:high -c best_lap:min:low:scale=3
         rankcurve board create season --spec season.json
         rankcurve board create spring -c xp:sum --closes-at 2026-05-31T22:00:00Z --keep-seconds 2592000

@@ -68,7 +68,6 @@ def create(
     Columns are written as for `rankcurve board create`.
 
     Examples:
-
         rankcurve family create game -c xp:sum:high --period all --period week --facets org --time-zone Europe/Berlin
         rankcurve family create game --spec game.json
     """
@@ -128,7 +127,6 @@ def board(
     """Print the id of the board of a time and of facet values, for `rankcurve top` and the like.
 
     Example:
-
         rankcurve top "$(rankcurve family board game --period week org=7)" -c xp
     """
     query = pairs(within, "FACET=VALUE") | {"period": period} | ({"at": at} if at else {})

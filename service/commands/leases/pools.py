@@ -73,7 +73,6 @@ def create(
     """Create a pool, or change the one that there is.
 
     Examples:
-
         rankcurve pool create acme numbers
         rankcurve pool add acme numbers --region eu --file numbers.txt
         rankcurve pool watch acme numbers

@@ -30,7 +30,6 @@ def backup(
     The copy is of one moment, and everything acknowledged before is in it. It is checked before it gets its name.
 
     Example:
-
         rankcurve backup /backup/rankcurve-$(date +%F).db
     """
     from storage.engines.sqlite_backup import back_up_store  # here, because the other commands need no driver

@@ -219,7 +219,6 @@ def create(
     a service, make it on the store itself.
 
     Examples:
-
         export RANKCURVE_KEY=$(rankcurve keys create me --role ops)
 
         rankcurve keys create me --role ops --store sqlite:///data/rankcurve.db

@@ -36,7 +36,8 @@ def curve(
     key: KeyOption = None,
 ) -> None:
     """Show the curve that ranks are read off, and what it takes to be among the best. `--json` is enough to rank
-    offline (docs/curve.md)."""
+    offline (docs/curve.md).
+    """
     column = named_column(column_argument, column)
     if plot is not None and plot.suffix.lower() not in FORMATS:
         raise typer.BadParameter(f"{plot.name} should end in {' or '.join(FORMATS)}")

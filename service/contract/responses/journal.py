@@ -19,7 +19,8 @@ JournalKind = Literal["post", "erase", "hide", "show", "reset", "delete", "erase
 class JournalLine(msgspec.Struct):
     """A line of the journal: what was posted and, of an applied post, what was stored afterwards; of a queued one that
     was rejected when its turn came, the error. `owner` and what follows `accepted_at` are gone once the owner was
-    erased; `board` is null where it was deleted long ago."""
+    erased; `board` is null where it was deleted long ago.
+    """
 
     seq: int
     kind: JournalKind

@@ -184,7 +184,8 @@ async def test_an_archive_answers_as_the_rows_did(world: World, ties: Ties, entr
     assert await world.deployment.totals(archived) == totals
     for index in board.sorted_indexes:
         curve = await world.store.read(lambda index=index: opened.read_curve(index))  # type: ignore[misc]
-        assert curve is not None and curve.total == totals.get(index, 0)
+        assert curve is not None
+        assert curve.total == totals.get(index, 0)
         assert curve.certificate is not None
     assert world.observed.owners_archived == len(owners)
     assert world.catalog.find_known("b") == archived

@@ -100,7 +100,8 @@ async def test_a_board_whose_column_is_refreshed_elsewhere_waits_for_that_and_no
     world.advance(LIMITS.close.close_interval_s)
     assert await step(world, job)
     served = world.book.find_served(board, 0)
-    assert served is not None and served.fit.method == "scan"
+    assert served is not None
+    assert served.fit.method == "scan"
 
 
 async def test_whoever_waits_to_close_asks_again_when_the_lease_of_a_dead_process_ends(world: World) -> None:

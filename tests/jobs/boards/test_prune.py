@@ -1,5 +1,6 @@
 """Why here: post ids must outlive every retry, then go, without a long transaction before anyone's post;
-so must rows that boards left behind in a table that others use."""
+so must rows that boards left behind in a table that others use.
+"""
 
 from __future__ import annotations
 

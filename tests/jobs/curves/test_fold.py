@@ -72,7 +72,8 @@ async def test_changes_of_boards_without_a_curve_stay_unread_unless_too_many_hav
         await world.post(plain, {"ada": 1, "bob": 2})
         assert await folding.fold() == 2 * many
         passed = await world.store.read(lambda: find_fold_state(world.store.dialect))
-        assert first is not None and passed is not None
+        assert first is not None
+        assert passed is not None
         assert passed.mark.position > first.mark.position
         await world.post(plain, {"ada": 3})
         await world.post(board, {"o1": 77})
@@ -171,10 +172,12 @@ async def test_a_front_end_sees_the_fold_at_its_next_poll(world: World) -> None:
         world.advance(5)
         await meddle(world, board, 2)
         await folding.fold()
-        assert front.book.find_curve(board, 0) is before and before.as_of_us < world.deployment.clock.now_us
+        assert front.book.find_curve(board, 0) is before
+        assert before.as_of_us < world.deployment.clock.now_us
         await front.book.poll_live()
         after = await assert_live(front, board)
-    assert after is not before and after.as_of_us == world.deployment.clock.now_us
+    assert after is not before
+    assert after.as_of_us == world.deployment.clock.now_us
     assert before.as_of_us < after.as_of_us  # whoever still has it reads the time that it is of
 
 
@@ -188,10 +191,13 @@ async def test_a_curve_that_nothing_happened_to_is_as_of_the_same_mark(world: Wo
         world.advance(3)
         await world.post(other, {"b": 2})
         await folding.fold()
-    assert live is not None and world.book.find_curve(board, 0) is live
+    assert live is not None
+    assert world.book.find_curve(board, 0) is live
     assert live.as_of_us == world.deployment.clock.now_us
     served, now = world.book.find_served(board, 0), await world.store.read(lambda: find_fold_state(world.store.dialect))
-    assert served is not None and now is not None and served.mark == now.mark
+    assert served is not None
+    assert now is not None
+    assert served.mark == now.mark
 
 
 async def test_an_emptied_board_starts_over(world: World) -> None:
@@ -235,7 +241,8 @@ async def test_a_curve_whose_changes_are_pruned_goes_without_until_its_next_fit(
 
         await world.store.write(pruned)
         await folding.fold()
-        assert isinstance(world.book.find_curve(board, 0), Curve) and world.observed.void == 1
+        assert isinstance(world.book.find_curve(board, 0), Curve)
+        assert world.observed.void == 1
         assert await world.store.read(lambda: counted_fits(world.store.dialect)) == {}
         await refresh(world, board)
         await meddle(world, board, 3)
@@ -288,7 +295,8 @@ async def test_counts_that_make_no_sense_are_given_up(world: World) -> None:
 
         await world.store.write(forged)
         await folding.fold()
-    assert isinstance(world.book.find_curve(board, 0), Curve) and world.observed.void == 1
+    assert isinstance(world.book.find_curve(board, 0), Curve)
+    assert world.observed.void == 1
 
 
 async def test_counts_stay_exact_while_several_writers_and_fits_overlap(world: World) -> None:
@@ -319,7 +327,9 @@ async def test_counts_stay_exact_while_several_writers_and_fits_overlap(world: W
             failures += [error for error in [writer.exception()] if error]
         await folding.fold()
         await assert_live(world, board)
-    assert not failures and folds > 3 and world.observed.void == 0
+    assert not failures
+    assert folds > 3
+    assert world.observed.void == 0
 
 
 async def test_a_failed_store_is_tried_again_and_nothing_is_counted_twice(world: World) -> None:

@@ -36,7 +36,9 @@ async def test_a_live_curve_near_its_fit_is_not_fitted_again_and_one_that_drifte
         version = world.book.find_served(board, 0)
         await work_off(world, job)
         fresh = world.book.find_served(board, 0)
-        assert version is not None and fresh is not None and fresh.version > version.version
+        assert version is not None
+        assert fresh is not None
+        assert fresh.version > version.version
 
 
 async def test_a_curve_that_nobody_folds_goes_by_the_clock(world: World) -> None:

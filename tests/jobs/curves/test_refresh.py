@@ -163,7 +163,8 @@ async def test_other_rules_for_the_curve_make_a_new_one_though_no_row_changed(wo
     assert await due(world, job) == 1
     await work_off(world, job)
     curve = world.book.find_curve(board, 0)
-    assert curve is not None and len(curve.knots) == 4
+    assert curve is not None
+    assert len(curve.knots) == 4
 
 
 async def test_an_emptied_board_begins_a_new_schedule(world: World) -> None:

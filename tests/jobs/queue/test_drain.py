@@ -155,7 +155,8 @@ async def test_a_round_that_left_no_posts_lets_more_of_them_gather_and_one_that_
     await patient.enqueue(*(f"owner {number}" for number in range(DRAIN_LIMITS.ingest_round_posts_max + 1)))
     async with patient.running():
         first, second = await patient.drained(), await patient.drained()
-        assert first.more and not second.more
+        assert first.more
+        assert not second.more
         await patient.enqueue("ada")
         patient.wake.set()
         assert await patient.time.asleep() == pytest.approx(0.04)
@@ -247,7 +248,8 @@ async def test_a_worker_that_may_not_work_any_more_takes_back_what_it_told(place
         await place.enqueue("ada")
         place.advance(LEASE_S)
         await place.idle()
-    assert told and TAKEN_BACK not in told
+    assert told
+    assert TAKEN_BACK not in told
     assert place.observed.depths[-1] == TAKEN_BACK
 
 

@@ -111,7 +111,8 @@ async def check_restored(serving: Process, ledger: Ledger, acknowledged: list[di
         after = await lines_of(caller)
         assert after[: len(before)] == before
         numbers = [line["seq"] for line in after]
-        assert len(after) > len(before) and numbers == sorted(set(numbers))
+        assert len(after) > len(before)
+        assert numbers == sorted(set(numbers))
         await caller.refresh("a", "xp")
         audit = await caller.must("POST", f"{A}/rankings/xp/audit")
         assert audit["outcome"] == "compared" and not audit["brackets_broken"], audit
@@ -140,7 +141,8 @@ async def test_a_sqlite_store_comes_back_from_a_backup_that_was_taken_under_load
 
     ledger, acknowledged = await posts_around(serving, lambda: command("backup", file))
     refused = command_line("restore", file, "--replace", "--store", serving.store, cwd=tmp_path)
-    assert refused.returncode == 1 and "stop the service first" in refused.stderr
+    assert refused.returncode == 1
+    assert "stop the service first" in refused.stderr
     await asyncio.to_thread(serving.end, signal.SIGKILL)
     database = tmp_path / "rankcurve.db"
     database.write_bytes(b"spoiled" + database.read_bytes()[7:])

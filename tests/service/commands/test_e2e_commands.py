@@ -137,9 +137,11 @@ def test_scores_with_binary_noise_are_imported_with_round_and_hinted_at_without(
     path.write_text("id,lap,xp\na,48.682000000000002,1\nb,60.25,1\n")
     arguments = ["import", "noisy", str(path), "--owner-column", "id"]
     refused = shell(*arguments, code=1)
-    assert "line 2: bad_value" in refused.stderr and "(--round rounds it)" in refused.stderr
+    assert "line 2: bad_value" in refused.stderr
+    assert "(--round rounds it)" in refused.stderr
     rounded = shell(*arguments, "--round")
-    assert "2 lines: 1 applied, 0 unchanged, 1 duplicate" in rounded.stdout and "values rounded: 1" in rounded.stdout
+    assert "2 lines: 1 applied, 0 unchanged, 1 duplicate" in rounded.stdout
+    assert "values rounded: 1" in rounded.stdout
     assert get(shell.process, "/v1/leaderboards/noisy/entries/a")["stats"] == {"lap": 48.682, "xp": 1}
     remapped = shell(*arguments, "-c", "xp", "--round")
     assert "warning: noisy.csv was imported into noisy before, with xp=xp" in remapped.stderr
@@ -240,7 +242,8 @@ def test_the_demo_sets_up_a_season_that_answers_the_lines_it_prints(
             assert answer["values"]
             continue
         rows = answer.get("positions") or answer["entries"]
-        assert rows and all(row["rank"] >= 1 for row in rows if row["value"] is not None)
+        assert rows
+        assert all(row["rank"] >= 1 for row in rows if row["value"] is not None)
 
 
 def test_what_is_imported_into_the_queue_is_applied_and_the_queue_shown(shell: Shell, tmp_path: Path) -> None:

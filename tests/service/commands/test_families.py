@@ -64,8 +64,10 @@ def test_a_history_is_a_line_a_period_from_as_many_pages_as_it_takes(fake: FakeS
     words = ("family", "history", "game", "ada", "xp", "org=7", "--period", "week")
     table = run(*words, fake=fake)
     assert [line.split()[0] for line in table.stdout.splitlines()[1:]] == [f"game:2026-03-0{day}" for day in (9, 8, 7)]
-    assert "12301..12390" in table.stdout and "no value" in table.stdout
-    assert "period=week" in fake.requests[-1][1] and "org=7" in fake.requests[-1][1]
+    assert "12301..12390" in table.stdout
+    assert "no value" in table.stdout
+    assert "period=week" in fake.requests[-1][1]
+    assert "org=7" in fake.requests[-1][1]
     found = json.loads(run(*words, "--limit", "2", "--json", fake=fake).stdout)
     assert [each["position"] and each["position"]["value"] for each in found] == [0, None]
 
@@ -82,4 +84,5 @@ def test_words_that_make_no_sense_are_refused_before_any_request(fake: FakeServi
 
 def test_an_unknown_family_is_told(fake: FakeService) -> None:
     result = run("family", "show", "none", fake=fake)
-    assert result.exit_code == 1 and "no family none" in result.output
+    assert result.exit_code == 1
+    assert "no family none" in result.output

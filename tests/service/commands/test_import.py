@@ -98,7 +98,8 @@ def test_the_same_file_with_another_mapping_of_a_sum_warns_before_anything_is_se
     again = into_sums(fake, summed, "xp=score", "wins=won")
     assert again.exit_code == 0
     [warning] = [line for line in again.stderr.splitlines() if line.startswith("warning")]
-    assert "with wins=won, xp=score;" in warning and "adds up again" in warning
+    assert "with wins=won, xp=score;" in warning
+    assert "adds up again" in warning
     assert "warning" in into_sums(fake, summed, "xp=top").stderr
     assert "warning" not in into_sums(fake, summed, "xp=top", more=("--label", "on purpose")).stderr
     assert "warning" not in into_sums(fake, summed, "best=score").stderr
@@ -216,7 +217,8 @@ def test_a_stopped_import_goes_on_after_the_last_line_whose_outcome_is_known(fak
     fake.posts_before_outage = 3
     stopped = do_import(fake, players, "--concurrency", "1")
     assert stopped.exit_code == 1
-    assert "internal: as asked" in stopped.stderr and "run the same command again" in stopped.stderr
+    assert "internal: as asked" in stopped.stderr
+    assert "run the same command again" in stopped.stderr
     assert (players.parent / "players.csv.b.resume").exists()
     fake.posts_before_outage, fake.batches = None, []
     finished = do_import(fake, players)
@@ -237,7 +239,8 @@ def test_what_was_sent_beyond_the_mark_is_sent_again_and_is_a_duplicate(fake: Fa
     found = re.search(r"(\d+) applied, 0 unchanged, (\d+) duplicate", finished.stdout)
     assert found is not None
     applied, duplicate = int(found[1]), int(found[2])
-    assert applied + duplicate == 25 and duplicate >= 5
+    assert applied + duplicate == 25
+    assert duplicate >= 5
     assert fake.xp("b") == {f"p{i}": str(i * 10) for i in range(25)}
 
 
@@ -248,7 +251,8 @@ def test_a_file_that_changed_since_is_read_from_the_top(fake: FakeService, playe
     players.write_text(players.read_text() + "new,7\n")
     result = do_import(fake, players)
     assert "going on" not in result.stderr
-    assert "26 lines" in result.stdout and len(fake.xp("b")) == 26
+    assert "26 lines" in result.stdout
+    assert len(fake.xp("b")) == 26
 
 
 @pytest.mark.parametrize(("column", "spec"), [({"merge": "last"}, {}), ({}, {"ties": "earliest"})])
@@ -279,7 +283,8 @@ def test_an_import_stops_past_the_rejected_lines_it_puts_up_with(fake: FakeServi
 def test_the_help_says_what_an_edit_a_mapping_and_a_limit_mean() -> None:
     text = re.sub(r"[\s│]+", " ", run("import", "--help").stdout)
     assert "An edited file is another file" in text
-    assert "COLUMN=HEADING" in text and "posts what stands under score as xp" in text.replace("`", "")
+    assert "COLUMN=HEADING" in text
+    assert "posts what stands under score as xp" in text.replace("`", "")
     assert "run again with a larger number to go on" in text
 
 
@@ -299,14 +304,16 @@ def test_a_key_that_may_not_post_is_told_so_and_nothing_else(fake: FakeService, 
     fake.post_failure = (403, "forbidden")
     result = do_import(fake, players)
     assert (result.exit_code, board.stats) == (1, {})
-    assert result.stderr.count("\n") == 1 and "a key with a higher role" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert "a key with a higher role" in result.stderr
 
 
 def test_a_missing_board_says_how_to_create_it(fake: FakeService, players: Path) -> None:
     del fake.boards["b"]
     result = do_import(fake, players)
     assert result.exit_code == 1
-    assert "unknown_board" in result.stderr and "rankcurve board create" in result.stderr
+    assert "unknown_board" in result.stderr
+    assert "rankcurve board create" in result.stderr
 
 
 @pytest.mark.parametrize(

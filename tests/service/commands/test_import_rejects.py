@@ -48,7 +48,8 @@ def test_the_corrected_file_is_imported_by_itself_and_counts_only_its_own_lines(
 ) -> None:
     path = bad_scores(tmp_path, 25)
     first = do_import(fake, path, "--rejects", str(rejects))
-    assert "16 applied" in first.stdout and f"correct {rejects}" in first.stderr
+    assert "16 applied" in first.stdout
+    assert f"correct {rejects}" in first.stderr
     rejects.write_text(rejects.read_text().replace("bad", "7"))
     second = do_import(fake, rejects)
     assert (second.exit_code, second.stdout.startswith("9 lines: 9 applied")) == (0, True)
@@ -90,7 +91,8 @@ def test_rejects_that_were_corrected_meanwhile_are_not_written_over(
     corrected = rejects.read_text().replace("bad", "1000")
     rejects.write_text(corrected)
     refused = do_import(fake, path, "--rejects", str(rejects))
-    assert refused.exit_code == 1 and "was changed since the import stopped" in refused.stderr
+    assert refused.exit_code == 1
+    assert "was changed since the import stopped" in refused.stderr
     assert rejects.read_text() == corrected
     elsewhere = tmp_path / "more.csv"
     assert "going on" in do_import(fake, path, "--rejects", str(elsewhere)).stderr
@@ -118,5 +120,6 @@ def test_the_file_to_import_is_never_written(fake: FakeService, tmp_path: Path, 
 
 def test_a_place_that_cannot_be_written_is_told_before_anything_is_sent(fake: FakeService, tmp_path: Path) -> None:
     result = do_import(fake, bad_scores(tmp_path, 4), "--rejects", str(tmp_path / "none" / "rejects.csv"))
-    assert result.exit_code == 1 and "No such file or directory" in result.stderr
+    assert result.exit_code == 1
+    assert "No such file or directory" in result.stderr
     assert not fake.batches

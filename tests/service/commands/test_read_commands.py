@@ -68,7 +68,8 @@ def test_a_column_after_the_board_is_understood_and_named_once(fake: FakeService
         run("top", "b", "xp", "-n", "1", fake=fake).stdout == run("top", "b", "-c", "xp", "-n", "1", fake=fake).stdout
     )
     twice = run("top", "b", "xp", "-c", "xp", fake=fake)
-    assert twice.exit_code == 2 and "once" in twice.stderr
+    assert twice.exit_code == 2
+    assert "once" in twice.stderr
     assert run("refresh", "b", "xp", "-c", "xp", fake=fake).exit_code == 2
 
 
@@ -92,7 +93,9 @@ def test_an_option_that_does_not_exist_is_refused(fake: FakeService, arguments: 
 def test_rank_shows_the_bracket_of_an_estimate(fake: FakeService) -> None:
     result = run("rank", "b", "p1", "-c", "xp", fake=fake)
     assert result.exit_code == 0, result.output
-    assert "12345" in result.stdout and "12301..12390" in result.stdout and "96.401" in result.stdout
+    assert "12345" in result.stdout
+    assert "12301..12390" in result.stdout
+    assert "96.401" in result.stdout
 
 
 def test_rank_shows_who_moved_since_the_period_before(fake: FakeService) -> None:
@@ -133,7 +136,8 @@ def test_refresh_does_every_ranked_column_unless_some_are_named(fake: FakeServic
 def test_refresh_without_a_job_process_says_what_to_start(fake: FakeService) -> None:
     fake.failures = [(503, {}, "no_job_process")]
     result = run("refresh", "b", "xp", fake=fake)
-    assert result.exit_code == 1 and "--jobs embedded" in result.stderr
+    assert result.exit_code == 1
+    assert "--jobs embedded" in result.stderr
 
 
 def test_export_walks_the_whole_ranking_as_csv(fake: FakeService) -> None:
@@ -156,7 +160,8 @@ def test_export_writes_ndjson_to_a_file(fake: FakeService, tmp_path: Path) -> No
 def test_export_to_a_place_that_cannot_be_written_is_one_line(fake: FakeService, tmp_path: Path) -> None:
     result = run("export", "b", "-o", str(tmp_path / "none" / "out.csv"), fake=fake)
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: cannot write") and result.stderr.count("\n") == 1
+    assert result.stderr.startswith("error: cannot write")
+    assert result.stderr.count("\n") == 1
 
 
 def test_a_board_without_a_ranked_column_says_so(fake: FakeService) -> None:

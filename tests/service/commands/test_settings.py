@@ -52,7 +52,8 @@ def test_servers_that_share_curves_are_an_option_of_every_process(
     assert served[0].memcached_servers == ("10.0.0.1:11211", "10.0.0.2:11211")
     refused = run(*arguments, "10.0.0.1")
     assert (refused.exit_code, len(served)) == (2, 1)
-    assert "memcached_servers" in refused.stderr and "HOST:PORT" in refused.stderr
+    assert "memcached_servers" in refused.stderr
+    assert "HOST:PORT" in refused.stderr
 
 
 def test_backup_and_restore_take_settings_like_serve(tmp_path: Path) -> None:
@@ -93,14 +94,16 @@ def test_a_server_that_cannot_start_says_why_on_one_line(
     monkeypatch.setattr(sys.modules["service.serve"], "serve_until_stopped", refuse)
     result = run("serve")
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
 
 
 def test_config_shows_each_setting_with_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANKCURVE_PORT", "9000")
     text = run("config", "--set", "host=::1").stdout
     lines = {line.split()[0]: line for line in text.splitlines() if line.strip()}
-    assert "RANKCURVE_PORT" in text and "9000" in lines["port"]
+    assert "RANKCURVE_PORT" in text
+    assert "9000" in lines["port"]
     assert "::1" in lines["host"]
     assert set(Settings.model_fields) <= {name.strip("…") for name in lines}
 
@@ -159,7 +162,8 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Keys:
 def test_a_new_key_is_the_only_thing_on_standard_output(keys: Keys) -> None:
     result = run("keys", "create", "me", "--role", "ops", "--store", "sqlite:///x.db")
     assert (result.exit_code, result.stdout) == (0, "rk_k0_secret\n")
-    assert keys.settings is not None and keys.settings.store == "sqlite:///x.db"
+    assert keys.settings is not None
+    assert keys.settings.store == "sqlite:///x.db"
     assert (keys.held[0].name, keys.held[0].role) == ("me", "ops")
 
 
@@ -170,7 +174,8 @@ def test_keys_are_listed_and_revoked_without_their_text(keys: Keys) -> None:
     run("keys", "create", "me", "--role", "reader", *STORE)
     assert run("keys", "revoke", "k0", *STORE).exit_code == 0
     text = run("keys", "list", *STORE).stdout
-    assert "2026-11-20 10:00:00Z  2026-11-20 10:01:00Z" in text and "secret" not in text
+    assert "2026-11-20 10:00:00Z  2026-11-20 10:01:00Z" in text
+    assert "secret" not in text
 
 
 def test_an_unknown_key_and_a_store_in_use_are_one_line(keys: Keys) -> None:
@@ -192,7 +197,9 @@ def test_keys_are_of_the_store_that_is_named_and_of_a_service_otherwise(
 ) -> None:
     nowhere = ("--url", "http://127.0.0.1:1")
     away = run("keys", "list", *nowhere)
-    assert away.exit_code == 1 and "--store" in away.stderr and away.stderr.count("\n") == 1
+    assert away.exit_code == 1
+    assert "--store" in away.stderr
+    assert away.stderr.count("\n") == 1
     assert stores_of(keys) == []
     config = tmp_path / "r.toml"
     config.write_text('store = "sqlite:///y.db"\n')

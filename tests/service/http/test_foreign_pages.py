@@ -106,4 +106,5 @@ async def test_an_old_client_without_a_host_is_answered(service: Service) -> Non
 
 
 def test_a_ring_with_keys_asks_for_no_host() -> None:
-    assert KeyRing().open and not KeyRing([row(make_api_key(), "ops")]).open
+    assert KeyRing().open
+    assert not KeyRing([row(make_api_key(), "ops")]).open

@@ -81,7 +81,8 @@ def test_no_address_however_it_is_written_shows_its_password(tmp_path: Path, url
     words = {"serve": ("serve", "--port", "0", "--set", "store_attempts_max=1"), "keys": ("keys", "list")}[command]
     refused = command_line(*words, "--store", url, cwd=tmp_path)
     assert refused.returncode in (1, 2)
-    assert "error: " in refused.stderr and "Traceback" not in refused.stderr
+    assert "error: " in refused.stderr
+    assert "Traceback" not in refused.stderr
     assert "hunter2" not in refused.stderr + refused.stdout
 
 

@@ -26,10 +26,14 @@ POST = {"owner": "owner-0007", "stats": {"xp": 1}}
 
 def test_a_first_key_creates_the_store_and_says_so_beside_the_key(tmp_path: Path) -> None:
     made = command_line("keys", "create", "me", "--role", "ops", "--store", SERVE[-1], cwd=tmp_path)
-    assert made.returncode == 0 and made.stdout.startswith("rk_") and made.stdout.count("\n") == 1
-    assert "store_created" in made.stderr and str(tmp_path / "data" / "rankcurve.db") in made.stderr
+    assert made.returncode == 0
+    assert made.stdout.startswith("rk_")
+    assert made.stdout.count("\n") == 1
+    assert "store_created" in made.stderr
+    assert str(tmp_path / "data" / "rankcurve.db") in made.stderr
     listed = command_line("keys", "list", "--store", SERVE[-1], cwd=tmp_path)
-    assert listed.returncode == 0 and "store_created" not in listed.stderr
+    assert listed.returncode == 0
+    assert "store_created" not in listed.stderr
 
 
 def test_a_service_that_may_not_create_a_store_ends_with_one_sentence(tmp_path: Path) -> None:
@@ -105,7 +109,9 @@ async def test_a_damaged_row_of_the_catalog_ends_the_start_with_one_sentence(tmp
     refused = command_line("serve", "--port", "0", "--store", service.store, cwd=tmp_path)
     assert refused.returncode == 1
     [line] = [line for line in refused.stderr.splitlines() if not line.startswith("{")]
-    assert line.startswith("error: the catalog's row of the ") and "'season" in line and "restore a backup" in line
+    assert line.startswith("error: the catalog's row of the ")
+    assert "'season" in line
+    assert "restore a backup" in line
 
 
 async def test_an_empty_file_beside_a_log_ends_the_start_and_the_log_stays(tmp_path: Path) -> None:

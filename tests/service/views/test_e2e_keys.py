@@ -123,7 +123,8 @@ async def test_the_first_key_closes_a_service_and_the_last_ops_key_stays(service
 )
 async def test_a_body_that_is_no_key_creates_none(service: Service, body: dict[str, str]) -> None:
     status, code = await service.refused("POST", "/v1/keys", body)
-    assert status == 400 and code in ("bad_request", "unknown_field")
+    assert status == 400
+    assert code in ("bad_request", "unknown_field")
     assert (await service.get("/v1/keys"))["keys"] == []
 
 
@@ -237,7 +238,10 @@ async def test_every_worker_of_a_node_and_the_command_line_agree(
                 refused = (await caller.call("GET", BOARDS)).status == 401
             refusals = refusals + 1 if refused else 0
     code, listed, _ = await command("list", *over_http)
-    assert code == 0 and key_id in listed and "game" in listed and reader.split("_")[2] not in listed
+    assert code == 0
+    assert key_id in listed
+    assert "game" in listed
+    assert reader.split("_")[2] not in listed
     assert (await command("list", "--url", node.url, "--key", reader))[0] == 1
 
 
@@ -255,11 +259,14 @@ async def test_on_a_file_the_command_line_asks_the_service_that_runs(
     async with Caller(process.url, first) as caller:
         await caller.get(BOARDS)
     code, _, said = await asyncio.to_thread(command, "list", "--url", process.url)
-    assert code == 1 and "unauthorized" in said
+    assert code == 1
+    assert "unauthorized" in said
     code, _, said = await asyncio.to_thread(command, "list", "--store", process.store)
-    assert code == 1 and "--url and --key" in said
+    assert code == 1
+    assert "--url and --key" in said
     key_id = first.split("_")[1]
     code, _, said = await asyncio.to_thread(command, "revoke", key_id, "--url", process.url, "--key", first)
-    assert code == 1 and "last key with the role ops" in said
+    assert code == 1
+    assert "last key with the role ops" in said
     assert process.end() == 0
     assert (await asyncio.to_thread(command, "revoke", key_id, "--store", process.store))[0] == 0

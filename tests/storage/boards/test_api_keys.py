@@ -88,7 +88,7 @@ async def test_of_two_operators_who_revoke_each_others_key_at_once_one_is_refuse
     for key_id in ("k1", "k2"):
         await add(deployment, replace(KEY, id=key_id, role="ops"))
     done = await asyncio.gather(keep_ops("k1"), keep_ops("k2"), return_exceptions=True)
-    assert sorted(type(each).__name__ for each in done) == ["NoneType", "OpsKeyNeeded"]
+    assert sorted(type(each).__name__ for each in done) == ["NoneType", "OpsKeyNeededError"]
     [left] = [key.id for key in await listed(deployment) if key.revoked_at_us is None]
     with pytest.raises(OpsKeyNeededError, match=left):
         await keep_ops(left)

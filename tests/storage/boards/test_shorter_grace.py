@@ -74,7 +74,8 @@ async def test_a_board_that_is_made_after_the_grace_was_shortened_closes_by_the_
     family = await put(deployment, DAY_S)
     [past, today] = await boards_of(deployment, PAST, TODAY)
     bounds = CALENDAR.bounds_us(CALENDAR.period_at(PeriodKind.DAY, NOW_US))
-    assert bounds is not None and today.closes_us == bounds[1] + DAY_S * S
+    assert bounds is not None
+    assert today.closes_us == bounds[1] + DAY_S * S
     assert await post(deployment, family, past, today) == [PostStatus.REJECTED, PostStatus.APPLIED]
 
 

@@ -43,7 +43,8 @@ def test_after_the_pause_a_trial_that_fails_opens_it_for_another_pause() -> None
     clock.now_s += 4.9
     assert not breaker.allows()
     clock.now_s += 0.2
-    assert breaker.allows() and breaker.open
+    assert breaker.allows()
+    assert breaker.open
     breaker.failed()
     assert not breaker.allows()
     clock.now_s += 4.9

@@ -96,7 +96,8 @@ async def test_a_corrupt_curve_is_counted_and_what_served_before_serves_on(deplo
     assert shelf.corrupt == 1
     assert shelf.book.find_curve(board, 0) == curve(10)
     assert shelf.book.find_curve(board, 1) == curve(12)
-    assert await shelf.book.poll() == 0 and shelf.corrupt == 1
+    assert await shelf.book.poll() == 0
+    assert shelf.corrupt == 1
 
 
 async def test_a_reset_voids_what_was_fitted_before_it(deployment: Deployment) -> None:

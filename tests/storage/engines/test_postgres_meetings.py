@@ -6,7 +6,7 @@ The rule: a third session's lock holds the first of the two, the second waits fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import asyncpg
@@ -94,12 +94,12 @@ class Meeting:
 
 
 @pytest.fixture
-async def meeting(processes: Processes, raw: asyncpg.Connection, session_name: str) -> AsyncIterator[Meeting]:
+async def meeting(processes: Processes, raw: asyncpg.Connection, session_name: str) -> Meeting:
     """Before it begins."""
     operator, poster = await processes.one(), await processes.one()
     board = await operator.create("b", XP)
     await poster.apply(poster.post("ada", part(board, {"xp": 5})))
-    yield Meeting(operator, poster, board, raw, session_name)
+    return Meeting(operator, poster, board, raw, session_name)
 
 
 async def test_posts_before_a_reset_go_with_it_and_may_come_again(meeting: Meeting) -> None:

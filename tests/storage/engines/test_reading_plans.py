@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -95,7 +94,7 @@ def _read_around(ranking: Ranking, cell: str, owner: str) -> Program[set[str]]:
 
 
 @pytest.fixture
-def rows_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, str]]]:
+def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
     """For each statement on entries that PostgreSQL runs: the most rows that a step of it had, and the text."""
     found: list[tuple[int, str]] = []
 
@@ -106,7 +105,7 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, str]]
         return await RUN(self, query)
 
     monkeypatch.setattr(PostgresConnection, "run_query", run)
-    yield found
+    return found
 
 
 def _most_rows(node: dict[str, Any]) -> int:
@@ -151,10 +150,12 @@ async def test_postgresql_reads_no_more_than_a_gap_for_a_rank_or_its_owner(
     rows_read.clear()
     for rank in (1, ROWS // 2, ROWS):
         place = await store.read(partial(entries.rankings[0].find_row, footing, rank))
-        assert place is not None and place[1] == f"o{rank - 1:06}"
+        assert place is not None
+        assert place[1] == f"o{rank - 1:06}"
         asked = entries.rankings[0].build_anchor_count(footing, place[0], owner=place[1])
         found = asked.parse_count(await store.read_query(asked.query))
-        assert found is not None and found.better_count + found.ties_before == rank - 1
+        assert found is not None
+        assert found.better_count + found.ties_before == rank - 1
         [owner], _ = parse_totals_rows(await store.read_query(entries.build_totals_query([place[1]])))
         assert owner == place[1]
     assert len(rows_read) >= 3 * 3

@@ -59,7 +59,8 @@ async def test_another_process_is_refused_until_the_owner_is_gone(path: Path) ->
     owner = await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, str(path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
     )
-    assert owner.stdout is not None and await owner.stdout.readline() == b"mine\n"
+    assert owner.stdout is not None
+    assert await owner.stdout.readline() == b"mine\n"
     with pytest.raises(StoreLockedError, match=f"process {owner.pid} owns"):
         await SqliteStore.open(path, SQLITE_LIMITS)
     owner.kill()

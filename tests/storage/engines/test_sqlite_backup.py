@@ -67,7 +67,9 @@ async def test_a_backup_beside_a_busy_writer_is_of_one_moment(tmp_path: Path) ->
             ada, bob = await copy.stats(board, "ada"), await copy.stats(board, "bob")
             await copy.store.close()
             assert ada == bob
-            assert ada is not None and before is not None and int(str(ada["n"])) >= int(str(before["n"]))
+            assert ada is not None
+            assert before is not None
+            assert int(str(ada["n"])) >= int(str(before["n"]))
     finally:
         stop = True
         await posting

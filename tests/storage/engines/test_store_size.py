@@ -23,5 +23,6 @@ async def test_the_size_of_a_file_has_its_log_and_the_room_of_its_disk(tmp_path:
     await Deployment.on(store)
     size = await store.size()
     assert size.store_bytes == sum((tmp_path / f"boards.db{end}").stat().st_size for end in ("", "-wal"))
-    assert size.disk_free_bytes is not None and size.disk_free_bytes > 0
+    assert size.disk_free_bytes is not None
+    assert size.disk_free_bytes > 0
     await store.close()

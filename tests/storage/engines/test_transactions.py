@@ -149,7 +149,8 @@ async def test_what_was_acknowledged_is_there_when_the_store_is_opened_again(ope
     assert await second.catalog.find_board("b") == board
     assert await second.stats(board, "ada") == {"xp": 5}
     counted = await second.store.read(lambda: find_totals(second.dialect, [board.key, 99]))
-    assert counted[99] == {} and counted[board.key][0] == 1
+    assert counted[99] == {}
+    assert counted[board.key][0] == 1
 
 
 async def test_a_closed_store_refuses_and_closing_it_again_is_harmless(deployment: Deployment) -> None:

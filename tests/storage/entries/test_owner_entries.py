@@ -72,5 +72,6 @@ async def test_boards_are_looked_up_by_id_in_one_read_and_kept(deployment: Deplo
     boards = {board_id: await deployment.create(board_id, XP) for board_id in ("a", "b", "c")}
     catalog.keep_board(boards["b"])
     assert await catalog.find_stored_boards(["c", "none", "b", "c"]) == {"b": boards["b"], "c": boards["c"]}
-    assert catalog.find_known("c") == boards["c"] and catalog.find_known("a") is None
+    assert catalog.find_known("c") == boards["c"]
+    assert catalog.find_known("a") is None
     assert await catalog.find_stored_boards([]) == {}

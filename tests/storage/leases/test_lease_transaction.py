@@ -128,7 +128,7 @@ async def test_requests_of_one_transaction_share_what_there_is(pools: Pools) -> 
     kept = outcomes[1]
     assert isinstance(kept, Grant) and not kept.acquired, "its key comes before who finds the region dry"
     assert sorted(type(one).__name__ for one in outcomes) == [
-        "Grant", "Grant", "NoResource", "UnknownLease", "UnknownPool",
+        "Grant", "Grant", "NoResourceError", "UnknownLeaseError", "UnknownPoolError",
     ]  # fmt: skip
 
 
@@ -300,7 +300,8 @@ class PoolModel(RuleBasedStateMachine):
         free = {name for name, place in self.regions.items() if place == region and name not in held}
         if not isinstance(outcome, Grant):
             assert isinstance(outcome, NoResourceError if region in self.ever else UnknownRegionError)
-            assert not free and not over
+            assert not free
+            assert not over
             return
         assert outcome.acquired
         if outcome.resource in over:

@@ -41,7 +41,8 @@ def test_the_order_of_the_text_is_the_order_of_the_values(case: tuple[tuple[int,
     assert (padded.pad(first) < padded.pad(second)) == (first < second)
     assert (padded.pad(first) == padded.pad(second)) == (first == second)
     assert len(padded.pad(first)) == len(padded.pad(second)) == padded.width
-    assert padded.pad(first).isascii() and padded.pad(first).isdigit()
+    assert padded.pad(first).isascii()
+    assert padded.pad(first).isdigit()
 
 
 @given(ranges_and_values(), TIMES, TIMES, st.sampled_from(Best))

@@ -51,7 +51,8 @@ async def test_an_id_used_for_something_else_is_a_conflict(deployment: Deploymen
     ):
         outcome = await deployment.apply_one(other)
         assert outcome.status == "rejected"
-        assert isinstance(outcome.error, PostIdConflictError) and outcome.error.pointer == "/post_id"
+        assert isinstance(outcome.error, PostIdConflictError)
+        assert outcome.error.pointer == "/post_id"
     assert await deployment.stats(board, "ada") == {"xp": 5}
     assert await deployment.stats(board, "bob") is None
 
@@ -140,7 +141,8 @@ async def test_old_ids_are_forgotten_oldest_first_in_bounded_steps(deployment: D
         await deployment.apply(post)
     young_us = deployment.clock() - 2
     steps = [await pruned(deployment, young_us, 2) for _ in range(5)]
-    assert sum(steps) == 7 and steps[-1] == 0
+    assert sum(steps) == 7
+    assert steps[-1] == 0
     assert all(1 <= step <= 3 for step in steps[:3]), "a step may take the row that the bound falls on"
     statuses = [(await deployment.apply_one(post)).status for post in posts]
     assert statuses == ["applied"] * 7 + ["duplicate"] * 3

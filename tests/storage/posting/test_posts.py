@@ -209,9 +209,11 @@ def test_values_and_names_come_back_as_they_went_in(session: Session) -> None:
 
     async def round_trip(owner: str, shots: int, clan: str) -> None:
         outcome = await deployment.apply_one(deployment.post(owner, part(board, {"shots": shots, "clan": clan})))
-        assert outcome.stats is not None and outcome.stats[:2] == [shots, clan]
+        assert outcome.stats is not None
+        assert outcome.stats[:2] == [shots, clan]
         found = await deployment.stats(board, owner)
-        assert found is not None and (found["shots"], found["clan"]) == (shots, clan)
+        assert found is not None
+        assert (found["shots"], found["clan"]) == (shots, clan)
 
     @settings(max_examples=60, deadline=None)
     @given(names, st.integers(-INT64_MAX - 1, INT64_MAX) | st.sampled_from((INT64_MAX, -INT64_MAX - 1)), texts)

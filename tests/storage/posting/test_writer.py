@@ -211,7 +211,8 @@ async def test_a_poisonous_request_fails_alone(deployment: Deployment) -> None:
         tasks = await desk.submitted(["ada"], ["bob", "lone surrogate \ud800"], ["cyd"])
         desk.store.release()
         results = await asyncio.gather(*tasks, return_exceptions=True)
-        assert isinstance(results[2], StoreBusyError) and results[2].__cause__ is not None
+        assert isinstance(results[2], StoreBusyError)
+        assert results[2].__cause__ is not None
         assert await desk.xp("first", "ada", "bob", "cyd") == [1, 1, None, 1]
         assert await deployment.totals(desk.board) == {ALL_ENTRIES: 3, CHANGES: 3, 0: 3}
 

@@ -79,7 +79,8 @@ async def test_a_read_never_joins_one_that_began_before_it(deployment: Deploymen
     store.go.set()
     await first
     entry = (await second).entry
-    assert entry is not None and deployment.merger(board).decode_stats(entry.cells) == [1]
+    assert entry is not None
+    assert deployment.merger(board).decode_stats(entry.cells) == [1]
     assert store.statements == 2
 
 
@@ -122,8 +123,10 @@ async def test_who_asks_about_a_board_as_it_was_is_told_that_it_changed_and_othe
     reads = reads_of(deployment, deployment.store)
     asked = [reads.read_entry(board, "ada") for board in (narrow, wide, narrow)]  # before and after a column was added
     before, answer, again = await asyncio.gather(*asked, return_exceptions=True)
-    assert isinstance(before, BoardChangedError) and isinstance(again, BoardChangedError)
-    assert isinstance(answer, EntryRead) and answer.entry is not None
+    assert isinstance(before, BoardChangedError)
+    assert isinstance(again, BoardChangedError)
+    assert isinstance(answer, EntryRead)
+    assert answer.entry is not None
     assert deployment.merger(wide).decode_stats(answer.entry.cells) == [1, 2]
     emptied = await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
     with pytest.raises(BoardChangedError):

@@ -92,7 +92,8 @@ async def test_patterns_answer_by_canonical_names_in_whatever_order_they_were_as
     found = await asked(service, "/read/rankcurve:type=RequestProcessor,*/Requests/*/*/Count")
     assert found["value"]["rankcurve:name=post,type=RequestProcessor"] == {"Requests": 1}
     size = await posted(service, {"type": "read", "mbean": "rankcurve:type=Store,name=sqlite"})
-    assert size["value"]["SizeBytes"] > 0 and size["value"]["DiskFreeBytes"] > 0
+    assert size["value"]["SizeBytes"] > 0
+    assert size["value"]["DiskFreeBytes"] > 0
     for mbean in ("rankcurve:name=sqlite,type=Store", "rankcurve:type=Store,name=sqlite"):
         posts = await posted(service, {"type": "read", "mbean": mbean, "attribute": "Posts", "path": "outcome/applied"})
         assert posts["value"]["Count"] == 1
@@ -319,7 +320,8 @@ async def test_others_are_answered_while_a_large_bulk_is(service: Service, monke
             async with session.get(f"{service.base}/healthz") as answer:
                 answered += answer.status == 200
         answers = await asking
-    assert {answer["status"] for answer in answers} == {200} and len(answers) == 300
+    assert {answer["status"] for answer in answers} == {200}
+    assert len(answers) == 300
     assert answered > 30  # without turns: those that came before it and after it
 
 

@@ -81,7 +81,8 @@ async def test_a_post_reaches_every_period_of_every_list_that_it_has_values_for(
     ada, bob = await post(service, xp("ada", 5, facets=FACETS), xp("bob", 7, facets={"org": "7"}))
     facets = ["", ":org=7", ":location=melb,org=7"]
     assert list(statuses(ada)) == [f"game:{period_id(kind)}{each}" for kind in PERIODS for each in facets]
-    assert set(statuses(ada).values()) == {"applied"} and ada["status"] == "applied"
+    assert set(statuses(ada).values()) == {"applied"}
+    assert ada["status"] == "applied"
     assert {each["stats"]["xp"] for each in ada["boards"]} == {5}
     assert len(bob["boards"]) == 10, "nobody knows where bob is"
     for kind in PERIODS:
@@ -119,7 +120,8 @@ async def test_a_closed_period_rejects_a_late_post_on_that_board_alone(service: 
     assert result["status"] == "applied"
     found = statuses(result)
     assert found.pop("game:all") == "applied"
-    assert set(found.values()) == {"rejected"} and len(found) == 4
+    assert set(found.values()) == {"rejected"}
+    assert len(found) == 4
     assert {each["error"]["code"] for each in result["boards"] if "error" in each} == {"period_closed"}
     assert await service.refused("GET", f"{board('day', at=late)}/entries/ada") == (404, "unknown_owner")
     await service.must("PUT", "/v1/families/days", {**SPEC, "periods": ["day"]})
@@ -226,7 +228,8 @@ async def test_the_board_of_a_time_is_named_with_its_bounds_and_the_one_before(s
     assert everything["period"] == {"name": "all", "starts_at": None, "ends_at": None, "closed": None}
     assert (everything["board"], everything["previous"]) == ("game:all", None)
     today = await service.get(f"{F}/boards?period=day&org=1&location=x")
-    assert today["board"].endswith(":location=x,org=1") and today["period"]["closed"] is False
+    assert today["board"].endswith(":location=x,org=1")
+    assert today["period"]["closed"] is False
     for path, refusal in (
         ("period=hour", (400, "bad_request")),
         ("at=" + at, (400, "bad_request")),

@@ -138,7 +138,8 @@ async def test_what_there_is_nothing_to_compare_with_is_null(service: Played) ->
     service.pass_days(1)
     await service.post_all(bob=70)
     [new] = await positions(service, day(TODAY), "columns=xp&compare=previous", "bob")
-    assert new["previous"]["position"] is None and new["previous"]["moved"] is None
+    assert new["previous"]["position"] is None
+    assert new["previous"]["moved"] is None
     assert (new["previous"]["value_position"]["rank"], new["previous"]["value_position"]["total"]) == (1, 1)
     [ever] = await positions(service, "game:all", "columns=xp&compare=previous")
     assert ever["previous"] is None

@@ -36,7 +36,7 @@ class Ledger:
         self.stop = False
 
     def sums(self) -> dict[tuple[str, str], tuple[int, int]]:
-        """xp and number of posts by board and owner."""
+        """Xp and number of posts by board and owner."""
         sums: dict[tuple[str, str], tuple[int, int]] = {}
         for post in self.settled:
             for board in post["boards"]:

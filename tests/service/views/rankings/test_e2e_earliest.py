@@ -215,7 +215,8 @@ async def check_positions(game: Game, board: str, *, counted: bool) -> None:
 
 def check(found: dict[str, Any], truth: int, total: int, *, exact: bool) -> None:
     """A position holds the truth; an exact one says it."""
-    assert found["low"] <= truth <= found["high"] and found["low"] <= found["rank"] <= found["high"]
+    assert found["low"] <= truth <= found["high"]
+    assert found["low"] <= found["rank"] <= found["high"]
     assert found["total"] == total
     assert not exact or found["rank"] == found["low"] == found["high"] == truth
 
