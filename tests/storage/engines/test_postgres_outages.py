@@ -203,14 +203,14 @@ async def test_who_finds_no_free_connection_waits_within_a_bound(processes: Proc
     board = await deployment.create("b", XP)
     held = asyncio.Event()
     begun = asyncio.Event()
-    store = deployment.store
+    assert isinstance(deployment.store, PostgresStore)
+    pool = deployment.store._connections.light
 
     async def hold() -> None:
-        pool = store._connections.light  # type: ignore[attr-defined]
-        connection = await pool.take()
+        connection = await pool.lend_connection()
         begun.set()
         await held.wait()
-        pool.give_back(connection)
+        pool.take_back(connection)
 
     holding = asyncio.create_task(hold())
     await begun.wait()
