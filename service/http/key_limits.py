@@ -78,11 +78,8 @@ class KeyLimits:
 
         self._reads = buckets(bounds.key_reads_per_s, bounds.key_reads_burst)
         self._posts = buckets(bounds.key_posts_per_s, bounds.key_posts_burst)
-
-    @property
-    def limits_reads(self) -> bool:
-        """Whether reads have a limit; where they have none, `admit_read` need not be called."""
-        return self._reads is not None
+        # Without a limit, requests need not call `admit_read` and `admit_posts`.
+        self.limits_reads, self.limits_posts = self._reads is not None, self._posts is not None
 
     def admit_read(self, identity: Identity) -> None:
         """Count one read. Raises ProblemError `rate_limited` beyond the key's rate."""

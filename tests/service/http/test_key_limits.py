@@ -134,6 +134,7 @@ def test_a_rate_of_zero_is_no_limit() -> None:
     metrics = Metrics()
     limits = key_limits(metrics)
     assert not limits.limits_reads
+    assert not limits.limits_posts
     for _ in range(100):
         limits.admit_read(ADA)
         limits.admit_posts(ADA, 1_000)
