@@ -8,6 +8,8 @@ from types import ModuleType
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("config", "querybuilder", "predictor", "storage", "jobs", "service")
 ROOM_MODULES_MAX = 14
+# Modules beside the rooms that descriptions of rooms name, and the command.
+ELSEWHERE = {"problems", "records", "rankcurve"}
 PLACE = re.compile(rf"`((?:{'|'.join(PACKAGES)}|docs)/[\w/.]+)`")
 
 
@@ -51,27 +53,53 @@ def test_every_module_that_a_page_names_exists() -> None:
         assert [f"{page}: {place}" for place in places if not (ROOT / place).exists()] == []
 
 
-def test_every_module_of_a_room_that_its_description_names_exists() -> None:
+def test_every_module_that_the_description_of_a_room_names_exists() -> None:
     descriptions = re.findall(r"^- \*\*`([\w/]+)`\*\*(.+?)(?=^- |^\n|^#|\Z)", text_of("architecture.md"), re.M | re.S)
     assert len(descriptions) > 20
     for room, description in descriptions:
-        known = {path.stem for path in (ROOT / room).rglob("*")} | {
-            "problems",
-            "records",
-            "rankcurve",
-            "contract",
-            "storage",
-        }
+        # Each room may name its own modules, and other rooms, such as `contract` and `storage`, by their bare names.
+        known = {path.stem for path in (ROOT / room).rglob("*")} | {folder.name for folder in folders()}
         named = re.findall(r"`([a-z]\w*)`", description)
-        assert [f"{room}: {name}" for name in named if name not in known] == []
+        assert [f"{room}: {name}" for name in named if name not in known | ELSEWHERE] == []
+
+
+def terms() -> list[tuple[list[str], Path]]:
+    """Return the rows of the glossary: terms that mean the same, and the file or folder where the thing lives."""
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| `([^`|]+)` \|$", text_of("glossary.md"), re.MULTILINE)
+    lines = [line for line in text_of("glossary.md").splitlines() if line.startswith("|")]
+    heads = [line for line in lines if line.startswith(("| term |", "| --- |"))]
+    assert len(rows) == len(lines) - len(heads) > 50, "each row has terms, a meaning and one place"
+    return [([term.strip() for term in cell.split(",")], ROOT / place) for cell, place in rows]
+
+
+def letters(text: str) -> str:
+    return re.sub(r"[^a-z]", "", text.lower())
+
+
+def singular(noun: str) -> str:
+    for ending, of_one in (("ies", "y"), ("sses", "ss"), ("s", "")):
+        if noun.endswith(ending):
+            return noun.removesuffix(ending) + of_one
+    return noun
 
 
 def test_no_term_is_explained_twice() -> None:
-    terms = [
-        term.strip()
-        for cell in re.findall(r"^\| ([^|]+) \|", text_of("glossary.md"), re.M)
-        for term in cell.split(",")
-        if term.strip() not in ("term", "---")
-    ]
-    assert len(terms) > 50
-    assert sorted(terms) == sorted(set(terms))
+    explained = [term.lower() for names, _ in terms() for term in names]
+    assert sorted(explained) == sorted(set(explained))
+
+
+def test_every_term_is_used_in_the_place_that_the_glossary_names() -> None:
+    for names, place in terms():
+        assert place.exists(), f"{names}: no {place}"
+        files = [place] if place.is_file() else [place, *sorted(place.rglob("*.py"))]
+        text = letters("".join(path.stem + (path.read_text("utf-8") if path.is_file() else "") for path in files))
+        assert [name for name in names if letters(name) not in text] == [], f"not a word of {place.relative_to(ROOT)}"
+
+
+def test_every_room_has_its_noun_in_the_glossary_and_is_the_home_of_a_term() -> None:
+    words = {word.lower() for names, _ in terms() for name in names for word in name.split()}
+    homes = [place for _, place in terms()]
+    rooms = [folder for folder in folders() if len(folder.relative_to(ROOT).parts) == 2]
+    assert len(rooms) > 20
+    assert [room.name for room in rooms if not {room.name, singular(room.name)} & words] == []
+    assert [str(room) for room in rooms if not any(home.is_relative_to(room) for home in homes)] == []
