@@ -10,7 +10,8 @@ The rooms, from the ground up; each may import the ones before it:
     streams      the feed that server-sent events come from
     monitoring   managed objects, Jolokia and the dashboard
     context      what one process holds; `wiring`, `lease_wiring` and `stores` build it
-    views        one handler a route
+    key_store    API keys in the store
+    views        one handler a route; `health_routes` adds those of operators and monitors
     api, app     the route table, and the aiohttp application that serves it
     serve        one serving process from start to stop; `processes` runs several of them
     commands     the commands that `cli` assembles; `demo` sets up a sample season

@@ -1,7 +1,9 @@
 """The page about the architecture, its picture and the glossary name what there is."""
 
+import ast
 import importlib.util
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -10,6 +12,11 @@ PACKAGES = ("config", "querybuilder", "predictor", "storage", "jobs", "service")
 ROOM_MODULES_MAX = 14
 # Modules beside the rooms that descriptions of rooms name, and the command.
 ELSEWHERE = {"problems", "records", "rankcurve"}
+# Names in the examples of essays, and names of other projects that look like classes.
+IN_EXAMPLES = {
+    "SomeLimits", "best_first", "count_profiles", "delete_profile", "dial_from", "profiles_left", "yield",
+    "OpenAPI", "OpenTelemetry", "PostgreSQL", "jolokia_protocol", "rankcurve",
+}  # fmt: skip
 PLACE = re.compile(rf"`((?:{'|'.join(PACKAGES)}|docs)/[\w/.]+)`")
 
 
@@ -61,6 +68,30 @@ def test_every_module_that_the_description_of_a_room_names_exists() -> None:
         known = {path.stem for path in (ROOT / room).rglob("*")} | {folder.name for folder in folders()}
         named = re.findall(r"`([a-z]\w*)`", description)
         assert [f"{room}: {name}" for name in named if name not in known | ELSEWHERE] == []
+
+
+def names_in(tree: ast.AST) -> Iterator[str]:
+    """Yield every name that the code of a module uses."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.alias):
+            yield from node.name.split(".")
+        elif isinstance(node, ast.Name | ast.Attribute | ast.arg):
+            yield node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else node.arg
+
+
+def test_every_name_in_the_essay_of_a_folder_exists() -> None:
+    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in paths}
+    known = {name for tree in trees.values() for name in names_in(tree)} | IN_EXAMPLES
+    known |= {part for path in paths for part in path.relative_to(ROOT).with_suffix("").parts}
+    unknown = []
+    for folder in folders():
+        essay = ast.get_docstring(trees[folder / "__init__.py"]) or ""
+        # Names of classes and functions, such as `PostTransaction` and `read_entry`, wherever the essay writes them.
+        names = set(re.findall(r"\b(?:[A-Z][a-z]+[A-Z]\w+|[a-z]+_\w+)\b", essay))
+        names |= {part for quoted in re.findall(r"`([\w.]+)`", essay) for part in quoted.split(".")}
+        unknown += [f"{folder.relative_to(ROOT)}: {name}" for name in sorted(names - known)]
+    assert unknown == []
 
 
 def terms() -> list[tuple[list[str], Path]]:

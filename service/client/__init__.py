@@ -13,5 +13,5 @@ of other stores for the jobs.
 The most important rule: whatever goes wrong leaves as one `ClientError` with a single line fit for a terminal. Every
 attempt, wait and walk over pages has a bound.
 
-The room may import `contract`, jobs and storage, but only `lease_peers` does. Begin with `client`.
+The room may import `contract`; only `lease_peers` also imports jobs and storage. Begin with `client`.
 """

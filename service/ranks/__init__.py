@@ -1,7 +1,7 @@
 """Finding ranks on one leaderboard: positions, pages of a ranking, the next better entry, a distribution.
 
-    request ──> Locators (one Locator a board) ──> curve: where its bracket is good enough
-                                               └─> count: near the top, in a short gap, or without a curve
+    request ──> LocatorCache (one Locator a board) ──> curve: where its bracket is good enough
+                                                   └─> count: near the top, in a short gap, or without a curve
 
 Every rank leaves with its bracket `low … high` and with the method that found it. Ranking is expensive without a curve:
 the lower an owner stands, the more entries must be counted.

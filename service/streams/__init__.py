@@ -1,7 +1,7 @@
 """Streams of server-sent events: the top of a ranking, or the position of one owner, as it changes.
 
     journal ──new rows of the watched boards──> Feed ──one event a topic──> Topic's clients
-                                                 │ a Glance: what all topics share of one snapshot
+                                                 │ FeedSnapshot: what all topics share of one look
     client ──join──> waits for the next look ──first events──> watched ──leave, or too slow──> dropped
 
 All streams of a process share one reader of the journal, the feed. It rests for `stream_poll_s` seconds between two

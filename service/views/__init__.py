@@ -5,6 +5,7 @@
     owners/    an owner's entry and positions, profiles, erasing and hiding
     posts/     posting, the ingest queue, the journal, event streams
     leases/    pools, their clients and their resources, leases
+    keys       API keys
 
 A handler receives a `Context` (what the process holds) and a `Call` (the decoded request). It returns a response of
 `service.contract`, bytes, or a `Reply`. It raises a `ProblemError` or a typed error of a lower room; `service.http`

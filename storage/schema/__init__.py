@@ -2,8 +2,8 @@
 
     empty store ── step 1 … step N ──> schema N        an older store runs only the steps that it lacks
 
-`steps` lists the steps and runs them when a store is opened. `lease_tables` and `create_ingest_tables` are two of the
-steps, kept apart because they are large. The tables that hold the rows of boards are not here: `boards.row_tables`
+`steps` lists the steps and runs them when a store is opened. `lease_tables` and `ingest_tables` hold two of the steps,
+kept apart because they are large. The tables that hold the rows of boards are not here: `boards.row_tables`
 creates them when boards are created.
 
 The most important rule: a step that was released is never edited. A change of the schema is a new step at the end, so

@@ -4,7 +4,8 @@
     a node:       each process ──> files in the node's folder ──> Node, in any process ──> /metrics of the whole node
 
 `process.Metrics` holds all metrics and registers those of the other modules. A module such as `queue` or `leases`
-implements the observer protocols of one part; "See `X`" in its methods names the protocol that says when it is called.
+implements the observer protocols of one part. Where a method's docstring is only "See …", the protocol that it names
+says when the method is called.
 `loop` and `cells` count without locks, on the event loop only. `node` and `node_values` add up the processes that one
 supervisor runs.
 
