@@ -27,7 +27,6 @@ POST_MODULES_MAX = 10
 POSITIONS_MODULES_MAX = 8
 ROUNDS = 5  # background work may run during a round, but it does not run during every round
 CARRIERS = {"storage/coalesce.py", "storage/engines/sqlite.py"}  # leaves that run what a named module hands them
-LOOK_S = 0.05
 B = "/v1/leaderboards/b"
 
 Calls = set[tuple[str, str]]  # (calling module or "", called module)
@@ -109,11 +108,10 @@ def is_leaf(module: str) -> bool:
 
 async def await_live_curves(service: Service) -> None:
     """Return once a job has folded the change log into every curve."""
-    for _ in range(round(WAIT_S / LOOK_S)):
-        if all(served.live_version for served in service.context.curves.book.list_served()):
-            return
-        await asyncio.sleep(LOOK_S)
-    raise AssertionError("no curve became live")
+    book = service.context.curves.book
+    async with asyncio.timeout(WAIT_S):
+        while not all(served.live_version for served in book.list_served()):
+            await book.poll_live()
 
 
 @pytest.fixture
