@@ -44,9 +44,9 @@ text { font: 13px system-ui, sans-serif; fill: #1b2330 }
 # fmt: off
 PLACES: dict[str, dict[str, int]] = {
     "service": {
-        "app": 28, "api": 72, "health_routes": 28, "views": 72, "key_store": 72, "wiring": 72, "context": 34,
-        "lease_wiring": 50, "stores": 92, "monitoring": 12, "streams": 66, "ranks": 66, "http": 12, "client": 88,
-        "telemetry": 26, "contract": 60, "agent": 60,
+        "app": 10, "api": 38, "wiring": 88, "health_routes": 10, "views": 38, "key_store": 26, "context": 46,
+        "stores": 64, "lease_wiring": 80, "monitoring": 12, "streams": 78, "ranks": 78, "http": 12, "client": 94,
+        "telemetry": 30, "contract": 60, "agent": 60,
     },
     "jobs": {
         "boards": 26, "curves": 26, "leases": 52, "queue": 80, "ownership": 46, "job_context": 70, "runner": 92,

@@ -9,10 +9,11 @@ The rooms, from the ground up; each may import the ones before it:
     ranks        finding ranks and pages of a ranking
     streams      the feed that server-sent events come from
     monitoring   managed objects, Jolokia and the dashboard
-    context      what one process holds; `wiring`, `lease_wiring` and `stores` build it
+    context      what one process holds; `stores` opens stores, `lease_wiring` builds what leases
     key_store    API keys in the store
     views        one handler a route; `health_routes` adds those of operators and monitors
     api, app     the route table, and the aiohttp application that serves it
+    wiring       builds the context of one process; handlers never import it
     serve        one serving process from start to stop; `processes` runs several of them
     commands     the commands that `cli` assembles; `demo` sets up a sample season
 

@@ -13,7 +13,6 @@ from config import Settings
 from service.contract.keys import Role, make_api_key
 from service.stores import open_store
 from service.telemetry.logs import logging_to_stderr
-from service.wiring import now_us
 from storage.boards.api_keys import StoredKey, add_key, list_keys, page_keys, revoke_key
 from storage.engines.store_start import prepare_store
 from storage.store import Store
@@ -63,7 +62,7 @@ class StoreKeys:
 
 
 @asynccontextmanager
-async def open_keys(settings: Settings) -> AsyncIterator[StoreKeys]:
+async def open_keys(settings: Settings, *, now_us: Callable[[], int]) -> AsyncIterator[StoreKeys]:
     """Open the store of the settings and give its keys; the store is closed at the end.
 
     Raises:

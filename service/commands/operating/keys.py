@@ -180,8 +180,9 @@ def place_of(context: typer.Context, url: str, key: str | None, store: str | Non
 def open_store(settings: Settings) -> AbstractAsyncContextManager[KeyStore]:
     """Return the keys of the settings' store. Entering raises StoreLockedError while a service owns the store."""
     from service.key_store import open_keys  # here, because the other commands need no driver
+    from service.wiring import now_us
 
-    return open_keys(settings)
+    return open_keys(settings, now_us=now_us)
 
 
 def with_keys(place: Place, action: Callable[[Keys], Awaitable[None]]) -> None:
