@@ -20,7 +20,6 @@ from service.client.client_answers import one_line
 DEFAULT_URL = "http://127.0.0.1:8080"
 URL_VARIABLE = "RANKCURVE_URL"
 KEY_VARIABLE = "RANKCURVE_KEY"
-LONG_TIMEOUT_S = 600.0  # for requests that read a whole column, such as a refresh
 
 UrlOption = Annotated[str, typer.Option("--url", envvar=URL_VARIABLE, help="Address of the service.")]
 KeyOption = Annotated[

@@ -13,17 +13,9 @@ from service.client.client import Patience, ServiceClient
 from service.client.client_answers import RefreshDone
 from service.commands.reading.ranks import ColumnsOption
 from service.commands.tables import show_json, show_table
-from service.commands.target import (
-    DEFAULT_URL,
-    LONG_TIMEOUT_S,
-    BoardArgument,
-    JsonOption,
-    KeyOption,
-    Target,
-    UrlOption,
-    fail,
-    talk,
-)
+from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, fail, talk
+
+REFRESH_TIMEOUT_S = 600.0
 
 # Scripts may still write `refresh BOARD COLUMN…`, the form before --column.
 ColumnsArgument = Annotated[list[str] | None, typer.Argument(metavar="COLUMN…", hidden=True)]
@@ -51,7 +43,7 @@ def refresh(
         else:
             show_refreshed(done)
 
-    talk(Target(url, key), action, Patience(timeout_s=LONG_TIMEOUT_S))
+    talk(Target(url, key), action, Patience(timeout_s=REFRESH_TIMEOUT_S))
 
 
 def show_refreshed(done: list[tuple[str, RefreshDone]]) -> None:

@@ -11,19 +11,10 @@ import typer
 
 from service.client.client import Patience, ServiceClient
 from service.client.client_answers import AuditDone
+from service.commands.boards.refreshing import REFRESH_TIMEOUT_S
 from service.commands.reading.ranks import ColumnArgument, ColumnOption, named_column, ranked_column
 from service.commands.tables import show_json, show_table
-from service.commands.target import (
-    DEFAULT_URL,
-    LONG_TIMEOUT_S,
-    BoardArgument,
-    JsonOption,
-    KeyOption,
-    Target,
-    UrlOption,
-    fail,
-    talk,
-)
+from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, fail, talk
 
 OwnersOption = Annotated[
     int | None, typer.Option("--owners", "-n", min=1, help="So many; default: as many as the service allows.")
@@ -52,7 +43,7 @@ def audit(
         if done.brackets_broken or done.certificates_broken:
             fail(f"{done.brackets_broken} brackets and {done.certificates_broken} certificates were wrong")
 
-    talk(Target(url, key), action, Patience(timeout_s=LONG_TIMEOUT_S))
+    talk(Target(url, key), action, Patience(timeout_s=REFRESH_TIMEOUT_S))
 
 
 def show_audit(done: AuditDone) -> None:
