@@ -104,10 +104,10 @@ async def in_the_store(store_url: str, rows: int) -> tuple[float, float, float]:
         entries = Entries(store.dialect, board)
         index = board.column_index[COLUMN]
         ranking = entries.rankings[index]
-        footing = await store.read(lambda: _fit(store, entries, index), heavy=True)
-        far = await _short_ms(store, ranking, footing, rows // 2)
-        near = await _short_ms(store, ranking, footing, _NEAR)
-        middle = await store.read(lambda: ranking.find_row(footing, rows // 2), heavy=True)
+        start = await store.read(lambda: _fit(store, entries, index), heavy=True)
+        far = await _short_ms(store, ranking, start, rows // 2)
+        near = await _short_ms(store, ranking, start, _NEAR)
+        middle = await store.read(lambda: ranking.find_row(start, rows // 2), heavy=True)
         assert middle is not None
         full = [
             await store.read(partial(_timed, ranking.count_better, middle[0]), heavy=True) for _ in range(_FULL_COUNTS)
@@ -123,13 +123,13 @@ def _fit(store: Store, entries: Entries, index: int) -> Program[CountStart]:
     return CountStart(curve, mark, _CHANGES_MAX)
 
 
-async def _short_ms(store: Store, ranking: Ranking, footing: CountStart, rank: int) -> float:
+async def _short_ms(store: Store, ranking: Ranking, start: CountStart, rank: int) -> float:
     took, rng = list[float](), random.Random(rank)
     for _ in range(100):
-        found = await store.read(partial(ranking.find_row, footing, rank + rng.randrange(1_000)))
+        found = await store.read(partial(ranking.find_row, start, rank + rng.randrange(1_000)))
         assert found is not None
         cell, name = found
-        asked = ranking.build_anchor_count(footing, cell, owner=name)
+        asked = ranking.build_anchor_count(start, cell, owner=name)
         begun = time.perf_counter()
         rows = await store.read_query(asked.query)
         took.append(1000 * (time.perf_counter() - begun))

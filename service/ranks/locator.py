@@ -207,8 +207,8 @@ class Locator:
 
     def _is_short(self, curve: RankCurve, column_index: int, cell: str) -> bool:
         """Return whether counting within the cell's gap is possible, and short enough for `auto`."""
-        rung = curve.find_anchor_above(self.entries.rankings[column_index].padding.key_of_cell(cell))
-        return rung.gap_rows <= self._limits.exact_gap_rows_max and self.find_count_start(column_index) is not None
+        anchor = curve.find_anchor_above(self.entries.rankings[column_index].padding.key_of_cell(cell))
+        return anchor.gap_rows <= self._limits.exact_gap_rows_max and self.find_count_start(column_index) is not None
 
     def find_count_start(self, column_index: int) -> CountStart | None:
         """Return the curve and its mark that counts in a column start from. Call it before the read begins."""
@@ -220,34 +220,34 @@ class Locator:
     def find_count_starts(self, wanted: Sequence[WantedRank]) -> CountStarts:
         """Return the count starts of the columns asked for, without columns that have none; see `find_count_start`."""
         found = {index: self.find_count_start(index) for index in {each.column_index for each in wanted}}
-        return {index: footing for index, footing in found.items() if footing is not None}
+        return {index: start for index, start in found.items() if start is not None}
 
-    def may_read_many_rows(self, wanted: Sequence[WantedRank], mode: RankMode, footings: CountStarts) -> bool:
+    def may_read_many_rows(self, wanted: Sequence[WantedRank], mode: RankMode, starts: CountStarts) -> bool:
         """Return whether counting these ranks may read more than `light_read_rows_max` rows."""
-        return any(self._counts_far(each, mode, footings.get(each.column_index)) for each in wanted)
+        return any(self._counts_far(each, mode, starts.get(each.column_index)) for each in wanted)
 
-    def _counts_far(self, wanted: WantedRank, mode: RankMode, footing: CountStart | None) -> bool:
-        if footing is None:
+    def _counts_far(self, wanted: WantedRank, mode: RankMode, start: CountStart | None) -> bool:
+        if start is None:
             return mode == "exact" or self.find_curve(wanted.column_index) is None
         key = self.entries.rankings[wanted.column_index].padding.key_of_cell(wanted.cell)
-        return footing.curve.find_anchor_above(key).gap_rows > self._limits.light_read_rows_max
+        return start.curve.find_anchor_above(key).gap_rows > self._limits.light_read_rows_max
 
     def count_ranks(
-        self, wanted: Sequence[WantedRank], mode: RankMode, footings: CountStarts
+        self, wanted: Sequence[WantedRank], mode: RankMode, starts: CountStarts
     ) -> Program[list[LocatedRank]]:
         """Count the ranks of these cells."""
         found = []
         for each in wanted:
-            found.append((yield from self._count_rank(each, mode, footings.get(each.column_index))))
+            found.append((yield from self._count_rank(each, mode, starts.get(each.column_index))))
         return found
 
-    def _count_rank(self, wanted: WantedRank, mode: RankMode, footing: CountStart | None) -> Program[LocatedRank]:
+    def _count_rank(self, wanted: WantedRank, mode: RankMode, start: CountStart | None) -> Program[LocatedRank]:
         ranking = self.entries.rankings[wanted.column_index]
         now_us = self._now_us()
-        if footing is not None:
-            found = yield from ranking.count_from_anchor(footing, wanted.cell, owner=self._among_ties(wanted))
+        if start is not None:
+            found = yield from ranking.count_from_anchor(start, wanted.cell, owner=self._among_ties(wanted))
             if found is not None:
-                return self._from_rung(wanted, found, now_us)
+                return self._from_anchor(wanted, found, now_us)
         curve = None if mode == "exact" else self.find_curve(wanted.column_index)
         if curve is None:
             better_count = yield from ranking.count_better(wanted.cell)
@@ -262,7 +262,7 @@ class Locator:
         rank = 1 + better_count
         return LocatedRank(rank, rank, rank, "count", now_us)
 
-    def _from_rung(self, wanted: WantedRank, found: GapCount, now_us: int) -> LocatedRank:
+    def _from_anchor(self, wanted: WantedRank, found: GapCount, now_us: int) -> LocatedRank:
         rank = 1 + found.better_count + found.ties_before
         return LocatedRank(rank, rank, rank, "gap" if found.from_anchor else "count", now_us)
 
@@ -273,19 +273,17 @@ class Locator:
         """
         return wanted.owner or "" if self._columns[wanted.column_index].timed else ""
 
-    async def _counted_alone(
-        self, wanted: WantedRank, footing: CountStart
-    ) -> tuple[LocatedRank, dict[int, int]] | None:
+    async def _counted_alone(self, wanted: WantedRank, start: CountStart) -> tuple[LocatedRank, dict[int, int]] | None:
         """Count one rank and read the totals in one statement; return None where the caller must count in full."""
         asked = self.entries.rankings[wanted.column_index].build_anchor_count(
-            footing, wanted.cell, owner=self._among_ties(wanted)
+            start, wanted.cell, owner=self._among_ties(wanted)
         )
         now_us = self._now_us()
         found = asked.parse_count(await self._store.read_query(asked.query))
         if found is None or not found.totals:
             return None
         check_copy(self.board, found.totals)
-        return self._from_rung(wanted, found, now_us), found.totals
+        return self._from_anchor(wanted, found, now_us), found.totals
 
     async def locate_ranks(
         self, wanted: Sequence[WantedRank], mode: RankMode, totals: dict[int, int] | None = None
@@ -297,23 +295,23 @@ class Locator:
         found = [self.locate_without_count(each, mode) for each in wanted]
         if None in found or totals is None:
             missing = [each for each, located in zip(wanted, found, strict=True) if located is None]
-            footings = self.find_count_starts(missing)
-            far = self.may_read_many_rows(missing, mode, footings)
-            if len(missing) == 1 and footings and not far:
-                alone = await self._counted_alone(missing[0], footings[missing[0].column_index])
+            starts = self.find_count_starts(missing)
+            far = self.may_read_many_rows(missing, mode, starts)
+            if len(missing) == 1 and starts and not far:
+                alone = await self._counted_alone(missing[0], starts[missing[0].column_index])
                 if alone is not None:
                     return [located or alone[0] for located in found], alone[1]
                 # The change log can't confirm the start: count without it.
-                footings, far = {}, mode == "exact"
-            counted, now = await self._store.read(lambda: self._counted_with_totals(missing, mode, footings), heavy=far)
+                starts, far = {}, mode == "exact"
+            counted, now = await self._store.read(lambda: self._counted_with_totals(missing, mode, starts), heavy=far)
             rest = iter(counted)
             return [located or next(rest) for located in found], now
         return [located for located in found if located is not None], totals
 
     def _counted_with_totals(
-        self, wanted: Sequence[WantedRank], mode: RankMode, footings: CountStarts
+        self, wanted: Sequence[WantedRank], mode: RankMode, starts: CountStarts
     ) -> Program[tuple[list[LocatedRank], dict[int, int]]]:
-        counted = yield from self.count_ranks(wanted, mode, footings)
+        counted = yield from self.count_ranks(wanted, mode, starts)
         totals = yield from read_board_totals(self._store.dialect, self.board)
         return counted, totals
 

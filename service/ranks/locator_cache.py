@@ -37,11 +37,11 @@ class ArchiveLocator(Locator):
         """Return None: every rank of an archive is counted."""
         return None
 
-    def may_read_many_rows(self, wanted: Sequence[WantedRank], mode: RankMode, footings: CountStarts) -> bool:
+    def may_read_many_rows(self, wanted: Sequence[WantedRank], mode: RankMode, starts: CountStarts) -> bool:
         """Return False: a count in an archive reads few blocks."""
         return False
 
-    def _count_rank(self, wanted: WantedRank, mode: RankMode, footing: CountStart | None) -> Program[LocatedRank]:
+    def _count_rank(self, wanted: WantedRank, mode: RankMode, start: CountStart | None) -> Program[LocatedRank]:
         found = yield from super()._count_rank(wanted, "exact", None)
         return found._replace(as_of_us=self.board.closed_us or found.as_of_us)
 

@@ -27,7 +27,7 @@ class NextBetterFinder:
     def __init__(self, locator: Locator, mode: RankMode) -> None:
         self._locator, self._mode = locator, mode
         found = {index: locator.find_count_start(index) for index in locator.entries.rankings}
-        self._footings = {index: footing for index, footing in found.items() if footing is not None}
+        self._starts = {index: start for index, start in found.items() if start is not None}
 
     def of(
         self, owner: str, wanted_of: Callable[[Entry], list[WantedRank]]
@@ -48,7 +48,7 @@ class NextBetterFinder:
     def _position(self, wanted: WantedRank, totals: dict[int, int]) -> Program[Position]:
         located = self._locator.locate_without_count(wanted, self._mode)
         if located is None:
-            (located,) = yield from self._locator.count_ranks([wanted], self._mode, self._footings)
+            (located,) = yield from self._locator.count_ranks([wanted], self._mode, self._starts)
         return self._locator.make_position(wanted, located, totals)
 
     def _next(self, own: WantedRank, position: Position, totals: dict[int, int]) -> Program[NextPlace | None]:

@@ -107,18 +107,18 @@ class Pager:
         """Return what counts for deep pages start from; see `Locator.find_count_start`."""
         return self._locator.find_count_start(self._index)
 
-    def find_rows_from_rank(self, rank: int, limit: int, footing: CountStart | None) -> Program[Window]:
+    def find_rows_from_rank(self, rank: int, limit: int, start: CountStart | None) -> Program[Window]:
         """Return the rows from row number `rank` on, even inside a tie; no rows past the end."""
         totals = yield from read_board_totals(self._dialect, self._board)
         landed: tuple[str, str] | None = None
         if rank <= totals.get(self._index, 0):
-            landed = yield from self.ranking.find_row(footing, rank)
+            landed = yield from self.ranking.find_row(start, rank)
         if landed is None:
             return Window([], rank, rank, True, totals, False, False)
         near = yield from self.ranking.read_rows_around(*landed, better_rows=0, worse_rows=limit + 1)
         return (yield from self._window(near.after, limit, rank, totals, more_before=rank > 1))
 
-    def find_rows_at_cursor(self, place: RowCursor, limit: int, footing: CountStart | None) -> Program[Window]:
+    def find_rows_at_cursor(self, place: RowCursor, limit: int, start: CountStart | None) -> Program[Window]:
         """Return the rows before or after a cursor's place.
 
         Raises:
@@ -127,7 +127,7 @@ class Pager:
         totals = yield from read_board_totals(self._dialect, self._board)
         row_number = place.row_number
         if totals.get(CHANGES, 0) != place.changes:
-            row_number = 1 + (yield from self._rows_before(place, footing))
+            row_number = 1 + (yield from self._rows_before(place, start))
         if place.forward:
             rows = yield from self.ranking.read_rows_after(place.cell, place.owner, limit + 1)
             if totals.get(CHANGES, 0) != place.changes:
@@ -141,10 +141,10 @@ class Pager:
         window.more_after = True
         return window
 
-    def _rows_before(self, place: RowCursor, footing: CountStart | None) -> Program[int]:
+    def _rows_before(self, place: RowCursor, start: CountStart | None) -> Program[int]:
         found = None
-        if footing is not None:
-            found = yield from self.ranking.count_from_anchor(footing, place.cell, owner=place.owner)
+        if start is not None:
+            found = yield from self.ranking.count_from_anchor(start, place.cell, owner=place.owner)
         if found is not None:
             return found.better_count + found.ties_before
         better_count = yield from self.ranking.count_better(place.cell)

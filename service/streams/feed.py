@@ -185,11 +185,9 @@ class Feed:
             watched = dict(self._topics)
             try:
                 begun = {one.key: one.make() for one in joining if one.key not in watched}
-                footings = _footings([*(each.topic for each in watched.values()), *begun.values()])
-                glance = FeedSnapshot(
-                    self._store.dialect, {slot: on for slot, on in footings.items() if on is not None}
-                )
-                heavy = await self._counts_far([slot for slot, on in footings.items() if on is None])
+                starts = _find_count_starts([*(each.topic for each in watched.values()), *begun.values()])
+                glance = FeedSnapshot(self._store.dialect, {slot: on for slot, on in starts.items() if on is not None})
+                heavy = await self._counts_far([slot for slot, on in starts.items() if on is None])
                 look = await self._store.read(
                     lambda: self._look(glance, watched, joining, begun),  # noqa: B023
                     heavy=heavy,
@@ -344,7 +342,7 @@ class Feed:
                     client.end_stream()
 
 
-def _footings(topics: Iterable[Topic]) -> dict[RankedColumnId, CountStart | None]:
+def _find_count_starts(topics: Iterable[Topic]) -> dict[RankedColumnId, CountStart | None]:
     """Return what counts start from, for each column in which an owner is followed.
 
     Call it before a look: the curve and its mark must not be newer than the snapshot.

@@ -24,8 +24,8 @@ RankedColumnId = tuple[int, int]  # a ranked column: the key of its board and it
 class FeedSnapshot:
     """One snapshot of the store, which has seen all rows of the journal up to `until`."""
 
-    def __init__(self, dialect: Dialect, footings: Mapping[RankedColumnId, CountStart]) -> None:
-        self._dialect, self._footings = dialect, footings
+    def __init__(self, dialect: Dialect, starts: Mapping[RankedColumnId, CountStart]) -> None:
+        self._dialect, self._starts = dialect, starts
         self.until = 0
         self._rows: dict[int, list[JournalRow]] = {}
         self._followed: dict[int, set[str]] = {}
@@ -55,7 +55,7 @@ class FeedSnapshot:
 
     def find_count_start(self, board: Board, index: int) -> CountStart | None:
         """Return what counts in a column start from; see `Locator.find_count_start`."""
-        return self._footings.get((board.key, index))
+        return self._starts.get((board.key, index))
 
     def read_totals(self, board: Board) -> Program[dict[int, int]]:
         """Return the totals of a board; see `read_board_totals`."""

@@ -221,11 +221,11 @@ class OwnerTopic:
         better_count = yield from self._better_count(cell, glance.find_count_start(self.board, self.index))
         return _Standing(cell=cell, rank=1 + better_count, total=total, counted=counted)
 
-    def _better_count(self, cell: str, footing: CountStart | None) -> Program[int]:
+    def _better_count(self, cell: str, start: CountStart | None) -> Program[int]:
         """Count the better entries: from the curve's anchor knot if the change log allows it, else from the top."""
         among_ties = self.owner if self._ranking.timed else ""
-        if footing is not None:
-            found = yield from self._ranking.count_from_anchor(footing, cell, owner=among_ties)
+        if start is not None:
+            found = yield from self._ranking.count_from_anchor(start, cell, owner=among_ties)
             if found is not None:
                 return found.better_count + found.ties_before
         better_count = yield from self._ranking.count_better(cell)

@@ -183,7 +183,7 @@ class ArchivedRanking(Ranking):
         owners = [entry.owner for entry in rows.entries]
         return places[owners.index(owner)] if places and owner in owners else 0
 
-    def find_row(self, footing: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
+    def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
         """See `Ranking`. The owner is known for the top only."""
         return (yield from self.find_row_after_skip(rank - 1))
 

@@ -121,33 +121,33 @@ class GapCounts:
         self._padding = Padding.for_column(board.spec, board.spec.columns[index])
         self._high = board.spec.columns[index].best is Best.HIGH
 
-    def build_count(self, footing: CountStart, cell: str, *, owner: str = "") -> GapCountQuery:
+    def build_count(self, start: CountStart, cell: str, *, owner: str = "") -> GapCountQuery:
         """Build the count of the entries better than a cell, from the knot that is probably nearer."""
-        key, curve = self._padding.key_of_cell(cell), footing.curve
-        rung, below = curve.find_anchor_above(key), curve.find_anchor_below(key)
-        from_below = below.key is not None and 2 * (curve.locate(key).rank - 1 - rung.counted) > rung.gap_rows
+        key, curve = self._padding.key_of_cell(cell), start.curve
+        anchor, below = curve.find_anchor_above(key), curve.find_anchor_below(key)
+        from_below = below.key is not None and 2 * (curve.locate(key).rank - 1 - anchor.counted) > anchor.gap_rows
         if from_below:
-            return self._bound(below, footing, cell, owner, from_below=True)
-        return self._bound(rung, footing, cell, owner, from_below=False)
+            return self._bound(below, start, cell, owner, from_below=True)
+        return self._bound(anchor, start, cell, owner, from_below=False)
 
-    def build_count_up_to_anchor(self, rung: AnchorKnot, footing: CountStart) -> GapCountQuery:
+    def build_count_up_to_anchor(self, anchor: AnchorKnot, start: CountStart) -> GapCountQuery:
         """Build the count of the entries that are better than a knot or tied with it."""
-        return self._bound(rung, footing, None, "", from_below=False)
+        return self._bound(anchor, start, None, "", from_below=False)
 
     def _bound(
-        self, rung: AnchorKnot, footing: CountStart, cell: str | None, owner: str, *, from_below: bool
+        self, anchor: AnchorKnot, start: CountStart, cell: str | None, owner: str, *, from_below: bool
     ) -> GapCountQuery:
-        start = _BETTER_THAN_ANY[self._high] if rung.key is None else self._padding.cell_of_key(rung.key)
+        edge = _BETTER_THAN_ANY[self._high] if anchor.key is None else self._padding.cell_of_key(anchor.key)
         query = (self._from_below if from_below else self._from_above).bind(
-            rung=start,
-            cell=start if cell is None else cell,
+            anchor=edge,
+            cell=edge if cell is None else cell,
             owner=owner,
-            changes=footing.changes_max + 1,
+            changes=start.changes_max + 1,
             totals_key=self._board.key,
             **scope_of(self._board),
-            **change_log(self._dialect).mark_parameters(footing.mark),
+            **change_log(self._dialect).mark_parameters(start.mark),
         )
-        return GapCountQuery(query, footing.mark, rung, footing.changes_max, from_below)
+        return GapCountQuery(query, start.mark, anchor, start.changes_max, from_below)
 
     @cached_property
     def _from_above(self) -> Statement:
@@ -165,14 +165,14 @@ class GapCounts:
 
 def _compiled(dialect: Dialect, layout: Layout, index: int, place: CellSpan, *, from_below: bool) -> Statement:
     log, high = change_log(dialect), place.high
-    own, rung, cell = col(layout.columns[index].name), param("rung"), param("cell")
+    own, anchor, cell = col(layout.columns[index].name), param("anchor"), param("cell")
     entries = select(count()).from_(layout.table).where(*layout.scope())
     if from_below:
-        between = (own.le(cell), own.gt(rung)) if high else (own.ge(cell), own.lt(rung))
-        entered, left = (place.better(name, rung) for name in ("next", "previous"))
+        between = (own.le(cell), own.gt(anchor)) if high else (own.ge(cell), own.lt(anchor))
+        entered, left = (place.better(name, anchor) for name in ("next", "previous"))
     else:
-        between = (own.lt(rung), own.gt(cell)) if high else (own.gt(rung), own.lt(cell))
-        entered, left = (place.at_least(name, rung) for name in ("next", "previous"))
+        between = (own.lt(anchor), own.gt(cell)) if high else (own.gt(anchor), own.lt(cell))
+        entered, left = (place.at_least(name, anchor) for name in ("next", "previous"))
     of_board = col("board_key").eq(param("totals_key", INTEGER))
     # Without the order, PostgreSQL may read the log from its start, hoping to find the limited number of rows early.
     piece = col("value", _PIECE)

@@ -135,39 +135,39 @@ class Ranking:
         rows = yield self._sql.count_range.bind(least=least, past=past, **self._scope)
         return int(rows[0][0])
 
-    def build_anchor_count(self, footing: CountStart, cell: str, *, owner: str = "") -> GapCountQuery:
+    def build_anchor_count(self, start: CountStart, cell: str, *, owner: str = "") -> GapCountQuery:
         """Build the short count of the entries better than a cell, and of those tied with it before `owner`."""
-        return self.gaps.build_count(footing, cell, owner=owner)
+        return self.gaps.build_count(start, cell, owner=owner)
 
-    def count_from_anchor(self, footing: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
+    def count_from_anchor(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
         """Run the count of `build_anchor_count`; None if the log cannot confirm the count of the knot."""
-        asked = self.build_anchor_count(footing, cell, owner=owner)
+        asked = self.build_anchor_count(start, cell, owner=owner)
         return asked.parse_count((yield asked.query))
 
-    def find_row(self, footing: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
+    def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
         """Return the cell and owner of the `rank`-th row; None past the end.
 
         The search starts at a knot if the log can confirm the knot's count, otherwise at the top. All its statements
         have to run in one snapshot.
         """
-        below, skip_rows = (None, rank - 1) if footing is None else (yield from self._find_anchor_before(footing, rank))
+        below, skip_rows = (None, rank - 1) if start is None else (yield from self._find_anchor_before(start, rank))
         return (yield from self.find_row_after_skip(skip_rows, below))
 
-    def _find_anchor_before(self, footing: CountStart, rank: int) -> Program[tuple[str | None, int]]:
+    def _find_anchor_before(self, start: CountStart, rank: int) -> Program[tuple[str | None, int]]:
         """Return the cell of a knot (None: the top), and how many rows to skip below it."""
-        curve, sought = footing.curve, rank
+        curve, sought = start.curve, rank
         for _ in range(ANCHORS_MAX):
             near = curve.key_at(sought)
-            rung = None if near is None else curve.find_anchor_above(near.low)
-            if rung is None or rung.key is None:
+            anchor = None if near is None else curve.find_anchor_above(near.low)
+            if anchor is None or anchor.key is None:
                 break
-            asked = self.gaps.build_count_up_to_anchor(rung, footing)
+            asked = self.gaps.build_count_up_to_anchor(anchor, start)
             found = asked.parse_count((yield asked.query))
             if found is None:
                 break
             skip_rows = rank - 1 - found.better_count
             if skip_rows >= 0:
-                return self.padding.cell_of_key(rung.key), skip_rows
+                return self.padding.cell_of_key(anchor.key), skip_rows
             sought = max(1, sought + skip_rows)  # so many entries have come that the row is before the knot
         return None, rank - 1
 

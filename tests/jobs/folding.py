@@ -75,7 +75,7 @@ async def assert_live(world: World, board: Board, column_index: int = 0) -> Live
             bisect_right(keys, knot.key) - bisect_left(keys, knot.key),
         )
     for key in {*keys, *edges, *(key + 1 for key in keys)}:
-        rung, bracket = live.find_anchor_above(key), live.locate(key)
-        assert rung.counted == (0 if rung.key is None else bisect_right(keys, rung.key))
+        anchor, bracket = live.find_anchor_above(key), live.locate(key)
+        assert anchor.counted == (0 if anchor.key is None else bisect_right(keys, anchor.key))
         assert bracket.low <= 1 + bisect_left(keys, key) <= bracket.high
     return live

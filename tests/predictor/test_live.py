@@ -120,14 +120,14 @@ def test_counts_are_those_of_a_recount(seed: int) -> None:
     assert live.knots == [Knot(knot.key, bisect_left(now, knot.key), now.count(knot.key)) for knot in fit.knots]
     for key in (*now, *(knot.key for knot in fit.knots)):
         assert live.ties_at(key) == (now.count(key) if any(knot.key == key for knot in fit.knots) else 0)
-        rung = live.find_anchor_above(key)
-        between = [one for one in now if (rung.key is None or one > rung.key) and one < key]
-        assert 1 + rung.counted + len(between) == rank_of(now, key)
-        assert len(between) <= rung.gap_rows
+        anchor = live.find_anchor_above(key)
+        between = [one for one in now if (anchor.key is None or one > anchor.key) and one < key]
+        assert 1 + anchor.counted + len(between) == rank_of(now, key)
+        assert len(between) <= anchor.gap_rows
         below = live.find_anchor_below(key)
         rest = [one for one in now if one >= key and (below.key is None or one < below.key)]
         assert 1 + below.counted - len(rest) == rank_of(now, key)
-        assert len(rest) <= below.gap_rows == rung.gap_rows
+        assert len(rest) <= below.gap_rows == anchor.gap_rows
 
 
 @given(seed=SEEDS)

@@ -37,14 +37,12 @@ class _Count(NamedTuple):
     """A rank that has to be counted, and what the count starts from."""
 
     sought: _Sought
-    footings: CountStarts
+    starts: CountStarts
 
     def reads_more_than(self, rows_max: int, mode: RankMode) -> bool:
         """Return whether the count may read more than `rows_max` rows."""
         locator, wanted, totals = self.sought
-        return totals.get(wanted.column_index, 0) > rows_max and locator.may_read_many_rows(
-            [wanted], mode, self.footings
-        )
+        return totals.get(wanted.column_index, 0) > rows_max and locator.may_read_many_rows([wanted], mode, self.starts)
 
 
 async def find_positions(
@@ -104,8 +102,8 @@ async def _located(
     def counted() -> Program[list[tuple[LocatedRank, dict[int, int]]]]:
         totals = yield from read_totals(store.dialect, [count.sought.locator.board for count in counts])
         answers = []
-        for each, footings in counts:
-            [at] = yield from each.locator.count_ranks([each.wanted], mode, footings)
+        for each, starts in counts:
+            [at] = yield from each.locator.count_ranks([each.wanted], mode, starts)
             answers.append((at, totals[each.locator.board.key]))
         return answers
 

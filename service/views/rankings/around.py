@@ -42,10 +42,10 @@ async def around_owner(context: Context, call: Call) -> Page:
         if known is not None:
             shared = _window(pager, wanted, known, near, totals, better=better, worse=worse)
             return await _answer(context, pager, shared, known, wanted, profiles=query.profiles)
-    footing = locator.find_count_start(index)
-    footings = {} if footing is None else {index: footing}
+    start = locator.find_count_start(index)
+    starts = {} if start is None else {index: start}
     wanted, window, located = await context.store_for_board(board).read(
-        lambda: _around_owner(context, locator, pager, owner, query, footings), heavy=locator.find_curve(index) is None
+        lambda: _around_owner(context, locator, pager, owner, query, starts), heavy=locator.find_curve(index) is None
     )
     return await _answer(context, pager, window, located, wanted, profiles=query.profiles)
 
@@ -60,11 +60,11 @@ def _wanted_owner(entry: Entry | None, owner: str, index: int, column: str) -> W
 
 
 def _around_owner(
-    context: Context, locator: Locator, pager: Pager, owner: str, query: AroundOwnerQuery, footings: CountStarts
+    context: Context, locator: Locator, pager: Pager, owner: str, query: AroundOwnerQuery, starts: CountStarts
 ) -> Program[tuple[WantedRank, Window, LocatedRank]]:
     found = yield from locator.entries.find_entries([owner])
     wanted = _wanted_owner(found.get(owner), owner, pager.ranking.index, query.column)
-    around = yield from _around(context, locator, pager, wanted, footings, better=query.better, worse=query.worse + 1)
+    around = yield from _around(context, locator, pager, wanted, starts, better=query.better, worse=query.worse + 1)
     return wanted, *around
 
 
@@ -74,9 +74,9 @@ async def around_value(context: Context, call: Call) -> Page:
     board, index = await find_column(context, call.path["board"], call.path["column"])
     locator, pager = context.ranks.locators.find_locator(board), context.ranks.make_pager(board, index)
     wanted = parse_wanted_value(locator, index, query.value, "value")
-    footings = locator.find_count_starts([wanted])
+    starts = locator.find_count_starts([wanted])
     window, located = await context.store_for_board(board).read(
-        lambda: _around(context, locator, pager, wanted, footings, better=query.better, worse=query.worse),
+        lambda: _around(context, locator, pager, wanted, starts, better=query.better, worse=query.worse),
         heavy=locator.find_curve(index) is None,
     )
     return await _answer(context, pager, window, located, wanted, profiles=query.profiles)
@@ -87,7 +87,7 @@ def _around(
     locator: Locator,
     pager: Pager,
     wanted: WantedRank,
-    footings: CountStarts,
+    starts: CountStarts,
     *,
     better: int,
     worse: int,
@@ -95,7 +95,7 @@ def _around(
     ranking = pager.ranking
     located = locator.locate_without_count(wanted, "auto")
     if located is None:
-        (located,) = yield from locator.count_ranks([wanted], "auto", footings)
+        (located,) = yield from locator.count_ranks([wanted], "auto", starts)
     near = yield from ranking.read_rows_around(
         wanted.cell, wanted.owner or "", better_rows=better + MORE, worse_rows=worse + MORE
     )

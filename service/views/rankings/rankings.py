@@ -46,18 +46,18 @@ async def get_page(context: Context, call: Call) -> Page | bytes:
     limit = query.limit or context.settings.page_entries_default
     pager = context.ranks.make_pager(board, index)
     light = context.settings.light_read_rows_max
-    footing = pager.find_count_start() if query.cursor is not None or query.from_rank is not None else None
+    start = pager.find_count_start() if query.cursor is not None or query.from_rank is not None else None
     if query.cursor is not None:
         place = pager.decode_cursor(query.cursor)
-        far = footing is None and place.row_number > light
+        far = start is None and place.row_number > light
         window = await context.store_for_board(board).read(
-            lambda: pager.find_rows_at_cursor(place, limit, footing), heavy=far
+            lambda: pager.find_rows_at_cursor(place, limit, start), heavy=far
         )
     elif query.from_rank is not None:
         rank = query.from_rank
-        far = footing is None and rank > light
+        far = start is None and rank > light
         window = await context.store_for_board(board).read(
-            lambda: pager.find_rows_from_rank(rank, limit, footing), heavy=far
+            lambda: pager.find_rows_from_rank(rank, limit, start), heavy=far
         )
     elif query.profiles:
         window = await pager.read_first(limit)
@@ -133,7 +133,7 @@ class _ValueFinder:
 
     def __init__(self, context: Context, board: Board, index: int) -> None:
         self.curve: RankCurve | None = context.curves.book.find_curve(board, index)
-        self._footing = context.ranks.locators.find_locator(board).find_count_start(index)
+        self._start = context.ranks.locators.find_locator(board).find_count_start(index)
         self._rows_left = context.settings.light_read_rows_max  # rows that exact values of deep ranks may still read
         self._context, self._board, self._index = context, board, index
         self._ranking: Ranking = context.boards.open_board(board)[0].rankings[index]
@@ -166,7 +166,7 @@ class _ValueFinder:
             value, one, other = (padding.decode_value(padding.cell_of_key(key)) for key in bracket)
             low, high = sorted((one, other))
         else:
-            landed = yield from self._ranking.find_row(self._footing, rank)
+            landed = yield from self._ranking.find_row(self._start, rank)
             if landed is None:
                 landed = yield from self._ranking.find_worst_row()
             assert landed is not None
@@ -175,10 +175,10 @@ class _ValueFinder:
 
     def _takes(self, rank: int) -> bool:
         """Return whether to read the row of a deep rank from its anchor knot; deduct the gap from the rows left."""
-        near = None if self._footing is None else self._footing.curve.key_at(rank)
-        if self._footing is None or near is None:
+        near = None if self._start is None else self._start.curve.key_at(rank)
+        if self._start is None or near is None:
             return False
-        self._rows_left -= self._footing.curve.find_anchor_above(near.low).gap_rows
+        self._rows_left -= self._start.curve.find_anchor_above(near.low).gap_rows
         return self._rows_left >= 0
 
 

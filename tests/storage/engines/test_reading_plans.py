@@ -146,13 +146,13 @@ async def test_postgresql_reads_no_more_than_a_gap_for_a_rank_or_its_owner(
     store, board = deployment.store, await fill_board(deployment, best, ties)
     await raw.execute(f"ANALYZE {layout_of(board).table}")
     entries = deployment.entries(board)
-    footing = await store.read(lambda: _fit(deployment, entries))
+    start = await store.read(lambda: _fit(deployment, entries))
     rows_read.clear()
     for rank in (1, ROWS // 2, ROWS):
-        place = await store.read(partial(entries.rankings[0].find_row, footing, rank))
+        place = await store.read(partial(entries.rankings[0].find_row, start, rank))
         assert place is not None
         assert place[1] == f"o{rank - 1:06}"
-        asked = entries.rankings[0].build_anchor_count(footing, place[0], owner=place[1])
+        asked = entries.rankings[0].build_anchor_count(start, place[0], owner=place[1])
         found = asked.parse_count(await store.read_query(asked.query))
         assert found is not None
         assert found.better_count + found.ties_before == rank - 1

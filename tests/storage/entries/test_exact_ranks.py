@@ -126,9 +126,9 @@ async def test_after_a_reset_the_totals_say_that_the_curve_is_another_boards(dep
     await deployment.store.read(program)
 
 
-async def asked(deployment: Deployment, board: Board, footing: CountStart) -> int | None:
+async def asked(deployment: Deployment, board: Board, start: CountStart) -> int | None:
     ranking = deployment.entries(board).rankings[1]
-    found = await deployment.store.read(lambda: ranking.count_from_anchor(footing, ranking.padding.pad(0)))
+    found = await deployment.store.read(lambda: ranking.count_from_anchor(start, ranking.padding.pad(0)))
     return None if found is None else found.better_count
 
 
@@ -220,11 +220,11 @@ async def test_a_fit_that_raced_with_a_slow_transaction_counts_it_once(place: st
     await raw.execute(statement)
     await log_change(raw, board.key, "slow", "   ", "500")
     await deployment.apply(deployment.post("quick", part(board, {"xp": 600})))
-    footing = await fit(deployment, board, 0)
-    assert len(footing.mark.seen) == 1
-    assert footing.curve.find_anchor_above(-599).counted == 1, "quick is in the fit"
+    start = await fit(deployment, board, 0)
+    assert len(start.mark.seen) == 1
+    assert start.curve.find_anchor_above(-599).counted == 1, "quick is in the fit"
 
-    async def better(cell: str, using: CountStart = footing) -> int | None:
+    async def better(cell: str, using: CountStart = start) -> int | None:
         ranking = deployment.entries(board).rankings[0]
         found = await store.read(lambda: ranking.count_from_anchor(using, cell))
         return None if found is None else found.better_count
@@ -232,7 +232,7 @@ async def test_a_fit_that_raced_with_a_slow_transaction_counts_it_once(place: st
     assert await better("110") == 9 + 1
     await slow.commit()
     assert await better("110") == 9 + 2
-    [seen] = footing.mark.seen
-    elsewhere = footing._replace(mark=LogMark(footing.mark.position, (seen, seen + 1_000)))
+    [seen] = start.mark.seen
+    elsewhere = start._replace(mark=LogMark(start.mark.position, (seen, seen + 1_000)))
     assert await better("110", elsewhere) is None, "a snapshot that lacks a transaction which the mark has seen"
     await store.close()
