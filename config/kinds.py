@@ -25,7 +25,7 @@ def _store_url(url: str) -> str:
     if path == url or not path or "\x00" in path:
         raise ValueError("should be sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE")
     if path == ":memory:":
-        raise ValueError("should name a file: each reader opens the store again")
+        raise ValueError("should name a file, because each reader opens the store anew")
     return url
 
 
@@ -57,7 +57,7 @@ def _servers(servers: tuple[str, ...]) -> tuple[str, ...]:
         if not found or not 0 < int(found[1]) < 65_536:
             raise ValueError("should be HOST:PORT, several with commas between them")
     if len(set(servers)) < len(servers):
-        raise ValueError("should name no server twice")
+        raise ValueError("should name each server only once")
     return servers
 
 

@@ -20,9 +20,11 @@ def parse_peers(text: str) -> dict[str, str]:
         name, equals, url = entry.partition("=")
         parts = urlsplit(url)
         if not equals or not _NAME.fullmatch(name) or parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("should be NAME=URL by commas, like us=https://:KEY@us.example:8080")
+            raise ValueError(
+                "should be NAME=URL, several with commas between them, like us=https://:KEY@us.example:8080"
+            )
         if name in peers:
-            raise ValueError(f"should name {name!r} once")
+            raise ValueError(f"should name the peer {name!r} only once")
         peers[name] = url.rstrip("/")
     if len(peers) > _PEERS_MAX:
         raise ValueError(f"there should be at most {_PEERS_MAX} peers")

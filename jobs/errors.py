@@ -1,30 +1,32 @@
-"""What jobs can refuse, as one tree whose class docstrings are the messages.
+"""What jobs can refuse, as one tree of errors. The docstring of a class is its default message.
 
     JobError
-    ├── NoJobProcessError         (try again where a job process is alive)
-    ├── TooManyDemandsError       (try again later)
+    ├── NoJobProcessError             (try again where a job process is alive)
+    ├── TooManyRefreshRequestsError   (try again later)
     └── MethodUnsupportedError
 
-The rule: what the store refuses passes through a job as the store's own error.
+A refusal of the store passes through a job as the store's own error.
 """
 
 from __future__ import annotations
 
+from storage.errors import default_detail
+
 
 class JobError(Exception):
-    """the job refused"""
+    """The job refused."""
 
     def __init__(self, detail: str | None = None) -> None:
-        super().__init__(detail or self.__class__.__doc__ or "")
+        super().__init__(detail or default_detail(type(self)))
 
 
 class NoJobProcessError(JobError):
-    """no job process is alive to refresh the curve"""
+    """No job process is alive to refresh the curve."""
 
 
-class TooManyDemandsError(JobError):
-    """too many refreshes are waiting for the job"""
+class TooManyRefreshRequestsError(JobError):
+    """Too many requested refreshes are waiting for the job."""
 
 
 class MethodUnsupportedError(JobError):
-    """the version of the job process cannot fit a curve by that method"""
+    """The version of the job process cannot fit a curve by that method."""

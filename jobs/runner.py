@@ -51,7 +51,7 @@ class Runner:
     def start(self, name: str, job: Job) -> None:
         """Run `job` in a task until it returns or `stop` is called; call it again after it raised."""
         if self._stopping:
-            raise RuntimeError(f"job {name!r} starts after the stop")
+            raise RuntimeError(f"job {name!r} was started after the stop")
         task = asyncio.create_task(self._keep_running(name, job), name=f"job {name}")
         self._tasks[task] = name
         task.add_done_callback(lambda done: self._tasks.pop(done, None))

@@ -49,9 +49,9 @@ class Curve(KnotRanks):
 
     def __post_init__(self) -> None:
         if self.step < 1:
-            raise KnotsInvalidError("the lattice step is at least 1")
+            raise KnotsInvalidError("the lattice step should be at least 1")
         if self.certificate is not None and not (isfinite(self.certificate) and self.certificate >= 0):
-            raise KnotsInvalidError("the certificate is a finite ratio of at least 0")
+            raise KnotsInvalidError("the certificate should be a finite ratio of at least 0")
         knots = tuple(self.knots)
         keys, better_counts, ties = zip(*knots, strict=True) if knots else ((), (), ())
         counted = tuple(map(add, better_counts, ties))
@@ -74,9 +74,11 @@ def _check(curve: Curve, keys: Sequence[int], better_counts: Sequence[int], coun
     which is faster than knot by knot.
     """
     if (better_counts[0] if keys else 0) != 0 or (counted[-1] if keys else 0) != curve.total:
-        raise KnotsInvalidError("the first knot is the best value and the last the worst, or the column is empty")
+        raise KnotsInvalidError(
+            "the first knot should be the best value and the last knot the worst, unless the column is empty"
+        )
     if not all(map(lt, better_counts, counted)):
-        raise KnotsInvalidError("a knot is a value that some entry holds")
+        raise KnotsInvalidError("at least one entry should hold the value of each knot")
     if not all(map(lt, keys, keys[1:])) or not all(map(le, counted, better_counts[1:])):
         raise KnotsInvalidError("a knot contradicts the one before it")
     step = curve.step
@@ -90,12 +92,12 @@ def _check(curve: Curve, keys: Sequence[int], better_counts: Sequence[int], coun
 def _check_errors(errors: tuple[int, ...], knot_count: int) -> tuple[int, ...]:
     """Raise `KnotsInvalidError` unless these can be the gaps' largest errors."""
     if len(errors) != max(0, knot_count - 1) or min(errors, default=0) < 0:
-        raise KnotsInvalidError("a gap between two knots has one error of at least 0")
+        raise KnotsInvalidError("a gap between two knots should have one error of at least 0")
     return errors
 
 
 def _check_shapes(shapes: tuple[tuple[int, int], ...], knot_count: int) -> tuple[tuple[int, int], ...]:
     """Raise `KnotsInvalidError` unless every cubic is monotone and stays within its gap."""
     if len(shapes) != max(0, knot_count - 1) or not all(0 <= s1 <= s2 <= SHAPE_UNIT for s1, s2 in shapes):
-        raise KnotsInvalidError("a gap between two knots has two control values, which ascend within its rise")
+        raise KnotsInvalidError("a gap between two knots should have two control values, which ascend within its rise")
     return shapes

@@ -178,7 +178,7 @@ class LiveCurve(KnotRanks):
         ends = [*(knot.better_count for knot in fit.knots), fit.total]
         gaps = [end - start + delta for start, end, delta in zip(starts, ends, counts.gaps, strict=True)]
         if min(runs, default=0) < 0 or min(gaps) < 0:
-            raise KnotsInvalidError("more entries have left a place than stood there")
+            raise KnotsInvalidError("more entries left a knot or gap than were in it")
         # For gap, knot, gap, …, gap: how many entries stand before the end of each.
         upto = list(accumulate(chain.from_iterable(zip(gaps, [*runs, 0], strict=True)), initial=0))
         self.total = upto[-1]

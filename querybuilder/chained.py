@@ -33,9 +33,11 @@ class Chained(Query):
 
     def compile(self, dialect: Dialect) -> Statement:
         if not dialect.chains:
-            raise InexpressibleError("a statement changes one table in this dialect")
+            raise InexpressibleError("a statement can change only one table in this dialect")
         if not self.first.outputs:
-            raise IncompleteQueryError("the update that begins a chain answers what it did: it needs returning()")
+            raise IncompleteQueryError(
+                "the update that begins a chain needs returning(), because its inserts read its rows"
+            )
         out = Rendering(dialect)
         answer = out.name(self.name)
         parts = [f"{answer} AS ({self.first.render(out)})"]

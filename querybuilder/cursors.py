@@ -71,7 +71,7 @@ class RowAt(RowSource):
 
 def _with_cursors(dialect: Dialect) -> Dialect:
     if not dialect.cursors:
-        raise InexpressibleError("no statement can go on from where another one ended in this dialect")
+        raise InexpressibleError("this dialect has no cursors: a statement can't go on where an earlier one ended")
     return dialect
 
 

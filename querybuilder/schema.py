@@ -41,7 +41,7 @@ class ColumnDefinition:
 
 def _define(name: str, kind: SqlType, *, null: bool, default: Default, sortable: bool) -> ColumnDefinition:
     if default is not None and constant_kind(default) is not kind:
-        raise BadValueError(f"the default of column {name!r} is not of its kind")
+        raise BadValueError(f"the default of column {name!r} does not have the column's type")
     return ColumnDefinition(name, kind, null, default, sortable)
 
 
@@ -144,7 +144,7 @@ class CreateIndex(Query):
         if not self.orders:
             raise IncompleteQueryError("an index needs at least one column")
         if any(not isinstance(one.operand, Column) or one.operand.table is not None for one in self.orders):
-            raise InexpressibleError("an index is over plain columns, without their table")
+            raise InexpressibleError("an index takes plain columns without a table name")
         out = _ddl(dialect)
         sql = f"CREATE {'UNIQUE ' if self.unique else ''}INDEX {_unless_there(self.guarded)}{out.name(self.name)}"
         sql += f" ON {out.name(self.table)} ({', '.join(one.render(out) for one in self.orders)})"
@@ -217,7 +217,7 @@ def add_column(
     Raises IncompleteQueryError if existing rows would have no value in it.
     """
     if not null and default is None:
-        raise IncompleteQueryError("a column added to a live table is nullable or has a default")
+        raise IncompleteQueryError("a column added to an existing table should be nullable or have a default")
     return AddColumn(table, _define(name, kind, null=null, default=default, sortable=sortable))
 
 

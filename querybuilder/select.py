@@ -257,7 +257,7 @@ class Union(RowSource, Query):
         Raises IncompleteQueryError if the arms have different numbers of outputs.
         """
         if len({len(arm.outputs) for arm in self.arms}) != 1:
-            raise IncompleteQueryError("a union needs selects, of equally many terms each")
+            raise IncompleteQueryError("a union needs selects with the same number of terms")
         columns = zip(*(arm.kinds() for arm in self.arms), strict=True)
         return tuple(SqlType.BLOB if SqlType.BLOB in column else None for column in columns)
 

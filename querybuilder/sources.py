@@ -83,7 +83,7 @@ def source(given: str | RowSource | Rows, alias: str | None) -> Source:
     """Return the source for what stands in FROM: a table's name, a select or union, or rows."""
     if isinstance(given, Rows):
         if alias is not None:
-            raise IncompleteQueryError("rows carry their own alias")
+            raise IncompleteQueryError("rows have an alias of their own already")
         return given
     if isinstance(given, RowSource):
         return Derived(given, alias or SUBQUERY_ALIAS)

@@ -74,7 +74,7 @@ def collated(text: Term) -> Term:
 def part(text: Operand, start: int | Term, width: int) -> Term:
     """Return `width` characters of a text from the 1-based `start`; fewer, or none, if the text is shorter."""
     if (isinstance(start, int) and start < 1) or width < 1:
-        raise BadValueError("a part of a text starts at 1 or later and is at least 1 wide")
+        raise BadValueError("a part of a text starts at character 1 or later and has at least 1 character")
     return Part(term(text), term(start), width)
 
 

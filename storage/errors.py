@@ -1,4 +1,4 @@
-"""What storage can refuse, as one tree whose class docstrings are the messages.
+"""What storage can refuse, as one tree of errors. The docstring of a class is its default message.
 
 StorageError
 ├── PostError (one post, nothing of it applied)
@@ -23,156 +23,162 @@ StorageError
 from __future__ import annotations
 
 
+def default_detail(kind: type[Exception]) -> str:
+    """Return the docstring of an error's class as a detail: without the capital and without the period."""
+    sentence = (kind.__doc__ or "").removesuffix(".")
+    return sentence[:1].lower() + sentence[1:]
+
+
 class StorageError(Exception):
-    """the store refused"""
+    """The store refused."""
 
     def __init__(
         self, detail: str | None = None, *, pointer: str | None = None, retry_after_s: float | None = None
     ) -> None:
-        super().__init__(detail or self.__class__.__doc__ or "")
+        super().__init__(detail or default_detail(type(self)))
         self.pointer = pointer
         self.retry_after_s = retry_after_s  # when trying again may help, where that is known
 
     @property
     def detail(self) -> str:
-        """The sentence for a person."""
+        """The sentence for a person: without a capital and without a period, as all details are written."""
         return str(self.args[0])
 
 
 class PostError(StorageError):
-    """the post was not applied"""
+    """The post was not applied."""
 
 
 class UnknownBoardError(PostError):
-    """no such leaderboard"""
+    """No such leaderboard."""
 
 
 class UnknownColumnError(PostError):
-    """no such column in this leaderboard"""
+    """No such column in this leaderboard."""
 
 
 class NotASortedColumnError(PostError):
-    """the column is not ranked"""
+    """The column is not ranked."""
 
 
 class ValueOutOfRangeError(PostError):
-    """the value is outside the column's range"""
+    """The value is outside the column's range."""
 
 
 class PostIdConflictError(PostError):
-    """the post id was used before with another owner, stats, facets or `at`: a retry repeats `at`, or has none again"""
+    """The post id was used before with another owner, stats, facets or `at`; a retry repeats the post unchanged."""
 
 
 class AtInFutureError(PostError):
-    """the time of the post is too far ahead"""
+    """The time of the post is too far ahead."""
 
 
 class PostRejectedError(PostError):
-    """another board of this post refused it, and a post is all or nothing"""
+    """Another board of this post refused it, and a post is all or nothing."""
 
 
 class PeriodClosedError(PostError):
-    """the period of this leaderboard is closed"""
+    """The period of this leaderboard is closed."""
 
 
 class NotOpenYetError(PeriodClosedError):
-    """the leaderboard has not opened yet"""
+    """The leaderboard has not opened yet."""
 
 
 class UnknownFacetError(PostError):
-    """the family has no such facet"""
+    """The family has no such facet."""
 
 
 class UnknownFamilyError(StorageError):
-    """no such family"""
+    """No such family."""
 
 
 class FamilyBoardError(PostError):
-    """the leaderboard is a family's"""
+    """The leaderboard belongs to a family, and changes with the family only."""
 
 
 class TooManyFamiliesError(StorageError):
-    """the store holds as many families as its setting allows"""
+    """The store holds as many families as its setting allows."""
 
 
 class SpecConflictError(StorageError):
-    """the change would reinterpret stored values"""
+    """The change would reinterpret stored values."""
 
 
 class SpecInvalidError(StorageError):
-    """the leaderboard's specification is not valid"""
+    """The leaderboard's specification is not valid."""
 
 
 class TooManyBoardsError(StorageError):
-    """the store holds as many leaderboards as its setting allows"""
+    """The store holds as many leaderboards as its setting allows."""
 
 
 class TooManyOwnTablesError(TooManyBoardsError):
-    """the store holds as many leaderboards with tables of their own as its setting allows"""
+    """The store holds as many leaderboards with tables of their own as its setting allows."""
 
 
 class UnknownOwnerError(StorageError):
-    """the owner has no entry in this leaderboard"""
+    """The owner has no entry in this leaderboard."""
 
 
 class UnknownPostError(StorageError):
-    """nothing is known of such a post, or no longer"""
+    """The store knows nothing of such a post, or no longer remembers it."""
 
 
 class NotRankedError(StorageError):
-    """the owner has no value in any of the columns asked for"""
+    """The owner has no value in any of the requested columns."""
 
 
 class NoCurveError(StorageError):
-    """no curve has been fitted for this column yet"""
+    """No curve has been fitted for this column yet."""
 
 
 class ArchivedError(StorageError):
-    """the leaderboard was archived, and its archive does not hold this"""
+    """The leaderboard was archived, and its archive does not hold the requested data."""
 
 
 class BadCursorError(StorageError):
-    """the cursor is not one of this board and column"""
+    """The cursor does not belong to this board and column."""
 
 
 class JournalIncompleteError(StorageError):
-    """the journal does not say everything that is in the leaderboard"""
+    """The journal does not hold everything that is in the leaderboard."""
 
 
 class NothingReplayedError(StorageError):
-    """the journal has no post for the leaderboard"""
+    """The journal has no post for the leaderboard."""
 
 
 class QueueFullError(StorageError):
-    """the queue of posts is full"""
+    """The queue of posts is full."""
 
 
 class StoreBusyError(StorageError):
-    """the store could not keep up"""
+    """The store could not keep up."""
 
 
 class StoreAwayError(StoreBusyError):
-    """the store cannot be reached, or not in time"""
+    """The store cannot be reached, or does not answer in time."""
 
 
 class BoardChangedError(StoreBusyError):
-    """another process changed the leaderboard, and this one has yet to notice"""
+    """Another process changed the leaderboard, and this process has not noticed it yet."""
 
 
 class ChangesUnorderedError(StoreBusyError):
-    """a transaction has been running for too long: which changes are in is not known before it ends"""
+    """A transaction has been running for too long; until it ends, the order of the changes is not known."""
 
 
 class RacesLostError(StoreBusyError):
-    """rows kept changing between their reads and their conditional writes"""
+    """Rows kept changing between their reads and their conditional writes."""
 
 
 class OverloadedError(StoreBusyError):
-    """the posts would wait longer than they may: nothing was taken"""
+    """The posts would wait longer than they may; none was taken."""
 
 
 class LeaseTakenError(StoreBusyError):
-    """someone else has the lease"""
+    """Another holder has the lease."""
 
     def __init__(self, detail: str | None = None, *, free_in_us: int) -> None:
         super().__init__(detail)
@@ -180,80 +186,80 @@ class LeaseTakenError(StoreBusyError):
 
 
 class LeaseLostError(StoreBusyError):
-    """the lease is somebody else's by now"""
+    """The lease has passed to another holder."""
 
 
 class UnknownClientError(StorageError):
-    """no such client"""
+    """No such client."""
 
 
 class UnknownPoolError(StorageError):
-    """no such pool of resources"""
+    """No such pool of resources."""
 
 
 class TooManyPoolsError(StorageError):
-    """the store holds as many pools as its setting allows"""
+    """The store holds as many pools as its setting allows."""
 
 
 class UnknownRegionError(StorageError):
-    """the pool has no such region"""
+    """The pool has no such region."""
 
 
 class NoResourceError(StorageError):
-    """the region has no resource left"""
+    """The region has no resource left."""
 
 
 class UnknownLeaseError(StorageError):
-    """the key has no lease in this pool"""
+    """The key has no lease in this pool."""
 
 
 class LeaseInPastError(StorageError):
-    """the lease would be over already"""
+    """The lease would already have ended."""
 
 
 class WaitTooLongError(StorageError):
-    """the outcome was not known in time: send the same post_id again"""
+    """The outcome was not known in time; send the same post_id again."""
 
 
 class OutcomeUnknownError(WaitTooLongError):
-    """the connection to the store was lost before it said whether the posts are in: send the same post_id again"""
+    """The connection to the store was lost before the store confirmed the posts; send the same post_id again."""
 
 
 class LostRaceError(StorageError):
-    """a row changed between its read and its conditional write"""
+    """A row changed between its read and its conditional write."""
 
 
 class StoreDamagedError(StorageError):
-    """the store's file is damaged: restore a backup"""
+    """The store's file is damaged; restore a backup."""
 
 
 class StoreFullError(StorageError):
-    """the disk of the store is full: nothing was written, reads go on"""
+    """The disk of the store is full; nothing was written, reads go on."""
 
 
 class StoreLockedError(StorageError):
-    """another process owns this store"""
+    """Another process owns this store."""
 
 
 class StoreUnsupportedError(StorageError):
-    """this store cannot be opened"""
+    """The store cannot be opened."""
 
 
 class SchemaTooNewError(StorageError):
-    """the store was written by a newer version"""
+    """The store was written by a newer version."""
 
 
 class BackupFailedError(StorageError):
-    """the backup was not made, or not restored"""
+    """The backup was not made, or not restored."""
 
 
 class TooManyKeysError(StorageError):
-    """the store holds as many keys as its setting allows"""
+    """The store holds as many keys as its setting allows."""
 
 
 class UnknownKeyError(StorageError):
-    """no such API key"""
+    """No such API key."""
 
 
 class OpsKeyNeededError(StorageError):
-    """no API key with the role ops would be valid"""
+    """No valid API key with the role ops would be left."""

@@ -70,7 +70,7 @@ class RefreshObserver(FittingObserver, Protocol):
 
 
 class _SupersededError(Exception):
-    """another process refreshed the column after it was found due"""
+    """Another process refreshed the column after this one found it due."""
 
 
 class RefreshJob:

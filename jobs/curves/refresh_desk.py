@@ -13,7 +13,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from jobs.errors import NoJobProcessError, TooManyDemandsError
+from jobs.errors import NoJobProcessError, TooManyRefreshRequestsError
 from jobs.request_origin import RequestOrigin
 from predictor import Curve
 from storage.records import Board
@@ -76,7 +76,7 @@ class RefreshQueue:
 
         Raises:
             NoJobProcessError: no job attends, or it stopped meanwhile.
-            TooManyDemandsError: as many columns as allowed are waiting.
+            TooManyRefreshRequestsError: as many columns as allowed are waiting.
             TimeoutError: the refresh did not end in time; it goes on.
             UnknownBoardError: the board was deleted or emptied meanwhile.
             StoreBusyError: the store failed; nothing was refreshed.
@@ -87,7 +87,7 @@ class RefreshQueue:
         demand = self._pending.get(slot)
         if demand is None:
             if len(self._pending) >= self._demands_max:
-                raise TooManyDemandsError(f"{len(self._pending)} refreshes are waiting")
+                raise TooManyRefreshRequestsError(f"{len(self._pending)} refreshes are waiting")
             demand = RefreshRequest(board, column_index, asyncio.get_running_loop().create_future())
             self._pending[slot] = demand
             self._wake()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import structlog
 
 from jobs.controls import Sleep
-from jobs.errors import MethodUnsupportedError, NoJobProcessError, TooManyDemandsError
+from jobs.errors import MethodUnsupportedError, NoJobProcessError, TooManyRefreshRequestsError
 from jobs.request_origin import RequestOrigin
 from storage.boards.catalog import Catalog
 from storage.curves.refresh_requests import (
@@ -61,10 +61,11 @@ class RemoteRefresher:
         Raises:
             MethodUnsupportedError: the version of the job process cannot fit the curve by the board's method.
             NoJobProcessError: no job process took the demand in time.
-            TooManyDemandsError, TimeoutError, UnknownBoardError, StoreBusyError: see `RefreshQueue.refresh_now`.
+            TooManyRefreshRequestsError, TimeoutError, UnknownBoardError, StoreBusyError: see
+                `RefreshQueue.refresh_now`.
         """
         if self._waiting >= self._limits.refresh_demands_max:
-            raise TooManyDemandsError(f"{self._waiting} refreshes are waiting")
+            raise TooManyRefreshRequestsError(f"{self._waiting} refreshes are waiting")
         self._waiting += 1
         try:
             return await self._met(board, column_index)

@@ -26,10 +26,11 @@ log = structlog.get_logger(__name__)
 
 
 class PeerUnavailableError(Exception):
-    """the other store's service did not answer as it should"""
+    """The service of the other store cannot be reached, or its response is not a page of its journal."""
 
 
-# Reads a page of a peer's journal: the peer's name, the number past which the page begins, its rows. Raises PeerAway.
+# Reads a page of a peer's journal: the peer's name, the number past which the page begins, its rows.
+# Raises PeerUnavailableError.
 ReadPeer = Callable[[str, int, int], Awaitable[list[PublishedLeaseEvent]]]
 
 

@@ -126,7 +126,7 @@ STORAGE_CODES: dict[type[BaseException], str] = {
     storage_errors.WaitTooLongError: "timeout",
     storage_errors.LostRaceError: "store_busy",
     job_errors.NoJobProcessError: "no_job_process",
-    job_errors.TooManyDemandsError: "store_busy",
+    job_errors.TooManyRefreshRequestsError: "store_busy",
     job_errors.MethodUnsupportedError: "unsupported",
     storage_errors.TooManyKeysError: "catalog_full",
     storage_errors.OpsKeyNeededError: "ops_key_needed",

@@ -126,5 +126,5 @@ def _packed(content: Sequence[object]) -> bytes:
 
 def _unpacked(document: bytes) -> bytes:
     if document[:1] != _FORM:
-        raise ValueError("the block is of a later version")
+        raise ValueError("the block was written by a later version")
     return zlib.decompress(document[1:])

@@ -58,7 +58,7 @@ def add_key(dialect: Dialect, key: StoredKey, *, keys_max: int, keep_ops: bool =
     if created >= keys_max:
         raise TooManyKeysError(f"the store holds {keys_max} keys, as many as keys_max allows")
     if keep_ops and key.role != OPS and not (yield from _hold_ops_keys(dialect)):
-        raise OpsKeyNeededError("the first key needs the role ops: with another one nobody could create or revoke keys")
+        raise OpsKeyNeededError("the first key needs the role ops: without it nobody could create or revoke keys")
     yield (
         insert(API_KEYS)
         .values(

@@ -126,14 +126,14 @@ def create_board(
     if rows:
         board = decode_board(rows[0])
         if board.family_key is not None:
-            raise FamilyBoardError(f"{board_id!r} is a family's: it changes with the family only")
+            raise FamilyBoardError(f"{board_id!r} belongs to a family: it changes with the family only")
         return board
     family_id, colon, _ = board_id.partition(":")
     if colon:
         named = select(lit(1)).from_(FAMILIES).where(col("id").eq(param("family_id")))
         if (yield named.build(dialect, family_id=family_id)):
             raise FamilyBoardError(
-                f"{board_id!r} would be of the family {family_id!r}, whose boards come with its posts"
+                f"{board_id!r} would belong to the family {family_id!r}, whose boards are created by its posts"
             )
     shared = spec.table is TableSharing.SHARED
     yield from check_board_limits(dialect, new=1, own=not shared, boards_max=boards_max, own_tables_max=own_tables_max)
@@ -180,7 +180,7 @@ def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec, now_us: 
     if spec == board.spec:
         return board
     if added and board.closed_us is not None:
-        raise SpecConflictError("the leaderboard is closed, and gets no more columns", pointer="/columns")
+        raise SpecConflictError("the leaderboard is closed, so no column can be added", pointer="/columns")
     changed = replace(board, spec=spec, closes_us=times_of(spec.season)["closes_at"])
     yield from store_times(dialect, changed)
     layout = layout_of(changed)
@@ -357,7 +357,7 @@ def lock_standalone_board(dialect: Dialect, board_id: str, *, lock: Lock) -> Pro
     """
     board = yield from find_board(dialect, board_id, lock=lock)
     if board.family_key is not None:
-        raise FamilyBoardError(f"{board_id!r} is a family's: it changes with the family only")
+        raise FamilyBoardError(f"{board_id!r} belongs to a family: it changes with the family only")
     return board
 
 

@@ -42,7 +42,7 @@ class Closure(NamedTuple):
             what = "the leaderboard" if board.family_key is None else "the period of"
             raise PeriodClosedError(f"{what} {board.id!r} is closed", pointer="/at")
         if self.opens_us is not None and at_us < self.opens_us:
-            raise NotOpenYetError(f"the leaderboard {board.id!r} has not opened by then", pointer="/at")
+            raise NotOpenYetError(f"the leaderboard {board.id!r} opens after the time of the post", pointer="/at")
 
 
 def derive_closure(board: Board, now_us: int) -> Closure:

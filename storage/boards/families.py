@@ -135,7 +135,7 @@ def put_family(
         raise TooManyFamiliesError(f"this store holds {families_max} families, as many as catalog_families_max allows")
     taken = yield from list_boards(dialect, prefix=f"{family_id}:", after="", limit=1)
     if taken:
-        raise SpecConflictError(f"there is a leaderboard {taken[0].id!r}, which would be taken for one of the family")
+        raise SpecConflictError(f"the leaderboard {taken[0].id!r} exists, and its id looks like an id of this family")
     family = Family((yield from take_number(dialect, "board_key")), family_id, spec, now_us)
     yield (
         insert(FAMILIES)
@@ -150,14 +150,16 @@ def put_family(
 def _change(dialect: Dialect, family: Family, wanted: FamilySpec) -> Program[Family]:
     stored = family.spec
     if wanted.time_zone != stored.time_zone:
-        detail = f"time_zone is {stored.time_zone!r} and can't be changed: it says which period posts were counted in"
+        detail = (
+            f"time_zone is {stored.time_zone!r} and can't be changed: it decided which period each post was counted in"
+        )
         raise SpecConflictError(detail, pointer="/time_zone")
     if wanted.grace_seconds > stored.grace_seconds:
         detail = f"grace_seconds is {stored.grace_seconds} and can only be shortened: closed periods stay closed"
         raise SpecConflictError(detail, pointer="/grace_seconds")
     for name in ("periods", "facets"):
         if set(getattr(wanted, name)) != set(getattr(stored, name)):
-            detail = f"{name} can't be changed: the posts that came before would be missing on a new board"
+            detail = f"{name} can't be changed: earlier posts would be missing on the new boards"
             raise SpecConflictError(detail, pointer=f"/{name}")
     added = find_added_columns(stored.board, wanted.board)
     board = replace(stored.board, columns=stored.board.columns + added, predictor=wanted.board.predictor)

@@ -30,19 +30,25 @@ def check_times(board: Board, wanted: Season | None, *, now_us: int) -> None:
     if wanted == stored:
         return
     if stored is None or wanted is None:
-        raise SpecConflictError("a leaderboard has times from its beginning or never", pointer="/closes_at")
+        raise SpecConflictError(
+            "a leaderboard's times can't be added or removed after it was created", pointer="/closes_at"
+        )
     if wanted.opens_us != stored.opens_us:
         for opens_us in (stored.opens_us, wanted.opens_us):
             if opens_us is None or opens_us <= now_us:
-                raise SpecConflictError("the leaderboard has opened, or would have by now", pointer="/opens_at")
+                detail = "opens_at can change only before the leaderboard opens, and only to a later time than now"
+                raise SpecConflictError(detail, pointer="/opens_at")
     if (wanted.ends_us, wanted.grace_seconds) == (stored.ends_us, stored.grace_seconds):
         return
     if board.closed_us is not None or _is_over(stored.closes_us, now_us):
         raise SpecConflictError("the leaderboard is closed", pointer="/closes_at")
     if wanted.ends_us != stored.ends_us and _is_over(wanted.ends_us, now_us):
-        raise SpecConflictError("posts may have counted that came after this end", pointer="/closes_at")
+        raise SpecConflictError(
+            "the new end has passed: posts after it may already have been counted", pointer="/closes_at"
+        )
     if _is_over(wanted.closes_us, now_us):
-        raise SpecConflictError("posts may have counted that came after this time of grace", pointer="/grace_seconds")
+        detail = "the new time of grace has passed: posts after it may already have been counted"
+        raise SpecConflictError(detail, pointer="/grace_seconds")
 
 
 def _is_over(time_us: int | None, now_us: int) -> bool:

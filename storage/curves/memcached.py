@@ -227,7 +227,7 @@ class Budget:
         """Count received bytes. Raises OSError for more than any honest answer has."""
         self._bytes -= count
         if self._bytes < 0:
-            raise OSError("the answer is too long")
+            raise OSError("the response is too long")
 
 
 class BudgetSocket(socket.socket):

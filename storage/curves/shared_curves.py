@@ -148,7 +148,7 @@ class Envelopes:
             raise CurveCorruptError("the seal does not match")
         version = _HEADER.unpack_from(body)[-1]
         if body[: _HEADER.size] != _header(listed, version):
-            raise CurveCorruptError("the curve is another column's")
+            raise CurveCorruptError("the curve belongs to another column")
         if version != listed.version:
             return None
         curve = decode_curve(body[_HEADER.size :])

@@ -104,7 +104,7 @@ class ConnectionPool(Generic[C]):
 
     async def _wait(self) -> None:
         if self._waiting >= self.limits.waiting_max:
-            raise StoreBusyError(f"{self._waiting} wait for a connection of {self.name!r}")
+            raise StoreBusyError(f"{self._waiting} callers are waiting for a connection of pool {self.name!r}")
         loop = asyncio.get_running_loop()
         begun = loop.time()
         self._changed(waiting=1)
@@ -112,7 +112,9 @@ class ConnectionPool(Generic[C]):
             async with asyncio.timeout(self.limits.wait_s_max):
                 await self._slots.acquire()
         except TimeoutError:
-            raise StoreBusyError(f"no connection of {self.name!r} came free in {self.limits.wait_s_max:g} s") from None
+            raise StoreBusyError(
+                f"no connection of pool {self.name!r} came free in {self.limits.wait_s_max:g} s"
+            ) from None
         finally:
             self._changed(waiting=-1)
             self._waited(loop.time() - begun)

@@ -108,7 +108,7 @@ class PostgresStore:
         except BaseException as error:
             await store.close()
             if isinstance(error, ValueError):  # from the driver's URL parser, which quotes what it read
-                raise StoreUnsupportedError("the address of the store cannot be read") from None
+                raise StoreUnsupportedError("the address of the store cannot be parsed") from None
             refused = isinstance(error, StoreBusyError) and error.__cause__ is not None and not is_lost(error.__cause__)
             if refused:
                 raise StoreUnsupportedError(str(error)) from error

@@ -5,7 +5,7 @@ The most important rule: nothing here repeats a COMMIT whose answer was lost. Th
     attempt ── success ──> its result
        │
        ├── lost (the connection is useless, or there is none) ── pause ──> again, on another connection
-       ├── raced (another transaction came between) ── pause ──> again, which may succeed
+       ├── raced (another transaction changed the same rows) ── pause ──> again, which may succeed
        ├── the board's table is missing ── pause ──> again, once: the transaction then sees that the board was deleted
        ├── lost during COMMIT ──> OutcomeUnknownError
        └── any other error, or no attempts left ──> the error of the store that describes it
@@ -144,7 +144,7 @@ class Retrier:
         """Run a statement that is a transaction of its own.
 
         Raises:
-            LostRaceError: another transaction came between, or the statement's own check failed.
+            LostRaceError: another transaction changed the same rows, or the statement's own check failed.
             OutcomeUnknownError: see `_confirm_commit`.
         """
         try:
@@ -153,7 +153,7 @@ class Retrier:
             return await self._confirm_commit(connection, lambda: connection.run_query(query, timeout_s=NO_TIMEOUT_S))
         except DRIVER_ERRORS as error:
             if is_raced(error) or is_failed_check(error):
-                raise LostRaceError("another transaction came between") from error
+                raise LostRaceError("another transaction changed the same rows") from error
             raise
 
     async def _confirm_commit(self, connection: PostgresConnection, commit: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -184,7 +184,7 @@ class Retrier:
             expiry.cancel()
             connection.remove_log_listener(warned)
         if warnings:
-            raise OutcomeUnknownError(f"the store does not vouch for what it committed: {warnings[0]}")
+            raise OutcomeUnknownError(f"the store warned while it committed, so the commit may be lost: {warnings[0]}")
         return answer
 
     def _pause_s(self, pauses_before: int) -> float:

@@ -197,7 +197,7 @@ class SqliteStore:
     def _prepare_writer(self, connection: sqlite3.Connection) -> None:
         [mode] = connection.execute("PRAGMA journal_mode=WAL").fetchone()
         if mode != "wal":  # the file system or another opener forbids WAL; SQLite then returns the mode it stays in
-            raise StoreUnsupportedError(f"{self._path}: the journal stays in mode {mode!r}, WAL is needed")
+            raise StoreUnsupportedError(f"{self._path}: the journal stays in mode {mode!r}, but mode WAL is needed")
         for pragma in (
             "PRAGMA synchronous=FULL",
             f"PRAGMA wal_autocheckpoint={self._limits.checkpoint_pages}",

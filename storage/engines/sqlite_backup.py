@@ -108,9 +108,9 @@ def _check(copy: sqlite3.Connection, source: Path) -> None:
     with suppress(sqlite3.OperationalError):  # no such table
         rows = copy.execute(query.sql, query.arguments).fetchall()
     if not rows:
-        raise BackupFailedError(f"{source} is no store")
+        raise BackupFailedError(f"{source} is not a store")
     if int(rows[0][0]) > len(STEPS):
-        raise BackupFailedError(f"{source} has schema {rows[0][0]}, this version knows {len(STEPS)}")
+        raise BackupFailedError(f"{source} has schema {rows[0][0]}, and this version knows schemas up to {len(STEPS)}")
 
 
 def _sync(path: Path) -> None:

@@ -46,7 +46,9 @@ def check_file(path: Path, *, create: bool) -> None:
     if names > 1 and real.is_file():
         # SQLite would keep a log beside each name, but there must be only one log per file. A lock on the file itself
         # would not prevent that.
-        raise StoreUnsupportedError(f"{real} has {names} names (hard links), and a store has one: remove the others")
+        raise StoreUnsupportedError(
+            f"{real} has {names} names (hard links), and a store may have only one: remove the others"
+        )
     if size_bytes > 0:
         return
     left = real.with_name(real.name + "-wal")

@@ -134,7 +134,7 @@ class HiddenStatements:
         for owner in sorted(owner for owner, until_us in found.changing.items() if until_us < now_us):
             left = yield self._take_left.bind(owner=owner, key=CHANGING_KEY, until_us=found.changing.pop(owner))
             if not left:
-                raise LostRaceError(f"{owner!r} was hidden or shown by somebody else")
+                raise LostRaceError(f"{owner!r} was hidden or shown by another transaction")
             if left[0][0] == _WAS_HIDDEN:
                 yield self._insert.bind(rows=[(HIDDEN_KEY, owner, now_us, "[]")])
                 found.hidden_owners.add(owner)
@@ -174,7 +174,7 @@ class HiddenStatements:
         """
         taken = yield self._take.bind(owner=owner, key=CHANGING_KEY)
         if not taken:
-            raise LostRaceError(f"{owner!r} was hidden or shown by somebody else")
+            raise LostRaceError(f"{owner!r} was hidden or shown by another transaction")
         if taken[0][1] == _WAS_HIDDEN if hide is None else hide:
             yield self._insert.bind(rows=[(HIDDEN_KEY, owner, now_us, "[]")])
 

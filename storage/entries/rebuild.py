@@ -86,7 +86,7 @@ def empty_board(dialect: Dialect, board_id: str) -> Program[tuple[Board, Rebuild
     """
     board = yield from find_board(dialect, board_id, lock=Lock.UPDATE)
     if board.archived_us is not None:
-        raise ArchivedError(f"the leaderboard {board_id!r} was archived: it has no rows any more")
+        raise ArchivedError(f"the leaderboard {board_id!r} was archived, so it has no rows")
     totals = (yield from find_totals(dialect, [board.key]))[board.key]
     done = RebuildCounts(entries_before=totals.get(ALL_ENTRIES, 0))
     return (yield from remove_rows(dialect, board)), done, totals.get(CHANGES, 0)

@@ -152,7 +152,7 @@ class LeaseBatcher:
 
     async def _in_group(self, request: PoolRequest, found: Findings | None = None, asked_s: float = 0.0) -> Grant:
         if self._closing:
-            raise QueueFullError("shutting down")
+            raise QueueFullError("the service is shutting down")
         if len(self._waiting) >= self._limits.lease_requests_waiting_max:
             raise QueueFullError(f"{len(self._waiting)} requests for leases are waiting")
         waiting = _Waiting(request, self._loop.create_future(), found, asked_s)
@@ -163,7 +163,7 @@ class LeaseBatcher:
             async with asyncio.timeout(self._limits.lease_wait_s_max):
                 return await waiting.done
         except TimeoutError as error:
-            raise WaitTooLongError("the lease took too long: ask again") from error
+            raise WaitTooLongError("the request for the lease took too long: ask again") from error
         except StorageError as error:
             self._observer.lease_answered("no_resource" if isinstance(error, NoResourceError) else "refused")
             raise
@@ -300,9 +300,7 @@ class LeaseBatcher:
 def _copy_error(error: Exception) -> Exception:
     """Return a copy of an error for one waiter: an instance that several raise would collect all their tracebacks."""
     if isinstance(error, OutcomeUnknownError):
-        return WaitTooLongError(
-            "the connection to the store was lost before it said what became of the lease: ask again"
-        )
+        return WaitTooLongError("the connection to the store was lost before the store confirmed the lease: ask again")
     if isinstance(error, StorageError):
         own = type(error)(error.detail)
         own.__cause__ = error

@@ -272,7 +272,7 @@ class LeaseTransactions:
             elif row is not None:
                 outcome = _kept(index, request, row, now_us)
             elif _expiry(request, now_us) <= now_us:
-                outcome = LeaseInPastError(f"the lease of {request.key!r} would be over already")
+                outcome = LeaseInPastError(f"the lease of {request.key!r} would already have ended")
             else:
                 trying.wanted.setdefault((key[0], request.region), []).append(index)
                 continue
@@ -484,7 +484,7 @@ def _kept(index: int, ask: LeaseRequest, row: Resource, now_us: int) -> Decision
     """Decide a request whose key has this resource, or had it last."""
     expires_at_us = max(_expiry(ask, now_us), row.expires_at_us)
     if expires_at_us <= now_us:
-        return LeaseInPastError(f"the lease of {ask.key!r} would be over already")
+        return LeaseInPastError(f"the lease of {ask.key!r} would already have ended")
     if row.is_free:  # it was liberated: a new lease begins
         return _taken(index, ask, row, now_us)
     if expires_at_us == row.expires_at_us:

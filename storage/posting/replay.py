@@ -72,7 +72,7 @@ def replay_board(
     begins_after = yield from log.find_begin()
     if since <= begins_after:
         raise JournalIncompleteError(
-            f"the journal begins after {begins_after}: the posts since {since} are not all there"
+            f"the journal begins after {begins_after}, so it does not hold all posts since {since}"
         )
     board, done, changes = yield from empty_board(dialect, board_id)
     board = yield from begin_epoch(dialect, board)
@@ -162,9 +162,9 @@ class _Replay:
             if index is None:
                 name = self._boards[board_key].spec.columns[change.index].name
                 detail = (
-                    f"an earlier {self._board.id!r} had a column {name!r} that this one does not have, or otherwise"
+                    f"an earlier {self._board.id!r} had a column {name!r}, which this one lacks or declares otherwise"
                 )
-                raise SpecConflictError(f"{detail}: create the leaderboard with the columns that it had")
+                raise SpecConflictError(f"{detail}: create the leaderboard with the earlier columns")
             changes.append(ColumnChange(index, change.value, change.overwrite))
         return changes
 
@@ -173,7 +173,7 @@ class _Replay:
     ) -> PartOutcome:
         state = self.owners.get(owner)
         if state is not None and row.order < state.order:
-            raise JournalIncompleteError("the journal's order is not known: a transaction was beside too many others")
+            raise JournalIncompleteError("the journal's order is not known: too many transactions ran at the same time")
         at_us = row.logged_us if posted.at_us is None else posted.at_us
         before = None if state is None else state.cells
         changed = self._merger.merge_changes(before, changes, at_us)

@@ -118,7 +118,7 @@ class PostTransaction:
                 raise LostRaceError("an owner is being hidden or shown")
             new = {key: names & self._hidden for key, names in absent.items()}
             if any(new.values()) and (yield from _hold(writes, states, new)):
-                raise LostRaceError("a row was shown and hidden again between two looks for it")
+                raise LostRaceError("an owner was shown and hidden again between two reads")
 
     def _read(self, posts: Sequence[Post]) -> Program[None]:
         owners: dict[int, dict[str, None]] = defaultdict(dict)

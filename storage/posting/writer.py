@@ -163,7 +163,7 @@ class Writer(RequestIntake[WaitingRequest]):
 
     def _admit(self, parts: int) -> None:
         if self._closing:
-            self._turn_away("stopping", parts, QueueFullError("shutting down"))
+            self._turn_away("stopping", parts, QueueFullError("the service is shutting down"))
         waiting = self._queue.parts
         ahead_s = total_s = 0.0
         if self._drain.known and waiting:  # if nobody waits, the post is accepted and the rate is measured anew
@@ -174,7 +174,7 @@ class Writer(RequestIntake[WaitingRequest]):
             self._turn_away("queue_full", parts, QueueFullError(f"{waiting} posts are waiting", retry_after_s=ahead_s))
         wait_s_max = self._limits.post_wait_s_max
         if ahead_s > wait_s_max * ADMITTED_WAIT_RATIO or total_s > wait_s_max:
-            detail = f"{waiting} posts are waiting, for longer than these may wait"
+            detail = f"{waiting} posts are waiting, so new posts would wait longer than they may"
             self._turn_away("overloaded", parts, OverloadedError(detail, retry_after_s=ahead_s))
 
     def _turn_away(self, reason: str, posts: int, error: StorageError) -> NoReturn:

@@ -200,7 +200,7 @@ class IngestQueue:
         rows = yield self._delete.bind(**_named(heads))
         taken = {(shard, number): edition for shard, number, edition in rows}
         if any(taken.get(head.block_id) != head.edition for head in heads):
-            raise LostRaceError("a block was gone, or another one")
+            raise LostRaceError("a block was deleted or replaced meanwhile")
 
     def rewrite(self, head: BlockHead, *, posts: int, block: str) -> Program[bool]:
         """Replace the posts of a block by `posts` other ones, unless it has changed since it was read.

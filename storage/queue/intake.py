@@ -82,7 +82,7 @@ class Enqueuer(RequestIntake[_Request]):
         now_us: Callable[[], int],
         appended: Callable[[], None] = lambda: None,
     ) -> None:
-        """`appended` is called after each transaction, so that a worker in this process need not poll for the posts."""
+        """Make an enqueuer. It calls `appended` after each transaction, so that a worker here need not poll."""
         super().__init__("enqueuer", wait_s_max=limits.post_wait_s_max)
         self._store, self._backlog, self._shards = store, backlog, shards
         self._limits, self._observer, self._now_us, self._appended = limits, observer, now_us, appended
@@ -101,7 +101,7 @@ class Enqueuer(RequestIntake[_Request]):
         """
         if self._closing:
             self._observer.queueing_refused("stopping", len(posts))
-            raise QueueFullError("shutting down")
+            raise QueueFullError("the service is shutting down")
         if self._posts_waiting + len(posts) > max(self._limits.queue_posts_max, len(posts)):
             self._observer.queueing_refused("queue_full", len(posts))
             raise QueueFullError(f"{self._posts_waiting} posts are waiting to be queued")
@@ -204,10 +204,10 @@ class Enqueuer(RequestIntake[_Request]):
 
 
 class _TargetsChangedError(Exception):
-    """boards or families are no longer what they were"""
+    """Boards or families of the posts changed since the posts were checked."""
 
     def __init__(self, boards: set[int], families: set[int]) -> None:
-        super().__init__(self.__doc__)
+        super().__init__("boards or families of the posts changed")
         self.boards, self.families = boards, families
 
 
@@ -298,7 +298,7 @@ class QueueBacklog:
             over = self.posts + posts - self._limits.ingest_posts_max
             raise QueueFullError(f"{self.posts} posts wait in the queue", retry_after_s=self._takes_s(over))
         if self.age_s > self._limits.ingest_age_s_max:
-            detail = f"posts in the queue have waited for {self.age_s:.0f} s"
+            detail = f"the oldest post in the queue has waited for {self.age_s:.0f} s"
             raise OverloadedError(detail, retry_after_s=self._takes_s(self.posts // 2))
 
     async def read_queue(self) -> None:

@@ -235,7 +235,7 @@ class _RoundTransaction:
         now_us = drainer._now_us()
         held = yield from drainer._leases.renew_leases(self._held, lease_us=drainer._lease_us)
         if len(held) < len(self._held):
-            raise LeaseLostError("a shard of the queue is another worker's by now")
+            raise LeaseLostError("another worker has taken over a shard of the queue")
         yield from self._take()
         if resolved.epochs:
             found = yield from read_live_epochs(dialect, sorted(resolved.epochs), held=True)
@@ -275,7 +275,7 @@ class _RoundTransaction:
             if not piece.whole:
                 posts = len(piece.block.posts) - piece.posts
                 if not (yield from queue.rewrite(piece.head, posts=posts, block=piece.rest)):
-                    raise LostRaceError("the block was gone, or another one")
+                    raise LostRaceError("the block was deleted or replaced meanwhile")
 
 
 @dataclass(frozen=True, slots=True)

@@ -360,10 +360,10 @@ def migrate(dialect: Dialect) -> Program[str]:
     rows = yield select(col("name"), col("content")).from_(META).build(dialect)
     meta: dict[str, str] = {row[0]: row[1] for row in rows}
     if meta and not (meta.get("schema_version", "").isdecimal() and meta.get("salt")):
-        raise StoreDamagedError("the table meta, which says what the store is, is damaged: restore a backup")
+        raise StoreDamagedError("the table meta, which describes the store, is damaged: restore a backup")
     version = int(meta.get("schema_version", 0))
     if version > len(STEPS):
-        raise SchemaTooNewError(f"the store has schema {version}, this version knows {len(STEPS)}")
+        raise SchemaTooNewError(f"the store has schema {version}, and this version knows schemas up to {len(STEPS)}")
     for step in STEPS[version:]:
         for query in step(dialect):
             yield query.build(dialect)

@@ -209,7 +209,7 @@ async def _change_alone(context: Context, board_id: str, program: Callable[[], P
     except UnknownBoardError:
         if await context.catalog.families.find_unreached_board(board_id) is None:
             raise
-        raise FamilyBoardError(f"{board_id!r} is a family's: it changes with the family only") from None
+        raise FamilyBoardError(f"{board_id!r} belongs to a family: it changes with the family only") from None
 
 
 async def empty_board(context: Context, call: Call) -> BoardAnswer:

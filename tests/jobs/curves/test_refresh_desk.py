@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from jobs.curves.refresh_desk import RefreshQueue
-from jobs.errors import NoJobProcessError, TooManyDemandsError
+from jobs.errors import NoJobProcessError, TooManyRefreshRequestsError
 from jobs.wiring import Jobs
 from predictor import Curve
 from storage.boards.boards import delete_board, reset_board
@@ -91,7 +91,7 @@ async def test_demands_past_the_bound_are_refused_at_once(world: World) -> None:
     await within(world.store.entered.wait())
     taken += [asyncio.create_task(world.desk.refresh_now(board, 0)) for board in boards[1:4]]
     await waiting(world, 3)
-    with pytest.raises(TooManyDemandsError):
+    with pytest.raises(TooManyRefreshRequestsError):
         await world.desk.refresh_now(boards[4], 0)
     world.store.release()
     assert len(await within(asyncio.gather(*taken))) == 4

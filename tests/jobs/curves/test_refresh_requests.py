@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from jobs.curves.refresh_requests import RefreshRequestJob, RefreshRequestLimits, RemoteRefresher
-from jobs.errors import MethodUnsupportedError, NoJobProcessError, TooManyDemandsError
+from jobs.errors import MethodUnsupportedError, NoJobProcessError, TooManyRefreshRequestsError
 from storage.boards.boards import reset_board
 from storage.boards.catalog import Catalog
 from storage.curves.refresh_requests import (
@@ -159,7 +159,7 @@ async def test_only_so_many_wait_at_a_front_end(world: World) -> None:
     front_end = FrontEnd(world, replace(LIMITS, refresh_demands_max=1))
     first = asyncio.create_task(front_end.desk.refresh_now(board, 0))
     await waiting(world, 1)
-    with pytest.raises(TooManyDemandsError):
+    with pytest.raises(TooManyRefreshRequestsError):
         await front_end.desk.refresh_now(board, 0)
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)

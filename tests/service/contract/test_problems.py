@@ -52,7 +52,7 @@ def test_every_code_that_the_store_can_answer_is_a_known_one() -> None:
         (storage_errors.WaitTooLongError(), "timeout", 503),
         (storage_errors.PostRejectedError(), "post_rejected", 422),
         (job_errors.NoJobProcessError(), "no_job_process", 503),
-        (job_errors.TooManyDemandsError(), "store_busy", 503),
+        (job_errors.TooManyRefreshRequestsError(), "store_busy", 503),
         (TimeoutError(), "timeout", 503),
         (ZeroDivisionError("inside"), "internal", 500),
     ],
