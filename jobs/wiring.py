@@ -51,7 +51,7 @@ class JobLimits:
     refresh: RefreshLimits
     prune: PruneLimits
     lease: LeaseLimits
-    demands: RefreshRequestLimits
+    refresh_requests: RefreshRequestLimits
     fold: FoldLimits
     close: CloseLimits
     archive: ArchiveLimits
@@ -112,9 +112,9 @@ class JobParts(JobTools):
 class Jobs:
     """The running jobs of this process."""
 
-    def __init__(self, runner: Runner, refresh: RefreshJob, desk: RefreshQueue) -> None:
+    def __init__(self, runner: Runner, refresh: RefreshJob, refresh_queue: RefreshQueue) -> None:
         self._runner, self._refresh = runner, refresh
-        self.refresh_queue = desk
+        self.refresh_queue = refresh_queue
 
     @property
     def running(self) -> list[str]:
@@ -128,7 +128,7 @@ class Jobs:
 
 
 def start_jobs(parts: JobParts) -> Jobs:
-    """Start every job of this process. `parts.desk` accepts refresh requests from now on."""
+    """Start every job of this process. `parts.refresh_queue` accepts refresh requests from now on."""
     limits = parts.limits
     ownership = Ownership(parts.store, parts.leases, limits.lease, holder=parts.holder, sleep=parts.steady_sleep)
     refresh = RefreshJob(
@@ -181,8 +181,10 @@ def start_jobs(parts: JobParts) -> Jobs:
     if parts.queue is not None:
         start_queue(runner, parts.queue, parts)
     if not parts.store.sole_writer:  # front ends without jobs leave their operators' refresh requests in the store
-        demands = RefreshRequestJob(parts.store, parts.catalog, parts.refresh_queue, limits.demands, sleep=parts.sleep)
-        runner.start("demands", demands.run_forever)
+        requests = RefreshRequestJob(
+            parts.store, parts.catalog, parts.refresh_queue, limits.refresh_requests, sleep=parts.sleep
+        )
+        runner.start("demands", requests.run_forever)
     return Jobs(runner, refresh, parts.refresh_queue)
 
 

@@ -123,7 +123,7 @@ async def open_context(
         stored = await _open_store(settings, metrics, clock, stack)
         sizes = metrics.watch_store(version=service_version(), store=stored.store.dialect.name)
         await stack.enter_async_context(sizes.measure_periodically(stored.store, asyncio.sleep))
-        desk = RefreshQueue(demands_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
+        desk = RefreshQueue(requests_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
         # A process without jobs watches too: other processes store the curves, and this one has to load them.
         start = start_jobs if settings.jobs == "embedded" else start_watch
         read_peer = None
@@ -378,7 +378,7 @@ def job_limits(settings: Settings) -> JobLimits:
         ),
         prune=limits_of(PruneLimits, settings),
         lease=limits_of(LeaseLimits, settings),
-        demands=limits_of(RefreshRequestLimits, settings),
+        refresh_requests=limits_of(RefreshRequestLimits, settings),
         fold=limits_of(FoldLimits, settings),
         close=limits_of(CloseLimits, settings),
         archive=limits_of(ArchiveLimits, settings),

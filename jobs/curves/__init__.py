@@ -1,13 +1,13 @@
 """Jobs that keep curves close to the rows they describe.
 
     Schedule: due columns ──────────────┐
-    RefreshQueue: what operators want ──┴──> RefreshJob: claim ──> Fitting ──> store, release and serve the curve
+    RefreshQueue: operators' requests ──┴──> RefreshJob: claim ──> Fitting ──> store, release and serve the curve
                                                                                        │
     change log ──> FoldJob ──> live counts of the stored curve, until drift or age makes it due again
     other processes' curves and counts ──> WatchJob ──> the curve book of this process
 
 - `refresh`, `schedule`, `refit_rule` and `fitting`: which column gets a new curve, when, and how it is made.
-- `refresh_desk` and `refresh_requests`: refreshes on demand, in this process and from front ends without jobs.
+- `refresh_desk` and `refresh_requests`: requests of operators, made in this process and at front ends without jobs.
 - `fold` and `live_counts`: count logged changes into the curves that serve.
 - `audit` compares curves with rows at random; `watch` notices the curves of other processes.
 

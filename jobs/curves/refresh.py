@@ -1,7 +1,7 @@
 """Replaces curves: every changed ranked column when the schedule finds it due, or at once if an operator asks.
 
     schedule ──> due columns, the neediest first ──┐
-    desk ──> demands, served before them ──────────┴──> refresh_concurrency workers: claim, fit in a snapshot,
+    refresh queue ──> requests, served before them ┴──> refresh_concurrency workers: claim, fit in a snapshot,
                                                         store and release in one transaction, serve
 
 The rule: two refreshes of one column never overlap, in this process or another one. Otherwise the later version could
@@ -9,7 +9,7 @@ hold the earlier snapshot. A refresh begins with a lease on the column, and it i
 is still held. A refresh that lost its lease is counted and dropped.
 
 The load is capped: after a scheduled refresh a worker rests until it has worked for only `refresh_load_ratio` of the
-time. Demands of operators don't wait for that rest.
+time. Requests of operators don't wait for that rest.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class RefreshJob:
         catalog: Catalog,
         open_boards: OpenBoards,
         book: CurveBook,
-        desk: RefreshQueue,
+        refresh_queue: RefreshQueue,
         ownership: Ownership,
         limits: RefreshLimits,
         observer: RefreshObserver,
@@ -97,7 +97,7 @@ class RefreshJob:
         self._fitting = Fitting(
             store, sampled or store, open_boards, limits.fitting, observer, now_us=now_us, monotonic=monotonic
         )
-        self._desk, self._ownership = desk, ownership
+        self._refresh_queue, self._ownership = refresh_queue, ownership
         self._limits, self._observer = limits, observer
         self._monotonic, self._sleep = monotonic, sleep
         drifts = DriftRule(book, limits.drift, now_us=now_us)
@@ -112,7 +112,7 @@ class RefreshJob:
             certifies=self._certifies,
         )
         self._busy: set[tuple[int, int]] = set()
-        self._elsewhere: set[tuple[int, int]] = set()  # demanded, but leased to another process: tried at each tick
+        self._elsewhere: set[tuple[int, int]] = set()  # requested, but leased to another process: tried at each tick
         self._wake = asyncio.Event()
 
     def _certifies(self, board: Board, column_index: int, mark: CurveSummary, totals: Mapping[int, int]) -> bool:
@@ -125,12 +125,12 @@ class RefreshJob:
         return self._schedule.waiting
 
     def open(self) -> None:
-        """Accept demands. One that comes before the workers run waits for them."""
-        self._desk.accept_requests(self._wake.set)
+        """Accept requests. One that comes before the workers run waits for them."""
+        self._refresh_queue.accept_requests(self._wake.set)
 
     def close(self) -> None:
-        """Refuse demands from now on, and those that wait."""
-        self._desk.refuse_requests()
+        """Refuse requests from now on, and those that wait."""
+        self._refresh_queue.refuse_requests()
 
     async def schedule(self) -> None:
         """Find due columns, tick after tick, for ever."""
@@ -142,7 +142,7 @@ class RefreshJob:
             await self._sleep(self._limits.refresh_tick_s)
 
     async def find_due(self) -> None:
-        """Find due columns and wake the workers for them, and for demanded columns that may be free again elsewhere."""
+        """Find due columns. Wake the workers for them and for requested columns that may be free again elsewhere."""
         if self._elsewhere:
             self._elsewhere.clear()
             self._wake.set()
@@ -150,13 +150,13 @@ class RefreshJob:
             self._wake.set()
 
     async def work(self) -> None:
-        """Refresh demanded columns first, then due ones, one at a time, for ever."""
+        """Refresh requested columns first, then due ones, one at a time, for ever."""
         rested_s = self._monotonic()
         while True:
-            demand = self._desk.take_next(self._busy | self._elsewhere)
-            if demand is not None:
-                with demand.origin.restored():
-                    await self._answer(demand)
+            request = self._refresh_queue.take_next(self._busy | self._elsewhere)
+            if request is not None:
+                with request.origin.restored():
+                    await self._answer(request)
                 continue
             rest_s = rested_s - self._monotonic()
             due = self._schedule.take_next(self._busy) if rest_s <= 0 else None
@@ -181,24 +181,24 @@ class RefreshJob:
             for task in tasks:
                 task.cancel()
 
-    async def _answer(self, demand: RefreshRequest) -> None:
+    async def _answer(self, request: RefreshRequest) -> None:
         try:
-            refreshed = await self._refresh(demand.board, demand.column_index, due=None)
+            refreshed = await self._refresh(request.board, request.column_index, due=None)
             assert refreshed is not None
-            demand.settle(refreshed)
-            log.info("refreshed_on_demand", board=demand.board.id, seconds=round(refreshed.seconds, 6))
+            request.settle(refreshed)
+            log.info("refreshed_on_demand", board=request.board.id, seconds=round(refreshed.seconds, 6))
         except (LeaseTakenError, LeaseLostError) as error:
             if isinstance(error, LeaseLostError):
-                self._report(demand.board, demand.column_index, error)
-            # The other process may have taken its snapshot before this demand was made: this one refreshes after it.
-            self._elsewhere.add((demand.board.key, demand.column_index))
-            self._desk.requeue(demand)
+                self._report(request.board, request.column_index, error)
+            # The other process may have taken its snapshot before this request was made: this one refreshes after it.
+            self._elsewhere.add((request.board.key, request.column_index))
+            self._refresh_queue.requeue(request)
         except asyncio.CancelledError:
-            demand.settle(NoJobProcessError("the job process stopped"))
+            request.settle(NoJobProcessError("the job process stopped"))
             raise
         except Exception as error:
-            self._report(demand.board, demand.column_index, error)
-            demand.settle(error)
+            self._report(request.board, request.column_index, error)
+            request.settle(error)
 
     async def _refresh_due(self, due: DueColumn) -> None:
         try:
@@ -221,7 +221,7 @@ class RefreshJob:
         log.error("refresh_failed", board=board.id, column_index=column_index, exc_info=error)
 
     async def _refresh(self, board: Board, column_index: int, *, due: DueColumn | None) -> Refreshed | None:
-        """Fit, store and serve one column's curve; return None if it is empty, has no curve and was not demanded."""
+        """Fit, store and serve one column's curve; return None if it is empty, has no curve and was not requested."""
         slot = (board.key, column_index)
 
         def still_wanted() -> Program[None]:
@@ -233,18 +233,18 @@ class RefreshJob:
             return await self._ownership.run_owned(
                 REFRESH_POOL,
                 refresh_resource(*slot),
-                lambda held: self._replace(held, board, column_index, demanded=due is None),
+                lambda held: self._replace(held, board, column_index, requested=due is None),
                 still_wanted=still_wanted,
             )
         finally:
             self._busy.discard(slot)
-            self._wake.set()  # a demand may be waiting for this column
+            self._wake.set()  # a request may be waiting for this column
 
-    async def _replace(self, held: HeldLease, board: Board, column_index: int, *, demanded: bool) -> Refreshed | None:
+    async def _replace(self, held: HeldLease, board: Board, column_index: int, *, requested: bool) -> Refreshed | None:
         started = self._monotonic()
         present = self._book.find_curve(board, column_index)
         curve, seen = await self._fitting.fit_curve(board, column_index, present)
-        if not demanded and curve.total == 0 and present is None:
+        if not requested and curve.total == 0 and present is None:
             return None
         served = await store_and_serve(self._store, self._book, held, (board, column_index), curve, seen)
         refreshed = Refreshed(curve, self._monotonic() - started, served.version)

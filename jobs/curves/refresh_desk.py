@@ -1,9 +1,10 @@
-"""Takes operators' requests for a refresh, called demands; the refresh job serves them.
+"""Takes operators' requests for a refresh; the refresh job serves them.
 
-    refresh_now ──> pending (bounded, one a column) ──> the job takes it ──> everyone who asked is answered
+    refresh_now ──> pending (bounded, one a column) ──> the job takes it ──> all callers get the curve
 
-The rule: a demand is met by a refresh that started after it was made, so its curve counts every write acknowledged
-before. A demand therefore leaves `_pending` before its refresh starts; an operator who comes later makes a new one.
+The rule: a request is answered by a refresh that started after the request was made, so its curve counts every write
+acknowledged before. A request therefore leaves `_pending` before its refresh starts. An operator who asks later makes a
+new request.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class RefreshRequest:
             self.done.set_result(outcome)
 
     def follow(self, later: asyncio.Future[Refreshed]) -> None:
-        """Give everyone who waits the answer of a later demand for the same column."""
+        """Give everyone who waits the answer of a later request for the same column."""
         error = later.exception()
         self.settle(error if isinstance(error, Exception) else later.result())
 
@@ -61,10 +62,10 @@ class Refresher(Protocol):
 
 
 class RefreshQueue:
-    """Holds the demands of this process until the refresh job takes them; accepts them while a job attends."""
+    """Holds the requests of this process until the refresh job takes them. It accepts them only while the job runs."""
 
-    def __init__(self, *, demands_max: int, wait_s_max: float) -> None:
-        self._demands_max = demands_max
+    def __init__(self, *, requests_max: int, wait_s_max: float) -> None:
+        self._requests_max = requests_max
         self._wait_s_max = wait_s_max
         self._pending: dict[
             tuple[int, int, int], RefreshRequest
@@ -75,7 +76,7 @@ class RefreshQueue:
         """Wait for a new curve, which counts every write acknowledged before this call, and return it once it serves.
 
         Raises:
-            NoJobProcessError: no job attends, or it stopped meanwhile.
+            NoJobProcessError: no job runs, or it stopped meanwhile.
             TooManyRefreshRequestsError: as many columns as allowed are waiting.
             TimeoutError: the refresh did not end in time; it goes on.
             UnknownBoardError: the board was deleted or emptied meanwhile.
@@ -84,41 +85,41 @@ class RefreshQueue:
         if self._wake is None:
             raise NoJobProcessError
         slot = (board.key, board.epoch, column_index)
-        demand = self._pending.get(slot)
-        if demand is None:
-            if len(self._pending) >= self._demands_max:
-                raise TooManyRefreshRequestsError(f"{len(self._pending)} refreshes are waiting")
-            demand = RefreshRequest(board, column_index, asyncio.get_running_loop().create_future())
-            self._pending[slot] = demand
+        request = self._pending.get(slot)
+        if request is None:
+            if len(self._pending) >= self._requests_max:
+                raise TooManyRefreshRequestsError(f"{len(self._pending)} refresh requests are waiting")
+            request = RefreshRequest(board, column_index, asyncio.get_running_loop().create_future())
+            self._pending[slot] = request
             self._wake()
         async with asyncio.timeout(self._wait_s_max):
-            return await asyncio.shield(demand.done)  # one caller who gives up doesn't take the others' answer
+            return await asyncio.shield(request.done)  # one caller who gives up doesn't take the others' answer
 
     def accept_requests(self, wake: Callable[[], None]) -> None:
-        """Accept demands from now on, and call `wake` for each new one."""
+        """Accept requests from now on, and call `wake` for each new one."""
         self._wake = wake
 
     def refuse_requests(self) -> None:
-        """Accept no more demands, and refuse those that wait."""
+        """Accept no more requests, and refuse those that wait."""
         self._wake = None
-        for demand in self._pending.values():
-            demand.settle(NoJobProcessError("the job process stopped"))
+        for request in self._pending.values():
+            request.settle(NoJobProcessError("the job process stopped"))
         self._pending.clear()
 
     def take_next(self, busy: Container[tuple[int, int]]) -> RefreshRequest | None:
-        """Remove and return the oldest demand whose column (board key, column index) is not busy."""
-        for slot, demand in self._pending.items():
-            if (demand.board.key, demand.column_index) not in busy:
+        """Remove and return the oldest request whose column (board key, column index) is not busy."""
+        for slot, request in self._pending.items():
+            if (request.board.key, request.column_index) not in busy:
                 del self._pending[slot]
-                return demand
+                return request
         return None
 
-    def requeue(self, demand: RefreshRequest) -> None:
-        """Let a demand that could not be met yet wait again, together with a later demand for the column, if any."""
+    def requeue(self, request: RefreshRequest) -> None:
+        """Let a request that can't be served yet wait again, together with a later request for the column, if any."""
         if self._wake is None:
-            demand.settle(NoJobProcessError("the job process stopped"))
+            request.settle(NoJobProcessError("the job process stopped"))
             return
-        slot = (demand.board.key, demand.board.epoch, demand.column_index)
-        later = self._pending.setdefault(slot, demand)
-        if later is not demand:
-            later.done.add_done_callback(demand.follow)
+        slot = (request.board.key, request.board.epoch, request.column_index)
+        later = self._pending.setdefault(slot, request)
+        if later is not request:
+            later.done.add_done_callback(request.follow)

@@ -1,9 +1,10 @@
-"""Refreshes on demand between processes: a front end without jobs leaves a demand in the store, a job process meets it.
+"""Refresh requests between processes: a front end without jobs stores a request, and a job process carries it out.
 
-    front end: StoreDesk.refresh_now ──row──> job process: DemandJob ──> its own desk ──> row ──> front end
+    front end: RemoteRefresher ──row──> job process: RefreshRequestJob ──> its RefreshQueue ──row──> front end
 
 The rule: a front end waits within a bound, and answers once the new curve serves there. A job process that stops gives
-back the demands that it has not answered. The demands of a killed one time out, and the operator has to ask again.
+back the requests that it has not answered. The requests of a killed job process time out, and the operator has to ask
+again.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ LOOK_BASE_S = 0.05  # a front end's first pause before it reads its answer; doub
 
 @dataclass(frozen=True, slots=True)
 class RefreshRequestLimits:
-    """The bounds of refreshes on demand; each is a setting of the same name."""
+    """The bounds of refresh requests; each is a setting of the same name."""
 
     refresh_demands_max: int
     refresh_wait_s_max: float
@@ -49,7 +50,7 @@ class RefreshRequestLimits:
 
 
 class RemoteRefresher:
-    """Takes refresh requests on a front end without jobs, and waits for a job process to meet them."""
+    """Takes refresh requests on a front end without jobs, and waits for a job process to carry them out."""
 
     def __init__(self, store: Store, book: CurveBook, limits: RefreshRequestLimits, *, sleep: Sleep) -> None:
         self._store, self._book, self._limits, self._sleep = store, book, limits, sleep
@@ -60,32 +61,32 @@ class RemoteRefresher:
 
         Raises:
             MethodUnsupportedError: the version of the job process cannot fit the curve by the board's method.
-            NoJobProcessError: no job process took the demand in time.
+            NoJobProcessError: no job process took the request in time.
             TooManyRefreshRequestsError, TimeoutError, UnknownBoardError, StoreBusyError: see
                 `RefreshQueue.refresh_now`.
         """
         if self._waiting >= self._limits.refresh_demands_max:
-            raise TooManyRefreshRequestsError(f"{self._waiting} refreshes are waiting")
+            raise TooManyRefreshRequestsError(f"{self._waiting} refresh requests are waiting")
         self._waiting += 1
         try:
-            return await self._met(board, column_index)
+            return await self._request_refresh(board, column_index)
         finally:
             self._waiting -= 1
 
-    async def _met(self, board: Board, column_index: int) -> Refreshed:
+    async def _request_refresh(self, board: Board, column_index: int) -> Refreshed:
         origin = RequestOrigin.current().text
         number = await self._store.write(
             lambda: store_refresh_request(self._store.dialect, board, column_index, origin)
         )
         try:
             async with asyncio.timeout(self._limits.refresh_wait_s_max):
-                answer = await self._answered(board, column_index, number)
+                answer = await self._await_answer(board, column_index, number)
         except TimeoutError:
-            # Read once more: if the store was slow, it may not have said yet whether somebody took the demand.
+            # Read once more: with a slow store, a job process may have taken the request since the last read.
             state = await self._state(board, column_index)
             if state is not None and state.taken < number:
                 waited_s = self._limits.refresh_wait_s_max
-                raise NoJobProcessError(f"no job process took the demand in {waited_s:g} s") from None
+                raise NoJobProcessError(f"no job process took the refresh request in {waited_s:g} s") from None
             raise
         if answer.outcome == "unknown_board":
             raise UnknownBoardError(f"leaderboard {board.id!r} was deleted or emptied meanwhile")
@@ -99,7 +100,7 @@ class RemoteRefresher:
             raise StoreBusyError("the new curve could not be read")
         return Refreshed(served.fit, answer.took_us / 1e6, served.version)
 
-    async def _answered(self, board: Board, column_index: int, number: int) -> RefreshAnswer:
+    async def _await_answer(self, board: Board, column_index: int, number: int) -> RefreshAnswer:
         pause_s = min(LOOK_BASE_S, self._limits.curve_poll_s)
         while True:
             await self._sleep(pause_s)
@@ -115,73 +116,75 @@ class RemoteRefresher:
 
 
 class RefreshRequestJob:
-    """Takes the demands of other processes from the store and passes them to the desk of this process."""
+    """Takes the requests of other processes from the store and passes them to the refresh queue of this process."""
 
     def __init__(
-        self, store: Store, catalog: Catalog, desk: RefreshQueue, limits: RefreshRequestLimits, *, sleep: Sleep
+        self, store: Store, catalog: Catalog, refresh_queue: RefreshQueue, limits: RefreshRequestLimits, *, sleep: Sleep
     ) -> None:
-        self._store, self._catalog, self._desk = store, catalog, desk
+        self._store, self._catalog, self._refresh_queue = store, catalog, refresh_queue
         self._limits, self._sleep = limits, sleep
         self._answering: set[asyncio.Task[None]] = set()
 
     async def run_forever(self) -> None:
-        """Look for demands at every interval, for ever."""
+        """Look for requests at every interval, for ever."""
         try:
             while True:
                 await self._sleep(self._limits.curve_poll_s)
                 try:
                     await self.take_requests()
                 except StorageError as error:
-                    log.error("demands_failed", detail=error.detail)
+                    log.error("refresh_requests_failed", detail=error.detail)
         finally:
-            # This ends: the desk has refused the demands, so their tasks give them back to the store.
+            # This ends: the refresh queue has refused the requests, so their tasks give them back to the store.
             await asyncio.gather(*self._answering)
 
     async def take_requests(self) -> None:
-        """Take open demands; tasks answer each one when its refresh ends."""
+        """Take open requests. A task for each one answers it when its refresh ends."""
         room = self._limits.refresh_demands_max - len(self._answering)
         if room <= 0:
             return
-        for demand in await self._store.read(lambda: list_open_refresh_requests(self._store.dialect, room)):
-            if await self._store.write(lambda demand=demand: take_refresh_request(self._store.dialect, demand)):  # type: ignore[misc]
-                task = asyncio.create_task(self._answer(demand))
+        for request in await self._store.read(lambda: list_open_refresh_requests(self._store.dialect, room)):
+            if await self._store.write(lambda request=request: take_refresh_request(self._store.dialect, request)):  # type: ignore[misc]
+                task = asyncio.create_task(self._answer(request))
                 self._answering.add(task)
                 task.add_done_callback(self._answering.discard)
 
-    async def _answer(self, demand: StoredRefreshRequest) -> None:
-        with RequestOrigin.parse(demand.origin).restored():
-            await self._answer_for(demand)
+    async def _answer(self, request: StoredRefreshRequest) -> None:
+        with RequestOrigin.parse(request.origin).restored():
+            await self._answer_for(request)
 
-    async def _answer_for(self, demand: StoredRefreshRequest) -> None:
+    async def _answer_for(self, request: StoredRefreshRequest) -> None:
         try:
             try:
-                answer = await self._meet(demand)
+                answer = await self._carry_out(request)
             except NoJobProcessError:
-                await self._store.write(lambda: return_refresh_request(self._store.dialect, demand))
+                await self._store.write(lambda: return_refresh_request(self._store.dialect, request))
             else:
-                await self._store.write(lambda: answer_refresh_request(self._store.dialect, demand, answer))
+                await self._store.write(lambda: answer_refresh_request(self._store.dialect, request, answer))
         except StorageError as error:
-            log.error("demand_not_answered", board=demand.board_id, detail=error.detail)
+            log.error("refresh_request_not_answered", board=request.board_id, detail=error.detail)
 
-    async def _meet(self, demand: StoredRefreshRequest) -> RefreshAnswer:
+    async def _carry_out(self, request: StoredRefreshRequest) -> RefreshAnswer:
         try:
-            board = await self._board(demand)
-            refreshed = await self._desk.refresh_now(board, demand.column_index)
+            board = await self._board(request)
+            refreshed = await self._refresh_queue.refresh_now(board, request.column_index)
         except UnknownBoardError:
             return RefreshAnswer("unknown_board")
         except NoJobProcessError:
             raise
         except Exception as error:
-            log.error("demand_failed", board=demand.board_id, column_index=demand.column_index, exc_info=error)
+            log.error(
+                "refresh_request_failed", board=request.board_id, column_index=request.column_index, exc_info=error
+            )
             return RefreshAnswer("failed")
         return RefreshAnswer("refreshed", "", refreshed.version, round(refreshed.seconds * 1e6))
 
-    async def _board(self, demand: StoredRefreshRequest) -> Board:
-        """Return the board as the demand names it, read from the store if this process knows another state of it."""
-        board = await self._catalog.find_board(demand.board_id)
-        wanted = demand.board_key, demand.epoch
-        if (board.key, board.epoch) != wanted or demand.column_index >= len(board.spec.columns):
-            board = await self._catalog.reread_board(demand.board_id)
+    async def _board(self, request: StoredRefreshRequest) -> Board:
+        """Return the board that the request names. Read it from the store if this process knows another state of it."""
+        board = await self._catalog.find_board(request.board_id)
+        wanted = request.board_key, request.epoch
+        if (board.key, board.epoch) != wanted or request.column_index >= len(board.spec.columns):
+            board = await self._catalog.reread_board(request.board_id)
         if (board.key, board.epoch) != wanted:
             raise UnknownBoardError
         return board

@@ -1,6 +1,6 @@
 """Refreshes that operators request at a front end and that a job process carries out, wherever either of them runs.
 
-    demanded ──a job process takes it (conditional write)──> taken ──its refresh ends──> answered
+    requested ──a job process takes it (conditional write)──> taken ──its refresh ends──> answered
 
 Each column has one row, and numbers tell its requests apart. The rule: only a refresh that began after a request
 answers it. So an answer to a number answers every lower number too, and never a higher one.
@@ -89,33 +89,33 @@ def list_open_refresh_requests(dialect: Dialect, limit: int) -> Program[list[Sto
     return [StoredRefreshRequest(*row) for row in rows]
 
 
-def take_refresh_request(dialect: Dialect, demand: StoredRefreshRequest) -> Program[bool]:
+def take_refresh_request(dialect: Dialect, request: StoredRefreshRequest) -> Program[bool]:
     """Take a request. Return False if another process was faster, or if the refresh was requested again meanwhile."""
     [[rows]] = yield (
         update(REFRESH_REQUESTS)
-        .set(taken=demand.number)
+        .set(taken=request.number)
         .where(*_slot(), col("demanded").eq(param("number")), col("taken").lt(param("number")))
-        .build(dialect, key=demand.board_key, index=demand.column_index, number=demand.number)
+        .build(dialect, key=request.board_key, index=request.column_index, number=request.number)
     )
     return bool(rows)
 
 
-def return_refresh_request(dialect: Dialect, demand: StoredRefreshRequest) -> Program[None]:
+def return_refresh_request(dialect: Dialect, request: StoredRefreshRequest) -> Program[None]:
     """Give a taken request back, so that another process can take it."""
     yield (
         update(REFRESH_REQUESTS)
         .set(taken=0)
         .where(*_slot(), col("taken").eq(param("number")))
-        .build(dialect, key=demand.board_key, index=demand.column_index, number=demand.number)
+        .build(dialect, key=request.board_key, index=request.column_index, number=request.number)
     )
 
 
-def answer_refresh_request(dialect: Dialect, demand: StoredRefreshRequest, answer: RefreshAnswer) -> Program[None]:
+def answer_refresh_request(dialect: Dialect, request: StoredRefreshRequest, answer: RefreshAnswer) -> Program[None]:
     """Store the answer to a request, unless a later one is already answered."""
     yield (
         update(REFRESH_REQUESTS)
         .set(
-            answered=demand.number,
+            answered=request.number,
             outcome=answer.outcome,
             detail=param("detail"),
             version=answer.version,
@@ -124,9 +124,9 @@ def answer_refresh_request(dialect: Dialect, demand: StoredRefreshRequest, answe
         .where(*_slot(), col("answered").lt(param("number")))
         .build(
             dialect,
-            key=demand.board_key,
-            index=demand.column_index,
-            number=demand.number,
+            key=request.board_key,
+            index=request.column_index,
+            number=request.number,
             detail=answer.detail,
         )
     )

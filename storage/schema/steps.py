@@ -126,7 +126,7 @@ def _leases(_dialect: Dialect) -> list[Query]:
     ]
 
 
-def _demands(_dialect: Dialect) -> list[Query]:
+def _refresh_requests(_dialect: Dialect) -> list[Query]:
     return [
         create_table(REFRESH_REQUESTS)
         .column("board_key", INTEGER)
@@ -134,16 +134,16 @@ def _demands(_dialect: Dialect) -> list[Query]:
         .column("epoch", INTEGER)
         .column("board_id", TEXT)
         # Numbers from one sequence:
-        .column("demanded", INTEGER)  # the newest demand
-        .column("taken", INTEGER)  # the newest demand that a job process works on
-        .column("answered", INTEGER)  # the newest demand that is answered, by the columns that follow
+        .column("demanded", INTEGER)  # the newest request
+        .column("taken", INTEGER)  # the newest request that a job process works on
+        .column("answered", INTEGER)  # the newest answered request; the columns that follow hold its answer
         .column("outcome", TEXT)
         .column("detail", TEXT)
         .column("version", INTEGER)
         .column("took_us", INTEGER)
         .primary_key("board_key", "column_index")
         .clustered(),
-        # Looking for open demands nearly always finds none. The partial index makes that free, whatever was demanded.
+        # A look for open requests nearly always finds none. The partial index makes it free, however large the table.
         create_index(
             "refresh_demands_open", REFRESH_REQUESTS, asc(col("demanded")), where=col("demanded").gt(col("taken"))
         ),
@@ -328,7 +328,7 @@ def _origins(_dialect: Dialect) -> list[Query]:
 STEPS = (
     _first,
     _leases,
-    _demands,
+    _refresh_requests,
     _changes,
     _live_counts,
     _families,

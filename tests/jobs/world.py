@@ -77,7 +77,7 @@ LIMITS = JobLimits(
         rejected_posts_max=20,
     ),
     lease=LeaseLimits(lease_s=LEASE_S, lease_renewal_ratio=0.3),
-    demands=RefreshRequestLimits(refresh_demands_max=3, refresh_wait_s_max=WAIT_S, curve_poll_s=2),
+    refresh_requests=RefreshRequestLimits(refresh_demands_max=3, refresh_wait_s_max=WAIT_S, curve_poll_s=2),
     fold=FoldLimits(
         fold_interval_s=0.5, fold_load_ratio=0.5, fold_rows_max=7, fold_lag_rows_max=20_000, fold_curves_max=50
     ),
@@ -203,7 +203,7 @@ class World:
         self.observed = Observed()
         self.catalog = Catalog(self.store)
         self.book = CurveBook(self.store, None, poll_rows_max=100, on_corrupt=lambda: None)
-        self.desk = RefreshQueue(demands_max=3, wait_s_max=WAIT_S)
+        self.desk = RefreshQueue(requests_max=3, wait_s_max=WAIT_S)
         self.leases = WorkLeases(deployment.dialect, self.store_clock, margin_us=round(MARGIN_S * 1e6))
         self.holder: str = "first" if beside is None else beside.holder + " and another"
 

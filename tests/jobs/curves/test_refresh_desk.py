@@ -100,7 +100,7 @@ async def test_demands_past_the_bound_are_refused_at_once(world: World) -> None:
 
 async def test_a_demand_waits_no_longer_than_its_bound_and_its_refresh_goes_on(world: World) -> None:
     board = await world.create("b")
-    world.desk = RefreshQueue(demands_max=3, wait_s_max=0.01)
+    world.desk = RefreshQueue(requests_max=3, wait_s_max=0.01)
     jobs = await started(world)
     world.store.hold()
     with pytest.raises(TimeoutError):

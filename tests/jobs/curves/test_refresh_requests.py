@@ -130,7 +130,7 @@ async def test_a_method_that_another_version_does_not_know_and_a_fit_that_fails_
 async def test_without_a_job_process_it_says_so_once_its_wait_is_over(world: World) -> None:
     board = await world.create("b")
     front_end = FrontEnd(world, replace(LIMITS, refresh_wait_s_max=0.3))
-    with pytest.raises(NoJobProcessError, match=r"no job process took the demand in 0\.3 s"):
+    with pytest.raises(NoJobProcessError, match=r"no job process took the refresh request in 0\.3 s"):
         await within(front_end.desk.refresh_now(board, 0))
 
 
