@@ -122,16 +122,13 @@ class Ownership:
                 await self._store.write(lambda: self._leases.renew(lease, lease_us=self._lease_us))
             except LeaseLostError:
                 raise
-            except StorageError as error:  # the store is away: it will say whether the lease is lost when it is back
+            except StorageError as error:  # the next renewal finds out whether the lease is lost
                 log.warning("lease_not_renewed", pool=lease.pool, resource=lease.resource, detail=error.detail)
 
     async def _give_back(self, lease: WorkLease, rests_until_us: int) -> None:
         try:
             await self._store.write(lambda: self._leases.release(lease, rests_until_us=rests_until_us))
-        except (
-            LeaseLostError,
-            StoreDamagedError,
-        ):  # nobody claims leases of a damaged store; its damage is reported elsewhere
-            return
+        except (LeaseLostError, StoreDamagedError):
+            return  # nobody claims leases of a damaged store, and its damage is reported elsewhere
         except StorageError as error:  # the lease expires by itself
             log.warning("lease_not_released", pool=lease.pool, resource=lease.resource, detail=error.detail)

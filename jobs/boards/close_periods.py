@@ -186,7 +186,7 @@ class CloseJob:
         except LeaseLostError:
             raise
         except StorageError as error:  # one of them may have been deleted: archive each by itself
-            log.warning("archives_one_by_one", boards=small, detail=error.detail)
+            log.warning("archive_batch_failed", boards=small, detail=error.detail)
             return False
         for _ in range(small):
             self._to_archive.popleft()

@@ -101,7 +101,7 @@ class PruneJob:
         await self.blank_erased()
         await self.make_blocks()
         if swept := await self.sweep_tables():
-            log.info("rows_left_behind_deleted", rows=swept)
+            log.info("leftover_rows_deleted", rows=swept)
 
     async def prune_post_ids(self) -> int:
         """Forget post ids past their retention now, in up to `prune_steps_max` steps; return how many rows."""

@@ -201,4 +201,4 @@ class DrainWorker:
         except StoreDamagedError:  # nobody claims leases of a damaged store
             return
         except StorageError as error:  # the leases expire by themselves
-            log.warning("shards_not_given_back", detail=error.detail)
+            log.warning("shards_not_released", detail=error.detail)

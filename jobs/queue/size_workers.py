@@ -76,7 +76,7 @@ class SizeWorkersJob:
             try:
                 await self.measure()
             except StorageError as error:
-                log.warning("workers_not_counted", detail=error.detail)
+                log.warning("worker_sizing_failed", detail=error.detail)
 
     async def measure(self) -> None:
         """Measure what was done since the last measurement, and resize if that is due."""

@@ -161,7 +161,7 @@ class _Server(Client):
                 was_open = self._breaker.open
                 self._breaker.failed()
                 if self._breaker.open and not was_open:
-                    log.warning("memcached_left_alone", server=str(self.server), detail=repr(error))
+                    log.warning("memcached_server_paused", server=str(self.server), detail=repr(error))
             return nothing
         self._breaker.succeeded()
         return answer

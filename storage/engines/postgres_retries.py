@@ -109,7 +109,7 @@ class Retrier:
                 if tries >= tries_max or not (is_lost(error) or is_raced(error) or is_board_deleted(error)):
                     raise translate_error(error) from error
                 self.observer.tried_again()
-                log.info("store_tried_again", pool=pool.name, detail=describe_error(error))
+                log.info("transaction_retried", pool=pool.name, detail=describe_error(error))
             await asyncio.sleep(self._pause_s(tries - 1))
 
     async def _once(self, pool: ConnectionPool[PostgresConnection], attempt: Attempt[T]) -> T:

@@ -327,7 +327,9 @@ class SqliteStore:
         now_s = monotonic()
         if not self._full and now_s - self._full_told_s >= FULL_TOLD_AGAIN_S:
             self._full, self._full_told_s = True, now_s
-            log.error("store_full", path=str(self._path.resolve()), detail="writes are refused until there is room")
+            log.error(
+                "store_full", path=str(self._path.resolve()), detail="the store refuses writes until its disk has room"
+            )
 
     def _tell_room(self) -> None:
         if self._full:

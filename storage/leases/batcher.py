@@ -280,13 +280,13 @@ class LeaseBatcher:
     def _look_on(self, now_us: int) -> None:
         if self._groups.should_read_ahead and not self._looking:
             self._looking = True
-            self._start(self._look(now_us), "leases that come next")
+            self._start(self._look(now_us), "read leases ahead")
 
     async def _look(self, now_us: int) -> None:
         try:
             await self._groups.read_ahead(self._store, now_us)
         except StorageError as error:
-            log.info("lease_look_failed", detail=error.detail)  # the next request that needs more reads it itself
+            log.info("lease_read_ahead_failed", detail=error.detail)  # the next request that needs more reads it itself
         finally:
             self._looking = False
 
