@@ -31,7 +31,7 @@ def describe(settings: Settings) -> list[SettingRow]:
             value=_shown(getattr(settings, name)),
             unit=_unit(name),
             bounds=_bounds(name),
-            description=field.description or "",
+            description=" ".join((field.description or "").split()),
             source=settings._sources.get(name, "default"),
         )
         for name, field in Settings.model_fields.items()

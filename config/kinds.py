@@ -61,19 +61,19 @@ def _servers(servers: tuple[str, ...]) -> tuple[str, ...]:
     return servers
 
 
-def number(default: float, low: float, high: float, unit: str, description: str) -> Any:
+def number(default: float, low: float, high: float, unit: str) -> Any:
     """Declare a numeric setting between `low` and `high`, both allowed."""
-    return Field(default=default, ge=low, le=high, description=description, json_schema_extra={"unit": unit})
+    return Field(default=default, ge=low, le=high, json_schema_extra={"unit": unit})
 
 
-def text(default: str, description: str) -> Any:
+def text(default: str) -> Any:
     """Declare a setting of text that can't be empty."""
-    return Field(default=default, min_length=1, description=description)
+    return Field(default=default, min_length=1)
 
 
-def choice(default: str | bool | tuple[str, ...], description: str) -> Any:
-    """Declare a setting whose type lists its values."""
-    return Field(default=default, description=description)
+def choice(default: str | bool | tuple[str, ...]) -> Any:
+    """Declare a setting whose type says which values it takes."""
+    return Field(default=default)
 
 
 _POSTGRES = ("postgresql://", "postgres://")

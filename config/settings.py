@@ -1,13 +1,15 @@
 """The declarations of all settings: every limit, wait and size of the service, each declared once.
 
 The rule: every number has a lower and an upper bound, and a unit. Its name says the unit unless it is a plain count.
+The text under a setting is its description, which operators read in docs/settings.md, default.toml and by
+`rankcurve config`.
 """
 
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 
 from config.kinds import Operations, PeersText, PoolsText, ReplicaUrl, Servers, StoreUrl
 from config.kinds import choice as _choice
@@ -34,364 +36,459 @@ class Settings(BaseModel):
     Raises pydantic's ValidationError on a bad value; `config.load` turns all of them into one ConfigError.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True, use_attribute_docstrings=True
+    )
 
     # Where it listens and what it runs
-    host: str = _text("127.0.0.1", "Address to listen on; without API keys only a loopback address is allowed")
-    port: int = _number(8080, 0, 65535, "", "TCP port to listen on; 0 takes a free one")
-    store: StoreUrl = _text(
-        "sqlite:///data/rankcurve.db", "sqlite:///PATH (relative to the working directory) or postgresql://…"
-    )
-    jobs: Literal["embedded", "none"] = _choice("embedded", "Run the background jobs beside the service, or not")
-    workers: int = _number(1, 1, 64, "processes", "Processes that serve; more than 1 need a PostgreSQL store")
-    jobs_port: int = _number(
-        0, 0, 65535, "", "TCP port of `rankcurve jobs` for /healthz, /readyz and /metrics; 0: none"
-    )
-    worker_backoff_base_s: float = _number(
-        0.1, 0.001, 60, "s", "First pause before a crashed process is replaced; doubles, with jitter"
-    )
-    worker_backoff_s_max: float = _number(10, 0.001, 3_600, "s", "Longest pause before a crashed process is replaced")
-    worker_steady_s: float = _number(10, 0.1, 3_600, "s", "A process that ran so long did not crash at once")
-    worker_crashes_max: int = _number(10, 1, 1_000, "crashes", "Crashes at once in a row after which all are stopped")
-    shutdown_s: float = _number(30, 0, 600, "s", "Longest wait on SIGTERM for accepted posts and open requests")
+    host: str = _text("127.0.0.1")
+    """Address to listen on. Without API keys, the service accepts only a loopback address."""
+    port: int = _number(8080, 0, 65535, "")
+    """TCP port to listen on; 0 takes a free one."""
+    store: StoreUrl = _text("sqlite:///data/rankcurve.db")
+    """Where the data is: sqlite:///PATH (relative to the working directory) or postgresql://…."""
+    jobs: Literal["embedded", "none"] = _choice("embedded")
+    """embedded: run the background jobs beside the service. none: leave them to `rankcurve jobs`."""
+    workers: int = _number(1, 1, 64, "processes")
+    """Processes that serve requests. More than 1 need a PostgreSQL store."""
+    jobs_port: int = _number(0, 0, 65535, "")
+    """TCP port on which `rankcurve jobs` serves /healthz, /readyz and /metrics; 0: none."""
+    worker_backoff_base_s: float = _number(0.1, 0.001, 60, "s")
+    """First pause before a crashed process is replaced. The pause doubles with each crash in a row, with jitter."""
+    worker_backoff_s_max: float = _number(10, 0.001, 3_600, "s")
+    """Longest pause before a crashed process is replaced."""
+    worker_steady_s: float = _number(10, 0.1, 3_600, "s")
+    """A process that ran at least this long before its crash starts the count of crashes in a row anew."""
+    worker_crashes_max: int = _number(10, 1, 1_000, "crashes")
+    """Crashes in a row, each before `worker_steady_s`, after which the node stops all its processes."""
+    shutdown_s: float = _number(30, 0, 600, "s")
+    """On SIGTERM, the longest wait for accepted posts and open requests to end."""
 
     # What one request may ask for
-    body_bytes_max: int = _number(8 * 1024 * 1024, 1024, 1024**3, "bytes", "Request body; larger is 413")
-    body_idle_s_max: float = _number(10, 0.1, 600, "s", "Longest pause within a body that is arriving; past it 408")
-    body_wait_s_max: float = _number(300, 0.1, 3_600, "s", "Longest arrival of a whole body; past it 408")
-    arriving_bytes_max: int = _number(
-        256 * 1024 * 1024, 1024, 1024**4, "bytes", "Bodies in one process, from arrival to answer; past it 503"
-    )
-    head_wait_s_max: float = _number(
-        20, 0.1, 600, "s", "Longest wait for a connection's first request, or for a request's headers; then it ends"
-    )
-    keepalive_s_max: float = _number(3_630, 1, 86_400, "s", "Longest pause of a connection between two requests")
-    posts_per_request_max: int = _number(10_000, 1, 1_000_000, "posts", "Posts in one request")
-    boards_per_post_max: int = _number(100, 1, 10_000, "boards", "Boards that one post may name")
-    parts_per_request_max: int = _number(
-        10_000, 1, 1_000_000, "parts", "Posts in one request, each counted once a board that it goes to"
-    )
-    family_boards_max: int = _number(25, 1, 10_000, "boards", "Boards that a family has in one period of each kind")
-    page_entries_max: int = _number(1_000, 1, 100_000, "entries", "Entries on one page")
-    page_entries_default: int = _number(100, 1, 100_000, "entries", "Entries on a page when no limit is asked for")
-    around_rows_max: int = _number(500, 1, 100_000, "rows", "Rows on each side in a view around an owner or a value")
-    lookup_owners_max: int = _number(1_000, 1, 100_000, "owners", "Owners in one lookup")
-    query_values_max: int = _number(1_000, 1, 100_000, "values", "Values, ranks or percentiles in one query")
-    owner_posts_blocks_max: int = _number(
-        10_000, 1, 10_000_000, "blocks", "Stretches of about 8,000 posts that one look for an owner's goes through"
-    )
-    history_periods_max: int = _number(100, 1, 10_000, "periods", "Closed periods in one answer of an owner's history")
-    buckets_max: int = _number(1_000, 1, 100_000, "buckets", "Buckets in one distribution")
-    profile_bytes_max: int = _number(4_096, 2, 1024**2, "bytes", "An owner's profile as JSON; larger is 413")
-    at_ahead_s_max: float = _number(300, 0, 86_400, "s", "How far a post's `at` may lie ahead of the service's clock")
+    body_bytes_max: int = _number(8 * 1024 * 1024, 1024, 1024**3, "bytes")
+    """Largest body of a request. A larger one is refused with 413."""
+    body_idle_s_max: float = _number(10, 0.1, 600, "s")
+    """Longest pause within a body that is arriving. After it, the request is refused with 408."""
+    body_wait_s_max: float = _number(300, 0.1, 3_600, "s")
+    """Longest time that a whole body may take to arrive. After it, the request is refused with 408."""
+    arriving_bytes_max: int = _number(256 * 1024 * 1024, 1024, 1024**4, "bytes")
+    """Maximum size of all bodies in one process, each counted from its arrival to its answer. Further bodies are
+    refused with 503."""
+    head_wait_s_max: float = _number(20, 0.1, 600, "s")
+    """Longest wait for the first request of a connection, or for the rest of a request's headers. Then the connection
+    is closed."""
+    keepalive_s_max: float = _number(3_630, 1, 86_400, "s")
+    """Longest pause of a connection between two requests. Then the connection is closed."""
+    posts_per_request_max: int = _number(10_000, 1, 1_000_000, "posts")
+    """Maximum number of posts in one request; more are refused with 400."""
+    boards_per_post_max: int = _number(100, 1, 10_000, "boards")
+    """Maximum number of boards that one post may name; more are refused with 400."""
+    parts_per_request_max: int = _number(10_000, 1, 1_000_000, "parts")
+    """Maximum number of posts in one request, each counted once for every board that it goes to; more are refused with
+    400."""
+    family_boards_max: int = _number(25, 1, 10_000, "boards")
+    """Maximum number of boards that one post to a family may reach: its periods times its lists of facets. A larger
+    family is refused with 422."""
+    page_entries_max: int = _number(1_000, 1, 100_000, "entries")
+    """Maximum number of entries on one page; more are refused with 400."""
+    page_entries_default: int = _number(100, 1, 100_000, "entries")
+    """Entries on a page if the request gives no limit."""
+    around_rows_max: int = _number(500, 1, 100_000, "rows")
+    """Maximum number of rows on each side in a view around an owner or a value; more are refused with 400."""
+    lookup_owners_max: int = _number(1_000, 1, 100_000, "owners")
+    """Maximum number of owners in one lookup; more are refused with 400."""
+    query_values_max: int = _number(1_000, 1, 100_000, "values")
+    """Maximum number of values, ranks, percentiles or boards in one query; more are refused with 400."""
+    owner_posts_blocks_max: int = _number(10_000, 1, 10_000_000, "blocks")
+    """Maximum number of journal blocks, of about 8,000 posts each, that one request for an owner's posts searches. The
+    next page goes on."""
+    history_periods_max: int = _number(100, 1, 10_000, "periods")
+    """Maximum number of closed periods in one answer of an owner's history; more are refused with 400."""
+    buckets_max: int = _number(1_000, 1, 100_000, "buckets")
+    """Maximum number of buckets in one distribution; more are refused with 400."""
+    profile_bytes_max: int = _number(4_096, 2, 1024**2, "bytes")
+    """Largest profile of an owner, as JSON. A larger one is refused with 413."""
+    at_ahead_s_max: float = _number(300, 0, 86_400, "s")
+    """How far the `at` of a post may lie ahead of the service's clock. Beyond it, the post is rejected with 422."""
 
     # Writing
-    grouping: bool = _choice(True, "Commit posts in groups; false (one post a transaction) is for measuring")
-    change_log: bool = _choice(True, "Log what posts change; false (ranks go wrong) is for measuring")
-    queue_posts_max: int = _number(50_000, 1, 10_000_000, "posts", "Posts waiting, counted once a board; past it 429")
-    group_posts_max: int = _number(2_000, 1, 100_000, "posts", "Posts in one transaction, counted once a board")
-    post_wait_s_max: float = _number(
-        10, 0.01, 3_600, "s", "Longest wait of a post; past it 503, half of it ahead of a new post 503 at once"
-    )
-    post_id_retention_s: float = _number(30 * 86_400, 60, 10 * 366 * 86_400, "s", "How long a post id is remembered")
-    writes_in_flight_max: int = _number(
-        8, 1, 256, "transactions", "Most groups of posts in flight, never more than `writer_connections`; on SQLite one"
-    )
-    write_attempts_max: int = _number(8, 1, 1_000, "attempts", "Tries of a group whose conditional write lost a race")
-    write_backoff_base_s: float = _number(0.005, 0, 10, "s", "First back-off after a lost race; doubles, with jitter")
-    write_backoff_s_max: float = _number(0.5, 0, 60, "s", "Longest back-off after a lost race")
+    grouping: bool = _choice(True)
+    """Commit the posts of several requests in one transaction. Set false (one request a transaction) for measurements
+    only."""
+    change_log: bool = _choice(True)
+    """Log what posts change. Set false for measurements only: curves and ranks go wrong without the log."""
+    queue_posts_max: int = _number(50_000, 1, 10_000_000, "posts")
+    """Maximum number of posts waiting for a transaction, counted once for every board; more are refused with 429."""
+    group_posts_max: int = _number(2_000, 1, 100_000, "posts")
+    """Maximum number of posts in one transaction, counted once for every board."""
+    post_wait_s_max: float = _number(10, 0.01, 3_600, "s")
+    """Longest wait of a post; then 503. A new post gets 503 at once if the posts before it would take more than half of
+    this time."""
+    post_id_retention_s: float = _number(30 * 86_400, 60, 10 * 366 * 86_400, "s")
+    """How long a post id is remembered. Within this time, a repeated post is not applied again."""
+    writes_in_flight_max: int = _number(8, 1, 256, "transactions")
+    """Maximum number of transactions of posts at the same time, and never more than `writer_connections`. SQLite runs
+    one."""
+    write_attempts_max: int = _number(8, 1, 1_000, "attempts")
+    """Maximum number of attempts to commit a group of posts that keeps losing races; then 503."""
+    write_backoff_base_s: float = _number(0.005, 0, 10, "s")
+    """First pause of a group of posts after a lost race. The pause doubles with each attempt, with jitter."""
+    write_backoff_s_max: float = _number(0.5, 0, 60, "s")
+    """Longest pause of a group of posts after a lost race."""
 
     # The ingest queue of posts with mode=queued
-    ingest_shards: int = _number(
-        10, 1, 256, "shards", "Parts of the queue, for a store that has none yet: what is emptied at the same time"
-    )
-    ingest_posts_max: int = _number(500_000, 1, 1_000_000_000, "posts", "Posts in the queue; past it 429")
-    ingest_age_s_max: float = _number(60, 0.1, 86_400, "s", "Longest wait of the oldest post in the queue; past it 503")
-    ingest_look_s: float = _number(1, 0.01, 60, "s", "How old what is known of the queue may be where posts are taken")
-    ingest_group_posts_max: int = _number(10_000, 1, 100_000, "posts", "Posts queued in one transaction")
-    ingest_block_posts_max: int = _number(200, 1, 10_000, "posts", "Posts of a shard that are queued as one row")
-    ingest_round_posts_max: int = _number(1_000, 1, 100_000, "posts", "Queued posts applied in one transaction")
-    ingest_round_parts_max: int = _number(2_500, 1, 100_000, "posts", "Queued posts of a transaction, once a board")
-    ingest_alone_attempts_max: int = _number(
-        10, 1, 1_000, "attempts", "Tries of a queued post that the store refuses by itself, before it is rejected"
-    )
-    ingest_workers: int = _number(1, 0, 64, "workers", "Workers of the queue in each job process; 0: none")
-    ingest_workers_max: int = _number(4, 1, 64, "workers", "Most workers of the queue at once, over all job processes")
-    ingest_sizing_s: float = _number(
-        5, 0.1, 600, "s", "How often it is worked out how many workers of the queue the store is worth"
-    )
-    ingest_lease_s: float = _number(0.5, 0.1, 600, "s", "How long a worker that died keeps its shards")
-    ingest_poll_s: float = _number(
-        0.1, 0.001, 60, "s", "How often a worker looks for posts where none are; a fifth as often after a long pause"
-    )
-    ingest_gather_s: float = _number(
-        0.15,
-        0,
-        60,
-        "s",
-        "How far apart a worker's rounds begin where each leaves no posts waiting: more gather for the next",
-    )
-    ingest_backoff_s_max: float = _number(2, 0.001, 600, "s", "Longest pause of a worker whose round failed")
-    rejected_post_retention_s: float = _number(
-        7 * 86_400, 60, 10 * 366 * 86_400, "s", "How long it is remembered why a queued post was rejected"
-    )
-    rejected_posts_max: int = _number(1_000_000, 1, 1_000_000_000, "posts", "Rejected posts that are remembered")
-    retry_after_s: int = _number(1, 1, 3_600, "s", "Least Retry-After sent with 429 and 503")
-    retry_after_s_max: int = _number(60, 1, 3_600, "s", "Longest Retry-After, however long the wait will be")
+    ingest_shards: int = _number(10, 1, 256, "shards")
+    """Shards of the queue, which several workers can empty at the same time. A store that has shards already keeps
+    their number."""
+    ingest_posts_max: int = _number(500_000, 1, 1_000_000_000, "posts")
+    """Maximum number of posts in the queue; more are refused with 429."""
+    ingest_age_s_max: float = _number(60, 0.1, 86_400, "s")
+    """If the oldest post in the queue has waited longer than this, new posts are refused with 503."""
+    ingest_look_s: float = _number(1, 0.01, 60, "s")
+    """How old a process's figures of the queue may be when it accepts or refuses posts."""
+    ingest_group_posts_max: int = _number(10_000, 1, 100_000, "posts")
+    """Maximum number of posts that one transaction appends to the queue."""
+    ingest_block_posts_max: int = _number(200, 1, 10_000, "posts")
+    """Maximum number of posts of one shard that are stored in the queue as one row."""
+    ingest_round_posts_max: int = _number(1_000, 1, 100_000, "posts")
+    """Maximum number of queued posts that one transaction applies."""
+    ingest_round_parts_max: int = _number(2_500, 1, 100_000, "posts")
+    """Maximum number of queued posts that one transaction applies, counted once for every board."""
+    ingest_alone_attempts_max: int = _number(10, 1, 1_000, "attempts")
+    """Attempts of a queued post that fails even in a transaction of its own. After the last one, it is rejected."""
+    ingest_workers: int = _number(1, 0, 64, "workers")
+    """Workers of the queue in each job process; 0: none."""
+    ingest_workers_max: int = _number(4, 1, 64, "workers")
+    """Maximum number of workers of the queue at the same time, in all job processes together."""
+    ingest_sizing_s: float = _number(5, 0.1, 600, "s")
+    """How often a job process works out how many workers of the queue the store can use."""
+    ingest_lease_s: float = _number(0.5, 0.1, 600, "s")
+    """How long a killed worker keeps its shards from other workers."""
+    ingest_poll_s: float = _number(0.1, 0.001, 60, "s")
+    """How often an idle worker looks for posts; a fifth as often after a long pause."""
+    ingest_gather_s: float = _number(0.15, 0, 60, "s")
+    """Least time between the starts of two rounds of a worker that empties the queue each time. Meanwhile posts gather
+    for the next one."""
+    ingest_backoff_s_max: float = _number(2, 0.001, 600, "s")
+    """Longest pause of a worker whose round failed."""
+    rejected_post_retention_s: float = _number(7 * 86_400, 60, 10 * 366 * 86_400, "s")
+    """How long the service remembers why a queued post was rejected."""
+    rejected_posts_max: int = _number(1_000_000, 1, 1_000_000_000, "posts")
+    """Maximum number of rejected posts that are remembered; the oldest are forgotten first."""
+    retry_after_s: int = _number(1, 1, 3_600, "s")
+    """Shortest Retry-After sent with 429 and 503."""
+    retry_after_s_max: int = _number(60, 1, 3_600, "s")
+    """Longest Retry-After, even if the wait will be longer."""
 
     # What one API key may ask for in each process
-    key_reads_per_s: float = _number(0, 0, 1e6, "reads/s", "Reads of one API key, past it 429; 0 sets no limit")
-    key_reads_burst: int = _number(1_000, 1, 1_000_000, "reads", "Reads of one API key at once, after a pause")
-    key_posts_per_s: float = _number(0, 0, 1e6, "posts/s", "Posts of one API key, past it 429; 0 sets no limit")
-    key_posts_burst: int = _number(10_000, 1, 10_000_000, "posts", "Posts of one API key at once, after a pause")
+    key_reads_per_s: float = _number(0, 0, 1e6, "reads/s")
+    """Reads per second of one API key in each process; more are refused with 429. 0: no limit."""
+    key_reads_burst: int = _number(1_000, 1, 1_000_000, "reads")
+    """Reads that an API key may make at once after a pause."""
+    key_posts_per_s: float = _number(0, 0, 1e6, "posts/s")
+    """Posts per second of one API key in each process; more are refused with 429. 0: no limit."""
+    key_posts_burst: int = _number(10_000, 1, 10_000_000, "posts")
+    """Posts that an API key may send at once after a pause."""
 
     # Reading
-    reader_connections: int = _number(2, 1, 64, "connections", "Connections for short reads")
-    heavy_reader_connections: int = _number(1, 1, 64, "connections", "Connections for counts, walks and refreshes")
-    point_reads_per_batch_max: int = _number(512, 1, 10_000, "reads", "Point reads joined into one statement")
-    point_read_lanes: int = _number(
-        2, 1, 64, "statements", "Point reads under way at once; each begins for as many as are under way already"
-    )
-    reads_waiting_max: int = _number(20_000, 1, 1_000_000, "reads", "Reads waiting for a connection; past it 503")
-    light_read_rows_max: int = _number(
-        100_000, 0, 100_000_000, "rows", "Reads that pass more rows than this use the connections for counts and walks"
-    )
-    exact_gap_rows_max: int = _number(
-        50, 0, 10_000_000, "rows", "Ranks by `auto` are counted where the gap of the curve holds no more than this"
-    )
-    exact_changes_max: int = _number(
-        50_000, 0, 10_000_000, "rows", "Changes of a board summed up for an exact rank; past it every row is counted"
-    )
-    open_boards_max: int = _number(1_000, 1, 1_000_000, "boards", "Boards whose compiled statements are kept")
-    statement_cache: int = _number(512, 0, 100_000, "statements", "Prepared statements kept for each connection")
+    reader_connections: int = _number(2, 1, 64, "connections")
+    """Connections for short reads, in each process."""
+    heavy_reader_connections: int = _number(1, 1, 64, "connections")
+    """Connections for counts, walks and refreshes, in each process."""
+    point_reads_per_batch_max: int = _number(512, 1, 10_000, "reads")
+    """Maximum number of point reads that one statement answers together."""
+    point_read_lanes: int = _number(2, 1, 64, "statements")
+    """Maximum number of point-read statements at the same time. A further one starts only once as many reads wait as
+    are under way."""
+    reads_waiting_max: int = _number(20_000, 1, 1_000_000, "reads")
+    """Maximum number of reads waiting for a connection; more are refused with 503."""
+    light_read_rows_max: int = _number(100_000, 0, 100_000_000, "rows")
+    """A read that passes more rows than this uses the connections for counts, walks and refreshes."""
+    exact_gap_rows_max: int = _number(50, 0, 10_000_000, "rows")
+    """With `auto`, a rank is counted if the gap of the curve around it holds at most this many entries."""
+    exact_changes_max: int = _number(50_000, 0, 10_000_000, "rows")
+    """Maximum number of changes that an exact rank adds up. With more changes since the curve's mark, all better rows
+    are counted."""
+    open_boards_max: int = _number(1_000, 1, 1_000_000, "boards")
+    """Boards whose compiled statements a process keeps; the least recently used are dropped."""
+    statement_cache: int = _number(512, 0, 100_000, "statements")
+    """Prepared statements kept for each connection."""
 
     # Streams
-    stream_clients_max: int = _number(5_000, 0, 1_000_000, "streams", "Streams open in one process; past it 503")
-    stream_top_default: int = _number(10, 1, 10_000, "rows", "Rows of a streamed top when no number is asked for")
-    stream_top_max: int = _number(100, 1, 10_000, "rows", "Rows of a streamed top")
-    stream_poll_s: float = _number(0.02, 0.001, 10, "s", "Pause between two looks for what streams have to tell")
-    stream_rows_max: int = _number(
-        10_000, 1, 1_000_000, "rows", "Posts read in one look, and that a stream resumes over"
-    )
-    stream_heartbeat_s: float = _number(15, 0.01, 600, "s", "How often a stream says that it is alive")
-    stream_retry_s: float = _number(1, 0, 600, "s", "Pause after which a client whose stream ended comes back")
-    stream_unread_bytes_max: int = _number(
-        262_144, 1_024, 1024**3, "bytes", "Events that a slow client leaves unread; past it the stream ends"
-    )
+    stream_clients_max: int = _number(5_000, 0, 1_000_000, "streams")
+    """Maximum number of streams open in one process; more are refused with 503."""
+    stream_top_default: int = _number(10, 1, 10_000, "rows")
+    """Rows of a streamed top if the request gives no number."""
+    stream_top_max: int = _number(100, 1, 10_000, "rows")
+    """Maximum number of rows of a streamed top; more are refused with 400."""
+    stream_poll_s: float = _number(0.02, 0.001, 10, "s")
+    """Pause between two reads of the journal on behalf of all streams."""
+    stream_rows_max: int = _number(10_000, 1, 1_000_000, "rows")
+    """Maximum number of journal rows that one read for all streams returns, and that a stream may resume over."""
+    stream_heartbeat_s: float = _number(15, 0.01, 600, "s")
+    """How often each stream sends a heartbeat."""
+    stream_retry_s: float = _number(1, 0, 600, "s")
+    """How long a client waits before it reopens a stream that ended."""
+    stream_unread_bytes_max: int = _number(262_144, 1_024, 1024**3, "bytes")
+    """Maximum size of the events that a slow client may leave unread. Beyond it, the stream ends."""
 
     # SQLite
-    create_store: bool = _choice(True, "Create the SQLite file where there is none; false refuses the start")
-    store_check: Literal["none", "quick", "full"] = _choice(
-        "none", "Check of the SQLite file at the start: quick reads its pages, full compares the indexes too"
-    )
-    sqlite_cache_mib: int = _number(256, 1, 65_536, "MiB", "Page cache of each connection; 2 MiB halves scans")
-    checkpoint_pages: int = _number(40_000, 100, 10_000_000, "pages", "Write-ahead log checkpointed even under load")
-    checkpoint_idle_s: float = _number(0.2, 0.001, 3_600, "s", "Pause in writing after which the log is checkpointed")
+    create_store: bool = _choice(True)
+    """Create the SQLite file if there is none. With false, the start fails instead."""
+    store_check: Literal["none", "quick", "full"] = _choice("none")
+    """Check of the SQLite file at the start: quick reads its pages, full compares the indexes too."""
+    sqlite_cache_mib: int = _number(256, 1, 65_536, "MiB")
+    """Page cache of each SQLite connection. With only 2 MiB, scans run at half the speed."""
+    checkpoint_pages: int = _number(40_000, 100, 10_000_000, "pages")
+    """Pages in SQLite's write-ahead log at which it is checkpointed, even under load."""
+    checkpoint_idle_s: float = _number(0.2, 0.001, 3_600, "s")
+    """Pause in writing after which SQLite's write-ahead log is checkpointed."""
 
     # PostgreSQL
-    writer_connections: int = _number(4, 1, 64, "connections", "Connections for transactions that write")
-    pools: PoolsText = Field(
-        default="", description="Connections of their own for sets of boards: `NAME=PATTERN:CONNECTIONS`, by commas"
-    )
-    sampling_store: ReplicaUrl = Field(
-        default="", description="postgresql://… of a read replica that curves are sampled from; empty: from the store"
-    )
-    sampling_lag_s_max: float = _number(5, 0, 600, "s", "Longest wait for that replica; then the store is sampled")
-    connection_wait_s_max: float = _number(5, 0.01, 600, "s", "Longest wait for a connection; past it 503")
-    connect_timeout_s: float = _number(3, 0.1, 60, "s", "Longest wait for one host to take a connection")
-    statement_timeout_s: float = _number(30, 0.1, 3_600, "s", "Longest statement, and longest idle transaction")
-    heavy_statement_timeout_s: float = _number(300, 0.1, 86_400, "s", "Longest statement of counts and walks")
-    lock_timeout_s: float = _number(5, 0.01, 600, "s", "Longest wait for a row or table that another one changes")
-    commit_timeout_s: float = _number(15, 0.1, 600, "s", "Longest wait for a commit; its outcome is unknown then")
-    store_attempts_max: int = _number(8, 1, 1_000, "attempts", "Tries after lost connections and deadlocks; then 503")
-    store_backoff_base_s: float = _number(0.02, 0, 10, "s", "First back-off of those tries; doubles, with jitter")
-    store_backoff_s_max: float = _number(0.5, 0, 60, "s", "Longest back-off of those tries")
+    writer_connections: int = _number(4, 1, 64, "connections")
+    """Connections for transactions that write, in each process."""
+    pools: PoolsText = _choice("")
+    """Connection pools of their own for sets of boards: `NAME=PATTERN:CONNECTIONS`, several with commas between
+    them."""
+    sampling_store: ReplicaUrl = _choice("")
+    """postgresql://… of a read replica that curves are sampled from; empty: curves are sampled from the store."""
+    sampling_lag_s_max: float = _number(5, 0, 600, "s")
+    """Longest wait until the replica has caught up; then the curve is sampled from the store."""
+    connection_wait_s_max: float = _number(5, 0.01, 600, "s")
+    """Longest wait for a free connection; then 503."""
+    connect_timeout_s: float = _number(3, 0.1, 60, "s")
+    """Longest wait for one host to accept a connection."""
+    statement_timeout_s: float = _number(30, 0.1, 3_600, "s")
+    """Longest run of a statement, and longest idle time within a transaction."""
+    heavy_statement_timeout_s: float = _number(300, 0.1, 86_400, "s")
+    """Longest run of a statement of a count, a walk or a refresh."""
+    lock_timeout_s: float = _number(5, 0.01, 600, "s")
+    """Longest wait for a row or table that another transaction has locked."""
+    commit_timeout_s: float = _number(15, 0.1, 600, "s")
+    """Longest wait for a commit. After it, the outcome is unknown and the connection is closed."""
+    store_attempts_max: int = _number(8, 1, 1_000, "attempts")
+    """Maximum number of attempts of a transaction that lost its connection or was in a deadlock; then 503."""
+    store_backoff_base_s: float = _number(0.02, 0, 10, "s")
+    """First pause before a further attempt of a transaction. The pause doubles each time, with jitter."""
+    store_backoff_s_max: float = _number(0.5, 0, 60, "s")
+    """Longest pause before a further attempt of a transaction."""
 
     # Curves shared through memcached
-    memcached_servers: Servers = _choice(
-        (), "Servers that share curves, HOST:PORT with commas between; none: the table"
-    )
-    memcached_timeout_s: float = _number(0.03, 0.001, 0.05, "s", "Longest wait for one call of memcached")
-    memcached_failures_max: int = _number(3, 1, 1_000, "failures", "Failures in a row that leave a server alone")
-    memcached_pause_s: float = _number(5, 0.01, 3_600, "s", "How long a failing server is left alone before a trial")
-    memcached_batch_max: int = _number(20, 1, 1_000, "curves", "Curves asked for in one call of memcached")
-    memcached_value_bytes_max: int = _number(
-        1_000_000, 1_024, 128 * 1024 * 1024, "bytes", "Larger curves stay in the table; memcached's own limit is 1 MiB"
-    )
-    memcached_expiry_s: int = _number(86_400, 60, 30 * 86_400, "s", "How long memcached keeps a curve at most")
+    memcached_servers: Servers = _choice(())
+    """Servers through which processes share curves, HOST:PORT with commas between; none: curves come from the table."""
+    memcached_timeout_s: float = _number(0.03, 0.001, 0.05, "s")
+    """Longest wait for one call of memcached."""
+    memcached_failures_max: int = _number(3, 1, 1_000, "failures")
+    """Failures in a row after which a server gets no calls for `memcached_pause_s`."""
+    memcached_pause_s: float = _number(5, 0.01, 3_600, "s")
+    """How long a failing server gets no calls, before one call tries it again."""
+    memcached_batch_max: int = _number(20, 1, 1_000, "curves")
+    """Maximum number of curves requested in one call of memcached."""
+    memcached_value_bytes_max: int = _number(1_000_000, 1_024, 128 * 1024 * 1024, "bytes")
+    """Maximum size of a curve that is shared. Larger curves are read from the table. memcached's own limit is 1 MiB by
+    default."""
+    memcached_expiry_s: int = _number(86_400, 60, 30 * 86_400, "s")
+    """Longest time that memcached keeps a curve."""
 
     # Background jobs
-    curve_poll_s: float = _number(2, 0.05, 2, "s", "How often new curves and requested refreshes are looked for")
-    curve_poll_rows_max: int = _number(100, 1, 100_000, "curves", "Curves read in one step of a look for new ones")
-    live_poll_s: float = _number(0.5, 0.05, 1, "s", "How often changes folded into the curves are looked for")
-    fold_interval_s: float = _number(0.5, 0.01, 1, "s", "How often changes are folded into the curves")
-    fold_load_ratio: float = _number(0.5, 0.01, 1, "ratio", "Part of the time that folding may take")
-    fold_rows_max: int = _number(5_000, 1, 1_000_000, "changes", "Changes read in one statement of the folding")
-    fold_lag_rows_max: int = _number(
-        500_000, 1, 100_000_000, "changes", "Changes folded at once; curves further behind wait for their next refresh"
-    )
-    fold_curves_max: int = _number(10_000, 1, 10_000_000, "curves", "Curves that the folding process keeps decoded")
-    drift_ratio: float = _number(
-        0.01, 0.0001, 1, "ratio", "Bound of a live curve's relative error past which it is fitted anew"
-    )
-    refresh_jitter_ratio: float = _number(0.1, 0, 1, "ratio", "Part of the refresh interval that is random")
-    refresh_concurrency: int = _number(1, 1, 64, "refreshes", "Curves refreshed at the same time")
-    refresh_load_ratio: float = _number(
-        0.5, 0.01, 1, "ratio", "Part of the time that scheduled refreshes may keep a worker busy"
-    )
-    refresh_patience_intervals: float = _number(
-        10, 0.1, 10_000, "intervals", "A due curve that waited for so many goes before those of the most changed boards"
-    )
-    refresh_wait_s_max: float = _number(30, 0.1, 3_600, "s", "Longest wait of an operator's refresh for its new curve")
-    refresh_tick_s: float = _number(0.25, 0.01, 60, "s", "How often due refreshes are looked for")
-    refresh_tick_boards_max: int = _number(2_000, 1, 1_000_000, "boards", "Boards looked at in one tick")
-    refresh_queue_max: int = _number(1_000, 1, 1_000_000, "refreshes", "Due refreshes that wait for a worker")
-    refresh_demands_max: int = _number(1_000, 1, 1_000_000, "refreshes", "Operators' refreshes that wait; past it 503")
-    gap_rows_max: int = _number(
-        10_000,
-        100,
-        100_000_000,
-        "rows",
-        "Most entries between two knots, what an exact count may read; more knots then",
-    )
-    scan_page_values: int = _number(
-        5_000, 10, 1_000_000, "values", "Distinct values that a scan reads in one statement"
-    )
-    scan_memory_values_max: int = _number(
-        4_000_000, 1_000, 1_000_000_000, "values", "Distinct values a scan keeps in memory; further ones in a file"
-    )
-    scan_bound_ratio: float = _number(
-        0.005, 0, 1, "ratio", "Method auto: a curve that may be off by more is scanned, if its board is quiet enough"
-    )
-    scan_changes_ratio: float = _number(
-        0.001, 0, 1, "ratio", "Method auto: quiet is a board that changes by no more of itself while it is scanned"
-    )
-    scan_rows_per_s: int = _number(
-        2_000_000, 1_000, 1_000_000_000, "rows/s", "How fast a scan is taken to be before the first one was timed"
-    )
-    lease_s: float = _number(10, 0.1, 3_600, "s", "How long a job process that died keeps others from its work")
-    lease_renewal_ratio: float = _number(0.3, 0.01, 0.9, "ratio", "Part of its time after which a lease is renewed")
-    lease_margin_s: float = _number(
-        0.5, 0, 60, "s", "Added before an expired lease is given away: how far the store's clock may jump"
-    )
-    job_backoff_base_s: float = _number(0.5, 0.001, 60, "s", "First pause of a job that failed; doubles, with jitter")
-    job_backoff_s_max: float = _number(30, 0.001, 3_600, "s", "Longest pause of a job that failed")
-    job_stop_s_max: float = _number(5, 0.1, 600, "s", "Longest wait for jobs to end at the stop")
-    close_interval_s: float = _number(1, 0.05, 3_600, "s", "How often boards to be closed or archived are looked for")
-    close_load_ratio: float = _number(0.5, 0.01, 1, "ratio", "Part of the time that closing and archiving may take")
-    close_boards_max: int = _number(200, 1, 100_000, "boards", "Boards closed in one transaction")
-    archive_top_rows: int = _number(1_000, 1, 100_000, "rows", "Best rows by each column that an archive can show")
-    archive_block_rows: int = _number(256, 1, 100_000, "rows", "Rows of a block of an archive: who needs one reads all")
-    archive_step_rows: int = _number(5_000, 1, 1_000_000, "rows", "Rows archived in one transaction, about")
-    archive_boards_max: int = _number(50, 1, 10_000, "boards", "Small boards archived in one transaction")
-    close_retry_s: float = _number(30, 1, 3_600, "s", "After which a board whose closing failed is tried again")
-    audit_interval_s: float = _number(
-        60, 0, 86_400, "s", "How often the curve of a random column is held against counted rows; 0: never"
-    )
-    audit_owners_max: int = _number(100, 1, 100_000, "owners", "Random owners counted in one audit")
-    audit_rows_max: int = _number(
-        50_000_000, 2, 10_000_000_000, "rows", "Rows that one audit reads; ranks past half of it are left out"
-    )
-    audit_changes_max: int = _number(
-        100_000, 0, 100_000_000, "changes", "Changes since the curve's time that an audit takes back from its counts"
-    )
-    audit_s_max: float = _number(5, 0.01, 3_600, "s", "Time after which an audit counts no further owner")
-    change_log_retention_s: float = _number(
-        7 * 86_400, 1, 3_660 * 86_400, "s", "How long the journal is kept; twice as long what is yet to be counted"
-    )
-    erased_cells_s: float = _number(
-        3_600,
-        60,
-        31 * 86_400,
-        "s",
-        "How long the journal keeps an erased owner's values, without the name, to count by",
-    )
-    prune_interval_s: float = _number(60, 1, 86_400, "s", "How often old post ids and changes are removed")
-    prune_rows_max: int = _number(10_000, 1, 10_000_000, "rows", "Rows removed in one transaction")
-    prune_steps_max: int = _number(100, 1, 100_000, "steps", "Transactions in one run of the pruning, of each kind")
+    curve_poll_s: float = _number(2, 0.05, 2, "s")
+    """How often a process looks for new curves, and a job process for refresh requests."""
+    curve_poll_rows_max: int = _number(100, 1, 100_000, "curves")
+    """Maximum number of curves that one step of a look for new curves reads."""
+    live_poll_s: float = _number(0.5, 0.05, 1, "s")
+    """How often a process looks for live counts that were folded."""
+    fold_interval_s: float = _number(0.5, 0.01, 1, "s")
+    """How often the folding job counts new changes into the live counts of curves."""
+    fold_load_ratio: float = _number(0.5, 0.01, 1, "ratio")
+    """Largest part of its time that the folding job may be at work."""
+    fold_rows_max: int = _number(5_000, 1, 1_000_000, "changes")
+    """Maximum number of changes that one statement of the folding job reads."""
+    fold_lag_rows_max: int = _number(500_000, 1, 100_000_000, "changes")
+    """Maximum number of changes folded at once. Curves that are further behind wait for their next refresh."""
+    fold_curves_max: int = _number(10_000, 1, 10_000_000, "curves")
+    """Curves that the folding job keeps decoded in memory."""
+    drift_ratio: float = _number(0.01, 0.0001, 1, "ratio")
+    """A live curve is fitted anew once the bound of its relative error exceeds this."""
+    refresh_jitter_ratio: float = _number(0.1, 0, 1, "ratio")
+    """Part of the refresh interval that is random. It only shortens the interval."""
+    refresh_concurrency: int = _number(1, 1, 64, "refreshes")
+    """Curves that one job process refreshes at the same time."""
+    refresh_load_ratio: float = _number(0.5, 0.01, 1, "ratio")
+    """Largest part of a worker's time that scheduled refreshes may take. Refresh requests are not delayed by it."""
+    refresh_patience_intervals: float = _number(10, 0.1, 10_000, "intervals")
+    """A due curve that has waited this many refresh intervals goes before curves that changed more."""
+    refresh_wait_s_max: float = _number(30, 0.1, 3_600, "s")
+    """Longest wait of a refresh request for its new curve; then 503. The refresh goes on."""
+    refresh_tick_s: float = _number(0.25, 0.01, 60, "s")
+    """How often the schedule looks for due refreshes."""
+    refresh_tick_boards_max: int = _number(2_000, 1, 1_000_000, "boards")
+    """Maximum number of boards that one look for due refreshes passes. The next look goes on from there."""
+    refresh_queue_max: int = _number(1_000, 1, 1_000_000, "refreshes")
+    """Maximum number of due refreshes that wait for a worker. Those that changed least are found due again later."""
+    refresh_demands_max: int = _number(1_000, 1, 1_000_000, "refreshes")
+    """Maximum number of refresh requests that wait; more are refused with 503."""
+    gap_rows_max: int = _number(10_000, 100, 100_000_000, "rows")
+    """Maximum number of entries between two knots of a sampled curve, and so of the rows that an exact count reads.
+    Larger boards get more knots."""
+    scan_page_values: int = _number(5_000, 10, 1_000_000, "values")
+    """Maximum number of distinct values that one statement of a scan reads."""
+    scan_memory_values_max: int = _number(4_000_000, 1_000, 1_000_000_000, "values")
+    """Maximum number of distinct values that a scan keeps in memory. Beyond that, it writes them to a temporary
+    file."""
+    scan_bound_ratio: float = _number(0.005, 0, 1, "ratio")
+    """Method auto scans a column once the relative error of its curve may exceed this, if its board is quiet enough."""
+    scan_changes_ratio: float = _number(0.001, 0, 1, "ratio")
+    """Method auto: a board is quiet enough if at most this part of its entries changes during a scan."""
+    scan_rows_per_s: int = _number(2_000_000, 1_000, 1_000_000_000, "rows/s")
+    """Assumed speed of a scan until a process has timed its first one."""
+    lease_s: float = _number(10, 0.1, 3_600, "s")
+    """How long a killed job process keeps other processes from its work."""
+    lease_renewal_ratio: float = _number(0.3, 0.01, 0.9, "ratio")
+    """Part of its length after which a lease is renewed."""
+    lease_margin_s: float = _number(0.5, 0, 60, "s")
+    """Time added before an expired lease is given to another holder. It allows for jumps of the store's clock."""
+    job_backoff_base_s: float = _number(0.5, 0.001, 60, "s")
+    """First pause of a job that failed. The pause doubles with each failure in a row, with jitter."""
+    job_backoff_s_max: float = _number(30, 0.001, 3_600, "s")
+    """Longest pause of a job that failed."""
+    job_stop_s_max: float = _number(5, 0.1, 600, "s")
+    """At the stop, the longest wait for the jobs to end."""
+    close_interval_s: float = _number(1, 0.05, 3_600, "s")
+    """How often the closing job looks for boards to close or to archive."""
+    close_load_ratio: float = _number(0.5, 0.01, 1, "ratio")
+    """Largest part of its time that the closing job may be at work."""
+    close_boards_max: int = _number(200, 1, 100_000, "boards")
+    """Maximum number of boards closed in one transaction."""
+    archive_top_rows: int = _number(1_000, 1, 100_000, "rows")
+    """Best rows by each ranked column that an archive keeps in order. Requests beyond them get 410."""
+    archive_block_rows: int = _number(256, 1, 100_000, "rows")
+    """Rows in one block of an archive. Reading one row decodes its whole block."""
+    archive_step_rows: int = _number(5_000, 1, 1_000_000, "rows")
+    """Maximum number of rows archived in one transaction, approximately."""
+    archive_boards_max: int = _number(50, 1, 10_000, "boards")
+    """Maximum number of small boards archived together in one transaction."""
+    close_retry_s: float = _number(30, 1, 3_600, "s")
+    """Pause before a board whose closing failed is tried again."""
+    audit_interval_s: float = _number(60, 0, 86_400, "s")
+    """How often the audit compares the curve of a random column with counted rows; 0: never."""
+    audit_owners_max: int = _number(100, 1, 100_000, "owners")
+    """Maximum number of random owners counted in one audit."""
+    audit_rows_max: int = _number(50_000_000, 2, 10_000_000_000, "rows")
+    """Maximum number of rows that one audit reads. It reads each row twice, so it leaves out ranks past half of
+    this."""
+    audit_changes_max: int = _number(100_000, 0, 100_000_000, "changes")
+    """Maximum number of changes since the curve's time that an audit subtracts from its counts; with more, the column
+    is not audited."""
+    audit_s_max: float = _number(5, 0.01, 3_600, "s")
+    """Time after which an audit counts no further owner."""
+    change_log_retention_s: float = _number(7 * 86_400, 1, 3_660 * 86_400, "s")
+    """How long the journal is kept. Changes that were not folded yet are kept twice as long."""
+    erased_cells_s: float = _number(3_600, 60, 31 * 86_400, "s")
+    """How long the journal keeps the values of an erased owner, without the name, so that counts stay right."""
+    prune_interval_s: float = _number(60, 1, 86_400, "s")
+    """How often the pruning job deletes old post ids, changes and leftover rows."""
+    prune_rows_max: int = _number(10_000, 1, 10_000_000, "rows")
+    """Maximum number of rows that one transaction of the pruning job deletes."""
+    prune_steps_max: int = _number(100, 1, 100_000, "steps")
+    """Maximum number of transactions in one run of the pruning job, for each kind of row."""
 
     # Leased pools
-    lease_partitions: int = _number(10, 1, 1_000, "partitions", "Parts of a pool's region where the spec does not say")
-    lease_pools_max: int = _number(10_000, 1, 1_000_000, "pools", "Pools of resources in the store")
-    lease_resources_per_request_max: int = _number(
-        10_000, 1, 1_000_000, "resources", "Resources put in or taken out in one request"
-    )
-    lease_s_max: float = _number(31 * 86_400, 1, 10 * 366 * 86_400, "s", "Longest lease of a resource")
-    lease_group_max: int = _number(200, 1, 10_000, "requests", "Requests for leases in one transaction")
-    lease_groups_in_flight_max: int = _number(
-        2, 1, 64, "transactions", "Most transactions for leases in flight; on SQLite one"
-    )
-    lease_requests_waiting_max: int = _number(
-        10_000, 1, 1_000_000, "requests", "Requests for leases that wait; past it 429"
-    )
-    lease_wait_s_max: float = _number(10, 0.01, 3_600, "s", "Longest wait of a request for a lease; past it 503")
-    lease_expired_counted_max: int = _number(
-        10_000, 0, 10_000_000, "leases", "Leases of a region that are over, counted as available as far as this"
-    )
+    lease_partitions: int = _number(10, 1, 1_000, "partitions")
+    """Partitions of each region of a pool whose spec gives no number."""
+    lease_pools_max: int = _number(10_000, 1, 1_000_000, "pools")
+    """Maximum number of pools in the store; more are refused with 409."""
+    lease_resources_per_request_max: int = _number(10_000, 1, 1_000_000, "resources")
+    """Maximum number of resources added or removed in one request; more are refused with 400."""
+    lease_s_max: float = _number(31 * 86_400, 1, 10 * 366 * 86_400, "s")
+    """Longest lease of a resource. A longer one is refused with 422."""
+    lease_group_max: int = _number(200, 1, 10_000, "requests")
+    """Maximum number of requests for leases in one transaction."""
+    lease_groups_in_flight_max: int = _number(2, 1, 64, "transactions")
+    """Maximum number of transactions for leases at the same time. SQLite runs one."""
+    lease_requests_waiting_max: int = _number(10_000, 1, 1_000_000, "requests")
+    """Maximum number of requests for leases that wait; more are refused with 429."""
+    lease_wait_s_max: float = _number(10, 0.01, 3_600, "s")
+    """Longest wait of a request for a lease; then 503."""
+    lease_expired_counted_max: int = _number(10_000, 0, 10_000_000, "leases")
+    """Maximum number of expired leases of each region that the figures of a pool count as available."""
 
-    liberate_interval_s: float = _number(
-        3_600, 1, 31 * 86_400, "s", "How often leases that are over are liberated; a dry region does it at once"
-    )
-    liberate_rows_max: int = _number(1_000, 1, 1_000_000, "rows", "Leases liberated in one transaction")
-    lease_journal_retention_s: float = _number(
-        7 * 86_400, 60, 10 * 366 * 86_400, "s", "How long the journal of leases is kept"
-    )
-    balance_interval_s: float = _number(
-        300, 1, 86_400, "s", "How often free resources are moved to the regions that will need them"
-    )
-    balance_horizon_s: float = _number(600, 1, 86_400, "s", "How far ahead a region's need is projected")
-    balance_half_life_s: float = _number(
-        600, 1, 31 * 86_400, "s", "Age at which what a region was asked for counts half in its average"
-    )
-    balance_moves_max: int = _number(100_000, 1, 100_000_000, "resources", "Resources moved in one run, each pool")
-    balance_step_rows_max: int = _number(1_000, 1, 1_000_000, "rows", "Resources moved in one transaction")
+    liberate_interval_s: float = _number(3_600, 1, 31 * 86_400, "s")
+    """How often expired leases are liberated. A region without a free resource does so at once."""
+    liberate_rows_max: int = _number(1_000, 1, 1_000_000, "rows")
+    """Maximum number of leases liberated in one transaction."""
+    lease_journal_retention_s: float = _number(7 * 86_400, 60, 10 * 366 * 86_400, "s")
+    """How long the journal of leases is kept."""
+    balance_interval_s: float = _number(300, 1, 86_400, "s")
+    """How often the balancer moves free resources to the regions that will need them."""
+    balance_horizon_s: float = _number(600, 1, 86_400, "s")
+    """How far ahead the balancer projects the need of a region."""
+    balance_half_life_s: float = _number(600, 1, 31 * 86_400, "s")
+    """Age at which past requests for leases count half in a region's average."""
+    balance_moves_max: int = _number(100_000, 1, 100_000_000, "resources")
+    """Maximum number of resources moved in one run, for each pool."""
+    balance_step_rows_max: int = _number(1_000, 1, 1_000_000, "rows")
+    """Maximum number of resources moved in one transaction."""
 
-    lease_store_name: str = _text("here", "What the peers call this store, where keys lease in several stores")
-    lease_peers: PeersText = Field(
-        default="",
-        description="Other stores in which the same keys lease: `NAME=URL` of their services by commas, an API key as "
-        "the URL's password; empty: none",
-    )
-    lease_duplicates: Literal["release", "keep"] = _choice(
-        "release", "Of a key that two stores gave a resource: release the second one, or only count it"
-    )
-    lease_exchange_interval_s: float = _number(1, 0.01, 3_600, "s", "How often the peers' journals of leases are read")
-    lease_exchange_rows_max: int = _number(1_000, 1, 100_000, "rows", "Rows of a peer's journal read at once")
+    lease_store_name: str = _text("here")
+    """What the peers call this store, if keys lease in several stores."""
+    lease_peers: PeersText = _choice("")
+    """Other stores in which the same keys lease: `NAME=URL` of their services, several with commas between, each API
+    key as the URL's password; empty: none."""
+    lease_duplicates: Literal["release", "keep"] = _choice("release")
+    """If two stores gave the same key a resource: release the second one, or keep both and only count it."""
+    lease_exchange_interval_s: float = _number(1, 0.01, 3_600, "s")
+    """How often the journals of the peers' leases are read."""
+    lease_exchange_rows_max: int = _number(1_000, 1, 100_000, "rows")
+    """Maximum number of rows of a peer's journal read at once."""
 
     # Boards
-    catalog_boards_max: int = _number(100_000, 1, 10_000_000, "boards", "Boards in the catalog")
-    own_tables_max: int = _number(1_000, 1, 1_000_000, "boards", "Boards with tables of their own in a SQLite store")
-    catalog_families_max: int = _number(1_000, 1, 100_000, "families", "Families in the catalog")
-    keys_max: int = _number(1_000, 1, 1_000_000, "keys", "API keys")
-    default_samples: int = _number(1_000, 2, 100_000, "samples", "Samples of a curve where the spec does not say")
-    default_exact_top: int = _number(500, 0, 1_000_000, "ranks", "Ranks always counted where the spec does not say")
-    default_refresh_seconds: float = _number(60, 1, 30 * 86_400, "s", "Refresh interval where the spec does not say")
+    catalog_boards_max: int = _number(100_000, 1, 10_000_000, "boards")
+    """Maximum number of boards in the catalog; more are refused with 409."""
+    own_tables_max: int = _number(1_000, 1, 1_000_000, "boards")
+    """Maximum number of boards with tables of their own in a SQLite store; more are refused with 409."""
+    catalog_families_max: int = _number(1_000, 1, 100_000, "families")
+    """Maximum number of families in the catalog; more are refused with 409."""
+    keys_max: int = _number(1_000, 1, 1_000_000, "keys")
+    """Maximum number of API keys in the store; more are refused with 409."""
+    default_samples: int = _number(1_000, 2, 100_000, "samples")
+    """Samples of a curve if the spec gives no number."""
+    default_exact_top: int = _number(500, 0, 1_000_000, "ranks")
+    """Best ranks that are always counted if the spec gives no number."""
+    default_refresh_seconds: float = _number(60, 1, 30 * 86_400, "s")
+    """Refresh interval if the spec gives none."""
 
-    dashboard: bool = _choice(True, "Serve the dashboard at /, a page for people over what the service answers anyway")
+    dashboard: bool = _choice(True)
+    """Serve the dashboard at /: a page for people that shows what the API answers too."""
 
     # Managed objects: what /jolokia shows and does
-    managed_objects: bool = _choice(True, "Keep managed objects with their rates and answer /jolokia")
+    managed_objects: bool = _choice(True)
+    """Keep managed objects with their rates, and answer /jolokia."""
     managed_operations: Operations = _choice(
-        ("Board.refresh", "Predictor.refresh", "Cache.flush", "Job.run", "Job.pause", "Job.resume"),
-        "Operations of managed objects that are allowed, Type.operation with commas between them",
+        ("Board.refresh", "Predictor.refresh", "Cache.flush", "Job.run", "Job.pause", "Job.resume")
     )
-    managed_boards_max: int = _number(
-        1_000, 0, 1_000_000, "boards", "Boards that are managed objects; where there are more, none is"
-    )
-    managed_wait_s_max: float = _number(5, 0.01, 600, "s", "Longest wait for each process of the node in an operation")
-    rates_tick_s: float = _number(5, 0.1, 60, "s", "How often figures are noted down, to tell rates and percentiles")
-    jolokia_requests_max: int = _number(1_000, 1, 100_000, "requests", "Jolokia requests in one body")
+    """Operations of managed objects that are allowed: Type.operation, several with commas between."""
+    managed_boards_max: int = _number(1_000, 0, 1_000_000, "boards")
+    """Maximum number of boards that are shown as managed objects. With more boards, none is shown."""
+    managed_wait_s_max: float = _number(5, 0.01, 600, "s")
+    """Longest wait for each process of the node in which an operation of a managed object runs."""
+    rates_tick_s: float = _number(5, 0.1, 60, "s")
+    """How often figures are recorded for rates and percentiles."""
+    jolokia_requests_max: int = _number(1_000, 1, 100_000, "requests")
+    """Maximum number of Jolokia requests in one body; more are refused."""
 
     # Logs
-    log_level: Literal["debug", "info", "warning", "error"] = _choice("info", "Least severe line written")
-    log_format: Literal["json", "console"] = _choice("json", "One JSON object a line, or text for people")
-    log_sample_ratio: float = _number(0.01, 0, 1, "ratio", "Share of ordinary requests that are logged")
-    tracing_url: str = Field(
-        default="",
-        description="OTLP over HTTP: where spans are sent, http://…/v1/traces; empty: no tracing (extra tracing)",
-    )
-    tracing_ratio: float = _number(0.01, 0, 1, "ratio", "Share of traces that begin here which are sent")
-    slow_request_s: float = _number(1.0, 0.001, 3_600, "s", "A request as slow as this is always logged")
+    log_level: Literal["debug", "info", "warning", "error"] = _choice("info")
+    """Least severe level that is logged."""
+    log_format: Literal["json", "console"] = _choice("json")
+    """json: one JSON object a line; console: text for people."""
+    log_sample_ratio: float = _number(0.01, 0, 1, "ratio")
+    """Part of the ordinary requests that are logged."""
+    tracing_url: str = _choice("")
+    """Where spans are sent: OTLP over HTTP, http://…/v1/traces; empty: no tracing. Needs the extra `tracing`."""
+    tracing_ratio: float = _number(0.01, 0, 1, "ratio")
+    """Part of the traces starting at this service that are sent."""
+    slow_request_s: float = _number(1.0, 0.001, 3_600, "s")
+    """A request that takes at least this long is always logged."""
 
     # Filled by `config.load`: the source of each setting that is not at its default.
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)

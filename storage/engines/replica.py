@@ -62,7 +62,7 @@ class ReplicaFirst:
         try:
             if await self._caught_up(position):
                 return await self._replica.read(program, heavy=True)
-            detail = f"the replica has not got {position} within {self._lag_s_max:g} s, or is none"
+            detail = f"the replica did not replay {position} in {self._lag_s_max:g} s, or the server is no replica"
         except StoreBusyError as error:
             detail = error.detail
         log.warning("replica_passed_over", detail=detail)
