@@ -4,7 +4,7 @@
     ├── BadIdentifierError      a name that cannot be quoted faithfully
     ├── BadValueError           a value that would not arrive in the database as it is
     ├── IncompleteQueryError    a builder that was compiled too early, or that contradicts itself
-    ├── Inexpressible      a construct that the dialect, or the kind of statement, cannot carry
+    ├── InexpressibleError      a construct that the dialect, or the kind of statement, cannot carry
     └── UnboundParameterError   `bind` called with a parameter missing or unknown
 
 The rule: every error is raised before any SQL reaches a database, and no message shows a bound value.

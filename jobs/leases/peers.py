@@ -98,7 +98,7 @@ class ExchangeJob:
         """Read and apply one page now; return whether there may be more.
 
         Raises:
-            PeerAway: the peer did not answer as it should.
+            PeerUnavailableError: the peer can't be reached, or its response is not a page of its journal.
             LeaseLostError: another process reads this journal now.
             StoreBusyError: the store failed.
         """

@@ -317,7 +317,7 @@ class SqliteStore:
         if cause is not None:
             if not self.damaged.is_set():  # log it once: from now on every request may find the damage
                 self.damaged.set()
-                detail = "writes are refused and jobs end: stop the service and restore a backup"
+                detail = "the store refuses writes and the jobs end: stop the service and restore a backup"
                 log.error("store_damaged", path=str(self._path.resolve()), cause=cause, detail=detail)
             return StoreDamagedError()
         return StoreBusyError(f"the store failed: {error}")

@@ -131,7 +131,7 @@ def _check_start(dialect: Dialect, board: Board) -> Program[None]:
         return
     oldest_us = yield from journal(dialect).oldest_us()
     if oldest_us is None or board.created_at_us < oldest_us + CLOCK_SKEW_US_MAX:
-        detail = f"the journal begins after {begins_after}, and {board.id!r} is older: what was posted before is gone"
+        detail = f"the journal begins after {begins_after}, and {board.id!r} is older, so earlier posts are missing"
         raise JournalIncompleteError(detail + "; keep it longer with change_log_retention_s")
 
 
@@ -140,7 +140,7 @@ def _where_posts_are(dialect: Dialect, board: Board) -> Program[str]:
     log, nothing = journal(dialect), f"the journal has no post to {board.id!r} since it was created or reset"
     earlier = yield from log.find_deleted_boards(board.id, since=0)
     rows = yield from log.read_changes(0, limit=1, boards=[board.key, *earlier], held=True)
-    return f"{nothing}; what was posted before begins at --since {rows[0].number}" if rows else nothing
+    return f"{nothing}; earlier posts begin at --since {rows[0].number}" if rows else nothing
 
 
 def store_owner_rows(

@@ -230,13 +230,13 @@ async def test_a_full_disk_refuses_writes_and_reads_go_on_until_there_is_room(pa
 def test_a_start_on_a_full_disk_names_the_cause(tmp_path: Path) -> None:
     code = (
         "import asyncio, pathlib, resource, sys\n"
-        "from storage.errors import StoreFull\n"
+        "from storage.errors import StoreFullError\n"
         "from storage.engines.sqlite import SqliteStore\n"
         "from tests.storage.backends import SQLITE_LIMITS\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)\n"
         "try:\n"
         "    asyncio.run(SqliteStore.open(pathlib.Path(sys.argv[1]), SQLITE_LIMITS))\n"
-        "except StoreFull as error:\n"
+        "except StoreFullError as error:\n"
         "    print(error.detail)\n"
     )
     for room_bytes in (0, 2_048, 16_384):  # for the lock, the file, the log's index
