@@ -64,6 +64,11 @@ def test_an_error_of_a_lower_layer_answers_with_the_code_of_its_nearest_class(
     assert (problem.code, problem.status) == (code, status)
 
 
+def test_without_a_detail_the_docstring_of_the_class_is_the_detail_without_capital_and_period() -> None:
+    assert problem_of(storage_errors.UnknownBoardError()).detail == "no such leaderboard"
+    assert problem_of(job_errors.NoJobProcessError()).detail == "no job process is alive to refresh the curve"
+
+
 def test_a_bug_shows_nothing_of_its_cause() -> None:
     assert b"secret" not in problem_of(ValueError("secret")).to_json()
 
