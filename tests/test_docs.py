@@ -22,6 +22,7 @@ from tests.service.real_service import Service
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+CELL_CHARS_MAX = 200  # longer cells are paragraphs, which a reader finds easier below the table
 FIGURES = re.compile(r"^\| ([\d,]+) uniform scores, (.+?) \| ([\d.]+) % \| ([\d.]+) % \| ([\d.]+) % \|$", re.MULTILINE)
 
 
@@ -51,6 +52,18 @@ def heading_ids(page: Path) -> set[str]:
 def test_every_part_of_a_page_that_is_linked_to_exists(page: Path) -> None:
     links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", text_of(page))
     assert [link for link in links if link[1] not in heading_ids(page.parent / link[0] if link[0] else page)] == []
+
+
+@pytest.mark.parametrize("page", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=lambda page: page.name)
+def test_no_cell_of_a_table_is_a_paragraph(page: Path) -> None:
+    long = [
+        f"{page.name}:{number} {cell[:60]}"
+        for number, line in enumerate(text_of(page).splitlines(), start=1)
+        if line.startswith("|")
+        for cell in map(str.strip, re.split(r"(?<!\\)\|", line))
+        if len(cell) > CELL_CHARS_MAX
+    ]
+    assert long == []
 
 
 @pytest.mark.parametrize("picture", sorted((ROOT / "docs").glob("*.svg")), ids=lambda path: path.name)

@@ -42,18 +42,20 @@ def test_the_readme_lists_no_endpoint_that_is_not_there() -> None:
     assert _endpoint_rows().keys() == {(route.method, route.path) for route in add_health_routes(ROUTES)}
 
 
-def test_every_make_target_that_the_readme_shows_exists() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_every_make_target_that_a_page_shows_exists(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    shown = set(re.findall(r"\bmake (?:[A-Z]+=\S+ )*([a-z]+)", readme))
+    shown = set(re.findall(r"(?:^|`)make (?:[A-Z]+=\S+ )*([a-z]+)", text, re.MULTILINE))
+    assert {"check", "quick", "test"} <= shown
     targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
     assert shown - targets == set()
 
 
 @pytest.mark.parametrize(("store", "processes"), [("postgresql://user@host/db", 1), ("", 2)])
 def test_tests_that_share_a_given_server_run_in_one_process(store: str, processes: int) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    [words] = re.findall(r"`RANKCURVE_TEST_STORE=\S+ make (test [^`]+)`", readme)
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    [words] = re.findall(r"`RANKCURVE_TEST_STORE=\S+ make (test [^`]+)`", guide)
     kept = {name: value for name, value in os.environ.items() if name not in ("TEST_PROCESSES", "MAKEFLAGS")}
     command = ["make", "--dry-run", *words.split()]
     shown = subprocess.run(
@@ -62,10 +64,21 @@ def test_tests_that_share_a_given_server_run_in_one_process(store: str, processe
     assert f"--numprocesses {processes} --dist loadfile tests/storage" in shown
 
 
-def test_every_file_that_the_readme_links_to_exists() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    links = re.findall(r"\]\(([^)#:]+)\)", readme)
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_every_file_that_a_page_links_to_exists(page: str) -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text(encoding="utf-8"))
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_every_file_folder_and_test_that_the_guide_for_contributors_names_exists() -> None:
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    places = re.findall(r"[ `]((?:service|jobs|storage|tests|config|docs|benchmarks)/[\w/.]*\w)", guide)
+    assert len(places) > 40
+    assert [place for place in places if not (ROOT / place).exists()] == []
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").glob("*.py"))
+    tests = re.findall(r"`(test_\w+)`\s+in `tests/test_tidy.py`", guide)
+    assert tests
+    assert [name for name in tests if f"def {name}(" not in sources] == []
 
 
 def _first_block(kind: str) -> str:

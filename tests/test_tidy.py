@@ -10,6 +10,9 @@ import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("config", "querybuilder", "predictor", "storage", "jobs", "service")
@@ -61,7 +64,9 @@ def _texts() -> Iterator[tuple[Path, str]]:
     """Every text file that belongs to the project, without what its tools and runs made."""
     for folder, folders, files in os.walk(ROOT):
         made = {"data", "build", "dist", "__pycache__"}
-        folders[:] = [name for name in folders if name == ".ci" or not (name.startswith(".") or name in made)]
+        folders[:] = [
+            name for name in folders if name in (".ci", ".github") or not (name.startswith(".") or name in made)
+        ]
         for name in files:
             if name == ".git":  # a further worktree's note of where its repository is
                 continue
@@ -228,3 +233,16 @@ def test_the_lock_pins_every_package_with_hashes_and_names_no_place_to_get_it_fr
     wanted = [*declared["project"]["dependencies"], *declared["dependency-groups"]["dev"]]
     locked = {line.partition("==")[0] for line in logical}
     assert {re.split(r"[><=;\[ ]", want)[0] for want in wanted} - locked == set()
+
+
+def test_the_hosted_ci_runs_what_the_local_one_runs_and_may_only_read() -> None:
+    workflows = sorted((ROOT / ".github" / "workflows").iterdir())
+    assert [path.name for path in workflows] == ["ci.yml"]
+    workflow: dict[str, Any] = yaml.safe_load(workflows[0].read_text(encoding="utf-8"))
+    local = re.findall(r"^make .+$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    [job] = workflow["jobs"].values()
+    assert [step["run"] for step in job["steps"] if "run" in step] == local == ["make check", "make test"]
+    assert [step["uses"] for step in job["steps"] if not re.fullmatch(r"[\w/-]+@v\d+", step.get("uses", "a@v1"))] == []
+    assert workflow["permissions"] == {"contents": "read"}
+    assert workflow["concurrency"]["cancel-in-progress"] is True
+    assert job["timeout-minutes"] == 90
