@@ -1,12 +1,13 @@
 # Needs Python 3.11 or newer with venv and pip, and make; everything else goes into .venv.
-# The versions and hashes of what is installed stand in requirements.lock; `make lock` renews it.
+# requirements.lock has the versions and hashes of all packages; `make lock` renews it.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
-# Several processes would share the one server of RANKCURVE_TEST_STORE and meet in what a server has only once.
+# One process with RANKCURVE_TEST_STORE: several would share its one server, and disturb each other in what a server has
+# only once.
 TEST_PROCESSES ?= $(if $(RANKCURVE_TEST_STORE),1,2)
 
 .DEFAULT_GOAL := help
@@ -26,17 +27,17 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
-demo: $(STAMP) ## Import a season of 100,000 players and serve it on http://127.0.0.1:8080 (RANKCURVE_PORT=8081: there; ARGS=--once: stop after set-up)
+demo: $(STAMP) ## Import a season of 100,000 players and serve it on http://127.0.0.1:8080 (RANKCURVE_PORT: another port; ARGS=--once: stop after set-up)
 	$(BIN)/python -m service.demo $(ARGS)
 
-test: $(STAMP) ## Install what tests need and is missing, and run them all (ARGS=tests/config: those only)
+test: $(STAMP) ## Install what the tests need, and run them all (ARGS=tests/config: only those)
 	tests/install_missing.sh $(BIN)/python
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
 quick: $(STAMP) ## Run the tests that need no server: units, and the store on SQLite
 	$(BIN)/python -m pytest -q --numprocesses $(TEST_PROCESSES) -m "not server and not end_to_end and not browser" $(ARGS)
 
-check: $(STAMP) ## Format, lint, types, import contracts, tidiness
+check: $(STAMP) ## Check format, lint, types, import contracts and tidiness
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -46,7 +47,7 @@ check: $(STAMP) ## Format, lint, types, import contracts, tidiness
 bench: $(STAMP) ## Measure every bar of benchmarks/README.md
 	$(BIN)/python -m benchmarks $(ARGS)
 
-# uv is needed here only, so it stays out of the lock. --universal: one lock for every platform and Python from 3.11.
+# Only this target needs uv, so the lock does not have it. --universal makes one lock for every platform and Python from 3.11.
 lock: ## Renew requirements.lock from pyproject.toml (ARGS=--upgrade: to the newest versions)
 	"$(PYTHON)" -m venv build/lock
 	build/lock/bin/python -m pip --disable-pip-version-check install --quiet uv

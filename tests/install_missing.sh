@@ -1,6 +1,6 @@
 #!/bin/sh
-# Install what the tests need and this machine lacks: servers and a browser from Debian's packages, and the clients of
-# Jolokia from npm and PyPI, pinned with hashes, below build/clients. `make test` runs it; pytest itself installs nothing.
+# Install what the tests need and this machine lacks: servers and a browser from Debian's packages, and clients of Jolokia
+# from npm and PyPI, pinned with hashes, into build/clients. `make test` runs this script; pytest itself installs nothing.
 #
 # usage: tests/install_missing.sh PYTHON        PYTHON: the interpreter of the environment that runs the tests
 set -eu
@@ -27,8 +27,8 @@ need systemd-analyze systemd
 if [ -n "$missing" ]; then
   as_root=
   [ "$(id -u)" -eq 0 ] || as_root="sudo -n"
-  echo "The tests need Debian's packages:$missing. Installing them."
-  # RUNLEVEL=1: the packages' own services stay off; the tests start their own.
+  echo "The tests need these Debian packages, which are installed now:$missing"
+  # With RUNLEVEL=1 the packages do not start services of their own; the tests start theirs.
   if ! { $as_root apt-get update -q && $as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
          apt-get install -y -q --no-install-recommends $missing; } >/dev/null; then
     echo "They could not be installed from here. As root: apt-get install$missing" >&2
@@ -44,7 +44,7 @@ if ! cmp -s "$here/clients/package-lock.json" "$build/npm/.installed"; then
   cp "$here/clients/package-lock.json" "$build/npm/.installed"
 fi
 
-# pyjolokia came in 2014, as sources that only setuptools before 58 builds.
+# pyjolokia was published in 2014 as sources, which only setuptools before 58 can build.
 if ! cmp -s "$here/clients/pyjolokia.txt" "$build/pip/.installed"; then
   echo "Installing pyjolokia by pip into build/clients/pip."
   rm -rf "$build/pip"
