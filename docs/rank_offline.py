@@ -1,7 +1,7 @@
-"""Rank offline: what `GET …/rankings/{column}/curve` answers is enough for every rank that the curve can give.
+"""Rank offline: the answer to `GET …/rankings/{column}/curve` is enough for every rank that the curve can give.
 
-The one rule: whole numbers only, so that every language gets the service's own answer. Copy it, or port it: it needs
-nothing but this file.
+Copy this file or port it; it needs no other file. It computes with whole numbers only, so that every language gets the
+same ranks as the service.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from decimal import Decimal
 from typing import Any
 
 SHAPE_UNIT = 65_536
-TIME_LIMIT = 10**16  # microseconds since 1970, one more than any: behind all who reached the value before
+TIME_LIMIT = 10**16  # microseconds since 1970, later than any time
 EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
 def key_of(curve: dict[str, Any], value: Any, reached_at: str | None = None) -> int:
-    """The place of a value as a whole number, smaller is better; without a time, that of one who reaches it last."""
+    """Return the key of a value, a whole number; a smaller key is better. Without a time, the value is reached last."""
     key = int(Decimal(str(value)).scaleb(curve["scale"]))
     key = -key if curve["best"] == "high" else key
     if curve["ties"] == "shared":
@@ -30,7 +30,7 @@ def key_of(curve: dict[str, Any], value: Any, reached_at: str | None = None) -> 
 
 
 def rank_of(curve: dict[str, Any], value: Any, reached_at: str | None = None) -> tuple[int, int, int]:
-    """(rank, low, high) of a value by a curve's document: what the service answers with `rank=estimate`."""
+    """Return (rank, low, high) of a value by a curve's document, as the service does with `rank=estimate`."""
     knots, step = curve["knots"], curve["step"]
     keys = [key_of(curve, knot["value"], knot.get("reached_at")) for knot in knots]
     key = key_of(curve, value, reached_at)
@@ -60,13 +60,13 @@ def rank_of(curve: dict[str, Any], value: Any, reached_at: str | None = None) ->
 
 
 def _ends(curve: dict[str, Any]) -> tuple[Any, Any]:
-    """How far entries stand beyond the best and the worst knot; None: nobody does."""
+    """Return how far entries stand beyond the best and the worst knot; None if no entry does."""
     outside = curve["outside"] or {}
     return outside.get("best"), outside.get("worst")
 
 
 def _estimate(low: int, high: int, at: int, run: int, shape: list[int] | None) -> int:
-    """From `low` at 0 to `high` at `run`, along a line or a cubic, to the nearest whole number, halves up."""
+    """Return the rank at `at` of a line or cubic from `low` at 0 to `high` at `run`, as a whole number, halves up."""
     if at <= 0:
         return low
     if at >= run:
