@@ -1,6 +1,6 @@
-"""Where the stores under test live: a backend joins the suite by one entry here.
+"""List the backends that every test of the store runs on. A new backend is one more entry here.
 
-The rule it keeps: no test of the port names a backend.
+No test of the store's port names a backend.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from storage.engines.sqlite import SqliteLimits, SqliteStore
 from storage.store import Store
 from tests.schemas import fresh_schema
 
-# Opens the store of one place; closed and opened again it holds what it held.
+# Opens the store of one place. A store that is closed and opened again holds what it held before.
 OpenStore = Callable[[], Awaitable[Store]]
-# Makes an empty place; what is still open when the context ends is closed.
+# Makes an empty place. When the context ends, it closes the stores that are still open.
 Backend = Callable[[Path], AbstractAsyncContextManager[OpenStore]]
 
 SQLITE_LIMITS = SqliteLimits(
@@ -54,7 +54,7 @@ POSTGRES_LIMITS = PostgresLimits(
 
 @asynccontextmanager
 async def sqlite_place(directory: Path) -> AsyncIterator[OpenStore]:
-    """A file in an empty directory."""
+    """Provide a file in an empty directory."""
     opened: list[Store] = []
 
     async def open_store() -> Store:
@@ -67,12 +67,12 @@ async def sqlite_place(directory: Path) -> AsyncIterator[OpenStore]:
 
 
 def sqlite_backend(_request: pytest.FixtureRequest) -> Backend:
-    """Files below the test's folder."""
+    """List the SQLite backend, whose files lie below the test's folder."""
     return sqlite_place
 
 
 def postgres_backend(request: pytest.FixtureRequest) -> Backend:
-    """Schemas of the server that the tests were given, or of their own."""
+    """List the PostgreSQL backend: schemas of the server that the tests were given, or of a server of their own."""
     url: str = request.getfixturevalue("postgres_url")
 
     @asynccontextmanager

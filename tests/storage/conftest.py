@@ -1,6 +1,6 @@
 """One fixture for each way to need a store, so that every test of the port runs on every backend.
 
-The rule it keeps: each test has a place of its own.
+Each test has a place of its own.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ PROCESSES_S_MAX = 60
 
 @pytest.fixture(params=sorted(BACKENDS))
 def backend(request: pytest.FixtureRequest) -> Backend:
-    """Each backend in turn."""
+    """Provide each backend in turn."""
     return BACKENDS[request.param](request)
 
 
 @pytest.fixture(params=list(TableSharing))
 def table(request: pytest.FixtureRequest) -> TableSharing:
-    """Each layout in turn: boards in tables of their own, and in one that they share."""
+    """Provide each table layout in turn: boards in tables of their own, and boards in one shared table."""
     return TableSharing(request.param)
 
 
 @pytest.fixture
 async def open_store(backend: Backend, tmp_path: Path) -> AsyncIterator[OpenStore]:
-    """Opens the store of an empty place."""
+    """Return a function that opens the store of an empty place."""
     async with backend(tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
 async def store(open_store: OpenStore) -> Store:
-    """An open store without a schema yet."""
+    """Open a store that has no schema yet."""
     return await open_store()
 
 
 @pytest.fixture
 async def deployment(store: Store, table: TableSharing) -> Deployment:
-    """A migrated store and what is needed to work with it."""
+    """Provide a migrated store and what a test needs to work with it."""
     return await Deployment.on(store, table)
 
 
 @pytest.fixture
 def session(backend: Backend, tmp_path: Path, table: TableSharing) -> Iterator[Session]:
-    """A deployment for tests that hypothesis drives."""
+    """Provide a deployment for tests that hypothesis drives."""
     opened = Session(backend, tmp_path, table)
     yield opened
     opened.close()
@@ -66,7 +66,7 @@ def session(backend: Backend, tmp_path: Path, table: TableSharing) -> Iterator[S
 
 @pytest.fixture
 def session_name(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The application name of the sessions that stores open during this test: others may use the same server."""
+    """Return the application name of this test's sessions, because others may use the same server."""
     name = f"rankcurve_{secrets.token_hex(8)}"
     monkeypatch.setattr(postgres_connection, "APPLICATION_NAME", name)
     return name
@@ -74,21 +74,21 @@ def session_name(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 async def place(postgres_url: str) -> AsyncIterator[str]:
-    """An empty place on the server."""
+    """Provide an empty place on the server."""
     async with fresh_schema(postgres_url) as url:
         yield url
 
 
 @pytest.fixture
 async def processes(place: str, session_name: str) -> AsyncIterator[Processes]:
-    """Processes on a fresh place."""
+    """Provide processes on a new place."""
     async with asyncio.timeout(PROCESSES_S_MAX), AsyncExitStack() as stack:
         yield Processes(stack, place)
 
 
 @pytest.fixture
 async def raw(place: str) -> AsyncIterator[asyncpg.Connection]:
-    """Somebody else's session on the place."""
+    """Provide a session on the place that belongs to no store."""
     connection = await asyncpg.connect(place)
     yield connection
     await connection.close()
@@ -96,7 +96,7 @@ async def raw(place: str) -> AsyncIterator[asyncpg.Connection]:
 
 @pytest.fixture
 async def bystander(place: str) -> AsyncIterator[asyncpg.Connection]:
-    """A session of a service that is none of the test's; nothing may happen to it."""
+    """Provide a session of a service that does not belong to the test; nothing may happen to it."""
     connection = await asyncpg.connect(place, server_settings={"application_name": "rankcurve"})
     yield connection
     assert await connection.fetchval("SELECT 1") == 1

@@ -1,4 +1,4 @@
-"""What disks do to a SQLite file: they spoil its pages, and they are full."""
+"""Do to a SQLite file what disks do: spoil its pages, and be full."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from storage.engines.sqlite import SqliteStore
 
 
 def spoil_table(path: Path, table: str) -> None:
-    """Overwrite the first pages of a table and of its indexes with garbage; nobody may have the file open."""
+    """Overwrite the first pages of a table and of its indexes with garbage. No process may have the file open."""
     with closing(sqlite3.connect(path)) as connection:
         [size_bytes] = connection.execute("PRAGMA page_size").fetchone()
         query = "SELECT rootpage FROM sqlite_schema WHERE tbl_name = ? AND rootpage > 0"
@@ -23,13 +23,13 @@ def spoil_table(path: Path, table: str) -> None:
 
 
 def replace_bytes(path: Path, these: bytes, those: bytes) -> None:
-    """Overwrite some bytes wherever they stand in the file; nobody may have it open."""
+    """Overwrite these bytes wherever they stand in the file. No process may have it open."""
     assert len(these) == len(those)
     path.write_bytes(path.read_bytes().replace(these, those))
 
 
 async def grow_by(store: SqliteStore, *, pages: int) -> None:
-    """Let the file grow by this many pages from now on, as a disk with that much room would."""
+    """Let the file grow by this many pages from now on, as on a disk with room for that many."""
 
     def limit(connection: sqlite3.Connection) -> None:
         [used] = connection.execute("PRAGMA page_count").fetchone()

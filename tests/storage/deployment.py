@@ -1,6 +1,6 @@
 """A migrated store with what a process keeps around it, so that a test says only what it is about.
 
-The rule it keeps: only public names of storage.
+It uses only public names of storage.
 """
 
 from __future__ import annotations
@@ -71,27 +71,27 @@ def ranked(
     min_scaled: int = -(10**15),
     max_scaled: int = 10**15,
 ) -> ColumnSpec:
-    """A sorted column."""
+    """Describe a sorted column."""
     return ColumnSpec(name, True, merge, best, ColumnKind.NUMBER, scale, min_scaled, max_scaled)
 
 
 def counter(name: str, *, merge: Merge = Merge.SUM) -> ColumnSpec:
-    """An unsorted column of numbers, as wide as 64 bits are."""
+    """Describe an unsorted column of 64-bit numbers."""
     return ColumnSpec(name, False, merge, Best.HIGH, ColumnKind.NUMBER, 0, -INT64_MAX - 1, INT64_MAX)
 
 
 def label(name: str) -> ColumnSpec:
-    """An unsorted column of text."""
+    """Describe an unsorted column of text."""
     return ColumnSpec(name, False, Merge.LAST, Best.HIGH, ColumnKind.TEXT, 0, 0, 0)
 
 
 def spec(*columns: ColumnSpec, ties: Ties = Ties.SHARED, predictor: PredictorSpec = PREDICTOR) -> BoardSpec:
-    """A board of these columns."""
+    """Describe a board of these columns."""
     return BoardSpec(columns, ties, predictor)
 
 
 def part(board: Board, stats: Mapping[str, StatValue], overwrite: Mapping[str, StatValue] | None = None) -> BoardPost:
-    """What a post says to one board."""
+    """Make the part of a post that is for one board."""
     changes = [ColumnChange(board.column_index[name], value, False) for name, value in stats.items()]
     changes += [ColumnChange(board.column_index[name], value, True) for name, value in (overwrite or {}).items()]
     return BoardPost(board, changes)
@@ -99,7 +99,7 @@ def part(board: Board, stats: Mapping[str, StatValue], overwrite: Mapping[str, S
 
 @dataclass
 class Clock:
-    """The time as the test says it is."""
+    """A clock that a test sets."""
 
     now_us: int = NOW_US
 
@@ -109,13 +109,13 @@ class Clock:
 
 @dataclass
 class Observed:
-    """What a writer told its operators."""
+    """What a writer reported to its operators."""
 
-    groups: list[int] = field(default_factory=list)  # posts of each committed transaction
+    groups: list[int] = field(default_factory=list)  # number of posts in each committed transaction
     rows: list[int] = field(default_factory=list)
     races: int = 0
     depth: int = 0
-    in_flight: list[int] = field(default_factory=list)  # groups, after each change
+    in_flight: list[int] = field(default_factory=list)  # number of groups, after each change
     refused: list[tuple[str, int]] = field(default_factory=list)
 
     def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
@@ -142,7 +142,7 @@ class Observed:
 
 
 class Deployment:
-    """One process's view of one store."""
+    """The view that one process has of one store."""
 
     def __init__(self, store: Store, salt: str, table: TableSharing = TableSharing.OWN) -> None:
         self.store, self.dialect, self.table = store, store.dialect, table
@@ -153,15 +153,15 @@ class Deployment:
 
     @classmethod
     async def on(cls, store: Store, table: TableSharing = TableSharing.OWN) -> Self:
-        """Bring the store to the schema first. Boards that are made here have their rows in such tables."""
+        """Migrate the store. Boards that are created here keep their rows in tables of the kind `table`."""
         return cls(store, await store.write(lambda: migrate(store.dialect)), table)
 
     def laid_out(self, wanted: BoardSpec) -> BoardSpec:
-        """A spec with the table that this deployment is about."""
+        """Return the spec with this deployment's kind of table."""
         return replace(wanted, table=self.table)
 
     async def create(self, board_id: str, *columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Board:
-        """A new board."""
+        """Create a board."""
         wanted = self.laid_out(spec(*columns, ties=ties))
         return await self.store.write(
             lambda: create_board(
@@ -170,15 +170,15 @@ class Deployment:
         )
 
     def entries(self, board: Board) -> Entries:
-        """The statements of a board."""
+        """Return the statements of a board."""
         return self.boards.open_board(board)[0]
 
     def merger(self, board: Board) -> Merger:
-        """The merge rules of a board."""
+        """Return the merge rules of a board."""
         return self.boards.open_board(board)[1]
 
     def post(self, owner: str, *parts: BoardPost, post_id: str | None = None, at_us: int | None = None) -> Post:
-        """A post as the edge hands it over."""
+        """Return a post as the service hands it to the writer."""
         said = [
             (one.board.id, [(change.index, change.value, change.overwrite) for change in one.changes]) for one in parts
         ]
@@ -186,7 +186,7 @@ class Deployment:
         return Post(owner, parts, post_hash, at_us, fingerprint=repr((owner, said, at_us)), post_id=post_id)
 
     async def apply(self, *posts: Post) -> list[list[PartOutcome]]:
-        """All in one group, in one transaction."""
+        """Apply all posts as one group, in one transaction."""
         boards = {one.board.key: one.board for post in posts for one in post.parts}
 
         def group() -> PostTransaction:
@@ -196,20 +196,20 @@ class Deployment:
         return (await self.store.write(lambda: group().apply_posts(posts))).outcomes
 
     async def apply_one(self, post: Post) -> PartOutcome:
-        """A post to one board, alone."""
+        """Apply a post to one board, alone."""
         [[outcome]] = await self.apply(post)
         return outcome
 
     async def erase(self, board: Board, owner: str) -> bool:
-        """Erase an owner from a board; whether there was an entry."""
+        """Erase an owner from a board. Return whether there was an entry."""
         return await self.store.write(lambda: self.entries(board).erase_entry(owner, now_us=self.clock()))
 
     async def rows(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
-        """Entries as stored, by owner."""
+        """Return entries as stored, by owner."""
         return await self.store.read(lambda: self.entries(board).find_entries(owners))
 
     async def stats(self, board: Board, owner: str) -> dict[str, StatValue | None] | None:
-        """An owner's values by column name, None without an entry."""
+        """Return an owner's values by column name, or None without an entry."""
         found = await self.rows(board, [owner])
         if owner not in found:
             return None
@@ -217,7 +217,7 @@ class Deployment:
         return dict(zip((column.name for column in board.spec.columns), values, strict=True))
 
     async def totals(self, board: Board) -> dict[int, int]:
-        """Counted entries by column index, zeros left out."""
+        """Return the numbers of entries by column index, zeros left out."""
         counted = await self.store.read(lambda: find_totals(self.dialect, [board.key]))
         return {index: count for index, count in counted[board.key].items() if count and index != STATE}
 
@@ -230,7 +230,7 @@ class Deployment:
         rng: random.Random | None = None,
         monotonic: Callable[[], float] | None = None,
     ) -> Writer:
-        """A writer that is not started yet."""
+        """Return a writer that is not started yet."""
         return Writer(
             store or self.store,
             self.boards,
@@ -244,7 +244,7 @@ class Deployment:
 
 
 class Session:
-    """A deployment on a loop of its own, for tests whose examples are made by hypothesis, which knows no coroutines."""
+    """A deployment on an event loop of its own, for tests with hypothesis, which cannot run coroutines."""
 
     def __init__(self, backend: Backend, directory: Path, table: TableSharing = TableSharing.OWN) -> None:
         self._table = table
@@ -258,16 +258,16 @@ class Session:
         return await Deployment.on(await self._open_store(), self._table)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run to the end."""
+        """Run a coroutine to its end."""
         return self._runner.run(coroutine)
 
     def create(self, *columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Board:
-        """A new board for one example."""
+        """Create a new board for one example."""
         self._boards += 1
         return self.run(self.deployment.create(f"board-{self._boards}", *columns, ties=ties))
 
     def reopen(self) -> None:
-        """Close the store and open it again, as another process would; only the clock goes on."""
+        """Close the store and open it again, as another process would. Only the clock stays."""
         clock = self.deployment.clock
         self.run(self.deployment.store.close())
         self.deployment = self.run(self._deploy())
@@ -280,7 +280,7 @@ class Session:
 
 
 class Silent:
-    """Nobody to tell."""
+    """An observer that ignores everything."""
 
     def group_written(self, *, posts: int, rows: int, seconds: float) -> None: ...
     def race_lost(self) -> None: ...

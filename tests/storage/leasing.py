@@ -1,6 +1,6 @@
 """A store's pools with a clock that a test moves.
 
-The rule it keeps: what a test sees of the pools is what callers see, or what the tables say.
+What a test sees of the pools is what callers see, or what the tables hold.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CLIENT = "acme"
 
 
 class Pools:
-    """What the tests do with pools."""
+    """What tests do with pools."""
 
     def __init__(self, deployment: Deployment, clock: StoreClock | None = None) -> None:
         self.store, self.dialect = deployment.store, deployment.dialect
@@ -50,7 +50,7 @@ class Pools:
         return self.clock.now_us
 
     async def create(self, pool_id: str = "numbers", *, partitions: int = PARTITIONS) -> Pool:
-        """A new pool, or the one that there is."""
+        """Create a pool, or return the one that there is."""
         spec = PoolSpec(partitions)
         pool, _ = await self.store.write(
             lambda: self.pools.save_pool(CLIENT, pool_id, spec, now_us=self.clock(), pools_max=1_000)
@@ -58,18 +58,18 @@ class Pools:
         return pool
 
     async def pool(self, pool_id: str = "numbers") -> Pool:
-        """The pool as it is now."""
+        """Return the pool as it is now."""
         return await self.store.read(lambda: self.pools.read_pool(CLIENT, pool_id))
 
     async def add(self, *names: str, region: str = "eu", pool_id: str = "numbers") -> list[str]:
-        """New resources; answers which were new."""
+        """Add resources. Return those that were new."""
         pool = await self.pool(pool_id)
         return await self.store.write(
             lambda: self.pools.add_resources(pool, region, names, now_us=self.clock(), rng=self.rng)
         )
 
     async def remove(self, *names: str, pool_id: str = "numbers") -> Removed:
-        """Take resources out."""
+        """Remove resources."""
         pool = await self.pool(pool_id)
         return await self.store.write(
             lambda: self.pools.remove_resources(pool, names, now_us=self.clock(), rng=self.rng)
@@ -83,43 +83,43 @@ class Pools:
             await self.store.write(lambda: self.pools.drop_pool(CLIENT, pool_id, now_us=self.clock()))
 
     async def run(self, *requests: PoolRequest) -> list[Outcome]:
-        """All in one transaction."""
+        """Serve all requests in one transaction."""
         return await self.store.write(lambda: self.groups.serve_requests(requests))
 
     async def ask(
         self, key: str, *, region: str = "eu", lease_us: int = LEASE_US, until_us: int | None = None
     ) -> Grant:
-        """One key's request; raises its refusal."""
+        """Request a lease for one key; raise its refusal."""
         [outcome] = await self.run(LeaseRequest(CLIENT, "numbers", key, region, until_us, lease_us))
         return given(outcome)
 
     async def give_back(self, key: str) -> Grant:
-        """One key gives back; raises its refusal."""
+        """Give back one key's lease; raise its refusal."""
         [outcome] = await self.run(Release(CLIENT, "numbers", key))
         return given(outcome)
 
     async def counts(self, pool_id: str = "numbers") -> dict[str, RegionCounts]:
-        """What is kept count of, by region."""
+        """Return the stored counts by region."""
         pool = await self.pool(pool_id)
         found = await self.store.read(lambda: lease_counts(self.dialect).read_counts([pool.key]))
         return {region: counts for (_, region), counts in found.items()}
 
     async def rows(self, pool_id: str = "numbers") -> list[Resource]:
-        """Every resource."""
+        """Return every resource."""
         pool = await self.pool(pool_id)
         return await self.store.read(lambda: self.pools.list_resources(pool, after="", limit=10_000))
 
     async def events(self, after: int = 0) -> list[PublishedLeaseEvent]:
-        """The journal."""
+        """Return the journal of leases."""
         return await self.store.read(lambda: lease_journal(self.dialect).read_page(after, limit=10_000))
 
     async def happened(self) -> Sequence[tuple[str, str, str | None]]:
-        """What the journal says but for numbers and times: kind, resource, key."""
+        """Return the journal without numbers and times: kind, resource, key."""
         return [(event.kind, event.resource, event.key) for event in await self.events()]
 
 
 def given(outcome: Outcome) -> Grant:
-    """What was given; raises a refusal."""
+    """Return the grant; raise a refusal."""
     if isinstance(outcome, Exception):
         raise outcome
     return outcome

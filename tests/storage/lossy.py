@@ -1,6 +1,6 @@
-"""A way to a PostgreSQL server that loses an answer when it is told to: the server did its work, nobody hears of it.
+"""A proxy before a PostgreSQL server that loses an answer when it is told to.
 
-The rule it keeps: what is lost is the answer to a COMMIT, after the server has given it.
+It loses the answer to a COMMIT after the server has given it: the server did its work, and nobody hears of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ CHUNK_BYTES = 65_536
 class LossyWay:
     """A proxy on a free port before the server of `url`.
 
-    `lose` counts the COMMITs whose answers it still swallows, or what else holds `marker`.
+    `lose` is the number of COMMITs whose answers it still swallows. With `marker`, it swallows answers to what holds
+    the marker.
     """
 
     def __init__(self, url: str) -> None:
@@ -31,7 +32,7 @@ class LossyWay:
 
     @property
     def url(self) -> str:
-        """The connection string that leads through here."""
+        """Return the connection string that leads through this proxy."""
         port = self._server.sockets[0].getsockname()[1]
         user, at, _ = self._parts.netloc.rpartition("@")
         return urlunsplit(self._parts._replace(netloc=f"{user}{at}127.0.0.1:{port}"))

@@ -1,6 +1,6 @@
-"""A store that lets a test in between the statements of a program, where another writer would come between.
+"""A store that runs another writer's query between the statements of a program.
 
-The rule it keeps: what it runs is in the program's own transaction, so every backend answers the same.
+The query runs in the program's own transaction, so every backend behaves the same.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 
-READS_OF_A_GROUP = 1  # of the writer's: the rows; what follows are conditional writes
+READS_OF_A_GROUP = 1  # the read of rows; the writer's later statements are conditional writes
 
 
 def version_moved(store: Store, board: Board, owner: str) -> Built:
-    """Another writer's change to a row."""
+    """Make the query by which another writer changes a row."""
     layout = layout_of(board)
     moved = update(layout.table).set(updated_at=plus(col("updated_at"), 1)).where(*layout.scope())
     return moved.where(col("owner").eq(owner)).build(store.dialect, **scope_of(board))
 
 
 class MeddlingStore(PassingStore):
-    """Runs the queries of `meddle`, one a transaction, before the statement of that number.
+    """Runs the queries of `meddle`, one in each transaction, before the statement number `before_statement`.
 
     While it is held, no write begins.
     """
@@ -49,7 +49,7 @@ class MeddlingStore(PassingStore):
         self._begun.clear()
 
     async def a_write_waits(self) -> None:
-        """Return once a write stands before the hold."""
+        """Return once a write waits at the hold."""
         await self._begun.wait()
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""A store before a store, which passes on what it is asked: tests say what theirs does otherwise."""
+"""A store that passes every call on to another store, as a base for stores of tests that differ in one method."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ class PassingStore:
         self.damaged = store.damaged
 
     def for_board(self, board_id: str) -> Store:
-        """This one: what a test does otherwise it does on every connection."""
+        """Return this store, so that a test's store stands before every connection pool."""
         return self
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        """Passed on."""
+        """Pass the call on."""
         return await self._store.read(program, heavy=heavy)
 
     async def read_query(self, query: Built) -> Rows:
-        """Passed on."""
+        """Pass the call on."""
         return await self._store.read_query(query)
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        """Passed on."""
+        """Pass the call on."""
         return await self._store.write(program)
 
     async def write_query(self, query: Built) -> Rows:
-        """Passed on."""
+        """Pass the call on."""
         return await self._store.write_query(query)
 
     async def size(self) -> StoreSize:
-        """Passed on."""
+        """Pass the call on."""
         return await self._store.size()
 
     async def close(self) -> None:
-        """Passed on."""
+        """Pass the call on."""
         await self._store.close()

@@ -1,6 +1,6 @@
-"""Boards in plain Python dicts, to compare a store with: written for clarity, not speed.
+"""Boards in plain Python dicts, to compare a store with: written for clarity, not for speed.
 
-The rule it keeps: it shares no code with storage but the records.
+It shares no code with storage except the records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class OutOfRangeError(Exception):
 
 
 def merged(column: ColumnSpec, before: StatValue | None, change: ColumnChange) -> StatValue:
-    """What a change makes of a value."""
+    """Return the value that a change makes of a value."""
     if column.kind is ColumnKind.TEXT:
         return change.value
     assert isinstance(change.value, int)
@@ -40,7 +40,7 @@ def merged(column: ColumnSpec, before: StatValue | None, change: ColumnChange) -
 def merged_row(
     columns: Sequence[ColumnSpec], row: Sequence[Reached | None], changes: Sequence[ColumnChange], at_us: int
 ) -> list[Reached | None]:
-    """A row after a post: a value that ends as it was keeps the time at which it was reached."""
+    """Return a row after a post. A value that ends as it was keeps the time at which it was reached."""
     values: list[StatValue | None] = [held[0] if held is not None else None for held in row]
     for change in changes:
         values[change.index] = merged(columns[change.index], values[change.index], change)
@@ -59,13 +59,13 @@ class Place:
 
 
 def place(spec: BoardSpec, index: int, value: int, reached_us: int, owner: str) -> Place:
-    """The place of a value."""
+    """Return the place of a value."""
     sign = -1 if spec.columns[index].best is Best.HIGH else 1
     return Place((sign * value, reached_us if spec.ties is Ties.EARLIEST else 0), owner)
 
 
 def ranking(spec: BoardSpec, index: int, rows: Mapping[str, Sequence[Reached | None]]) -> list[Place]:
-    """Everyone with a value in a column, best first."""
+    """Return everyone with a value in a column, best first."""
     places = []
     for owner, row in rows.items():
         held = row[index]

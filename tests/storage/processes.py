@@ -1,6 +1,6 @@
 """Several processes on one PostgreSQL store, as deployments with connections of their own.
 
-The rule it keeps: they know of each other only what the store tells them.
+They know of each other only what the store tells them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Processes:
         self._stack, self._place = stack, place
 
     async def one(self, url: str | None = None, **limits: Any) -> Deployment:
-        """One process more."""
+        """Open one more process."""
         store = await PostgresStore.open(url or self._place, replace(POSTGRES_LIMITS, **limits))
         self._stack.push_async_callback(store.close)
         return await Deployment.on(store)

@@ -1,6 +1,6 @@
 """The ingest queue of one store, its callers and its workers, at a time that stands still until a test moves it.
 
-The rule it keeps: workers meet in the store only, as those of several processes do.
+Workers meet only in the store, as those of several processes do.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ LIMITS = DrainLimits(
 
 
 async def no_sleep(_seconds: float) -> None:
-    """Time passes by itself in no test."""
+    """Return at once: no test waits for time to pass."""
 
 
 @dataclass
 class Worker:
-    """One of them, wherever it runs."""
+    """A worker, in whichever process it runs."""
 
     drainer: Drainer
     leases: ShardLeases
@@ -48,12 +48,12 @@ class Worker:
 
     @property
     def held(self) -> list[tuple[int, WorkLease]]:
-        """The shards that it believes to have."""
+        """Return the shards that the worker believes to have."""
         return sorted(self.share.shards.items())
 
 
 class QueueDesk:
-    """A queue and who works with it."""
+    """A queue, its callers and its workers."""
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment, self.store, self.clock = deployment, deployment.store, deployment.clock
@@ -67,13 +67,13 @@ class QueueDesk:
 
     @classmethod
     async def on(cls, deployment: Deployment) -> QueueDesk:
-        """With its shards."""
+        """Create the queue with its shards."""
         desk = cls(deployment)
         await desk.store.write(lambda: desk.queue.make_shards(SHARDS))
         return desk
 
     async def enqueue(self, *posts: Post) -> None:
-        """All in one transaction, in this order, a block for each owner in a row."""
+        """Append posts in one transaction, in this order, each as a block of its own."""
         blocks = [
             NewBlock(shard_of(post.owner, SHARDS), self.clock(), 1, encode_posts([post], self.clock()))
             for post in posts
@@ -81,13 +81,13 @@ class QueueDesk:
         await self.store.write(lambda: self.queue.append_blocks(blocks))
 
     async def enqueue_block(self, posts: Sequence[Post]) -> None:
-        """As one row; they have to be of one shard."""
+        """Append posts as one block; they have to be of one shard."""
         [shard] = {shard_of(post.owner, SHARDS) for post in posts}
         block = NewBlock(shard, self.clock(), len(posts), encode_posts(posts, self.clock()))
         await self.store.write(lambda: self.queue.append_blocks([block]))
 
     def worker(self, name: str, *, store: Store | None = None, limits: DrainLimits = LIMITS) -> Worker:
-        """Another worker."""
+        """Make another worker."""
         chance = random.Random(name)
         drainer = Drainer(
             store or self.store,
@@ -104,16 +104,16 @@ class QueueDesk:
         return Worker(drainer, leases)
 
     async def tend(self, worker: Worker) -> None:
-        """A worker's look at its leases."""
+        """Keep and claim a worker's leases."""
         worker.share = await self.store.write(lambda: worker.leases.keep_share(worker.share))
         worker.share = await self.store.write(lambda: worker.leases.claim_shards(worker.share))
 
     async def round(self, worker: Worker) -> DrainedRound | None:
-        """A worker's round on what it believes to have."""
+        """Run one round of a worker on the shards that it believes to have."""
         return await worker.drainer.drain_round(worker.held)
 
     async def drain(self, name: str = "ada") -> list[DrainedRound]:
-        """Rounds of one new worker until nothing waits, after all others' leases are over."""
+        """End all other leases, and run rounds of one new worker until nothing waits."""
         self.clock.now_us += 10 * LEASE_US
         worker = self.worker(name)
         await self.tend(worker)
@@ -124,10 +124,10 @@ class QueueDesk:
         return rounds
 
     async def waiting(self) -> int:
-        """Posts in the queue."""
+        """Return the number of posts in the queue."""
         backlog = await self.store.read(self.queue.backlog)
         return sum(shard.posts for shard in backlog.values())
 
     async def fate(self, board: Board, post_id: str) -> PostFate:
-        """What became of a post."""
+        """Return what became of a post."""
         return await find_post_fate(self.store, self.deployment.post_ids, board, post_id)

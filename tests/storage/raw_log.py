@@ -9,7 +9,7 @@ from storage.log.log_record import ChangeKind
 
 
 async def log_change(connection: asyncpg.Connection, board_key: int, owner: str, before: str, after: str) -> None:
-    """As a post would."""
+    """Log a change as a post would."""
     draft = BundleDraft(board_key)
     draft.add_change(owner, before, after, (ChangeKind.APPLIED,))
     names = "board_key, updated_at, changes, owners, cells, posts, place"

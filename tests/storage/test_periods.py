@@ -1,6 +1,6 @@
-"""Why here: midnight is missing, doubled or skipped with its whole day somewhere, and every post lies in one period.
+"""Compare periods with what the zone's clocks show: every post lies in one period.
 
-The rule it keeps: periods are compared with what the zone's clocks show.
+In some zone, midnight is missing or doubled, or a whole day is skipped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DAYS = st.dates(date(1969, 1, 1), date(2099, 12, 31))
 
 
 def us(at: datetime) -> int:
-    """Microseconds since 1970."""
+    """Return microseconds since 1970."""
     return (at - EPOCH) // timedelta(microseconds=1)
 
 
@@ -32,7 +32,7 @@ INSTANTS = st.datetimes(datetime(1969, 1, 1), datetime(2099, 12, 31), timezones=
 
 
 def held(calendar: Calendar, period: Period) -> tuple[int, int]:
-    """Its bounds, which it has."""
+    """Return the bounds of a period that has bounds."""
     bounds = calendar.bounds_us(period)
     assert bounds is not None
     return bounds
@@ -60,7 +60,7 @@ def test_an_instant_far_from_midnight_lies_in_the_day_that_clocks_show(zone: str
 
 
 @given(KINDS, DAYS)
-def test_an_id_is_read_back_as_the_period_that_wrote_it(kind: PeriodKind, day: date) -> None:
+def test_an_id_reads_back_as_the_period_that_wrote_it(kind: PeriodKind, day: date) -> None:
     period = period_of(kind, day)
     assert parse_period(period.id) == period
     assert period.first_day is not None
@@ -79,7 +79,7 @@ def test_a_week_is_the_iso_week(day: date) -> None:
     ["", "2018-13", "2018-02-30", "2018-W53", "2018-W00", "2018-w49", "18", "2018-1", "02018", "2018-12-05T00", "ALL",
      "２０１８", "0999", "9999", "2018-12-5", "2018-W1", " 2018", "2018\n"],
 )  # fmt: skip
-def test_what_is_no_period_is_none(text: str) -> None:
+def test_text_that_is_no_period_parses_as_none(text: str) -> None:
     assert parse_period(text) is None
 
 
@@ -94,10 +94,11 @@ def test_all_time_has_neither_bounds_nor_a_period_before() -> None:
     [
         ("Europe/Berlin", date(2018, 3, 25), "2018-03-24T23:00:00+00:00", 23),
         ("Europe/Berlin", date(2018, 10, 28), "2018-10-27T22:00:00+00:00", 25),
-        ("America/Sao_Paulo", date(2018, 11, 4), "2018-11-04T03:00:00+00:00", 23),  # begins at one o'clock
-        ("America/Sao_Paulo", date(2018, 2, 17), "2018-02-17T02:00:00+00:00", 25),  # 23 o'clock comes twice
+        ("America/Sao_Paulo", date(2018, 11, 4), "2018-11-04T03:00:00+00:00", 23),  # the day begins at one o'clock
+        # the hour from 23 o'clock comes twice
+        ("America/Sao_Paulo", date(2018, 2, 17), "2018-02-17T02:00:00+00:00", 25),
         ("America/St_Johns", date(2010, 11, 6), "2010-11-06T02:30:00+00:00", 24),  # 00:01 becomes 23:01
-        ("Pacific/Apia", date(2011, 12, 30), "2011-12-30T10:00:00+00:00", 0),  # there was no such day
+        ("Pacific/Apia", date(2011, 12, 30), "2011-12-30T10:00:00+00:00", 0),  # the zone had no such day
         ("Africa/Monrovia", date(1972, 1, 7), "1972-01-07T00:44:30+00:00", 24 - 44.5 / 60),
     ],
 )
@@ -116,7 +117,7 @@ def test_an_instant_at_the_end_of_the_calendar_has_a_period_all_the_same(year: i
 @pytest.mark.parametrize(
     "name", ["", "Mars/Base", "../etc/passwd", "/etc/localtime", "Europe", "a\0b", "Europe/Berlin "]
 )
-def test_what_is_no_time_zone_is_none(name: str) -> None:
+def test_a_name_that_is_no_time_zone_finds_none(name: str) -> None:
     assert find_zone(name) is None
 
 

@@ -1,6 +1,6 @@
-"""Why here: boards live through posts, erasures, resets and new columns in any order: all are tried against dicts.
+"""Compare posts, erasures, resets and new columns, in any order, with the same steps on dicts.
 
-The rule it keeps: after every step everything that a store can tell is compared, not only what the step was about.
+After every step the test compares everything that a store can tell, not only what the step was about.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ class PlainBoard:
     changes: int = 0
 
     def stats(self, owner: str) -> list[StatValue | None]:
-        """An owner's values."""
+        """Return an owner's values."""
         return [held[0] if held is not None else None for held in self.rows[owner]]
 
 
 @dataclass(frozen=True)
 class PartPlan:
-    """A post's part for one board, before it is known which boards there are."""
+    """A post's part for one board, before it is known which boards exist."""
 
     handle: int
     values: tuple[tuple[int, int, bool], ...]  # column, value, overwrite
@@ -84,7 +84,7 @@ class PartPlan:
 
 @dataclass(frozen=True)
 class PostPlan:
-    """A post before it is known which boards there are."""
+    """A post, before it is known which boards exist."""
 
     owner: str
     parts: tuple[PartPlan, ...]
@@ -110,7 +110,8 @@ class BoardsMachine(RuleBasedStateMachine):
         super().__init__()
         self.session = Session(backend, directory, table)
         self.plain: dict[str, PlainBoard] = {}
-        self.handles: list[Board] = []  # every board as anyone ever saw it: some deleted, some with fewer columns
+        # every copy of a board that was ever made: some are deleted, some have fewer columns
+        self.handles: list[Board] = []
         self.keys: set[int] = set()
 
     def teardown(self) -> None:
@@ -202,21 +203,21 @@ class BoardsMachine(RuleBasedStateMachine):
                 self.expect(post, parts)
         for name, plain in self.plain.items():
             for owner, before_us in versions[name].items():
-                # One transaction for all: a row that came back to what it was may have been written or not.
+                # All requests are one transaction: a row that came back to what it was may have been written or not.
                 grew = plain.versions[owner] > before_us
                 assert grew or plain.rows[owner] == rows[name][owner], "every change is a new version"
 
     # How it is done and what is expected
 
     def chosen(self, number: int) -> PlainBoard:
-        """One of the boards there are."""
+        """Return one of the boards that exist."""
         return list(self.plain.values())[number % len(self.plain)]
 
     def post_of(self, plan: PostPlan) -> Post:
-        """The post that a plan means among the boards that were ever seen; each board once."""
+        """Return the post that a plan means, to boards that ever existed, each board once."""
         parts: dict[int, BoardPost] = {}
         for planned in plan.parts:
-            # From the newest on: most posts are meant for boards as they are.
+            # Handles count from the newest: most posts are meant for boards as they are.
             board = self.handles[-1 - planned.handle % len(self.handles)]
             columns = board.spec.columns
             stats: dict[str, StatValue] = {}
@@ -229,7 +230,7 @@ class BoardsMachine(RuleBasedStateMachine):
         return self.session.deployment.post(plan.owner, *parts.values(), post_id=plan.post_id, at_us=plan.at_us)
 
     async def submitted(self, requests: list[list[Post]]) -> list[list[list[PartOutcome]]]:
-        """All requests at once through a writer, which is closed after them."""
+        """Submit all requests at once through a writer, and close it."""
         writer = self.session.deployment.writer(Observed())
         writer.start()
         answers = await asyncio.gather(*(writer.submit(posts) for posts in requests))
@@ -237,7 +238,7 @@ class BoardsMachine(RuleBasedStateMachine):
         return answers
 
     def expect(self, post: Post, outcomes: Sequence[PartOutcome]) -> None:
-        """Apply a post to the dicts and compare what was answered."""
+        """Apply a post to the dicts, and compare its outcomes."""
         now_us = self.session.deployment.clock()
         at_us = now_us if post.at_us is None else post.at_us
         live = {plain.board.key: plain for plain in self.plain.values()}
@@ -261,7 +262,7 @@ class BoardsMachine(RuleBasedStateMachine):
     def planned(
         self, plain: PlainBoard | None, post: Post, one: BoardPost, at_us: int
     ) -> tuple[list[StatValue | None] | None, list[Reached | None] | None]:
-        """The first outcome's stats of a duplicate, or the row after the post; neither where it must be rejected."""
+        """Return a duplicate's first stats, or the row after the post, or neither if it must be rejected."""
         if plain is None:
             return None, None
         if post.post_hash is not None and post.post_hash in plain.remembered:
@@ -300,7 +301,7 @@ class BoardsMachine(RuleBasedStateMachine):
         self.session.run(self.session.deployment.store.read(self.compare))
 
     def compare(self) -> Program[None]:
-        """Everything, in one snapshot."""
+        """Compare everything in one snapshot."""
         dialect = self.session.deployment.dialect
         boards = yield from list_boards(dialect, prefix="", after="", limit=10)
         assert boards == [self.plain[name].board for name in sorted(self.plain)]
@@ -318,7 +319,7 @@ class BoardsMachine(RuleBasedStateMachine):
                 assert merger.decode_stats(entry.cells) == plain.stats(owner)
 
     def compare_ranking(self, plain: PlainBoard, index: int) -> Program[None]:
-        """Pages and ranks of one column."""
+        """Compare pages and ranks of one column."""
         stored = self.session.deployment.entries(plain.board).rankings[index]
         page = yield from stored.read_first_rows(PAGE_ROWS)
         walked: list[Entry] = []

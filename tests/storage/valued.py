@@ -1,6 +1,6 @@
 """Boards made of values that a test chooses or draws, for what reads a whole column.
 
-The rule: the ranked column is not the first, and some entries have no value in it.
+The ranked column is not the first, and some entries have no value in it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tests.storage.deployment import NOW_US, PREDICTOR, Deployment, counter, par
 Values = list[tuple[int | None, int]]  # a value and when it was reached
 MIN, MAX = -INT64_MAX - 1, INT64_MAX
 ROWS = st.tuples(st.none() | st.integers(-30, 30) | st.integers(MIN, MAX), st.integers(0, 3))
-BOARDS_MAX = 10_000  # a property makes one an example
+BOARDS_MAX = 10_000  # a property test creates one for each example
 
 
 async def filled(
     deployment: Deployment, board_id: str, values: Values, best: Best, ties: Ties, *, samples: int = PREDICTOR.samples
 ) -> Board:
-    """A new board that holds these values; None is an entry without one."""
+    """Create a board that holds these values; None is an entry without a value."""
     columns = counter("shots"), ranked("xp", best=best, scale=2, min_scaled=MIN, max_scaled=MAX)
     wanted = deployment.laid_out(spec(*columns, ties=ties, predictor=replace(PREDICTOR, samples=samples)))
     board = await deployment.store.write(

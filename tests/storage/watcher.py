@@ -1,4 +1,4 @@
-"""Remembers what a store tells of itself."""
+"""An observer that remembers what a store reports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 
 
 class Watcher:
-    """A `StoreObserver`."""
+    """See `StoreObserver`."""
 
     def __init__(self) -> None:
         self.waits: list[tuple[str, str, float]] = []

@@ -1,6 +1,7 @@
-"""Why here: what a closed board holds is final, so no post may slip in behind its closing, whoever asks at what time.
+"""Test that no post gets into a board after its closing, whichever process takes the post and whatever its clock says.
 
-The rule it keeps: time is the deployment's clock, and every board is closed by the store's own mark as well.
+What a closed board holds is final. Two things close a board: the time of the deployment's clock, and the mark in the
+store.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ CLOSES_US = DAY_US[1] + GRACE_S * S
 
 
 async def a_season(deployment: Deployment, board_id: str = "b", **times: int | None) -> Board:
-    """A board that opened 10 s ago and ends in 10 s, with 5 s of grace."""
+    """Create a board that opened 10 s ago and ends in 10 s, with 5 s of grace."""
     season = replace(Season(NOW_US - 10 * S, NOW_US + 10 * S, 5, None), **times)  # type: ignore[arg-type]
     wanted = deployment.laid_out(replace(spec(XP), season=season))
     return await deployment.store.write(
@@ -49,7 +50,7 @@ async def a_season(deployment: Deployment, board_id: str = "b", **times: int | N
 
 
 async def a_family(deployment: Deployment, *, keep: int | None = None) -> Family:
-    """Of all time and of days."""
+    """Create a family with boards of all time and of days."""
     kept = () if keep is None else ((PeriodKind.DAY, keep),)
     wanted = FamilySpec(deployment.laid_out(spec(XP)), (PeriodKind.ALL, PeriodKind.DAY), "UTC", ((),), GRACE_S, kept)
     family, _ = await deployment.store.write(
@@ -59,7 +60,7 @@ async def a_family(deployment: Deployment, *, keep: int | None = None) -> Family
 
 
 async def its_boards(deployment: Deployment, family: Family) -> list[Board]:
-    """The ones of all time and of the day of `NOW_US`."""
+    """Return the family's boards of all time and of the day of `NOW_US`, and create missing ones."""
     wanted = [NewBoard("f:all", "all:"), NewBoard(f"f:{DAY.id}", f"{DAY.id}:")]
     made = await deployment.store.write(
         lambda: make_boards(deployment.dialect, family.id, wanted, now_us=1, boards_max=BOARDS_MAX)
@@ -69,18 +70,18 @@ async def its_boards(deployment: Deployment, family: Family) -> list[Board]:
 
 
 def to_all(deployment: Deployment, family: Family, boards: list[Board], owner: str, post_id: str | None = None) -> Post:
-    """A post as the edge hands it over."""
+    """Return a post to all these boards, as the service hands it to the writer."""
     made = deployment.post(owner, *[part(board, {"xp": 1}) for board in boards], post_id=post_id)
     return replace(made, fingerprint=owner, family=family)
 
 
 async def shut(deployment: Deployment, *boards: Board) -> list[Board]:
-    """Close what is due of these."""
+    """Shut those of these boards whose time is over."""
     return await deployment.store.write(lambda: shut_boards(deployment.dialect, boards, now_us=deployment.clock.now_us))
 
 
 async def due(deployment: Deployment, stage: ClosingStage) -> list[str]:
-    """What is to be done by now."""
+    """Return the ids of the boards that are due for a stage now."""
     found = await deployment.store.read(
         lambda: list_due_boards(deployment.dialect, stage, now_us=deployment.clock.now_us, limit=10)
     )
@@ -88,12 +89,12 @@ async def due(deployment: Deployment, stage: ClosingStage) -> list[str]:
 
 
 async def post(deployment: Deployment, board: Board, at_s: float | None = None, **more: str) -> PartOutcome:
-    """A post of `at_s` after `NOW_US`."""
+    """Apply a post whose time is `at_s` after `NOW_US`, or the time of its arrival."""
     at_us = None if at_s is None else NOW_US + round(at_s * S)
     return await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1}), at_us=at_us, **more))
 
 
-async def test_posts_count_from_the_opening_to_the_end_by_their_own_time(deployment: Deployment) -> None:
+async def test_a_post_counts_if_its_own_time_lies_between_opening_and_end(deployment: Deployment) -> None:
     board = await a_season(deployment)
     deployment.clock.now_us = NOW_US + 12 * S
     assert isinstance((await post(deployment, board, -10.000001)).error, NotOpenYetError)
@@ -106,7 +107,7 @@ async def test_posts_count_from_the_opening_to_the_end_by_their_own_time(deploym
     assert await deployment.stats(board, "ada") == {"xp": 3}
 
 
-async def test_a_retry_is_a_duplicate_also_once_the_board_is_closed(deployment: Deployment) -> None:
+async def test_a_retry_to_a_closed_board_is_a_duplicate(deployment: Deployment) -> None:
     board = await a_season(deployment)
     first = await post(deployment, board, post_id="p")
     deployment.clock.now_us += 20 * S
@@ -116,7 +117,7 @@ async def test_a_retry_is_a_duplicate_also_once_the_board_is_closed(deployment: 
     assert isinstance((await post(deployment, board, 0, post_id="q")).error, PeriodClosedError)
 
 
-async def test_a_closed_board_rejects_its_part_of_a_post_alone(deployment: Deployment) -> None:
+async def test_a_closed_board_rejects_only_its_own_part_of_a_post(deployment: Deployment) -> None:
     season, board = await a_season(deployment), await deployment.create("open", XP)
     deployment.clock.now_us += 20 * S
     both = deployment.post("ada", part(season, {"xp": 1}), part(board, {"xp": 1}), post_id="p")
@@ -145,7 +146,7 @@ async def test_the_mark_of_the_store_shuts_a_family_for_processes_whose_clocks_a
     assert await deployment.stats(boards[1], "bob") is None
 
 
-async def test_boards_are_shut_once_and_found_at_the_next_stage(deployment: Deployment) -> None:
+async def test_a_board_is_shut_once_and_then_listed_for_the_next_stage(deployment: Deployment) -> None:
     board = await a_season(deployment)
     assert await due(deployment, ClosingStage.OPEN) == []
     assert await shut(deployment, board) == [], "it is not time"
@@ -158,7 +159,7 @@ async def test_boards_are_shut_once_and_found_at_the_next_stage(deployment: Depl
     assert await due(deployment, ClosingStage.FROZEN) == [], "it keeps its rows"
 
 
-async def test_a_board_with_more_entries_than_are_counted_waits_for_its_final_curve(deployment: Deployment) -> None:
+async def test_a_board_with_too_many_entries_to_count_waits_for_its_final_curve(deployment: Deployment) -> None:
     board = await a_season(deployment)
     await deployment.apply(*[deployment.post(f"o{n}", part(board, {"xp": n})) for n in range(11)])
     deployment.clock.now_us = NOW_US + 15 * S
@@ -194,7 +195,7 @@ async def test_rows_are_kept_for_as_many_periods_as_the_family_says(deployment: 
     ) == [closed]
 
 
-async def test_times_change_only_as_long_as_nothing_is_decided_anew(deployment: Deployment) -> None:
+async def test_a_season_changes_its_times_only_if_no_past_decision_changes(deployment: Deployment) -> None:
     board = await a_season(deployment)
     season = board.spec.season
     assert season is not None
@@ -236,7 +237,7 @@ async def test_times_change_only_as_long_as_nothing_is_decided_anew(deployment: 
     assert (found.closed_us, found.archived_us) == (NOW_US + 25 * S, None)
 
 
-async def test_a_board_that_failed_is_looked_at_later(deployment: Deployment) -> None:
+async def test_a_board_whose_closing_failed_is_listed_again_later(deployment: Deployment) -> None:
     board = await a_season(deployment)
     await deployment.apply(*[deployment.post(f"o{n}", part(board, {"xp": n})) for n in range(11)])
     deployment.clock.now_us = NOW_US + 15 * S
@@ -278,7 +279,7 @@ async def test_closing_waits_for_posts_that_found_the_board_open(
 
 
 async def until_waiting(raw: asyncpg.Connection, session_name: str, query: str, waiter: asyncio.Future[Any]) -> None:
-    """Return once a statement like this of this test waits for a lock."""
+    """Return once a statement of this test that matches the pattern waits for a lock."""
     async with asyncio.timeout(60):
         while True:
             await raw.execute("SELECT pg_stat_clear_snapshot()")

@@ -1,4 +1,4 @@
-"""Why here: an API key that works after it was revoked is an open door, so what is stored of keys is pinned."""
+"""Test what the store keeps of API keys: a key that works after it was revoked would be an open door."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ async def test_a_key_is_revoked_at_its_first_time_and_stays_listed(deployment: D
     assert await listed(deployment) == [replace(KEY, revoked_at_us=10), other]
 
 
-async def test_revoking_a_key_that_is_not_there_is_said(deployment: Deployment) -> None:
+async def test_revoking_an_unknown_key_says_so(deployment: Deployment) -> None:
     with pytest.raises(UnknownKeyError, match="k9"):
         await revoke(deployment, "k9", 10)
 
 
-async def test_no_two_keys_have_one_id_and_there_are_at_most_so_many(deployment: Deployment) -> None:
+async def test_keys_have_different_ids_and_a_bounded_number(deployment: Deployment) -> None:
     await add(deployment, KEY)
     with pytest.raises(StoreBusyError):
         await add(deployment, replace(KEY, role="ops"))

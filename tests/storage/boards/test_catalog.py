@@ -1,4 +1,4 @@
-"""Why here: a board's key, columns and epoch decide what stored cells mean, so what may change them is pinned down."""
+"""Test what may change a board: its key, columns and epoch decide what stored cells mean."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_a_created_board_reads_back_as_it_was_described(deployment: Deploy
     assert await deployment.catalog.reread_board("season-1") == made
 
 
-async def test_creating_a_board_that_exists_answers_the_one_there_and_changes_nothing(deployment: Deployment) -> None:
+async def test_creating_an_existing_board_returns_it_and_changes_nothing(deployment: Deployment) -> None:
     made = await deployment.create("b", XP)
     deployment.clock.now_us += 5
     assert await deployment.create("b", LAP) == made
@@ -102,7 +102,7 @@ async def test_columns_can_be_added_to_a_live_board_and_its_rows_stay(deployment
         (spec(replace(XP, sorted=False)), "/columns/0"),
     ],
 )
-async def test_what_would_reinterpret_stored_values_is_a_conflict_and_changes_nothing(
+async def test_a_change_that_would_reinterpret_stored_values_is_a_conflict(
     deployment: Deployment, wanted: BoardSpec, pointer: str
 ) -> None:
     made = await deployment.create("b", XP)
@@ -113,13 +113,13 @@ async def test_what_would_reinterpret_stored_values_is_a_conflict_and_changes_no
 
 
 def found_there(deployment: Deployment, board: Board) -> Program[None]:
-    """Read as who has an old copy of a board."""
+    """Read a board as a process does that has an old copy of it."""
     if board.table_key is not None:
         yield from check_exists(deployment.dialect, board)
     yield from deployment.entries(board).find_entries(["ada"])
 
 
-async def test_a_deleted_board_is_unknown_and_its_key_is_never_given_again(deployment: Deployment) -> None:
+async def test_a_deleted_board_is_unknown_and_its_key_is_never_used_again(deployment: Deployment) -> None:
     keys = []
     for _ in range(3):
         board = await deployment.create("b", XP)
@@ -137,7 +137,7 @@ async def test_a_deleted_board_is_unknown_and_its_key_is_never_given_again(deplo
     assert (outcome.status, outcome.stats) == ("applied", [1]), "post ids went with the board"
 
 
-async def test_a_key_is_not_given_again_by_a_store_that_was_closed_between(open_store: OpenStore) -> None:
+async def test_a_reopened_store_does_not_use_a_deleted_boards_key_again(open_store: OpenStore) -> None:
     first = await Deployment.on(await open_store())
     board = await first.create("b", XP)
     await first.store.write(lambda: delete_board(first.dialect, board_id="b"))
@@ -163,7 +163,7 @@ async def test_a_reset_empties_a_board_keeps_its_spec_and_begins_an_epoch(deploy
     assert await deployment.stats(other, "ada") == {"xp": 5}
 
 
-async def test_what_works_with_a_board_after_its_reset_knows_the_new_epoch(deployment: Deployment) -> None:
+async def test_whoever_reads_a_board_after_its_reset_gets_the_new_epoch(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     assert deployment.entries(board).board.epoch == 1
     empty = await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
@@ -195,7 +195,7 @@ async def test_boards_are_listed_by_id_with_a_prefix_and_past_a_cursor(deploymen
     assert walked == sorted(ids)
 
 
-async def test_a_store_takes_as_many_boards_as_it_may_hold(deployment: Deployment) -> None:
+async def test_a_store_refuses_boards_beyond_its_limit(deployment: Deployment) -> None:
     async def create(board_id: str) -> Board:
         return await deployment.store.write(
             lambda: create_board(
@@ -212,8 +212,8 @@ async def test_a_store_takes_as_many_boards_as_it_may_hold(deployment: Deploymen
     assert (await create("c")).key > b.key
 
 
-async def test_a_sqlite_store_takes_as_many_tables_of_boards_as_it_may_hold(store: Store) -> None:
-    """There each new table slows every connection; another store takes any number."""
+async def test_a_sqlite_store_refuses_tables_of_boards_beyond_its_limit(store: Store) -> None:
+    """On SQLite each new table slows down every connection; other stores take any number of tables."""
     deployment = await Deployment.on(store)
 
     async def create(board_id: str, table: TableSharing) -> Board:
@@ -238,7 +238,7 @@ async def test_a_sqlite_store_takes_as_many_tables_of_boards_as_it_may_hold(stor
     await create("e", TableSharing.OWN)
 
 
-async def test_the_catalog_re_reads_before_it_calls_a_board_unknown(deployment: Deployment) -> None:
+async def test_the_catalog_reads_again_before_it_calls_a_board_unknown(deployment: Deployment) -> None:
     elsewhere = Catalog(deployment.store)
     await elsewhere.load(boards_max=10)
     with pytest.raises(UnknownBoardError):
@@ -257,7 +257,7 @@ async def test_the_catalog_re_reads_before_it_calls_a_board_unknown(deployment: 
 
 
 class SlowReads(MeddlingStore):
-    """A store whose answers are under way until they are let go."""
+    """A store that holds back the rows of its reads until the test releases them."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -274,7 +274,7 @@ class SlowReads(MeddlingStore):
 
 @pytest.mark.parametrize("write", ["reset", "delete", "create"])
 @pytest.mark.parametrize("everything", [False, True])
-async def test_an_answer_that_was_overtaken_by_a_write_is_not_kept(
+async def test_the_catalog_drops_a_read_that_a_write_overtook(
     deployment: Deployment, write: str, everything: bool
 ) -> None:
     still = await deployment.create("still", XP)
@@ -302,7 +302,7 @@ async def test_an_answer_that_was_overtaken_by_a_write_is_not_kept(
     assert len(catalog.list_known()) == (1 if write == "delete" else 2)
 
 
-async def test_whoever_keeps_something_by_board_is_told_once_the_board_is_gone(deployment: Deployment) -> None:
+async def test_the_catalog_tells_its_listeners_of_a_deleted_board_once(deployment: Deployment) -> None:
     boards = {name: await deployment.create(name, XP) for name in ("dropped", "reread", "loaded", "anew", "still")}
     catalog, gone = Catalog(deployment.store), list[int]()
     catalog.watch_removals(gone.append)
@@ -325,7 +325,7 @@ async def test_whoever_keeps_something_by_board_is_told_once_the_board_is_gone(d
     assert len(gone) == 4, "an emptied board is the same one"
 
 
-async def test_an_answer_from_before_a_board_was_made_does_not_call_it_gone(deployment: Deployment) -> None:
+async def test_a_read_that_began_before_a_board_was_created_does_not_call_it_deleted(deployment: Deployment) -> None:
     store = SlowReads(deployment.store)
     catalog, gone = Catalog(store), list[int]()
     catalog.watch_removals(gone.append)

@@ -1,6 +1,6 @@
-"""Why here: a post to a family is one transaction over many boards, remembered once, whoever else writes meanwhile.
+"""Test posts to a family: one transaction over many boards, remembered once, whoever else writes meanwhile.
 
-The rule it keeps: what boards hold is compared with what the posts add up to.
+The tests compare what the boards hold with what the posts add up to.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NAMES = ("all", "all:org=1", "all:org=2", "2018", "2018:org=1", "2018:org=2")
 
 
 async def a_family(deployment: Deployment, family_id: str = "f", *, grace_seconds: int = 10**9) -> Family:
-    """Its boards are laid out as the deployment is about; those of long ago still take posts."""
+    """Create a family whose boards have the deployment's table layout and, by default, take posts of long ago."""
     board = deployment.laid_out(spec(XP, counter("shots")))
     wanted = FamilySpec(board, (PeriodKind.ALL, PeriodKind.YEAR), "UTC", ((), ("org",)), grace_seconds, ())
     family, _ = await deployment.store.write(
@@ -51,7 +51,7 @@ async def a_family(deployment: Deployment, family_id: str = "f", *, grace_second
 
 
 async def boards_of(deployment: Deployment, family: Family, *names: str) -> list[Board]:
-    """Boards by the rest of their ids, made where they are missing, in this order."""
+    """Return the boards whose ids end in these names, in this order, and create missing ones."""
     wanted = [NewBoard(f"{family.id}:{name}", "shelf") for name in names]
     found = await deployment.store.write(
         lambda: make_boards(deployment.dialect, family.id, wanted, now_us=1, boards_max=BOARDS_MAX)
@@ -63,14 +63,14 @@ async def boards_of(deployment: Deployment, family: Family, *names: str) -> list
 def family_post(
     deployment: Deployment, family: Family, owner: str, xp: int, *boards: Board, post_id: str | None = None
 ) -> Post:
-    """A post as the edge hands it over."""
+    """Return a post to a family, as the service hands it to the writer."""
     parts: list[BoardPost] = [part(board, {"xp": xp}) for board in boards]
     made = deployment.post(owner, *parts, post_id=post_id)
     return replace(made, fingerprint=f"{owner} {xp}", family=family)
 
 
 def statuses(outcomes: list[PartOutcome]) -> list[PostStatus]:
-    """In order."""
+    """Return the status of each outcome, in order."""
     return [outcome.status for outcome in outcomes]
 
 
@@ -91,7 +91,7 @@ async def test_every_board_of_a_post_is_written_and_counted(deployment: Deployme
     assert await deployment.totals(boards[3]) == {}
 
 
-async def test_a_repeat_is_a_duplicate_on_the_boards_of_its_first_time(deployment: Deployment) -> None:
+async def test_a_repeated_post_is_a_duplicate_on_the_boards_that_took_it_first(deployment: Deployment) -> None:
     family = await a_family(deployment)
     one, two = await boards_of(deployment, family, "all:org=1", "all:org=2")
     post = family_post(deployment, family, "ada", 5, one, post_id="p")
@@ -109,7 +109,7 @@ async def test_a_repeat_is_a_duplicate_on_the_boards_of_its_first_time(deploymen
     assert elsewhere.status is PostStatus.APPLIED, "a post id is a family's own"
 
 
-async def test_a_post_that_one_board_refuses_is_not_remembered_and_changes_none(deployment: Deployment) -> None:
+async def test_a_post_that_one_board_refuses_changes_no_board_and_is_not_remembered(deployment: Deployment) -> None:
     family = await a_family(deployment)
     one, two = await boards_of(deployment, family, "all", "2018")
     await deployment.apply(family_post(deployment, family, "ada", 999, one))
@@ -125,7 +125,8 @@ async def test_a_race_lost_on_one_board_undoes_all_of_them(deployment: Deploymen
     family = await a_family(deployment)
     one, two = await boards_of(deployment, family, "all", "2018")
     await deployment.apply(family_post(deployment, family, "ada", 5, one, two))
-    writes_begin = 4 if one.table_key is None else 3  # which boards live, which are closed, and the rows of each table
+    # queries before the writes: which boards exist, which are closed, and the rows of each table
+    writes_begin = 4 if one.table_key is None else 3
     store, meddle = deployment.store, version_moved(deployment.store, two, "ada")
     deployment.store = MeddlingStore(store, [meddle], before_statement=writes_begin)
     with pytest.raises(LostRaceError):
@@ -134,20 +135,20 @@ async def test_a_race_lost_on_one_board_undoes_all_of_them(deployment: Deploymen
     assert (await deployment.stats(one, "ada") or {})["xp"] == 5
 
 
-async def test_boards_are_made_once_however_often_they_are_asked_for(deployment: Deployment) -> None:
+async def test_boards_are_created_once_however_often_they_are_requested(deployment: Deployment) -> None:
     family = await a_family(deployment)
     first = await boards_of(deployment, family, *NAMES)
     assert await boards_of(deployment, family, *NAMES) == first
     together = await asyncio.gather(*(boards_of(deployment, family, "2019", "2020") for _ in range(4)))
     assert all(found == together[0] for found in together)
     assert len({board.key for board in [*first, *together[0]]}) == 8
+    wanted = [NewBoard("f:2021", "")]
     with pytest.raises(TooManyBoardsError):
-        wanted = [NewBoard("f:2021", "")]
         await deployment.store.write(lambda: make_boards(deployment.dialect, "f", wanted, now_us=1, boards_max=8))
     assert len(await boards_of(deployment, family, "all")) == 1, "one that is there needs no room"
 
 
-async def test_boards_of_a_family_make_as_many_tables_as_a_sqlite_store_may_hold(deployment: Deployment) -> None:
+async def test_a_family_creates_no_more_tables_than_a_sqlite_store_may_hold(deployment: Deployment) -> None:
     family = await a_family(deployment)
     [first] = await boards_of(deployment, family, "all")
     wanted = [NewBoard("f:all", ""), NewBoard("f:2020", ""), NewBoard("f:2021", "")]
@@ -185,7 +186,7 @@ async def test_a_deleted_family_takes_no_more_posts_and_leaves_nothing(deploymen
     assert outcome.status is PostStatus.APPLIED
 
 
-async def test_what_was_hidden_or_remembered_of_a_deleted_family_is_not_kept(deployment: Deployment) -> None:
+async def test_hidden_rows_and_post_ids_of_a_deleted_family_are_deleted(deployment: Deployment) -> None:
     family, kept = await a_family(deployment), await a_family(deployment, "kept")
     named_boards = [await boards_of(deployment, each, *NAMES) for each in (family, kept)]
     store, statements = deployment.store, hidden_statements(deployment.dialect)
@@ -207,7 +208,7 @@ async def _swept(deployment: Deployment, *, rows_max: int) -> AsyncIterator[int]
         yield gone
 
 
-async def test_there_is_a_bound_on_families(deployment: Deployment) -> None:
+async def test_a_store_refuses_families_beyond_its_limit(deployment: Deployment) -> None:
     family = await a_family(deployment)
     with pytest.raises(TooManyFamiliesError):
         await deployment.store.write(
@@ -261,7 +262,7 @@ def test_boards_hold_what_accepted_posts_add_up_to(session: Session) -> None:
     compare()
 
 
-async def test_processes_that_post_to_the_same_owners_lose_nothing_and_count_nothing_twice(
+async def test_processes_that_post_to_the_same_owners_count_every_post_once(
     processes: Processes,
 ) -> None:
     one, two = await processes.one(), await processes.one()
@@ -281,7 +282,7 @@ async def test_processes_that_post_to_the_same_owners_lose_nothing_and_count_not
 
 
 async def retried(store: Store, process: Deployment, post: Post) -> None:
-    """As the writer does after a lost race."""
+    """Apply a post again until it loses no race, as the writer does."""
     boards = [process.boards.open_board(each.board) for each in post.parts]
     while True:
         try:

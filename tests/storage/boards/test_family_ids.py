@@ -1,6 +1,6 @@
-"""Why here: the id of a family's board is how the whole world names it, and each board has exactly one.
+"""Test the ids of a family's boards: the outside world names a board by its id, and each board has exactly one.
 
-The rule it keeps: what was written is read back, and what is read back is written the same.
+What was written reads back, and what reads back is written the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PERIODS = st.builds(period_of, st.sampled_from(PeriodKind), st.dates(date(1970, 
 
 
 @given(FAMILIES, PERIODS, st.dictionaries(FACETS, VALUES, max_size=3))
-def test_an_id_is_read_back_as_what_it_was_written_from(family: str, period: Period, values: dict[str, str]) -> None:
+def test_an_id_reads_back_as_the_values_that_wrote_it(family: str, period: Period, values: dict[str, str]) -> None:
     facets = tuple(sorted(values.items()))
     text = board_id(family, period.id, facets)
     assert len(text) <= ID_CHARS_MAX
@@ -40,7 +40,7 @@ def test_an_id_is_read_back_as_what_it_was_written_from(family: str, period: Per
 
 
 @given(st.text(alphabet="abf0128-W:=,.@ ", max_size=24))
-def test_text_that_is_read_as_an_id_is_written_the_same(text: str) -> None:
+def test_text_that_reads_as_an_id_is_written_the_same(text: str) -> None:
     named = parse_board_id(text)
     if named is not None:
         assert board_id(named.family, named.period.id, named.facets) == text
@@ -52,7 +52,7 @@ def test_text_that_is_read_as_an_id_is_written_the_same(text: str) -> None:
      "f:2018:org=1,org=2", "f:2018:org=1:x", "f:2018:at=1", "f:2018:a=1,b=1,c=1,d=1", "f:2018-02-30", "-f:all",
      "f.g:all", "f:2018:Org=1", "f:2018:org=ü", f"{'f' * 33}:all", f"f:all:org={'1' * 65}"],
 )  # fmt: skip
-def test_what_no_family_has_names_no_board(text: str) -> None:
+def test_an_id_that_no_family_can_have_names_no_board(text: str) -> None:
     assert parse_board_id(text) is None
 
 

@@ -1,6 +1,6 @@
-"""Why here: boards that share a table must not notice each other, and what one leaves behind must go without a pause.
+"""Test that boards of one shared table do not notice each other, and that leftover rows are deleted in short steps.
 
-The rule it keeps: every test has a second board in the same table, which stays as it is.
+Every test has a second board in the same table, which stays as it is.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ OWNERS = [f"o{number:02}" for number in range(25)]
 
 @pytest.fixture
 def table() -> TableSharing:
-    """These tests are about the one layout."""
+    """Run these tests with shared tables only."""
     return TableSharing.SHARED
 
 
 async def filled(deployment: Deployment, board_id: str) -> Board:
-    """A board with a row of each owner."""
+    """Create a board with a row for each owner."""
     board = await deployment.create(board_id, XP)
     await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in OWNERS))
     return board
 
 
 async def rows_in_table(deployment: Deployment, board: Board) -> int:
-    """Of all boards."""
+    """Count the rows of all boards in a board's table."""
     query = select(count()).from_(layout_of(board).table).build(deployment.dialect)
     [[found]] = await deployment.store.read_query(query)
     return int(found)
 
 
 async def swept(deployment: Deployment, rows_max: int) -> list[int]:
-    """Rows deleted in each step, until there is nothing to sweep."""
+    """Return how many rows each step deleted, until there is nothing to sweep."""
     steps = []
     while gone := await deployment.store.write(lambda: sweep_rows(deployment.dialect, rows_max=rows_max)):
         steps.append(gone)
@@ -101,7 +101,7 @@ async def test_posts_and_a_reset_at_the_same_time_leave_what_the_totals_say(depl
     assert await deployment.totals(stays) == {ALL_ENTRIES: 25, CHANGES: 25, 0: 25}
 
 
-async def test_an_old_copy_of_a_board_erases_where_its_rows_are_by_now(deployment: Deployment) -> None:
+async def test_an_old_copy_of_a_board_erases_rows_where_they_are_now(deployment: Deployment) -> None:
     board = await filled(deployment, "b")
     await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
     assert not await deployment.erase(board, "o01")
@@ -113,7 +113,7 @@ async def test_an_old_copy_of_a_board_erases_where_its_rows_are_by_now(deploymen
         await deployment.erase(board, "o01")
 
 
-async def test_an_old_copy_of_a_board_without_totals_is_told_so(deployment: Deployment) -> None:
+async def test_an_old_copy_of_a_board_learns_that_its_totals_are_gone(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     await deployment.store.read(lambda: check_exists(deployment.dialect, board))
     await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
@@ -121,7 +121,7 @@ async def test_an_old_copy_of_a_board_without_totals_is_told_so(deployment: Depl
         await deployment.store.read(lambda: check_exists(deployment.dialect, board))
 
 
-async def test_boards_of_one_table_may_be_widened_each_in_its_own_way(deployment: Deployment) -> None:
+async def test_boards_of_one_table_may_each_add_other_columns(deployment: Deployment) -> None:
     one, two, three = [await filled(deployment, name) for name in ("one", "two", "three")]
 
     async def widened(board: Board, *columns: object) -> Board:

@@ -1,4 +1,4 @@
-"""Why here: a family's past is loaded under a long grace, and once that is shortened no copy of a board says else."""
+"""Test shortening a family's grace after its past was loaded: no copy of a board may go on with the longer grace."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def due(deployment: Deployment, stage: ClosingStage) -> list[str]:
     return [board.id for _, board in found]
 
 
-async def test_a_shorter_grace_closes_the_periods_that_are_past_their_new_end(deployment: Deployment) -> None:
+async def test_a_shorter_grace_closes_the_periods_whose_new_end_is_past(deployment: Deployment) -> None:
     family = await put(deployment, LONG_S)
     boards = await boards_of(deployment, "all", PAST, YESTERDAY, TODAY)
     _, past, yesterday, _ = boards
@@ -69,7 +69,7 @@ async def test_a_shorter_grace_closes_the_periods_that_are_past_their_new_end(de
     assert (now.closes_us, now.closed_us) == ((yesterday.closes_us or 0) - (LONG_S - DAY_S) * S, None)
 
 
-async def test_a_board_that_is_made_after_the_grace_was_shortened_closes_by_the_new_one(deployment: Deployment) -> None:
+async def test_a_board_created_after_the_grace_was_shortened_closes_by_the_new_grace(deployment: Deployment) -> None:
     await put(deployment, LONG_S)
     family = await put(deployment, DAY_S)
     [past, today] = await boards_of(deployment, PAST, TODAY)
@@ -99,7 +99,7 @@ async def test_closed_boards_are_archived_by_the_new_grace(deployment: Deploymen
     assert await due(deployment, ClosingStage.FROZEN) == [past.id]
 
 
-async def test_a_grace_of_ages_fits_the_store(deployment: Deployment) -> None:
+async def test_the_store_accepts_a_very_long_grace(deployment: Deployment) -> None:
     family = await put(deployment, 10**12)
     ancient = CALENDAR.period_at(PeriodKind.DAY, -40_000 * DAY_S * S).id
     [board] = await boards_of(deployment, ancient)

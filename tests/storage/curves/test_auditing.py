@@ -1,4 +1,4 @@
-"""Why here: an alarm that nobody can trust is none, so audits are held against sorting the board of the fit."""
+"""Compare audits with sorting the board as of the fit: an alarm that nobody can trust is no alarm."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Audited:
         return Padding.for_column(self.board.spec, self.board.spec.columns[INDEX])
 
     async def post(self, count: int, *, owners: int = 80) -> None:
-        """Random owners get other values; now and then one is erased."""
+        """Post other values of random owners, and now and then erase an owner."""
         for _ in range(count):
             owner, value = f"o{self.rng.randrange(owners)}", self.rng.randrange(-30, 30)
             if self.rng.random() < 0.2:
@@ -51,7 +51,7 @@ class Audited:
             self.keys[owner] = self.padding.key_of_cell(str(entry.cells[INDEX]))
 
     async def fit(self) -> AuditedCurve:
-        """A curve of few knots with its moment, of one snapshot."""
+        """Fit a curve of few knots, and read its mark in the same snapshot."""
         deployment, entries = self.deployment, self.deployment.entries(self.board)
         dialect = deployment.dialect
 
@@ -68,7 +68,7 @@ class Audited:
         return AuditedCurve(curve, mark, version)
 
     async def audit(self, moment: AuditedCurve, limits: AuditLimits = LIMITS, *, ticks: float = 0) -> Audit:
-        """What an audit finds. The clock moves on by so much whenever it is asked."""
+        """Return what an audit finds. Each reading of its clock moves the clock by `ticks` seconds."""
         dialect, now_s = self.deployment.dialect, 0.0
 
         def monotonic() -> float:
@@ -85,7 +85,7 @@ class Audited:
 
 
 async def audited(deployment: Deployment, *, best: Best = Best.HIGH, ties: Ties = Ties.SHARED) -> Audited:
-    """A board with some entries; its curves have few knots."""
+    """Create a board with some entries, whose curves have few knots."""
     columns = counter("shots"), ranked("xp", best=best, min_scaled=-100, max_scaled=100)
     board = await deployment.create("b", *columns, ties=ties)
     predictor = replace(board.spec.predictor, samples=6)
@@ -97,7 +97,7 @@ async def audited(deployment: Deployment, *, best: Best = Best.HIGH, ties: Ties 
 
 @pytest.mark.parametrize("ties", list(Ties))
 @pytest.mark.parametrize("best", list(Best))
-async def test_ranks_are_those_of_the_curves_moment_whatever_was_posted_since(
+async def test_an_audit_ranks_as_of_the_curves_moment_whatever_was_posted_since(
     deployment: Deployment, best: Best, ties: Ties
 ) -> None:
     made = await audited(deployment, best=best, ties=ties)
@@ -116,7 +116,7 @@ async def test_ranks_are_those_of_the_curves_moment_whatever_was_posted_since(
         await made.post(40, owners=120)
 
 
-async def test_a_curve_that_counts_wrongly_is_found_out(deployment: Deployment) -> None:
+async def test_an_audit_finds_a_curve_that_counts_wrongly(deployment: Deployment) -> None:
     made = await audited(deployment)
     moment = await made.fit()
     first, *rest = moment.curve.knots
@@ -129,7 +129,7 @@ async def test_a_curve_that_counts_wrongly_is_found_out(deployment: Deployment) 
     assert (await made.audit(moment)).beyond_certificate == []
 
 
-async def test_what_happened_since_is_needed_only_where_something_did(deployment: Deployment) -> None:
+async def test_an_audit_reads_the_log_only_where_something_changed_since_the_fit(deployment: Deployment) -> None:
     made = await audited(deployment)
     moment = await made.fit()
     unmarked = replace(moment, mark=None)
@@ -147,7 +147,7 @@ async def test_what_happened_since_is_needed_only_where_something_did(deployment
     assert (await made.audit(moment)).outcome == "changed"
 
 
-async def test_owners_rows_and_time_are_bounded(deployment: Deployment) -> None:
+async def test_an_audit_bounds_its_owners_its_rows_and_its_time(deployment: Deployment) -> None:
     made = await audited(deployment)
     moment = await made.fit()
     assert len((await made.audit(moment, replace(LIMITS, audit_owners_max=3))).compared) == 3
@@ -157,7 +157,7 @@ async def test_owners_rows_and_time_are_bounded(deployment: Deployment) -> None:
     assert len((await made.audit(moment, replace(LIMITS, audit_s_max=3), ticks=1)).compared) == 3
 
 
-async def test_a_live_curve_is_as_of_its_own_mark(deployment: Deployment) -> None:
+async def test_an_audit_takes_a_live_curve_as_of_its_own_mark(deployment: Deployment) -> None:
     made = await audited(deployment)
     moment = await made.fit()
     assert isinstance(moment.curve, Curve)
@@ -174,11 +174,13 @@ async def test_a_live_curve_is_as_of_its_own_mark(deployment: Deployment) -> Non
         assert (found.outcome, found.broken) == ("compared", [])
         for each in found.compared:
             assert each.true_rank == 1 + sum(other < made.padding.key_of_cell(each.cell) for other in now)
-        assert (await made.audit(replace(live, mark=moment.mark))).broken  # of another moment it would be wrong
+        assert (
+            await made.audit(replace(live, mark=moment.mark))
+        ).broken  # with the mark of the fit the ranks are wrong
         await made.post(30)
 
 
-async def test_a_board_that_is_gone_or_another_one_is_not_compared(deployment: Deployment) -> None:
+async def test_an_audit_compares_no_deleted_or_recreated_board(deployment: Deployment) -> None:
     made = await audited(deployment)
     moment = await made.fit()
     await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
@@ -189,7 +191,7 @@ async def test_a_board_that_is_gone_or_another_one_is_not_compared(deployment: D
         await made.audit(moment)
 
 
-async def test_an_empty_column_is_nothing_to_compare(deployment: Deployment) -> None:
+async def test_an_audit_of_an_empty_column_compares_nothing(deployment: Deployment) -> None:
     board = await deployment.create("b", counter("shots"), ranked("xp"))
     made = Audited(deployment, board, {}, random.Random(1))
     assert (await made.audit(await made.fit())).outcome == "empty"

@@ -1,4 +1,7 @@
-"""Why here: a breaker that never closes again costs the cache, one that never opens its timeout at every call."""
+"""Test the breaker of memcached.
+
+One that never closes again costs the cache; one that never opens costs a timeout a call.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from storage.curves.memcached import Breaker
 
 
 class Clock:
-    """Seconds as the test says."""
+    """A clock in seconds that a test sets."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -23,7 +26,7 @@ def opened(clock: Clock) -> Breaker:
     return breaker
 
 
-def test_it_opens_after_so_many_failures_in_a_row_and_not_for_others() -> None:
+def test_the_breaker_opens_only_after_enough_failures_in_a_row() -> None:
     breaker = Breaker(failures_max=3, pause_s=5, monotonic=Clock())
     for _ in range(5):
         breaker.failed()
@@ -37,7 +40,7 @@ def test_it_opens_after_so_many_failures_in_a_row_and_not_for_others() -> None:
     assert not breaker.allows()
 
 
-def test_after_the_pause_a_trial_that_fails_opens_it_for_another_pause() -> None:
+def test_a_trial_that_fails_after_the_pause_opens_the_breaker_for_another_pause() -> None:
     clock = Clock()
     breaker = opened(clock)
     clock.now_s += 4.9
@@ -53,7 +56,7 @@ def test_after_the_pause_a_trial_that_fails_opens_it_for_another_pause() -> None
     assert breaker.allows()
 
 
-def test_a_trial_that_succeeds_closes_it() -> None:
+def test_a_trial_that_succeeds_closes_the_breaker() -> None:
     clock = Clock()
     breaker = opened(clock)
     clock.now_s += 5

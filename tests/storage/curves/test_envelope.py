@@ -1,4 +1,4 @@
-"""Why here: whoever reaches a cache can write to it, and a wrong curve answers wrong ranks fast."""
+"""Test the seal of shared curves: whoever reaches a cache can write to it, and a wrong curve gives wrong ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LISTED = ListedCurve(board_key=3, column_index=1, epoch=2, version=40, as_of_us=
 SEALED = OURS.seal(LISTED, CURVE)
 
 
-def test_what_was_sealed_opens_for_whoever_knows_the_salt() -> None:
+def test_a_sealed_curve_opens_with_the_same_salt() -> None:
     assert Envelopes(SALT).open(LISTED, SEALED) == CURVE
     assert OURS.key(LISTED) == Envelopes(SALT).key(replace(LISTED, version=41, as_of_us=78))
 

@@ -1,4 +1,4 @@
-"""Why here: a cache that is down, slow or lying may cost its timeout and must never cost an answer."""
+"""Test a memcached server that is down, slow or lying: it may cost its timeout and must never cost an answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.curves.memcached import Memcached, MemcachedLimits
 from tests.memcached import LyingServer, OpenMemcached
 
 WAIT_S = 60
-TIMEOUT_S = 1.0  # long enough for a busy machine, short against what hangs
+TIMEOUT_S = 1.0  # long enough for a busy machine, short compared with a server that hangs
 PATIENT_TIMEOUT_S = 2.0
 PAUSE_S = 60
 VALUE = bytes(range(256)) * 80
@@ -29,7 +29,7 @@ def server() -> Iterator[OpenMemcached]:
 
 @pytest.fixture
 async def cache_on() -> AsyncIterator[Open]:
-    """Caches on servers, closed at the end."""
+    """Make caches on servers, and close them at the end."""
     async with AsyncExitStack() as stack:
 
         def make(
@@ -57,7 +57,7 @@ async def cache_on() -> AsyncIterator[Open]:
         yield make
 
 
-async def test_what_was_put_is_there_for_every_process(server: OpenMemcached, cache_on: Open) -> None:
+async def test_every_process_reads_what_one_process_stored(server: OpenMemcached, cache_on: Open) -> None:
     assert (await cache_on(server.address).store_value("a", VALUE)).stored
     answered = await cache_on(server.address).get_many(["a", "b"])
     assert (answered.values, answered.errors) == ({"a": VALUE}, 0)
@@ -76,10 +76,10 @@ async def test_a_killed_server_is_an_error_and_serves_again_once_it_is_back(
     assert (await cache.get_many(["a"])).values == {"a": VALUE}
 
 
-async def test_a_stopped_server_costs_its_timeout_until_it_is_left_alone_and_nothing_then(
+async def test_a_stopped_server_costs_timeouts_only_until_the_breaker_opens(
     server: OpenMemcached, cache_on: Open
 ) -> None:
-    now_s = 0.0  # stands still: however slow the machine, the pause ends when the test says so
+    now_s = 0.0  # stands still: the pause ends when the test says so, however slow the machine is
     cache = cache_on(server.address, failures_max=2, monotonic=lambda: now_s)
     await cache.store_value("a", VALUE)
     server.pause()
@@ -121,7 +121,7 @@ async def test_an_answer_longer_than_any_honest_one_is_not_read_to_its_end(cache
         assert (answered.values, answered.errors) == ({}, 1)
 
 
-async def test_a_server_for_which_no_time_is_left_is_not_blamed(server: OpenMemcached, cache_on: Open) -> None:
+async def test_a_server_that_had_no_time_left_is_not_counted_as_failed(server: OpenMemcached, cache_on: Open) -> None:
     with OpenMemcached() as other:
         cache = cache_on(server.address, other.address, failures_max=1)
         keys = [f"key-{number}" for number in range(10)]
@@ -150,16 +150,16 @@ async def test_a_server_for_which_no_time_is_left_is_not_blamed(server: OpenMemc
         b"STORED\r\n",
     ],
 )
-async def test_nonsense_is_an_error_and_never_an_exception(cache_on: Open, answer: bytes) -> None:
+async def test_a_nonsense_reply_is_a_counted_error_and_never_an_exception(cache_on: Open, answer: bytes) -> None:
     with LyingServer(answer) as lying:
         answered = await cache_on(lying.address).get_many(["a"])
-        # A length below zero is read as some bytes: whoever asked has to look at what they are.
+        # A length below zero reads as some bytes: the caller has to check what they are.
         assert answered.errors == (0 if b"-7" in answer else 1)
         put = await cache_on(lying.address).store_value("b", b"x")
         assert put.stored == (answer == b"STORED\r\n")
 
 
-async def test_a_server_that_refuses_a_value_is_not_left_alone_for_it(server: OpenMemcached, cache_on: Open) -> None:
+async def test_refusing_a_value_does_not_open_a_servers_breaker(server: OpenMemcached, cache_on: Open) -> None:
     cache = cache_on(server.address, failures_max=1, value_bytes_max=4_000_000)
     refused = await cache.store_value("large", bytes(2_000_000))
     assert (refused.stored, refused.errors, cache.servers_left_alone) == (False, 1, 0)
@@ -171,7 +171,7 @@ async def test_one_server_that_hangs_does_not_take_the_keys_of_the_others(
 ) -> None:
     keys = [f"key-{number}" for number in range(10)]
     with OpenMemcached() as other:
-        # A busy machine must not take the time of the one that answers.
+        # A busy machine must not use up the time of the server that answers.
         cache = cache_on(server.address, other.address, failures_max=1, timeout_s=PATIENT_TIMEOUT_S)
         for key in keys:
             assert (await cache.store_value(key, VALUE)).stored
@@ -188,7 +188,7 @@ async def test_one_server_that_hangs_does_not_take_the_keys_of_the_others(
         assert set(other.held()) == theirs, "no key moves to another server"
 
 
-async def test_a_call_after_the_end_asks_nobody(server: OpenMemcached, cache_on: Open) -> None:
+async def test_a_closed_cache_asks_no_server(server: OpenMemcached, cache_on: Open) -> None:
     cache = cache_on(server.address)
     await cache.store_value("a", VALUE)
     await cache.close()

@@ -1,4 +1,4 @@
-"""Why here: a demand that is lost, or answered by a refresh that began before it, is an operator who is told lies."""
+"""Test refresh requests in the store: one that is lost, or answered by an earlier refresh, tells an operator lies."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def state(deployment: Deployment, board: Board) -> RefreshRequestState | N
     return await deployment.store.read(lambda: find_refresh_request_state(deployment.dialect, board.key, 0))
 
 
-async def test_demands_wait_oldest_first_until_one_process_takes_each(deployment: Deployment) -> None:
+async def test_each_refresh_request_waits_until_one_process_takes_it_oldest_first(deployment: Deployment) -> None:
     board, other = await a_board(deployment), await a_board(deployment, "other")
     numbers = [await demand(deployment, *which) for which in ((other, 1), (board, 0), (board, 1))]
     assert numbers == sorted(numbers)
@@ -63,7 +63,7 @@ async def test_demands_wait_oldest_first_until_one_process_takes_each(deployment
     assert await listed(deployment) == [found[0], found[2]]
 
 
-async def test_an_answer_is_for_its_number_and_all_before_it(deployment: Deployment) -> None:
+async def test_an_answer_settles_its_number_and_all_before_it(deployment: Deployment) -> None:
     board = await a_board(deployment)
     await demand(deployment, board)
     [first] = await listed(deployment)
@@ -75,11 +75,11 @@ async def test_an_answer_is_for_its_number_and_all_before_it(deployment: Deploym
     assert await state(deployment, board) == RefreshRequestState(second.number, first.number, DONE)
     failed = RefreshAnswer("failed", "'; --", 0, 0)
     await answer(deployment, second, failed)
-    await answer(deployment, first)  # told late
+    await answer(deployment, first)  # recorded late
     assert await state(deployment, board) == RefreshRequestState(second.number, second.number, failed)
 
 
-async def test_a_demand_that_was_made_again_meanwhile_is_not_taken_as_the_old_one(deployment: Deployment) -> None:
+async def test_a_request_that_was_renewed_meanwhile_is_not_taken_as_the_old_one(deployment: Deployment) -> None:
     board = await a_board(deployment)
     await demand(deployment, board)
     [first] = await listed(deployment)
@@ -89,7 +89,7 @@ async def test_a_demand_that_was_made_again_meanwhile_is_not_taken_as_the_old_on
     assert await take(deployment, second)
 
 
-async def test_what_is_given_back_can_be_taken_again_and_not_from_under_a_later_one(deployment: Deployment) -> None:
+async def test_a_request_given_back_can_be_taken_again_but_a_later_taker_keeps_its_own(deployment: Deployment) -> None:
     board = await a_board(deployment)
     await demand(deployment, board)
     [first] = await listed(deployment)
@@ -103,7 +103,7 @@ async def test_what_is_given_back_can_be_taken_again_and_not_from_under_a_later_
     assert await listed(deployment) == []
 
 
-async def test_demands_go_with_their_board(deployment: Deployment) -> None:
+async def test_refresh_requests_are_deleted_with_their_board(deployment: Deployment) -> None:
     board = await a_board(deployment)
     await demand(deployment, board)
     assert await state(deployment, board) == RefreshRequestState(0, 0, NOTHING)

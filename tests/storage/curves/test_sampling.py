@@ -1,4 +1,4 @@
-"""Why here: a curve is only as true as its knots, so what a walk reads is counted again by brute force."""
+"""Count by brute force what a sampling walk reads: a curve is only as true as its knots."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def walked(deployment: Deployment, board: Board, index: int = 1) -> Program[Curv
 
 
 async def sampled(deployment: Deployment, number: int, values: Values, best: Best, ties: Ties, samples: int) -> Curve:
-    """The curve of a new board that holds these values, checked against all of its keys."""
+    """Return the curve of a new board that holds these values, checked against all of its keys."""
     board = await filled(deployment, f"b{number}", values, best, ties, samples=samples)
     curve = await deployment.store.read(lambda: walked(deployment, board), heavy=True)
     check(curve, keys_of(board, values), samples)
@@ -35,7 +35,7 @@ async def sampled(deployment: Deployment, number: int, values: Values, best: Bes
 
 
 def keys_of(board: Board, values: Values) -> list[int]:
-    """The keys of these values, best first."""
+    """Return the keys of these values, best first."""
     padding = Padding.for_column(board.spec, board.spec.columns[1])
     return sorted(
         padding.key_of_cell(padding.pad(value, NOW_US + reached)) for value, reached in values if value is not None
@@ -43,7 +43,7 @@ def keys_of(board: Board, values: Values) -> list[int]:
 
 
 def check(curve: Curve, keys: list[int], samples: int) -> None:
-    """Every knot counts what is there, and no bracket leaves out the true rank."""
+    """Check that every knot counts what is there, and that no bracket leaves out the true rank."""
     assert (curve.total, curve.as_of_us) == (len(keys), NOW_US)
     assert len(curve.knots) <= samples
     for knot in curve.knots:
@@ -93,7 +93,7 @@ async def test_steps_that_land_within_runs_of_ties_count_the_whole_runs(deployme
         assert max(knot.ties for knot in curve.knots) == 900
 
 
-async def test_past_the_ranks_that_a_cursor_knows_the_curve_is_the_same(
+async def test_a_walk_beyond_the_ranks_that_a_cursor_knows_gives_the_same_curve(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values: Values = [((index * 7919) % 500, index % 5) for index in range(2_000)]

@@ -1,4 +1,4 @@
-"""Why here: a certificate speaks of every value, so a scan has to read every one, as of one moment."""
+"""Test that a scan reads every value as of one moment, because a certificate speaks of every value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.storage.valued import MAX, MIN, ROWS, Values, filled
 
 
 def read(tally: Tally) -> dict[int, int]:
-    """The keys of a tally with the entries that have them."""
+    """Return the keys of a tally with the number of entries that have each."""
     if tally.total == 0:
         return {}
     low, high, better_counts = (
@@ -75,7 +75,7 @@ def test_a_scan_reads_every_value_with_its_ties(session: Session) -> None:
     check_case()
 
 
-async def test_all_pages_are_of_one_moment_while_others_write(deployment: Deployment) -> None:
+async def test_a_scan_reads_all_its_pages_as_of_one_moment_while_others_write(deployment: Deployment) -> None:
     before = range(20)
     values: Values = [(value, 0) for value in before]
     board = await filled(deployment, "b", values, Best.HIGH, Ties.SHARED)
@@ -96,7 +96,7 @@ async def test_all_pages_are_of_one_moment_while_others_write(deployment: Deploy
                 answer = yield query
                 pages += 1
                 if pages > 1 and not wrote.is_set():
-                    pages = 1  # read the same page again until the others have written
+                    pages = 1  # reads the same page again until the others have written
                     continue
                 query = scan.send(answer)
         except StopIteration as stop:

@@ -1,4 +1,7 @@
-"""Why here: memcached may be gone, empty, old or forged, and every process serves the table's curve all the same."""
+"""Test curves in memcached.
+
+It may be away, empty, old or forged; every process serves the table's curve all the same.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,12 @@ VALUE_BYTES_MAX = 2_000
 
 
 def curve(total: int) -> Curve:
-    """A curve that can be told from others by its total."""
+    """Make a curve that differs from others in its total."""
     return Curve((Knot(-5, 0, 1), Knot(-4, 1, total - 1)), total=total, as_of_us=1_000 + total)
 
 
 class CountedReads(MeddlingStore):
-    """A store that counts the snapshots that were read."""
+    """A store that counts its reads."""
 
     reads = 0
 
@@ -43,7 +46,7 @@ class CountedReads(MeddlingStore):
 
 
 class Process:
-    """One process's curves, and what it tells of memcached."""
+    """The curves of one process, and what it tells of memcached."""
 
     def __init__(self, deployment: Deployment, cache: Memcached, salt: str = SALT) -> None:
         self.deployment = deployment
@@ -91,7 +94,7 @@ Start = Callable[..., Process]
 
 @pytest.fixture
 async def start(deployment: Deployment, server: OpenMemcached) -> AsyncIterator[Start]:
-    """Starts processes that share one memcached and one table."""
+    """Return a function that starts processes which share one memcached and one table."""
     async with AsyncExitStack() as stack:
 
         def make(salt: str = SALT) -> Process:
@@ -113,7 +116,7 @@ async def start(deployment: Deployment, server: OpenMemcached) -> AsyncIterator[
         yield make
 
 
-async def test_a_curve_of_another_process_comes_from_memcached_and_the_table_is_asked_for_its_version_only(
+async def test_a_process_takes_a_curve_from_memcached_and_only_its_version_from_the_table(
     deployment: Deployment, start: Start
 ) -> None:
     board = await deployment.create("b", *(ranked(f"c{index}") for index in range(5)))
@@ -129,7 +132,7 @@ async def test_a_curve_of_another_process_comes_from_memcached_and_the_table_is_
     assert (front.read, front.store.reads) == ({"hit": 5}, 2)
 
 
-async def test_a_process_asks_nobody_for_the_curves_that_it_stored_itself(deployment: Deployment, start: Start) -> None:
+async def test_a_process_does_not_fetch_the_curves_that_it_stored_itself(deployment: Deployment, start: Start) -> None:
     board = await deployment.create("b", ranked("xp"))
     job = start()
     await job.refresh(board, 0, curve(10))
@@ -185,7 +188,7 @@ def swapped(server: OpenMemcached) -> None:
         (swapped, "corrupt", 0),
     ],
 )
-async def test_whatever_happens_to_memcached_the_curves_of_the_table_serve(
+async def test_the_curves_of_the_table_serve_whatever_happens_to_memcached(
     deployment: Deployment, server: OpenMemcached, start: Start, harm: Harm, outcome: ReadOutcome, errors: int
 ) -> None:
     board, other = await deployment.create("b", ranked("xp")), await deployment.create("other", ranked("xp"))
@@ -197,7 +200,7 @@ async def test_whatever_happens_to_memcached_the_curves_of_the_table_serve(
     assert front.book.find_curve(board, 0) == curve(10)
     assert front.book.find_curve(other, 0) == curve(20)
     assert (front.read, front.errors, front.corrupt) == ({outcome: 2}, errors, 0)
-    # And the job's side: its curve is stored and serves.
+    # The job's side, too: its curve is stored and serves.
     await job.refresh(board, 0, curve(11))
     assert job.book.find_curve(board, 0) == curve(11)
     assert await front.book.poll() == 1
@@ -232,7 +235,7 @@ async def test_a_newer_entry_than_listed_is_not_served_under_the_older_version(
     assert front.read == {"stale": 1}
 
 
-async def test_two_stores_that_share_a_memcached_never_meet(
+async def test_two_stores_that_share_a_memcached_never_read_each_others_curves(
     deployment: Deployment, server: OpenMemcached, start: Start
 ) -> None:
     board = await deployment.create("b", ranked("xp"))
@@ -246,7 +249,7 @@ async def test_two_stores_that_share_a_memcached_never_meet(
     assert front.read == {"hit": 1}
 
 
-async def test_after_a_failure_a_poll_asks_no_further_and_an_open_breaker_costs_no_error(
+async def test_a_poll_stops_asking_after_a_failure_and_an_open_breaker_counts_no_error(
     deployment: Deployment, server: OpenMemcached, start: Start
 ) -> None:
     board = await deployment.create("b", *(ranked(f"c{index}") for index in range(5)))

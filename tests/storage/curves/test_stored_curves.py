@@ -1,4 +1,4 @@
-"""Why here: a wrong curve answers wrong ranks fast, so only a whole one of the present epoch may serve."""
+"""Test that only a whole curve of the current epoch serves: a wrong curve gives wrong ranks."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ T = TypeVar("T")
 
 
 def curve(total: int) -> Curve:
-    """A curve that can be told from others by its total."""
+    """Make a curve that differs from others in its total."""
     return Curve((Knot(-5, 0, 1), Knot(-4, 1, total - 1)), total=total, as_of_us=1_000 + total)
 
 
 class Shelf:
-    """A process that watches curves."""
+    """A process that polls for curves."""
 
     def __init__(self, deployment: Deployment, *, poll_rows_max: int = 100) -> None:
         self.corrupt = 0
@@ -42,7 +42,7 @@ async def stored(deployment: Deployment, board: Board, column_index: int, total:
     return await deployment.store.write(lambda: store_curve(deployment.dialect, board, column_index, curve(total)))
 
 
-async def test_a_stored_curve_serves_in_every_process_that_polls(deployment: Deployment) -> None:
+async def test_every_process_that_polls_serves_a_stored_curve(deployment: Deployment) -> None:
     board = await deployment.create("b", ranked("xp"), ranked("kills"))
     shelf = Shelf(deployment)
     assert await shelf.book.poll() == 0
@@ -55,7 +55,7 @@ async def test_a_stored_curve_serves_in_every_process_that_polls(deployment: Dep
     assert await shelf.book.poll() == 0
 
 
-async def test_a_newer_curve_replaces_an_older_one_and_never_the_other_way(deployment: Deployment) -> None:
+async def test_an_older_curve_never_replaces_a_newer_one(deployment: Deployment) -> None:
     board = await deployment.create("b", ranked("xp"))
     shelf = Shelf(deployment)
     versions = [await stored(deployment, board, 0, total) for total in (10, 11, 12)]
@@ -68,7 +68,7 @@ async def test_a_newer_curve_replaces_an_older_one_and_never_the_other_way(deplo
     assert shelf.book.find_curve(board, 0) == curve(13)
 
 
-async def test_a_poll_takes_all_there_is_in_bounded_reads(deployment: Deployment) -> None:
+async def test_a_poll_reads_all_curves_in_bounded_reads(deployment: Deployment) -> None:
     board = await deployment.create("b", *(ranked(f"c{index}") for index in range(5)))
     shelf = Shelf(deployment, poll_rows_max=2)
     for index in range(5):
@@ -79,7 +79,7 @@ async def test_a_poll_takes_all_there_is_in_bounded_reads(deployment: Deployment
     assert await shelf.book.poll() == 1
 
 
-async def test_a_corrupt_curve_is_counted_and_what_served_before_serves_on(deployment: Deployment) -> None:
+async def test_a_corrupt_curve_is_counted_and_the_earlier_curve_goes_on_serving(deployment: Deployment) -> None:
     board = await deployment.create("b", ranked("xp"), ranked("kills"))
     shelf = Shelf(deployment)
     await stored(deployment, board, 0, 10)
@@ -116,7 +116,7 @@ async def test_a_reset_voids_what_was_fitted_before_it(deployment: Deployment) -
     assert shelf.book.find_curve(emptied, 0) == curve(12)
 
 
-async def test_a_deleted_board_takes_its_curves_along(deployment: Deployment) -> None:
+async def test_deleting_a_board_deletes_its_curves(deployment: Deployment) -> None:
     board, other = await deployment.create("b", ranked("xp")), await deployment.create("other", ranked("xp"))
     shelf = Shelf(deployment)
     for each in (board, other):
@@ -142,7 +142,7 @@ async def test_an_empty_column_has_a_curve_too(deployment: Deployment) -> None:
 
 
 class SlowReads(MeddlingStore):
-    """A store whose answers are under way until they are let go."""
+    """A store that holds back the rows of its reads until the test releases them."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -181,7 +181,7 @@ async def test_a_board_that_is_forgotten_while_its_curve_is_stored_stays_forgott
     assert book.list_served() == []
 
 
-async def test_a_poll_that_fails_between_list_and_contents_is_done_again_by_the_next(deployment: Deployment) -> None:
+async def test_the_next_poll_repeats_one_that_failed_between_list_and_contents(deployment: Deployment) -> None:
     board = await deployment.create("b", ranked("xp"))
     await stored(deployment, board, 0, 10)
 
@@ -201,7 +201,7 @@ async def test_a_poll_that_fails_between_list_and_contents_is_done_again_by_the_
     assert book.find_curve(board, 0) == curve(10)
 
 
-async def test_a_curve_that_is_replaced_while_it_is_read_is_taken_in_its_new_version(deployment: Deployment) -> None:
+async def test_a_poll_takes_the_new_version_of_a_curve_that_is_replaced_while_it_reads(deployment: Deployment) -> None:
     board = await deployment.create("b", ranked("xp"))
     await stored(deployment, board, 0, 10)
     store = SlowReads(deployment.store)

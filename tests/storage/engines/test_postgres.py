@@ -1,4 +1,4 @@
-"""Why here: what is true of the PostgreSQL store only: several processes write it, and sets of boards share it."""
+"""Test what is true of the PostgreSQL store only: several processes write it, and boards may have connection pools."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_data
 
 
 async def rows_in(deployment: Deployment, board: Board) -> int:
-    """Rows that are really there."""
+    """Count the rows that a board's table really holds."""
     [[rows]] = await deployment.store.read_query(
         select(count()).from_(entries_table(board.key)).build(deployment.dialect)
     )
     return int(rows)
 
 
-async def test_rows_arrive_as_they_were_given_whatever_stands_in_them(processes: Processes) -> None:
+async def test_rows_come_back_unchanged_whatever_text_they_hold(processes: Processes) -> None:
     store = (await processes.one()).store
     every = "".join(map(chr, [*range(1, 0x180), 0x2028, 0xFEFF, 0xFFFF, 0x1F600]))
     texts = ["", " ", "null", "NULL", "{}", '{"a"}', ",", '"', "\\", "\\n", '\\"', "\t\n", every, *every]
@@ -57,7 +57,7 @@ async def test_rows_arrive_as_they_were_given_whatever_stands_in_them(processes:
 async def test_processes_that_change_the_same_owners_of_several_boards_lose_nothing_and_never_deadlock(
     processes: Processes, raw: asyncpg.Connection
 ) -> None:
-    deadlocks_before = await raw.fetchval(DEADLOCKS)  # a given server may have had some
+    deadlocks_before = await raw.fetchval(DEADLOCKS)  # a server that was given to the tests may have had some
     deployments = [await processes.one() for _ in range(4)]
     boards = [await deployments[0].create(f"b{index}", XP) for index in range(3)]
     observed = [Observed() for _ in deployments]
@@ -91,7 +91,7 @@ async def test_processes_that_change_the_same_owners_of_several_boards_lose_noth
     assert await raw.fetchval(DEADLOCKS) == deadlocks_before
 
 
-async def test_a_board_that_is_emptied_under_posts_of_another_process_keeps_count(processes: Processes) -> None:
+async def test_a_board_emptied_while_another_process_posts_keeps_true_totals(processes: Processes) -> None:
     poster, operator = await processes.one(), await processes.one()
     board = await poster.create("b", XP)
     writer = poster.writer(Observed(), limits=replace(LIMITS, write_attempts_max=50))
@@ -114,7 +114,7 @@ async def test_a_board_that_is_emptied_under_posts_of_another_process_keeps_coun
     assert (await operator.totals(board)).get(ALL_ENTRIES, 0) == await rows_in(operator, board)
 
 
-async def test_posts_to_a_board_that_another_process_deletes_are_told_so_and_the_others_go_through(
+async def test_deleting_a_board_rejects_its_posts_and_lets_the_others_through(
     processes: Processes,
 ) -> None:
     poster, operator = await processes.one(), await processes.one()
@@ -137,7 +137,7 @@ async def test_posts_to_a_board_that_another_process_deletes_are_told_so_and_the
         await poster.erase(gone, "ada")
 
 
-async def test_a_post_id_that_two_processes_bring_at_once_counts_once(processes: Processes) -> None:
+async def test_a_post_id_that_two_processes_post_at_once_counts_once(processes: Processes) -> None:
     both = [await processes.one(), await processes.one()]
     board = await both[0].create("b", XP)
     writers = [each.writer(Observed()) for each in both]
@@ -156,7 +156,7 @@ async def test_a_post_id_that_two_processes_bring_at_once_counts_once(processes:
     assert await both[0].stats(board, "o0") == {"xp": 10}
 
 
-async def test_boards_and_columns_that_processes_make_at_once_are_made_once(processes: Processes) -> None:
+async def test_processes_that_create_equal_boards_and_columns_at_once_create_them_once(processes: Processes) -> None:
     deployments = [await processes.one() for _ in range(4)]
     made = await asyncio.gather(*(each.create("b", XP) for each in deployments))
     assert len({board.key for board in made}) == 1
@@ -170,7 +170,7 @@ async def test_boards_and_columns_that_processes_make_at_once_are_made_once(proc
     ]
     outcomes = await asyncio.gather(*changes, return_exceptions=True)
     board = await deployments[3].catalog.reread_board("b")
-    # Whoever came second was told that a column which it does not know can't be removed, or found all as wanted.
+    # The second process either found everything as wanted, or was told that it cannot remove a column it does not know.
     assert [column.name for column in board.spec.columns] in (["xp", "laps"], ["xp", "goals"])
     assert any(isinstance(outcome, Board) for outcome in outcomes)
     await deployments[3].apply(deployments[3].post("ada", part(board, {board.spec.columns[1].name: 3})))
@@ -184,7 +184,7 @@ async def test_processes_that_migrate_at_once_agree_on_one_salt(place: str) -> N
         await store.close()
 
 
-async def test_a_race_that_a_program_reports_reaches_its_caller(processes: Processes) -> None:
+async def test_a_lost_race_that_a_program_raises_reaches_its_caller(processes: Processes) -> None:
     deployment = await processes.one()
     runs: list[int] = []
 
@@ -200,7 +200,7 @@ async def test_a_race_that_a_program_reports_reaches_its_caller(processes: Proce
         await deployment.store.read(program)
 
 
-async def test_a_statement_that_asks_for_so_many_changes_makes_all_or_none(processes: Processes) -> None:
+async def test_a_statement_that_requires_a_number_of_changes_makes_all_or_none(processes: Processes) -> None:
     store = (await processes.one()).store
     await store.write_query(
         insert(META).rows(param("rows"), name=TEXT, content=TEXT).build(POSTGRES, rows=[("a", "0")])
@@ -215,11 +215,14 @@ async def test_a_statement_that_asks_for_so_many_changes_makes_all_or_none(proce
     assert [tuple(row) for row in await store.read_query(noted)] == [("0",)]
     assert await store.write_query(query.bind(names=[("a",)], told="second", changes=1)) == [(1,)]
     assert {tuple(row) for row in await store.read_query(noted)} == {("1",), ("told",)}
-    with pytest.raises(LostRaceError):  # the name is there: somebody else was faster, and who asked decides what to do
+    # the name is there: another caller was faster, and this caller decides what to do
+    with pytest.raises(LostRaceError):
         await store.write_query(query.bind(names=[("a",)], told="second", changes=1))
 
 
-async def test_boards_whose_pool_stands_still_hold_up_no_others(processes: Processes, raw: asyncpg.Connection) -> None:
+async def test_a_blocked_connection_pool_holds_up_only_its_own_boards(
+    processes: Processes, raw: asyncpg.Connection
+) -> None:
     deployment = await processes.one(pools="arena=arena-*:2", reader_connections=1)
     store = deployment.store
     assert store.for_board("arena-1") is store.for_board("arena-2") is not store.for_board("b") is store
@@ -245,7 +248,7 @@ async def test_boards_whose_pool_stands_still_hold_up_no_others(processes: Proce
     assert await deployment.stats(free, "ada") == {"xp": 3}
 
 
-async def test_every_wait_for_a_connection_is_told_by_pool_and_kind(place: str) -> None:
+async def test_every_wait_for_a_connection_is_reported_by_connection_pool_and_kind(place: str) -> None:
     told = Watcher()
     store = await PostgresStore.open(place, replace(POSTGRES_LIMITS, pools="arena=arena-*:1"), observer=told)
     deployment = await Deployment.on(store)
@@ -257,7 +260,7 @@ async def test_every_wait_for_a_connection_is_told_by_pool_and_kind(place: str) 
     await store.close()
 
 
-async def test_totals_are_the_sum_of_shares_that_groups_take_in_turn(processes: Processes) -> None:
+async def test_totals_are_the_sum_of_shares_that_groups_write_in_turn(processes: Processes) -> None:
     deployment = await processes.one()
     board = await deployment.create("b", XP)
     for number in range(6):
@@ -277,7 +280,7 @@ async def test_totals_are_the_sum_of_shares_that_groups_take_in_turn(processes: 
     assert await deployment.totals(board) == {0: 5, ALL_ENTRIES: 5, CHANGES: 7}
 
 
-async def test_reads_of_a_board_that_grew_go_by_its_index_before_the_server_has_counted_its_rows(
+async def test_reads_of_a_grown_board_use_its_index_before_the_server_has_statistics(
     place: str, raw: asyncpg.Connection, session_name: str, bystander: asyncpg.Connection
 ) -> None:
     store = await PostgresStore.open(place, POSTGRES_LIMITS)
@@ -286,12 +289,12 @@ async def test_reads_of_a_board_that_grew_go_by_its_index_before_the_server_has_
     owners = [f"o{number}" for number in range(5_000)]
     posts = [deployment.post(owner, part(board, {"xp": 1})) for owner in owners]
     await deployment.apply(*posts[:700])
-    for _ in range(20):  # the server makes a plan to keep
+    for _ in range(20):  # makes the server keep its plan
         await deployment.rows(board, owners[:50])
     await deployment.apply(*posts)
     assert len(await deployment.rows(board, owners[:50])) == 50
     await store.close()
-    async with asyncio.timeout(60):  # a session that ends tells what it read
+    async with asyncio.timeout(60):  # a session reports what it read when it ends
         while await raw.fetchval("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", session_name):
             await raw.execute("SELECT pg_stat_clear_snapshot()")
     read = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = $1"

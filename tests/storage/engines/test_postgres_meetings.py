@@ -1,6 +1,6 @@
-"""Why here: an operator and posts of another process meet on one board, and both orders of each meeting are pinned.
+"""Test both orders in which an operator and posts of another process can meet on one board.
 
-The rule: a third session's lock holds the first of the two, the second waits for the first, then the lock goes.
+A lock of a third session holds the first of the two; the second waits for the first; then the third session lets go.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Step = Callable[[], Awaitable[object]]
 
 @dataclass
 class Meeting:
-    """Two processes on one store, a board that both know where ada has an entry, and a third session."""
+    """Two processes on one store, a board that both know and that has an entry of ada, and a third session."""
 
     operator: Deployment
     poster: Deployment
@@ -38,16 +38,16 @@ class Meeting:
     session_name: str
 
     def posts(self) -> list[Post]:
-        """One to an owner who has an entry, and one to a new one."""
+        """Return a post to an owner who has an entry, and one to a new owner."""
         owners = ("ada", "bob")
         return [self.poster.post(owner, part(self.board, {"xp": 1}), post_id=f"id/{owner}") for owner in owners]
 
     async def post(self) -> list[PartOutcome]:
-        """What the poster's writer answers."""
+        """Submit `posts` to the poster's writer. Return its outcomes."""
         return [outcome for [outcome] in await self.submit(self.posts())]
 
     async def submit(self, posts: list[Post]) -> list[list[PartOutcome]]:
-        """What the poster's writer answers to these."""
+        """Submit posts to the poster's writer. Return its outcomes."""
         writer = self.poster.writer(Observed())
         writer.start()
         try:
@@ -56,24 +56,25 @@ class Meeting:
             await writer.close()
 
     async def delete(self) -> object:
-        """The operator deletes the board."""
+        """Delete the board, as the operator."""
         return await self.operator.store.write(lambda: delete_board(self.operator.dialect, board_id="b"))
 
     async def reset(self) -> object:
-        """The operator empties the board."""
+        """Empty the board, as the operator."""
         return await self.operator.store.write(lambda: reset_board(self.operator.dialect, board_id="b"))
 
     async def widen(self) -> object:
-        """The operator adds a column."""
+        """Add a column, as the operator."""
         wanted = spec(XP, KILLS)
         return await self.operator.store.write(lambda: change_board(self.operator.dialect, board_id="b", wanted=wanted))
 
-    async def one_after_the_other(self, *steps: Step) -> list[object]:
-        """Their answers; each begins while those before it have yet to get at the board's rows."""
+    async def run_in_order(self, *steps: Step) -> list[object]:
+        """Run steps so that each begins before the earlier ones reach the board's rows. Return their results."""
         table = entries_table(self.board.key)
         running: list[asyncio.Future[object]] = []
         async with self.third.transaction():
-            # A posting transaction waits for the row, a table's owner for whoever has a row or waits for one.
+            # A posting transaction waits for the row. A step that needs the whole table waits for each session before
+            # it.
             await self.third.execute(f"SELECT 1 FROM {table} FOR UPDATE")
             for step in steps:
                 running.append(asyncio.ensure_future(step()))
@@ -82,28 +83,29 @@ class Meeting:
         return await asyncio.gather(*running)
 
     async def until_waiting(self, table: str, count: int) -> None:
-        """Return once so many statements on a table wait for a lock."""
+        """Return once this many statements on a table wait for a lock."""
         async with asyncio.timeout(WAIT_S):
             while await self._waiting(table) < count:
                 pass
 
     async def _waiting(self, table: str) -> int:
-        await self.third.execute("SELECT pg_stat_clear_snapshot()")  # within a transaction it would stay as it was
+        # without it, a transaction would see the statistics of its first look
+        await self.third.execute("SELECT pg_stat_clear_snapshot()")
         waiting: int = await self.third.fetchval(WAITING, self.session_name, f'%"{table}"%')
         return waiting
 
 
 @pytest.fixture
 async def meeting(processes: Processes, raw: asyncpg.Connection, session_name: str) -> Meeting:
-    """Before it begins."""
+    """Provide two processes and a board before they meet."""
     operator, poster = await processes.one(), await processes.one()
     board = await operator.create("b", XP)
     await poster.apply(poster.post("ada", part(board, {"xp": 5})))
     return Meeting(operator, poster, board, raw, session_name)
 
 
-async def test_posts_before_a_reset_go_with_it_and_may_come_again(meeting: Meeting) -> None:
-    posted, _ = await meeting.one_after_the_other(meeting.post, meeting.reset)
+async def test_posts_before_a_reset_are_deleted_by_it_and_may_be_posted_again(meeting: Meeting) -> None:
+    posted, _ = await meeting.run_in_order(meeting.post, meeting.reset)
     assert [outcome.status for outcome in posted] == [PostStatus.APPLIED] * 2  # type: ignore[attr-defined]
     assert await meeting.poster.stats(meeting.board, "ada") is None
     assert await meeting.poster.totals(meeting.board) == {}
@@ -112,22 +114,22 @@ async def test_posts_before_a_reset_go_with_it_and_may_come_again(meeting: Meeti
 
 
 async def test_posts_after_a_reset_start_from_nothing(meeting: Meeting) -> None:
-    _, posted = await meeting.one_after_the_other(meeting.reset, meeting.post)
+    _, posted = await meeting.run_in_order(meeting.reset, meeting.post)
     assert [(outcome.status, outcome.stats) for outcome in posted] == [(PostStatus.APPLIED, [1])] * 2  # type: ignore[attr-defined]
     assert await meeting.poster.totals(meeting.board) == {ALL_ENTRIES: 2, CHANGES: 2, 0: 2}
     again = await meeting.post()
     assert [outcome.status for outcome in again] == [PostStatus.DUPLICATE] * 2
 
 
-async def test_posts_before_a_deletion_are_applied_and_go_with_the_board(meeting: Meeting) -> None:
-    posted, _ = await meeting.one_after_the_other(meeting.post, meeting.delete)
+async def test_posts_before_a_deletion_are_applied_and_deleted_with_the_board(meeting: Meeting) -> None:
+    posted, _ = await meeting.run_in_order(meeting.post, meeting.delete)
     assert [outcome.status for outcome in posted] == [PostStatus.APPLIED] * 2  # type: ignore[attr-defined]
     assert await meeting.poster.totals(meeting.board) == {}
     assert [type(outcome.error) for outcome in await meeting.post()] == [UnknownBoardError] * 2
 
 
 async def test_posts_after_a_deletion_are_rejected_and_leave_nothing(meeting: Meeting) -> None:
-    _, posted = await meeting.one_after_the_other(meeting.delete, meeting.post)
+    _, posted = await meeting.run_in_order(meeting.delete, meeting.post)
     assert [type(outcome.error) for outcome in posted] == [UnknownBoardError] * 2  # type: ignore[attr-defined]
     assert await meeting.poster.totals(meeting.board) == {}
 
@@ -135,7 +137,7 @@ async def test_posts_after_a_deletion_are_rejected_and_leave_nothing(meeting: Me
 @pytest.mark.parametrize("posts_first", [True, False])
 async def test_posts_and_a_new_column_do_not_disturb_each_other(meeting: Meeting, posts_first: bool) -> None:
     steps = (meeting.post, meeting.widen) if posts_first else (meeting.widen, meeting.post)
-    await meeting.one_after_the_other(*steps)
+    await meeting.run_in_order(*steps)
     board = await meeting.poster.catalog.reread_board("b")
     assert await meeting.poster.stats(board, "ada") == {"xp": 6, "kills": None}
     assert await meeting.poster.stats(board, "bob") == {"xp": 1, "kills": None}
@@ -143,11 +145,11 @@ async def test_posts_and_a_new_column_do_not_disturb_each_other(meeting: Meeting
     assert await meeting.operator.stats(board, "bob") == {"xp": 1, "kills": 2}
 
 
-async def test_a_post_of_a_new_owner_keeps_its_board_from_being_deleted_too(meeting: Meeting) -> None:
+async def test_a_post_of_a_new_owner_also_delays_the_deletion_of_its_board(meeting: Meeting) -> None:
     other = await meeting.operator.create("other", XP)
     await meeting.poster.apply(meeting.poster.post("new", part(other, {"xp": 5})))
     post = meeting.poster.post("new", part(meeting.board, {"xp": 1}), part(other, {"xp": 1}))
-    # It finds no row on the first board, and then waits for its row on the second.
+    # The post finds no row on the first board, and then waits for its row on the second.
     async with meeting.third.transaction():
         await meeting.third.execute(f"SELECT 1 FROM {entries_table(other.key)} FOR UPDATE")
         posting = asyncio.ensure_future(meeting.submit([post]))

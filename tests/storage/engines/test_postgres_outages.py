@@ -1,4 +1,4 @@
-"""Why here: a server goes away, is slow, or loses an answer, and nothing may be lost or counted twice."""
+"""Test a server that goes away, is slow, or loses an answer: nothing may be lost or counted twice."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ XP = ranked("xp")
 END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1"
 
 
-async def test_a_row_that_somebody_holds_is_waited_for_within_a_bound(
-    processes: Processes, raw: asyncpg.Connection
-) -> None:
+async def test_the_wait_for_a_locked_row_is_bounded(processes: Processes, raw: asyncpg.Connection) -> None:
     deployment = await processes.one(lock_timeout_s=0.05)
     board = await deployment.create("b", XP)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
@@ -49,7 +47,7 @@ async def test_a_row_that_somebody_holds_is_waited_for_within_a_bound(
 
 
 @pytest.mark.parametrize("with_id", [True, False])
-async def test_a_commit_whose_answer_is_lost_is_settled_by_post_ids_and_told_as_unknown_without(
+async def test_a_commit_without_an_answer_is_settled_by_post_ids_or_reported_as_unknown(
     processes: Processes, place: str, with_id: bool
 ) -> None:
     witness = await processes.one()
@@ -72,7 +70,7 @@ async def test_a_commit_whose_answer_is_lost_is_settled_by_post_ids_and_told_as_
     assert await witness.stats(board, "ada") == {"xp": 1}
 
 
-async def test_a_statement_of_its_own_whose_answer_is_lost_is_told_as_unknown_and_not_made_again(
+async def test_a_single_statement_without_an_answer_is_reported_as_unknown_and_not_repeated(
     processes: Processes, place: str
 ) -> None:
     witness = await processes.one()
@@ -88,7 +86,7 @@ async def test_a_statement_of_its_own_whose_answer_is_lost_is_told_as_unknown_an
     assert (await witness.store.read_query(noted))[0][0] == 1
 
 
-async def test_sessions_that_are_terminated_under_load_cost_nothing_but_time(
+async def test_terminating_sessions_under_load_costs_nothing_but_time(
     processes: Processes, raw: asyncpg.Connection, session_name: str, bystander: asyncpg.Connection
 ) -> None:
     deployment = await processes.one(store_attempts_max=20)
@@ -102,7 +100,7 @@ async def test_sessions_that_are_terminated_under_load_cost_nothing_but_time(
     async def accepted(post: Post) -> bool:
         try:
             await writer.submit([post])
-        except (StoreAwayError, WaitTooLongError):  # as a client does: the same id again
+        except (StoreAwayError, WaitTooLongError):  # sends the same id again, as a client does
             return False
         return True
 
@@ -117,7 +115,7 @@ async def test_sessions_that_are_terminated_under_load_cost_nothing_but_time(
             assert await deployment.rows(board, [owner])
 
     posting = asyncio.gather(*(poster(number) for number in range(8)))
-    while not posting.done():  # a kill for every step forward, however long a machine takes to connect anew
+    while not posting.done():  # one kill for each step forward, however long a machine takes to connect again
         await raw.fetch(END_SESSIONS, session_name)
         settled.clear()
         forward = asyncio.ensure_future(settled.wait())
@@ -130,7 +128,7 @@ async def test_sessions_that_are_terminated_under_load_cost_nothing_but_time(
     assert len(refusals) < 20, "most of it was settled without the client"
 
 
-async def test_a_server_that_crashes_is_found_again() -> None:
+async def test_the_store_finds_a_crashed_server_again() -> None:
     with postgres() as server:
         store = await PostgresStore.open(server.url(), replace(POSTGRES_LIMITS, store_attempts_max=3))
         deployment = await Deployment.on(store)
@@ -147,14 +145,14 @@ async def test_a_server_that_crashes_is_found_again() -> None:
         await store.close()
 
 
-async def test_of_several_hosts_the_one_that_takes_writes_is_found_and_found_again_after_a_promotion(
+async def test_the_store_finds_the_host_that_takes_writes_also_after_a_promotion(
     postgres_server: PostgresServer,
 ) -> None:
     with postgres() as primary, contextlib.closing(socket.create_server(("127.0.0.1", 0))) as silent:
         standby = PostgresServer(standby_of=primary)
         try:
             standby.start()
-            # The first host takes connections and says nothing, the second is a standby.
+            # The first host accepts connections and says nothing. The second is a standby.
             hosts = f"127.0.0.1:{silent.getsockname()[1]},127.0.0.1:{standby.port},127.0.0.1:{primary.port}"
             url = f"postgresql://postgres@{hosts}/postgres"
             limits = replace(POSTGRES_LIMITS, connect_timeout_s=0.3, store_attempts_max=40, store_backoff_s_max=0.2)
@@ -187,16 +185,16 @@ def _await_catch_up(primary: PostgresServer, standby: PostgresServer) -> None:
         ("postgresql:///d?host=/run", ["postgresql:///d?host=/run"]),
     ],
 )
-def test_a_url_of_several_hosts_is_one_for_each(url: str, hosts: list[str]) -> None:
+def test_a_url_of_several_hosts_becomes_one_url_for_each_host(url: str, hosts: list[str]) -> None:
     assert hosts_of(url) == hosts
 
 
-async def test_a_user_or_database_that_the_server_refuses_is_no_outage(postgres_server: PostgresServer) -> None:
+async def test_a_refused_database_is_no_outage(postgres_server: PostgresServer) -> None:
     with pytest.raises(StoreUnsupportedError, match="does not exist"):
         await PostgresStore.open(postgres_server.url("nothing_here"), POSTGRES_LIMITS)
 
 
-async def test_who_finds_no_free_connection_waits_within_a_bound(processes: Processes) -> None:
+async def test_the_wait_for_a_free_connection_is_bounded(processes: Processes) -> None:
     deployment = await processes.one(
         reader_connections=1, connection_wait_s_max=0.05, reads_waiting_max=2, statement_timeout_s=5
     )
@@ -223,7 +221,7 @@ async def test_who_finds_no_free_connection_waits_within_a_bound(processes: Proc
     assert await deployment.stats(board, "ada") is None
 
 
-async def test_a_reader_that_is_cancelled_leaves_its_connection_fit_for_the_next(processes: Processes) -> None:
+async def test_a_cancelled_read_leaves_its_connection_usable(processes: Processes) -> None:
     deployment = await processes.one(reader_connections=1)
     board = await deployment.create("b", XP)
     for turns in range(12):

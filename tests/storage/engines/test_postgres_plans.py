@@ -1,4 +1,4 @@
-"""Why here: the planner knows a table by statistics of minutes ago, and must look keys up by an index all the same."""
+"""Test that PostgreSQL looks keys up by an index, although its statistics of a table are minutes old."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.storage.deployment import Deployment, part, ranked
 from tests.storage.processes import Processes
 
 OWNERS = [f"o{number:04}" for number in range(1_000)]
-OTHERS = 100_000  # rows: enough that to read them all once looks cheaper than to look up a thousand keys
+OTHERS = 100_000  # rows: enough that reading all of them once looks cheaper than looking up a thousand keys
 RUN = PostgresConnection.run_query
 
 
 @pytest.fixture
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The plan of each statement that a store runs on entries or post ids, but for inserts."""
+    """Collect the plan of each statement that a store runs on entries or post ids, except inserts."""
     found: list[str] = []
 
     async def run(self: PostgresConnection, query: Built) -> Rows:
@@ -42,7 +42,7 @@ async def test_a_group_reads_and_writes_by_key_whatever_the_statistics_say(
     posts = [deployment.post(owner, part(board, {"xp": 1}), post_id=f"first/{owner}") for owner in OWNERS]
     await deployment.apply(*posts)
     table, key = layout_of(board).table, board.key
-    # What other boards have is known to the planner, the burst of posts to this one is not yet.
+    # The planner knows the rows of other boards. It does not know the burst of posts to this board yet.
     await raw.execute(f"INSERT INTO {table} SELECT -1 - g % 7, 'o' || g, 1, '1' FROM generate_series(1, {OTHERS}) g")
     await raw.execute(f"ANALYZE {table}, {POST_IDS}")
     await raw.execute(f"INSERT INTO {POST_IDS} SELECT {key}, g::text, '', '', 1 FROM generate_series(1, {OTHERS}) g")

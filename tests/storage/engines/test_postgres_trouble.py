@@ -1,6 +1,6 @@
-"""Why here: what a PostgreSQL server in trouble does to the store: bounded waits, clear refusals, back by itself.
+"""Test what a PostgreSQL server in trouble does to the store: bounded waits, clear refusals, recovery by itself.
 
-The rule: a test that breaks a server has one of its own.
+A test that breaks a server has a server of its own.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ SUPERUSERS_LEFT = "too many clients already|remaining connection slots"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    """A server of this module's own; each test leaves it as it was."""
+    """Start a server for this module; each test leaves it as it was."""
     with postgres() as started:
         yield started
 
 
 @pytest.fixture
 async def opened() -> AsyncIterator[AsyncExitStack]:
-    """Closes what a test opened, and bounds the test."""
+    """Close what a test opened, and bound the duration of the test."""
     async with asyncio.timeout(WAIT_S), AsyncExitStack() as stack:
         yield stack
 
 
 async def deploy(opened: AsyncExitStack, url: str, limits: PostgresLimits) -> Deployment:
-    """A process on the store."""
+    """Open the store as a process of its own."""
     store = await PostgresStore.open(url, limits)
     opened.push_async_callback(store.close)
     return await Deployment.on(store)
 
 
-async def test_a_server_that_stands_still_is_given_up_in_time_and_found_again_when_it_goes_on(
+async def test_a_stopped_server_times_out_and_serves_again_once_it_goes_on(
     server: PostgresServer, opened: AsyncExitStack
 ) -> None:
     deployment = await deploy(opened, server.create_database("frozen"), HASTY)
@@ -71,7 +71,7 @@ async def test_a_server_that_stands_still_is_given_up_in_time_and_found_again_wh
     post = deployment.post("ada", part(board, {"xp": 1}), post_id="one")
     server.send(signal.SIGSTOP)
     opened.callback(server.send, signal.SIGCONT)
-    for _ in range(2):  # on the connections that there were, then on none
+    for _ in range(2):  # first on the connections that there were, then on none
         async with asyncio.timeout(60):
             with pytest.raises(StoreAwayError):
                 await deployment.stats(board, "ada")
@@ -88,15 +88,16 @@ async def test_a_server_that_has_no_connection_left_is_away_until_one_is_free(op
     board = await deployment.create("b", XP)
     others = [await asyncpg.connect(full.url()) for _ in range(4)]
     with pytest.raises(StoreAwayError, match=SUPERUSERS_LEFT):
-        await deployment.stats(board, "ada")  # the reader's first connection
-    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))  # on one that it has
+        await deployment.stats(board, "ada")  # opens the reader's first connection
+    # uses a connection that the writer already has
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     for other in others:
         await other.close()
     assert await deployment.stats(board, "ada") == {"xp": 1}
 
 
 @pytest.mark.parametrize(("statement_timeout_s", "lock_timeout_s"), [(0.1, 5.0), (5.0, 0.1)])
-async def test_a_statement_that_takes_too_long_is_refused_and_the_connection_lives_on(
+async def test_a_statement_that_takes_too_long_is_refused_and_its_connection_stays(
     server: PostgresServer, opened: AsyncExitStack, statement_timeout_s: float, lock_timeout_s: float
 ) -> None:
     url = server.create_database(f"late_{lock_timeout_s:g}".replace(".", "_"))
@@ -115,11 +116,11 @@ async def test_a_statement_that_takes_too_long_is_refused_and_the_connection_liv
     assert await deployment.stats(board, "ada") == {"xp": 1}
 
 
-def test_a_server_without_room_is_full_and_not_slow() -> None:
+def test_a_server_without_room_is_reported_as_full_and_not_as_slow() -> None:
     assert isinstance(translate_error(asyncpg.DiskFullError("could not extend file")), StoreFullError)
 
 
-async def test_a_wrong_password_and_a_missing_database_are_told_as_such_and_not_tried_again(
+async def test_a_wrong_password_or_a_missing_database_is_reported_and_not_retried(
     server: PostgresServer,
 ) -> None:
     server.run_sql("CREATE ROLE guarded LOGIN PASSWORD 'right'")
@@ -132,8 +133,8 @@ async def test_a_wrong_password_and_a_missing_database_are_told_as_such_and_not_
     with pytest.raises(StoreUnsupportedError, match=refused) as told:
         await PostgresStore.open(f"postgresql://guarded:wrong@{address}/postgres", POSTGRES_LIMITS)
     assert "wrong" not in str(told.value)
+    hosts = f"{address},{address}"
     with pytest.raises(StoreUnsupportedError, match=refused):
-        hosts = f"{address},{address}"
         await PostgresStore.open(f"postgresql://guarded:wrong@{hosts}/postgres", POSTGRES_LIMITS)
     with pytest.raises(StoreUnsupportedError, match='database "nowhere" does not exist'):
         await PostgresStore.open(server.url("nowhere"), POSTGRES_LIMITS)
@@ -143,7 +144,7 @@ async def test_a_wrong_password_and_a_missing_database_are_told_as_such_and_not_
 
 @pytest.fixture
 async def standby(server: PostgresServer, opened: AsyncExitStack) -> Standby:
-    """A standby that is waited for and never comes."""
+    """Provide a standby that commits wait for and that never comes."""
     made = Standby(server, await asyncpg.connect(server.url()))
     opened.push_async_callback(made.connection.close)
     opened.callback(made.forget)
@@ -151,13 +152,16 @@ async def standby(server: PostgresServer, opened: AsyncExitStack) -> Standby:
 
 
 class Standby:
-    """Has commits wait, and ends that."""
+    """Makes commits wait for a standby, and ends their wait."""
 
     def __init__(self, server: PostgresServer, connection: asyncpg.Connection) -> None:
         self._server, self.connection = server, connection
 
     async def waited_for(self, begin: Callable[[], Coroutine[Any, Any, object]], *, for_s: float = 0) -> Task[Any]:
-        """Something that commits and has waited for so long; begun again while its session has not heard of it yet."""
+        """Begin a commit, and return it once it has waited for that long.
+
+        It begins again if its session did not know of the standby yet.
+        """
         self._server.run_sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
         waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND now() - query_start >= $1"
         while True:
@@ -168,13 +172,13 @@ class Standby:
             task.result()
 
     async def cancel(self) -> None:
-        """An operator ends the wait."""
+        """Cancel the wait, as an operator does."""
         await self.connection.execute(
             "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
         )
 
     def forget(self) -> None:
-        """Nobody is waited for."""
+        """Let commits wait for nobody."""
         self._server.run_sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
 
 
@@ -189,7 +193,7 @@ async def test_a_commit_whose_wait_for_the_standby_is_cancelled_is_not_acknowled
         await posting
 
 
-async def test_a_statement_of_its_own_waits_for_the_standby_longer_than_statements_may_take(
+async def test_a_single_statement_may_wait_for_the_standby_beyond_the_statement_timeout(
     server: PostgresServer, opened: AsyncExitStack, standby: Standby
 ) -> None:
     deployment = await deploy(opened, server.create_database("alone"), replace(HASTY, commit_timeout_s=WAIT_S))
@@ -208,7 +212,7 @@ async def test_a_statement_of_its_own_waits_for_the_standby_longer_than_statemen
         await cancelled
 
 
-async def test_what_the_server_says_of_a_row_is_not_told_to_callers(
+async def test_callers_are_not_told_what_the_server_says_of_a_row(
     server: PostgresServer, opened: AsyncExitStack
 ) -> None:
     deployment = await deploy(opened, server.create_database("details"), POSTGRES_LIMITS)

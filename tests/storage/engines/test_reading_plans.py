@@ -1,4 +1,4 @@
-"""What the stores read to answer pages and the rows around a place: few rows, wherever on the board that is."""
+"""Test that pages and the rows around a place cost few read rows, wherever on the board the place is."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ ROWS = 20_000
 TIED = 3  # rows of each value
 BATCH_ROWS = 5_000
 NEAR = 10  # rows asked for on one side
-READ_ROWS_MAX = 2 * (NEAR + TIED)  # of one table by one statement, a step: both arms may have as many
-GAP_ROWS_MAX = 400  # between two knots of a curve: the boards have 100
+READ_ROWS_MAX = 2 * (NEAR + TIED)  # of one table, by one statement: both arms of a step may have as many
+GAP_ROWS_MAX = 400  # between two knots of a curve; the boards here have 100
 RUN = PostgresConnection.run_query
 EXECUTE = sqlite._execute
 
@@ -47,7 +47,7 @@ every_board = pytest.mark.parametrize(
 
 
 async def fill_board(deployment: Deployment, best: Best, ties: Ties) -> Board:
-    """A board whose owners stand in the order of their numbers."""
+    """Create a board whose owners stand in the order of their numbers."""
     board = await deployment.create("b", ranked("xp", best=best), ties=ties)
     entries = deployment.entries(board)
     padding = entries.rankings[0].padding
@@ -68,7 +68,7 @@ async def fill_board(deployment: Deployment, best: Best, ties: Ties) -> Board:
 
 
 async def read_everywhere(deployment: Deployment, board: Board) -> int:
-    """Read around places at the top, in the middle and at the end; answers how many reads that were."""
+    """Read around places at the top, in the middle and at the end. Return the number of places."""
     ranking = deployment.entries(board).rankings[0]
     places = 0
     for rank in (1, ROWS // 2, ROWS):
@@ -95,7 +95,7 @@ def _read_around(ranking: Ranking, cell: str, owner: str) -> Program[set[str]]:
 
 @pytest.fixture
 def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
-    """For each statement on entries that PostgreSQL runs: the most rows that a step of it had, and the text."""
+    """Collect the most rows that a step had, and the text, of each SELECT on entries that PostgreSQL runs."""
     found: list[tuple[int, str]] = []
 
     async def run(self: PostgresConnection, query: Built) -> Rows:
@@ -127,14 +127,14 @@ async def test_postgresql_reads_few_rows_around_a_place(
     for _ in ("without statistics", "with them"):
         rows_read.clear()
         reads = await read_everywhere(deployment, board)
-        around = [each for each in rows_read if "OFFSET" not in each[1]]  # which finds the place
+        around = [each for each in rows_read if "OFFSET" not in each[1]]  # this one finds the place
         assert len(around) >= 5 * reads
         assert not [each for each in around if each[0] > READ_ROWS_MAX]
         await raw.execute(f"ANALYZE {layout_of(board).table}")
 
 
 @every_board
-async def test_postgresql_reads_no_more_than_a_gap_for_a_rank_or_its_owner(
+async def test_postgresql_reads_no_more_rows_than_a_gap_for_a_rank_or_its_owner(
     processes: Processes,
     raw: asyncpg.Connection,
     rows_read: list[tuple[int, str]],

@@ -1,4 +1,4 @@
-"""Why here: a curve that is sampled on a replica claims to hold every write acknowledged before it."""
+"""Test that a curve sampled on a replica holds every write that was acknowledged before it, as such a curve claims."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ XP = ranked("xp")
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
-    """A primary and a standby that follows it."""
+    """Start a primary and a standby that follows it."""
     with postgres() as primary:
         standby = PostgresServer(standby_of=primary)
         try:
@@ -37,13 +37,13 @@ def pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
 
 
 class Sampled:
-    """A deployment whose heavy reads go to a replica, and what was heard of it."""
+    """A deployment whose heavy reads go to a replica, and counts of where they went."""
 
     def __init__(self, deployment: Deployment, store: ReplicaFirst, heard: dict[str, int]) -> None:
         self.deployment, self.store, self.heard = deployment, store, heard
 
     async def total(self, board: Board) -> int:
-        """Entries that a curve sampled now knows of."""
+        """Return the number of entries that a curve sampled now knows of."""
         entries = self.deployment.entries(board)
         curve = await self.store.for_board(board.id).read(
             lambda: sample_curve(self.deployment.dialect, entries, 0, gap_rows_max=10_000, now_us=NOW_US), heavy=True
@@ -51,12 +51,12 @@ class Sampled:
         return curve.total
 
     async def passes_over_the_replica(self, board: Board) -> bool:
-        """Whether a sample of a board's only entry is the primary's."""
+        """Return whether a sample of a board's only entry is read from the primary."""
         return await self.total(board) == 1 and self.heard["primary"] == 1
 
 
 async def opened(stack: AsyncExitStack, primary_url: str, replica_url: str, *, lag_s_max: float = 5.0) -> Sampled:
-    """Both ends open, without pauses between looks at the replica."""
+    """Open a store on the primary and one on the replica, without pauses between looks at the replica."""
     heard = {"replica": 0, "primary": 0}
 
     class Replica(Watcher):
@@ -76,17 +76,17 @@ async def opened(stack: AsyncExitStack, primary_url: str, replica_url: str, *, l
 
 @pytest.fixture
 async def stack() -> AsyncIterator[AsyncExitStack]:
-    """Closes what a test opened."""
+    """Close what a test opened."""
     async with AsyncExitStack() as opened_here:
         yield opened_here
 
 
 async def post(sampled: Sampled, board: Board, owner: str) -> None:
-    """One entry more."""
+    """Post one more entry."""
     await sampled.deployment.apply(sampled.deployment.post(owner, part(board, {"xp": len(owner)})))
 
 
-async def test_a_sample_on_the_replica_holds_what_was_acknowledged_a_moment_ago(
+async def test_a_sample_on_the_replica_holds_a_write_acknowledged_just_before(
     pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
 ) -> None:
     primary, standby = pair
@@ -100,7 +100,7 @@ async def test_a_sample_on_the_replica_holds_what_was_acknowledged_a_moment_ago(
     assert await sampled.store.read_query(sampled.deployment.entries(board).build_totals_query(["o1"]))
 
 
-async def test_a_replica_that_stands_still_is_passed_over(
+async def test_a_replica_that_stopped_replaying_is_passed_over(
     pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
 ) -> None:
     primary, standby = pair
@@ -114,7 +114,7 @@ async def test_a_replica_that_stands_still_is_passed_over(
         await asyncio.to_thread(standby.run_sql, "SELECT pg_wal_replay_resume()")
 
 
-async def test_a_replica_that_went_away_is_passed_over(
+async def test_an_unreachable_replica_is_passed_over(
     pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
 ) -> None:
     primary, standby = pair
@@ -138,7 +138,7 @@ async def test_a_server_that_is_no_replica_is_passed_over(
     assert await sampled.passes_over_the_replica(board)
 
 
-async def test_a_mark_taken_on_the_replica_tells_what_its_snapshot_saw(
+async def test_a_mark_taken_on_the_replica_says_what_its_snapshot_saw(
     pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
 ) -> None:
     """On a standby the list of running transactions is empty, so the mark may not trust it."""

@@ -1,4 +1,4 @@
-"""Why here: what is true of the SQLite store only: its lock, its readers, its plans, what it refuses to open."""
+"""Test what is true of the SQLite store only: its lock, its readers, its plans, and what it refuses to open."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a store may be made."""
+    """Return a path where a store may be created."""
     return tmp_path / "new" / "folder #1?" / "boards.db"
 
 
 @pytest.fixture
 async def opened(path: Path) -> AsyncIterator[SqliteStore]:
-    """A store of this process."""
+    """Open a store of this process."""
     store = await SqliteStore.open(path, SQLITE_LIMITS)
     yield store
     await store.close()
@@ -47,7 +47,7 @@ async def test_a_second_opener_is_told_who_owns_the_file(opened: SqliteStore, pa
     await Deployment.on(opened)
 
 
-async def test_another_process_is_refused_until_the_owner_is_gone(path: Path) -> None:
+async def test_another_process_is_refused_until_the_owner_has_ended(path: Path) -> None:
     code = (
         "import pathlib, sys\n"
         "from storage.engines.file_lock import FileLock\n"
@@ -69,9 +69,7 @@ async def test_another_process_is_refused_until_the_owner_is_gone(path: Path) ->
     await store.close()
 
 
-async def test_another_name_of_the_file_is_no_way_around_its_lock(
-    opened: SqliteStore, tmp_path: Path, path: Path
-) -> None:
+async def test_the_lock_holds_under_another_name_of_the_file(opened: SqliteStore, tmp_path: Path, path: Path) -> None:
     (tmp_path / "alias.db").symlink_to(path)
     with pytest.raises(StoreLockedError):
         await SqliteStore.open(tmp_path / "alias.db", SQLITE_LIMITS)
@@ -95,7 +93,7 @@ def _below_a_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [_no_database, _a_folder, _a_lock_that_is_a_folder, _below_a_file])
-async def test_what_cannot_be_opened_is_refused_by_name_and_nothing_stays_open(
+async def test_a_path_that_cannot_be_opened_is_refused_by_name_and_nothing_stays_open(
     path: Path, spoil: Callable[[Path], None]
 ) -> None:
     path.parent.mkdir(parents=True)
@@ -105,7 +103,7 @@ async def test_what_cannot_be_opened_is_refused_by_name_and_nothing_stays_open(
             await SqliteStore.open(path, SQLITE_LIMITS)
 
 
-async def test_a_connection_that_cannot_be_made_leaves_no_thread_that_tells_a_closed_loop_of_its_end(
+async def test_a_failed_connection_leaves_no_thread_that_would_call_a_closed_loop(
     path: Path,
 ) -> None:
     path.parent.mkdir(parents=True)
@@ -117,7 +115,7 @@ async def test_a_connection_that_cannot_be_made_leaves_no_thread_that_tells_a_cl
     assert not [name for name in left if "_connection_worker_thread" in name]
 
 
-async def test_the_file_keeps_its_promises_of_durability(opened: SqliteStore) -> None:
+async def test_every_connection_has_the_pragmas_that_make_commits_durable(opened: SqliteStore) -> None:
     def pragmas(connection: sqlite3.Connection) -> list[Any]:
         return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
 
@@ -148,7 +146,7 @@ async def test_a_snapshot_stays_as_it_was_while_a_write_commits(opened: SqliteSt
     assert await deployment.stats(board, "ada") == {"xp": 3}
 
 
-async def test_heavy_reads_do_not_stand_before_point_reads_and_waiting_ones_are_bounded(path: Path) -> None:
+async def test_heavy_reads_do_not_delay_point_reads_and_their_queue_is_bounded(path: Path) -> None:
     store = await SqliteStore.open(path, replace(SQLITE_LIMITS, reader_connections=1, reads_waiting_max=2))
     deployment = await Deployment.on(store)
     board = await deployment.create("b", XP)
@@ -172,7 +170,7 @@ async def test_heavy_reads_do_not_stand_before_point_reads_and_waiting_ones_are_
     await store.close()
 
 
-async def test_a_read_whose_caller_went_away_gives_its_connection_back_once_it_is_idle(path: Path) -> None:
+async def test_a_cancelled_read_returns_its_connection_once_the_connection_is_idle(path: Path) -> None:
     store = await SqliteStore.open(path, SQLITE_LIMITS)
     deployment = await Deployment.on(store)
     board = await deployment.create("b", XP)
@@ -194,7 +192,7 @@ async def test_a_read_whose_caller_went_away_gives_its_connection_back_once_it_i
     await store.close()
 
 
-async def test_a_checkpoint_that_comes_due_while_closing_troubles_nobody(path: Path) -> None:
+async def test_a_checkpoint_that_comes_due_during_closing_raises_nothing(path: Path) -> None:
     troubles: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context))
     store = await SqliteStore.open(path, replace(SQLITE_LIMITS, checkpoint_idle_s=0))
@@ -209,11 +207,11 @@ async def test_a_checkpoint_that_comes_due_while_closing_troubles_nobody(path: P
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file."""
+    """Return the bytes of a file."""
     return path.stat().st_size
 
 
-async def test_the_log_is_written_back_once_writing_pauses(path: Path) -> None:
+async def test_the_store_checkpoints_its_log_once_writing_pauses(path: Path) -> None:
     store = await SqliteStore.open(path, replace(SQLITE_LIMITS, checkpoint_idle_s=0.001))
     size_before = size_of(path)
     await Deployment.on(store)
@@ -256,6 +254,7 @@ async def test_every_ranking_statement_seeks_in_an_index_and_sorts_nothing(
             query = next(program)
             plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {query.sql}", query.arguments)]
             touching = [step for step in plan if "entries_" in step]
-            assert touching and all("USING" in step and "c3" not in step for step in touching), (query.sql, plan)
+            assert touching, (query.sql, plan)
+            assert all("USING" in step and "c3" not in step for step in touching), (query.sql, plan)
             assert not [step for step in plan if "B-TREE" in step], (query.sql, plan)
             program.close()

@@ -1,4 +1,4 @@
-"""Backups of the embedded store: whole or not there, of one moment, and nothing of another file stays beside them."""
+"""Test backups of the SQLite store: whole or not there, of one moment, with nothing of another file beside them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.storage.deployment import Deployment, counter, part
 
 
 async def opened(path: Path) -> Deployment:
-    """A migrated store at a path, which the caller closes."""
+    """Open a migrated store at a path; the caller closes it."""
     return await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
 
 
 async def saved(path: Path, value: int = 1) -> None:
-    """A store with one board, and ada's number on it."""
+    """Create a store with one board and ada's number on it."""
     deployment = await opened(path)
     board = await deployment.create("b", counter("n"))
     await deployment.apply_one(deployment.post("ada", part(board, {"n": value})))
@@ -34,7 +34,7 @@ async def saved(path: Path, value: int = 1) -> None:
 
 
 async def number_in(path: Path) -> object:
-    """Ada's number."""
+    """Return ada's number."""
     deployment = await opened(path)
     board = await deployment.store.read(lambda: find_board(SQLITE, "b"))
     stats = await deployment.stats(board, "ada")
@@ -43,11 +43,11 @@ async def number_in(path: Path) -> object:
 
 
 def names(folder: Path) -> list[str]:
-    """The files of a folder, without locks and what readers of a log leave beside it."""
+    """Return the files of a folder, without locks and without what readers of a log leave beside it."""
     return sorted(path.name for path in folder.iterdir() if not path.name.endswith((".lock", ".db-shm", ".db-wal")))
 
 
-async def test_a_backup_beside_a_busy_writer_is_of_one_moment(tmp_path: Path) -> None:
+async def test_a_backup_beside_a_busy_writer_holds_one_moment(tmp_path: Path) -> None:
     deployment = await opened(tmp_path / "a.db")
     board = await deployment.create("b", counter("n"))
     both = [deployment.post(owner, part(board, {"n": 1})) for owner in ("ada", "bob")]
@@ -76,7 +76,7 @@ async def test_a_backup_beside_a_busy_writer_is_of_one_moment(tmp_path: Path) ->
         await deployment.store.close()
 
 
-async def test_a_backup_is_one_file_that_others_can_not_read(tmp_path: Path) -> None:
+async def test_a_backup_is_one_file_that_other_users_cannot_read(tmp_path: Path) -> None:
     await saved(tmp_path / "a.db")
     (tmp_path / "to").mkdir()
     size_bytes = back_up_store(tmp_path / "a.db", tmp_path / "to" / "b.db")
@@ -102,7 +102,7 @@ async def test_a_restore_puts_the_backup_in_place_and_keeps_what_was_there(tmp_p
         restore_store(tmp_path / "b.db", tmp_path / "a.db", replace=True)
 
 
-async def test_a_store_that_a_service_owns_is_not_replaced(tmp_path: Path) -> None:
+async def test_a_restore_does_not_replace_a_store_that_a_service_owns(tmp_path: Path) -> None:
     await saved(tmp_path / "b.db")
     deployment = await opened(tmp_path / "a.db")
     with pytest.raises(StoreLockedError):
@@ -110,7 +110,7 @@ async def test_a_store_that_a_service_owns_is_not_replaced(tmp_path: Path) -> No
     await deployment.store.close()
 
 
-async def test_what_is_no_sound_store_is_neither_saved_nor_restored(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_sound_store_is_neither_saved_nor_restored(tmp_path: Path) -> None:
     await saved(tmp_path / "sound.db")
     content = (tmp_path / "sound.db").read_bytes()
     (tmp_path / "torn.db").write_bytes(content[: len(content) // 2])
@@ -132,7 +132,7 @@ async def test_what_is_no_sound_store_is_neither_saved_nor_restored(tmp_path: Pa
     assert (tmp_path / "sound.db").read_bytes() == content
 
 
-async def test_a_copy_that_was_broken_off_has_no_name_and_is_in_nobodys_way(
+async def test_a_backup_that_failed_leaves_no_file_that_stops_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await saved(tmp_path / "a.db")

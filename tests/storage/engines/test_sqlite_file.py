@@ -1,4 +1,4 @@
-"""The file of the embedded store: how it is created, when it is refused, and what is said of it."""
+"""Test the file of the SQLite store: how it is created, when it is refused, and what is logged of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a store may be created."""
+    """Return a path where a store may be created."""
     return tmp_path / "folder" / "boards.db"
 
 
@@ -47,7 +47,7 @@ async def created(path: Path) -> None:
 
 
 def modes(folder: Path) -> dict[str, int]:
-    """The permissions of each file of a folder."""
+    """Return the permissions of each file of a folder."""
     return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
 
 
@@ -72,7 +72,7 @@ async def test_a_file_with_a_second_name_is_refused_under_either_name(path: Path
     await created(path)
 
 
-async def test_a_hard_link_is_no_way_around_the_lock_of_a_running_owner(path: Path) -> None:
+async def test_the_lock_of_a_running_owner_holds_under_a_hard_link(path: Path) -> None:
     owner = await SqliteStore.open(path, SQLITE_LIMITS)
     deployment = await Deployment.on(owner)
     os.link(path, path.with_name("other.db"))
@@ -82,7 +82,7 @@ async def test_a_hard_link_is_no_way_around_the_lock_of_a_running_owner(path: Pa
     await owner.close()
 
 
-async def test_a_store_that_is_created_is_told_with_its_full_path(
+async def test_creating_a_store_is_logged_with_its_full_path(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -102,7 +102,7 @@ def _an_empty_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize("prepare", [_nothing, _an_empty_file])
-async def test_a_store_that_is_not_there_is_not_created_where_that_is_forbidden(
+async def test_a_missing_store_is_not_created_if_settings_forbid_it(
     path: Path, prepare: Callable[[Path], None]
 ) -> None:
     path.parent.mkdir()
@@ -125,7 +125,7 @@ def _removed(path: Path) -> None:
 
 
 @pytest.mark.parametrize("lose", [_emptied, _removed])
-async def test_a_log_whose_file_was_lost_is_kept_and_named(path: Path, lose: Callable[[Path], None]) -> None:
+async def test_a_log_whose_database_file_was_lost_is_kept_and_named(path: Path, lose: Callable[[Path], None]) -> None:
     store = await SqliteStore.open(path, SQLITE_LIMITS)
     await Deployment.on(store)
     log = path.with_name("boards.db-wal")
@@ -161,7 +161,7 @@ async def board_of(deployment: Deployment, board_id: str) -> Board:
     return await deployment.store.read(lambda: find_board(SQLITE, board_id))
 
 
-async def test_damage_is_told_once_and_nothing_is_written_from_then_on(path: Path) -> None:
+async def test_damage_is_logged_once_and_nothing_is_written_afterwards(path: Path) -> None:
     deployment = await on_damaged(path)
     broken, whole = [await board_of(deployment, name) for name in ("a", "b")]
     store = deployment.store
@@ -181,7 +181,7 @@ async def test_damage_is_told_once_and_nothing_is_written_from_then_on(path: Pat
     await store.close()
 
 
-async def test_a_text_that_is_no_text_is_damage_too_and_is_not_quoted(path: Path) -> None:
+async def test_text_that_is_not_utf_8_counts_as_damage_and_is_not_quoted(path: Path) -> None:
     await filled(path)
     replace_bytes(path, b"owner-0007", b"\xff\xfe\xfd\xfc\xfb-0007")
     deployment = await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
@@ -193,7 +193,7 @@ async def test_a_text_that_is_no_text_is_damage_too_and_is_not_quoted(path: Path
 
 
 @pytest.mark.parametrize("check", ["quick", "full"])
-async def test_a_check_at_the_start_finds_what_nobody_has_read_yet(path: Path, check: str) -> None:
+async def test_a_check_at_the_start_finds_damage_that_no_read_has_met(path: Path, check: str) -> None:
     await filled(path)
     limits = replace(SQLITE_LIMITS, store_check=check)
     await (await SqliteStore.open(path, limits)).close()
@@ -202,7 +202,7 @@ async def test_a_check_at_the_start_finds_what_nobody_has_read_yet(path: Path, c
         await SqliteStore.open(path, limits)
 
 
-async def test_a_full_disk_refuses_writes_and_reads_go_on_until_there_is_room(path: Path) -> None:
+async def test_a_full_disk_refuses_writes_until_there_is_room_and_reads_go_on(path: Path) -> None:
     store = await SqliteStore.open(path, SQLITE_LIMITS)
     deployment = await Deployment.on(store)
     board = await deployment.create("a", ranked("xp"))
@@ -215,7 +215,7 @@ async def test_a_full_disk_refuses_writes_and_reads_go_on_until_there_is_room(pa
                 await deployment.apply(*posts)
         assert await deployment.stats(board, "ada") == {"xp": 1}
         assert await deployment.stats(board, "owner-0007") is None
-        for _ in range(3):  # small writes find the room that large ones do not
+        for _ in range(3):  # small writes fit where large ones do not
             await grow_by(store, pages=1)
             await deployment.apply(deployment.post("bob", part(board, {"xp": 1})))
             with pytest.raises(StoreFullError):
@@ -239,7 +239,7 @@ def test_a_start_on_a_full_disk_names_the_cause(tmp_path: Path) -> None:
         "except StoreFullError as error:\n"
         "    print(error.detail)\n"
     )
-    for room_bytes in (0, 2_048, 16_384):  # for the lock, the file, the log's index
+    for room_bytes in (0, 2_048, 16_384):  # room for the lock, for the file, for the log's index
         path = tmp_path / f"{room_bytes}.db"
         done = subprocess.run(
             [sys.executable, "-c", code, path, str(room_bytes)], cwd=ROOT, capture_output=True, text=True

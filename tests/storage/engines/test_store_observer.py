@@ -1,4 +1,4 @@
-"""What stores tell whoever watches them: statements by kind with their rows, waits, lent connections, retries."""
+"""Test what stores report to their observer: statements by kind with their rows, waits, lent connections, retries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ XP = ranked("xp")
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def watched(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Store, Watcher]]:
-    """A store and who watches it."""
+    """Provide a store and its observer."""
     watcher = Watcher()
     store: Store
     if request.param == "sqlite":
@@ -38,7 +38,7 @@ async def watched(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
             await store.close()
 
 
-async def test_statements_are_told_by_kind_with_the_rows_that_they_answered_or_changed(
+async def test_statements_are_reported_by_kind_with_the_rows_returned_or_changed(
     watched: tuple[Store, Watcher],
 ) -> None:
     store, watcher = watched
@@ -64,11 +64,11 @@ async def test_statements_are_told_by_kind_with_the_rows_that_they_answered_or_c
     ("sql", "kind"),
     [("SELECT 1", "select"), ("WITH a AS (…) SELECT 1", "with"), ("CREATE TABLE a", "other"), ("", "other")],
 )
-def test_the_kind_is_the_first_word(sql: str, kind: str) -> None:
+def test_the_kind_of_a_statement_is_its_first_word(sql: str, kind: str) -> None:
     assert statement_kind(sql) == kind
 
 
-async def test_a_lost_connection_is_told_as_a_retry(
+async def test_a_lost_connection_is_reported_as_a_retry(
     place: str, session_name: str, raw: asyncpg.Connection, bystander: asyncpg.Connection
 ) -> None:
     watcher = Watcher()

@@ -1,6 +1,6 @@
-"""A store that another server's transactions wrote: what they left behind stays before what comes, under its numbers.
+"""Test a store that was moved from another server: its old numbers stay below the numbers of new transactions.
 
-The rule: the other server is played by adding to every number that the store holds.
+The tests play the other server by adding to every number that the store holds.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ AHEAD = 10**10
 
 
 async def journal_of(store: Store) -> list[JournalRow]:
-    """Everything that is published."""
+    """Return all published rows of the journal."""
     return await store.read(lambda: journal(store.dialect).read_changes(0, limit=1_000))
 
 
 async def mark(store: Store) -> None:
-    """Note that everything so far is counted."""
+    """Store that everything so far is counted."""
 
     def program() -> Program[None]:
         now = yield from change_log(store.dialect).take_mark()
@@ -37,7 +37,7 @@ async def mark(store: Store) -> None:
 
 
 async def since_the_mark(store: Store) -> tuple[LogMark, list[str]]:
-    """What is seen now, and whose changes are not counted yet."""
+    """Return a mark taken now, and the owners whose changes are not counted yet."""
 
     def program() -> Program[tuple[LogMark, list[str]]]:
         log, done = change_log(store.dialect), (yield from find_fold_state(store.dialect))
@@ -50,12 +50,12 @@ async def since_the_mark(store: Store) -> tuple[LogMark, list[str]]:
 
 
 async def moved_here(raw: asyncpg.Connection) -> None:
-    """Make the store one that a server with more transactions has written."""
+    """Make the store look like one that a server with more transactions has written."""
     for table, column in (("changes", "position"), ("lease_journal", "position"), ("live_mark", "position")):
         await raw.execute(f"UPDATE {table} SET {column} = {column} + {AHEAD}")
 
 
-async def test_what_was_restored_from_a_server_that_was_further_goes_on_there(
+async def test_a_store_restored_from_a_server_with_higher_numbers_continues_them(
     place: str, raw: asyncpg.Connection
 ) -> None:
     store = await PostgresStore.open(place, POSTGRES_LIMITS)
@@ -86,14 +86,14 @@ async def test_what_was_restored_from_a_server_that_was_further_goes_on_there(
         await each.close()
 
 
-async def test_a_store_that_never_moved_is_numbered_as_its_server_does(place: str, raw: asyncpg.Connection) -> None:
+async def test_a_store_that_never_moved_uses_its_servers_numbers(place: str, raw: asyncpg.Connection) -> None:
     store = await PostgresStore.open(place, POSTGRES_LIMITS)
     await prepare_store(store)
     deployment = await Deployment.on(store)
     board = await deployment.create("b", ranked("xp"))
     await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1})))
     dialect = store.dialect
-    async with raw.transaction():  # one that began before the next post and still runs
+    async with raw.transaction():  # this transaction began before the next post and still runs
         await raw.fetchval("SELECT txid_current()")
         await deployment.apply_one(deployment.post("bob", part(board, {"xp": 1})))
         await mark(store)
@@ -104,7 +104,7 @@ async def test_a_store_that_never_moved_is_numbered_as_its_server_does(place: st
     await store.close()
 
 
-async def test_a_store_that_moved_twice_goes_on_from_where_it_was(place: str, raw: asyncpg.Connection) -> None:
+async def test_a_store_that_moved_twice_continues_its_numbers(place: str, raw: asyncpg.Connection) -> None:
     numbers: list[int] = []
     for owner in ("ada", "bob", "cy"):
         store = await PostgresStore.open(place, POSTGRES_LIMITS)

@@ -1,4 +1,4 @@
-"""Why here: programs lean on what a store promises of its transactions, so each promise of the port has a test."""
+"""Test each promise that the store's port makes of its transactions, because programs rely on all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ XP = ranked("xp")
 
 
 async def xp_on(deployment: Deployment, *boards: Board, heavy: bool = False, rounds: int = 1) -> list[list[object]]:
-    """What ada has on each board, read so many times in one snapshot."""
+    """Return what ada has on each board, read `rounds` times in one snapshot."""
 
     def program() -> Program[list[list[object]]]:
         seen: list[list[object]] = []
@@ -45,7 +45,7 @@ async def test_a_read_sees_every_write_that_was_acknowledged_before(deployment: 
 
 
 @pytest.mark.parametrize("heavy", [False, True])
-async def test_a_program_reads_one_snapshot_however_many_queries_it_asks(deployment: Deployment, heavy: bool) -> None:
+async def test_a_program_reads_one_snapshot_however_many_queries_it_yields(deployment: Deployment, heavy: bool) -> None:
     one, two = await deployment.create("one", XP), await deployment.create("two", XP)
     done = asyncio.Event()
 
@@ -64,7 +64,7 @@ async def test_a_program_reads_one_snapshot_however_many_queries_it_asks(deploym
     assert len(await reader) > 1, "the writes came between the reads"
 
 
-async def test_what_a_program_raises_reaches_the_caller_and_undoes_what_it_wrote(deployment: Deployment) -> None:
+async def test_an_exception_of_a_program_reaches_the_caller_and_undoes_its_writes(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     ended: list[str] = []
 
@@ -89,7 +89,7 @@ async def test_what_a_program_raises_reaches_the_caller_and_undoes_what_it_wrote
     assert await deployment.rows(again, ["ada"]) == {}
 
 
-async def test_a_statement_of_its_own_is_there_when_the_store_is_opened_again(open_store: OpenStore) -> None:
+async def test_a_single_statement_survives_reopening_the_store(open_store: OpenStore) -> None:
     store = (await Deployment.on(await open_store())).store
     note = insert(META).values(name="x", content=param("content")).compile(store.dialect)
     assert await store.write_query(note.bind(content="1")) == [(1,)]
@@ -101,7 +101,7 @@ async def test_a_statement_of_its_own_is_there_when_the_store_is_opened_again(op
     assert [tuple(row) for row in await again.read_query(noted.build(again.dialect))] == [("1",)]
 
 
-async def test_a_statement_that_fails_undoes_its_transaction_and_the_next_one_runs(deployment: Deployment) -> None:
+async def test_a_failing_statement_undoes_its_transaction_and_the_next_one_runs(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
 
     def program() -> Program[None]:
@@ -140,7 +140,7 @@ async def test_programs_that_write_run_one_after_the_other(deployment: Deploymen
     assert await deployment.stats(board, "ada") == {"xp": 20}
 
 
-async def test_what_was_acknowledged_is_there_when_the_store_is_opened_again(open_store: OpenStore) -> None:
+async def test_acknowledged_writes_survive_reopening_the_store(open_store: OpenStore) -> None:
     first = await Deployment.on(await open_store())
     board = await first.create("b", XP)
     await first.apply(first.post("ada", part(board, {"xp": 5})))
@@ -166,7 +166,7 @@ async def test_a_closed_store_refuses_and_closing_it_again_is_harmless(deploymen
         await deployment.erase(board, "ada")
 
 
-async def test_closing_finishes_what_runs(deployment: Deployment) -> None:
+async def test_closing_the_store_finishes_running_programs(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     posts = [deployment.post("ada", part(board, {"xp": 1})) for _ in range(3)]
     running = [asyncio.create_task(deployment.apply(post)) for post in posts]
@@ -177,7 +177,7 @@ async def test_closing_finishes_what_runs(deployment: Deployment) -> None:
     await asyncio.gather(*reading)
 
 
-async def test_a_board_deleted_under_a_reader_is_unknown(deployment: Deployment) -> None:
+async def test_a_board_that_the_store_does_not_have_is_unknown(deployment: Deployment) -> None:
     board = Board(key=77, id="never", spec=spec(XP), created_at_us=1, epoch=1)
     with pytest.raises(UnknownBoardError):
         await deployment.stats(board, "ada")

@@ -1,4 +1,4 @@
-"""Why here: an answer that calls itself exact is compared with a plain count of the same snapshot."""
+"""Compare answers that call themselves exact with a plain count of the same snapshot."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OWNERS = [f"o{number:03d}" for number in range(120)]
 
 
 async def fit(deployment: Deployment, board: Board, index: int) -> CountStart:
-    """A curve and what its snapshot saw."""
+    """Fit a curve, and return it with the mark of its snapshot."""
     entries = deployment.entries(board)
 
     def fitted() -> Program[CountStart]:
@@ -43,7 +43,7 @@ def columns(best: Best) -> tuple[ColumnSpec, ...]:
 
 def random_post(deployment: Deployment, board: Board, rng: random.Random) -> Post:
     stats = {"xp": rng.randint(-20, 20), "shots": 1} if rng.random() < 0.8 else {"lap": rng.randint(1, 9)}
-    # Its own time: equal values of a timed board would tie in the test alone.
+    # Each post has its own time: with equal times, equal values of a timed board would tie in the test alone.
     return deployment.post(rng.choice(OWNERS), part(board, stats), at_us=rng.randint(1, 10**12))
 
 
@@ -52,7 +52,7 @@ async def fill(deployment: Deployment, board: Board, rng: random.Random, posts: 
 
 
 def compared(ranking: Ranking, fitted: CountStart, probe: str, owner: str) -> Program[None]:
-    """The short count of one snapshot beside the full one."""
+    """Compare the short count of one snapshot with the full one."""
     found = yield from ranking.count_from_anchor(fitted, probe, owner=owner)
     assert found is not None
     better_count = yield from ranking.count_better(probe)
@@ -61,7 +61,7 @@ def compared(ranking: Ranking, fitted: CountStart, probe: str, owner: str) -> Pr
 
 
 async def check_all(deployment: Deployment, board: Board, index: int, fitted: CountStart) -> int:
-    """Every row, and values that nobody has, against plain counts; answers how many rows."""
+    """Compare every row, and values that nobody has, with plain counts. Return the number of rows."""
     ranking = deployment.entries(board).rankings[index]
 
     def program() -> Program[int]:
@@ -103,14 +103,14 @@ async def test_counts_agree_after_every_kind_of_change(deployment: Deployment, b
     await check_all(deployment, wider, 1, fitted)
 
 
-async def test_a_curve_of_an_empty_column_counts_all_that_came_since(deployment: Deployment) -> None:
+async def test_a_short_count_from_an_empty_curve_counts_all_that_came_since(deployment: Deployment) -> None:
     board = await deployment.create("b", *columns(Best.HIGH))
     fitted = await fit(deployment, board, 1)
     await fill(deployment, board, random.Random(2), posts=30)
     await check_all(deployment, board, 1, fitted)
 
 
-async def test_after_a_reset_the_totals_say_that_the_curve_is_another_boards(deployment: Deployment) -> None:
+async def test_the_totals_of_a_short_count_reveal_that_the_board_was_reset(deployment: Deployment) -> None:
     board = await deployment.create("b", *columns(Best.HIGH))
     await fill(deployment, board, random.Random(2), posts=30)
     fitted = await fit(deployment, board, 1)
@@ -132,7 +132,7 @@ async def asked(deployment: Deployment, board: Board, start: CountStart) -> int 
     return None if found is None else found.better_count
 
 
-async def test_there_is_no_answer_where_the_log_cannot_vouch_for_one(deployment: Deployment) -> None:
+async def test_the_short_count_refuses_where_the_log_is_incomplete_or_too_long(deployment: Deployment) -> None:
     store, log = deployment.store, change_log(deployment.dialect)
     board = await deployment.create("b", *columns(Best.HIGH))
     rng = random.Random(2)
@@ -166,7 +166,7 @@ async def test_counts_agree_in_every_snapshot_while_others_write(deployment: Dep
 
 
 async def test_counts_agree_while_many_transactions_of_several_processes_overlap(place: str) -> None:
-    """Marks taken while transactions run, too: what they had not committed counts once."""
+    """Marks are also taken while transactions run: what those had not committed counts once."""
     stores: list[Store] = [await PostgresStore.open(place, POSTGRES_LIMITS) for _ in range(4)]
     reader, *writers = [await Deployment.on(store) for store in stores]
     board = await reader.create("b", *columns(Best.LOW), ties=Ties.EARLIEST)
@@ -209,7 +209,7 @@ async def compare_while_writing(
 
 
 async def test_a_fit_that_raced_with_a_slow_transaction_counts_it_once(place: str, raw: asyncpg.Connection) -> None:
-    """What the fit's snapshot did not see is added from the log, what ended before it though it began later is not."""
+    """The log adds what the fit's snapshot did not see, and nothing that ended before the fit, even if begun later."""
     store = await PostgresStore.open(place, POSTGRES_LIMITS)
     deployment = await Deployment.on(store)
     board = await deployment.create("b", ranked("xp", min_scaled=0, max_scaled=999))

@@ -1,4 +1,4 @@
-"""Why here: an owner's row is in one of two tables, whoever hides and posts meanwhile, and whoever dies at it."""
+"""Test that an owner's row is in one of two tables, whoever hides and posts meanwhile, and whichever process dies."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ XP = ranked("xp", min_scaled=0, max_scaled=999)
 GROUPS = 40
 
 
-async def test_nobody_gets_a_new_row_while_being_hidden_or_shown(deployment: Deployment) -> None:
-    """Two posts, one of which knows of the hiding and one does not yet, would make one in either table."""
+async def test_an_owner_gets_no_new_row_while_being_hidden_or_shown(deployment: Deployment) -> None:
+    """Otherwise a post that knows of the hiding and one that does not would each make a row, in different tables."""
     board, other = await deployment.create("b", XP), await deployment.create("c", XP)
     store, statements = deployment.store, hidden_statements(deployment.dialect)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
@@ -39,8 +39,10 @@ async def test_nobody_gets_a_new_row_while_being_hidden_or_shown(deployment: Dep
 
 
 @pytest.mark.parametrize("hide", [True, False])
-async def test_who_stayed_between_hidden_and_shown_is_soon_as_before(deployment: Deployment, hide: bool) -> None:
-    """A process that dies would leave the owner so for ever."""
+async def test_an_owner_left_between_hidden_and_shown_returns_to_the_earlier_state(
+    deployment: Deployment, hide: bool
+) -> None:
+    """Otherwise a process that dies would leave the owner in between for ever."""
     board, other = await deployment.create("b", XP), await deployment.create("c", XP)
     store, statements, deadline_us = (
         deployment.store,
@@ -51,7 +53,8 @@ async def test_who_stayed_between_hidden_and_shown_is_soon_as_before(deployment:
     if not hide:
         await _flip(deployment, hide=True)
     await store.write(lambda: statements.begin_change("ada", until_us=deadline_us - 500, hide=hide))
-    await store.write(lambda: statements.begin_change("ada", until_us=deadline_us, hide=hide))  # somebody else's turn
+    # another process takes its turn
+    await store.write(lambda: statements.begin_change("ada", until_us=deadline_us, hide=hide))
     deployment.clock.now_us = deadline_us
     with pytest.raises(LostRaceError):
         await deployment.apply(deployment.post("ada", part(other, {"xp": 1})))
@@ -72,8 +75,8 @@ async def _flip(deployment: Deployment, *, hide: bool) -> None:
     await deployment.store.write(lambda: statements.end_change("ada", now_us=1, hide=hide))
 
 
-async def test_posts_that_meet_hiding_and_showing_are_neither_lost_nor_counted_twice(processes: Processes) -> None:
-    """An owner is hidden and shown again and again while other processes post to it; the sum is that of the posts."""
+async def test_posts_count_once_while_their_owner_is_hidden_and_shown(processes: Processes) -> None:
+    """While other processes post to the owner, it is hidden and shown again and again. Its sum is that of the posts."""
     first, second = await processes.one(writer_connections=2), await processes.one(writer_connections=2)
     board = await first.create("b", ranked("xp", min_scaled=0, max_scaled=10**6), counter("shots"))
     store, statements, entries = first.store, hidden_statements(first.dialect), first.entries(board)

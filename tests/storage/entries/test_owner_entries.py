@@ -1,4 +1,4 @@
-"""Why here: one answer over many boards must say of each what asking it alone would have said."""
+"""Test that one read over many boards says of each board what a read of it alone says."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ XP, LAP, SHOTS = ranked("xp"), ranked("lap"), counter("shots")
 
 
 async def asked(deployment: Deployment, boards: list[Board], owner: str) -> list[tuple[list[object] | None, int]]:
-    """Cells and number of entries, board by board."""
+    """Return cells and number of entries of each board, from one read."""
     entries = [deployment.entries(board) for board in boards]
     found = await deployment.store.read(lambda: read_owner_on_boards(deployment.dialect, entries, owner))
     return [(None if entry is None else list(entry.cells), totals.get(-1, 0)) for entry, totals in found]
 
 
 async def alone(deployment: Deployment, boards: list[Board], owner: str) -> list[tuple[list[object] | None, int]]:
-    """The same, each board by itself."""
+    """Return the same from a read of each board."""
     found: list[tuple[list[object] | None, int]] = []
     for board in boards:
         entry = (await deployment.rows(board, [owner])).get(owner)
@@ -35,7 +35,7 @@ async def test_entries_on_boards_of_every_table_come_in_the_order_asked_for(depl
     boards = [
         await deployment.create("a", XP, SHOTS),
         await deployment.create("b", XP, SHOTS),
-        await deployment.create("c", XP, LAP),  # another table, where boards share one
+        await deployment.create("c", XP, LAP),  # in another table, if boards share tables
         await deployment.create("empty", XP),
     ]
     deployment.table = TableSharing.SHARED if deployment.table is TableSharing.OWN else TableSharing.OWN
@@ -50,7 +50,7 @@ async def test_entries_on_boards_of_every_table_come_in_the_order_asked_for(depl
     assert await asked(deployment, [], "ada") == []
 
 
-async def test_a_board_that_is_not_what_it_was_is_not_answered(deployment: Deployment) -> None:
+async def test_a_read_of_many_boards_refuses_an_old_copy_of_a_board(deployment: Deployment) -> None:
     first, other = await deployment.create("a", XP), await deployment.create("b", XP)
     await deployment.apply(deployment.post("ada", part(first, {"xp": 1}), part(other, {"xp": 1})))
     store, dialect = deployment.store, deployment.dialect

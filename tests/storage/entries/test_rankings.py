@@ -1,4 +1,4 @@
-"""Why here: every view is made of these programs, so each is held against sorting plain tuples."""
+"""Compare the programs that every view is made of with sorting plain tuples."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Case:
     column: ColumnSpec
     ties: Ties
     rows: Mapping[str, Sequence[Reached | None]]
-    probes: list[tuple[int, int, str]]  # value, reached, owner: a place that may be taken or free
+    probes: list[tuple[int, int, str]]  # value, reached, owner: a place that a row may have or not
     limit: int
     skip_rows: int
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Up to fourteen rows, few distinct values among them, some without one."""
+    """Draw up to fourteen rows with few distinct values, some without one."""
     column = replace(draw(st.sampled_from(COLUMNS)), best=draw(st.sampled_from(Best)))
     few = draw(st.lists(st.integers(column.min_scaled, column.max_scaled), min_size=1, max_size=4))
     values = st.sampled_from([*few, column.min_scaled, column.max_scaled])
@@ -80,21 +80,21 @@ class Compared:
         await self.deployment.store.write(program)
 
     def cell(self, value: int, reached_us: int) -> str:
-        """The cell of a value."""
+        """Return the cell of a value."""
         return self.ranking.padding.pad(value, reached_us)
 
     def found(self, at: Place) -> tuple[str, str]:
-        """The cell and owner of a row in the plain order."""
+        """Return the cell and owner of a row of the plain order."""
         value, reached_us = self.case.rows[at.owner][1]  # type: ignore[misc]
         assert isinstance(value, int)
         return self.cell(value, reached_us), at.owner
 
     def told(self, entries: Sequence[Entry]) -> list[tuple[object, str]]:
-        """The cells and owners that the store answered."""
+        """Return the cells and owners that the store returned."""
         return [(entry.cells[1], entry.owner) for entry in entries]
 
     def check_ends(self) -> Program[None]:
-        """What needs no place to start from."""
+        """Check the programs that need no place to start from."""
         case, order = self.case, self.order
         first = yield from self.ranking.read_first_rows(case.limit)
         assert self.told(first) == [self.found(at) for at in order[: case.limit]]
@@ -104,7 +104,7 @@ class Compared:
         assert landed == (self.found(order[case.skip_rows]) if case.skip_rows < len(order) else None)
 
     def check_counts(self, at: Place, cell: str) -> Program[None]:
-        """What is counted around a place."""
+        """Check what is counted around a place."""
         better = [one for one in self.order if one.key < at.key]
         tied = [one for one in self.order if one.key == at.key]
         assert (yield from self.ranking.count_better(cell)) == len(better)
@@ -117,7 +117,7 @@ class Compared:
         assert landed == (self.found(below[0]) if below else None)
 
     def check_pages(self, at: Place, cell: str) -> Program[None]:
-        """What is read on both sides of a place."""
+        """Check what is read on both sides of a place."""
         limit, other = self.case.limit, self.case.skip_rows
         before, after = [one for one in self.order if one < at], [one for one in self.order if one > at]
         from_it_on = [one for one in self.order if one >= at]
@@ -138,7 +138,7 @@ class Compared:
             assert near.edge_ties == ties
 
     def check(self) -> Program[None]:
-        """Everything, in one snapshot."""
+        """Check everything in one snapshot."""
         yield from self.check_ends()
         for value, reached_us, owner in self.case.probes:
             at = place(self.board.spec, 1, value, reached_us, owner)
@@ -152,7 +152,7 @@ class Compared:
         assert counted == sum(values[0] <= value <= values[-1] for value in held if isinstance(value, int))
 
 
-def test_every_program_of_a_ranking_answers_what_sorting_plain_tuples_does(session: Session) -> None:
+def test_every_program_of_a_ranking_agrees_with_sorting_plain_tuples(session: Session) -> None:
     @settings(max_examples=120, deadline=None)
     @given(cases())
     def check(case: Case) -> None:

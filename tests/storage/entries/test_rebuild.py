@@ -1,4 +1,4 @@
-"""Why here: a board that was lost comes back row for row, or not at all."""
+"""Test that a lost board comes back row for row, or not at all."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ OWNERS = 25
 
 
 async def everything(deployment: Deployment, board: Board) -> tuple[list[Any], list[Any], dict[int, int]]:
-    """All rows of a board as stored, those that it hides, and its totals but the number of changes."""
-    board = await deployment.store.read(lambda: find_board(deployment.dialect, board.id))  # its rows may have moved
+    """Return all rows of a board as stored, its hidden rows, and its totals without the number of changes."""
+    # a rebuild may have moved its rows
+    board = await deployment.store.read(lambda: find_board(deployment.dialect, board.id))
     layout = layout_of(board)
     rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
     hidden_names = ("owner", "updated_at", "cells")
@@ -56,7 +57,7 @@ async def everything(deployment: Deployment, board: Board) -> tuple[list[Any], l
 
 
 def _widened(row: Any) -> Any:
-    """A hidden row without the columns that it was never given a cell of: it is widened when it is read."""
+    """Return a hidden row without trailing empty cells: a row is widened only when it is read."""
     owner, updated_at_us, cells = row
     told = json.loads(cells)
     while told and told[-1] is None:
@@ -149,7 +150,7 @@ async def test_a_rebuilt_board_is_equal_row_for_row(deployment: Deployment, ties
     assert done.rows > done.entries
 
 
-async def test_what_was_posted_before_a_board_was_emptied_stays_away(deployment: Deployment) -> None:
+async def test_a_rebuild_leaves_out_what_was_posted_before_the_board_was_emptied(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
 
     def reset() -> Program[Board]:
@@ -175,7 +176,7 @@ async def test_a_retry_is_a_duplicate_after_a_rebuild_too(deployment: Deployment
     assert (await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1})))).status is PostStatus.APPLIED
 
 
-async def test_a_journal_that_starts_too_late_is_refused_and_nothing_changes(deployment: Deployment) -> None:
+async def test_a_rebuild_from_a_journal_that_starts_too_late_is_refused(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
     store, log = deployment.store, change_log(deployment.dialect)
     for owner in ("ada", "bob"):
@@ -189,7 +190,7 @@ async def test_a_journal_that_starts_too_late_is_refused_and_nothing_changes(dep
     assert await everything(deployment, board) == before
 
 
-async def test_a_board_that_is_younger_than_what_the_journal_lost_is_rebuilt(deployment: Deployment) -> None:
+async def test_a_board_created_after_what_the_journal_lost_is_rebuilt(deployment: Deployment) -> None:
     old = await deployment.create("old", *COLUMNS)
     store, log = deployment.store, change_log(deployment.dialect)
     for owner in ("ada", "bob"):
@@ -205,10 +206,10 @@ async def test_a_board_that_is_younger_than_what_the_journal_lost_is_rebuilt(dep
     assert await everything(deployment, young) == before
 
 
-async def test_a_rebuilt_board_has_what_was_posted_while_another_transaction_still_runs(
+async def test_a_rebuilt_board_holds_posts_that_came_after_a_running_transaction_began(
     processes: Processes, raw: asyncpg.Connection
 ) -> None:
-    """The journal is published up to the oldest transaction that runs; a board that is held is complete beyond."""
+    """The journal ends at the oldest running transaction. A rebuild reads a board that it holds beyond that end."""
     deployment = await processes.one()
     board, other = await deployment.create("b", *COLUMNS), await deployment.create("other", *COLUMNS)
     slow = raw.transaction()
@@ -240,13 +241,12 @@ async def test_a_familys_board_is_rebuilt_and_the_others_stay_as_they_are(deploy
     await rebuilt(deployment, board)
     assert await everything(deployment, board) == before
     assert await everything(deployment, other) == untouched
-    await deployment.apply(deployment.post("new", part(board, {"xp": 7})))  # who knew the board still reaches it
+    # a post with the old copy of the board still reaches it
+    await deployment.apply(deployment.post("new", part(board, {"xp": 7})))
     assert [row[0] for row in (await everything(deployment, board))[0] if row[0] == "new"] == ["new"]
 
 
-async def test_posts_to_a_familys_board_that_is_rebuilt_are_neither_lost_nor_counted_twice(
-    processes: Processes, table: TableSharing
-) -> None:
+async def test_posts_count_once_while_their_familys_board_is_rebuilt(processes: Processes, table: TableSharing) -> None:
     first, second = await processes.one(), await processes.one(writer_connections=2)
     first.table = table
     board, _ = await boards_of_a_family(first)

@@ -1,4 +1,4 @@
-"""Why here: whoever waits for a lease is told once what became of it, whatever becomes of those who wait beside."""
+"""Test that whoever waits for a lease is told once what became of it, whatever becomes of the requests beside it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LIMITS = LeaseBatcherLimits(
 
 
 class GatedStore(PassingStore):
-    """A store whose transactions and whose answers wait for gates, and which fails where a test says so."""
+    """A store whose transactions and answers wait for gates, and which fails where a test says so."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -53,8 +53,8 @@ class GatedStore(PassingStore):
         self.answers = asyncio.Event()
         self.answers.set()
         self.answered: asyncio.Queue[None] = asyncio.Queue()
-        self.written: list[str] = []  # queries of transactions
-        self.alone = 0  # statements
+        self.written: list[str] = []  # the queries of transactions
+        self.alone = 0  # number of single statements
         self.failures: list[Exception] = []
 
     async def read_query(self, query: Built) -> Rows:
@@ -94,7 +94,7 @@ class GatedStore(PassingStore):
 
 
 class Told:
-    """What the desk told."""
+    """What the desk reported."""
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -110,7 +110,7 @@ class Told:
         self.waiting.put_nowait(requests)
 
     async def waits_for(self, requests: int) -> None:
-        """Return when so many wait."""
+        """Return when this many requests wait."""
         while await self.waiting.get() != requests:
             pass
 
@@ -121,7 +121,7 @@ class Told:
 
 
 class Counterpart:
-    """A desk on a gated store with a pool of three."""
+    """A desk on a gated store, with a pool of three resources."""
 
     def __init__(self, pools: Pools, limits: LeaseBatcherLimits = LIMITS) -> None:
         self.pools = pools
@@ -130,7 +130,7 @@ class Counterpart:
         self.desk = LeaseBatcher(self.store, pools.groups, limits, self.told)
 
     def ask(self, key: str, pool_id: str = "numbers") -> asyncio.Task[Any]:
-        """A request under way."""
+        """Send a request, and return its task."""
         return asyncio.create_task(self.desk.request_lease(LeaseRequest(CLIENT, pool_id, key, "eu", None, LEASE_US)))
 
     async def held(self) -> None:
@@ -142,7 +142,7 @@ class Counterpart:
 
 @pytest.fixture
 async def counterpart(open_store: OpenStore) -> AsyncIterator[Counterpart]:
-    """A desk that is closed at the end."""
+    """Provide a desk, and close it at the end."""
     pools = Pools(await Deployment.on(await open_store()))
     await pools.create()
     await pools.add("a", "b", "c")
@@ -152,7 +152,7 @@ async def counterpart(open_store: OpenStore) -> AsyncIterator[Counterpart]:
     await made.desk.close()
 
 
-async def test_who_asks_while_a_transaction_is_under_way_shares_the_next(counterpart: Counterpart) -> None:
+async def test_requests_that_arrive_during_a_transaction_share_the_next(counterpart: Counterpart) -> None:
     await counterpart.held()
     tasks = [counterpart.ask(f"k{number}") for number in range(4)]
     await counterpart.told.waits_for(4)
@@ -164,7 +164,7 @@ async def test_who_asks_while_a_transaction_is_under_way_shares_the_next(counter
     assert counterpart.told.outcomes == {"acquired": 3, "no_resource": 2}
 
 
-async def test_a_second_transaction_beside_one_is_for_a_crowd(counterpart: Counterpart) -> None:
+async def test_a_second_transaction_begins_beside_the_first_only_for_a_crowd(counterpart: Counterpart) -> None:
     await counterpart.held()
     tasks = [counterpart.ask(f"k{number}") for number in range(CROWD - 1)]
     await counterpart.told.waits_for(CROWD - 1)
@@ -185,7 +185,7 @@ async def test_one_key_is_never_in_two_transactions_and_gets_one_resource(counte
     assert (await counterpart.pools.counts())["eu"].held == 1
 
 
-async def test_who_was_found_to_have_nothing_is_given_something_without_another_look(counterpart: Counterpart) -> None:
+async def test_a_key_that_a_read_found_without_a_lease_is_not_read_again(counterpart: Counterpart) -> None:
     await asyncio.gather(*(counterpart.ask(f"k{number}") for number in range(2)))
     assert counterpart.store.written
     assert not [sql for sql in counterpart.store.written if "lease_pools" in sql]
@@ -193,14 +193,15 @@ async def test_who_was_found_to_have_nothing_is_given_something_without_another_
     assert [sql for sql in counterpart.store.written if "lease_pools" in sql], "nobody had looked for that one"
 
 
-async def test_what_was_read_before_another_transaction_of_the_same_key_is_read_again(counterpart: Counterpart) -> None:
+async def test_a_finding_from_before_another_transaction_of_its_key_is_read_again(counterpart: Counterpart) -> None:
     counterpart.store.gate.clear()
     first = counterpart.ask("k")
     await counterpart.store.begun.get()
     await counterpart.store.answered.get()
     counterpart.store.answers.clear()
     second = counterpart.ask("k")
-    await counterpart.store.answered.get()  # the second has read that the key has nothing, and is not told yet
+    # the second request has read that the key has nothing, and its answer is held
+    await counterpart.store.answered.get()
     counterpart.store.gate.set()
     acquired = await first
     counterpart.store.answers.set()
@@ -208,23 +209,23 @@ async def test_what_was_read_before_another_transaction_of_the_same_key_is_read_
     assert (found.resource, found.version, found.acquired) == (acquired.resource, acquired.version, False)
 
 
-async def test_what_was_found_too_long_ago_is_looked_for_again(
+async def test_a_finding_that_is_too_old_is_read_again(
     counterpart: Counterpart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lease of so many seconds would end as many earlier as its request has waited."""
+    """A lease starts at the time of its read, so it would end as much earlier as its request has waited."""
     monkeypatch.setattr(lease_desk, "FRESH_S", 0.0)
     await counterpart.ask("k")
     assert [sql for sql in counterpart.store.written if "lease_pools" in sql]
 
 
-async def test_what_is_remembered_of_transactions_is_bounded_and_forgetting_it_reads_again(
+async def test_the_desk_remembers_few_transactions_and_reads_again_what_it_forgot(
     counterpart: Counterpart,
 ) -> None:
     small = Counterpart(counterpart.pools, replace(LIMITS, lease_requests_waiting_max=1))
     small.store.answers.clear()
     waiting = small.ask("k")
     await small.store.answered.get()
-    for number in range(2):  # each makes the desk forget the one before
+    for number in range(2):  # each makes the desk forget the transaction before it
         with pytest.raises(UnknownLeaseError):
             await small.desk.release_lease(Release(CLIENT, "numbers", f"nobody {number}"))
     small.store.written.clear()
@@ -234,7 +235,7 @@ async def test_what_is_remembered_of_transactions_is_bounded_and_forgetting_it_r
     await small.desk.close()
 
 
-async def test_a_key_that_asks_two_processes_at_once_has_one_resource(processes: Processes) -> None:
+async def test_a_key_that_asks_two_processes_at_once_gets_one_resource(processes: Processes) -> None:
     deployments = [await processes.one() for _ in range(2)]
     pools = [Pools(deployment) for deployment in deployments]
     await pools[0].create()
@@ -257,7 +258,7 @@ async def test_a_key_that_asks_two_processes_at_once_has_one_resource(processes:
 
 @pytest.fixture
 async def straight(processes: Processes) -> AsyncIterator[Counterpart]:
-    """A desk that takes what it may in one statement: on PostgreSQL, by the store's own clock."""
+    """Provide a desk that grants by a single statement where it can: on PostgreSQL, by the store's own clock."""
     made = await straight_on(processes)
     await made.pools.create(partitions=1)
     yield made
@@ -272,13 +273,13 @@ async def straight_on(processes: Processes) -> Counterpart:
 
 
 def long_ask(counterpart: Counterpart, key: str) -> asyncio.Task[Any]:
-    """A request for an hour."""
+    """Send a request for an hour, and return its task."""
     return asyncio.create_task(
         counterpart.desk.request_lease(LeaseRequest(CLIENT, "numbers", key, "eu", None, 3_600_000_000))
     )
 
 
-async def test_what_was_seen_ahead_is_given_in_one_statement_and_all_of_it_is_told_and_counted(
+async def test_one_statement_gives_and_counts_a_resource_that_was_seen_ahead(
     straight: Counterpart,
 ) -> None:
     pools, names = straight.pools, [f"n{number:03}" for number in range(200)]
@@ -298,7 +299,9 @@ async def test_what_was_seen_ahead_is_given_in_one_statement_and_all_of_it_is_to
     assert (again.resource, again.version, again.acquired) == ("n008", 1, False)
 
 
-async def test_what_another_process_took_first_is_looked_for_again(straight: Counterpart, processes: Processes) -> None:
+async def test_the_desk_looks_again_if_another_process_took_a_resource_first(
+    straight: Counterpart, processes: Processes
+) -> None:
     await straight.pools.add("a", "b", "c", "d")
     other = await straight_on(processes)
     assert (await long_ask(straight, "x")).resource == "a"
@@ -310,7 +313,7 @@ async def test_what_another_process_took_first_is_looked_for_again(straight: Cou
     await other.desk.close()
 
 
-async def test_a_key_that_another_process_served_meanwhile_keeps_that_one(
+async def test_a_key_keeps_the_resource_that_another_process_gave_it_meanwhile(
     straight: Counterpart, processes: Processes
 ) -> None:
     await straight.pools.add("a", "b", "c", "d")
@@ -318,7 +321,7 @@ async def test_a_key_that_another_process_served_meanwhile_keeps_that_one(
     await long_ask(straight, "x")
     straight.store.gate.clear()
     late = long_ask(straight, "k")
-    for _ in range(2):  # of `x`, and of `k`: it has been read that it has nothing
+    for _ in range(2):  # one is of `x`, one is of `k`, whose answer was that it has nothing
         await straight.store.begun.get()
     prompt = await long_ask(other, "k")
     straight.store.gate.set()
@@ -328,7 +331,7 @@ async def test_a_key_that_another_process_served_meanwhile_keeps_that_one(
     await other.desk.close()
 
 
-async def test_what_was_written_though_the_answer_was_lost_is_found(straight: Counterpart) -> None:
+async def test_the_desk_finds_a_lease_whose_write_got_no_answer(straight: Counterpart) -> None:
     await straight.pools.add("a", "b", "c")
     await long_ask(straight, "x")
     straight.store.failures = [OutcomeUnknownError()]
@@ -338,9 +341,9 @@ async def test_what_was_written_though_the_answer_was_lost_is_found(straight: Co
     assert straight.store.alone == 1
 
 
-async def test_what_lasts_for_long_enough_needs_no_transaction(counterpart: Counterpart) -> None:
+async def test_a_lease_that_lasts_long_enough_needs_no_transaction(counterpart: Counterpart) -> None:
     pools = counterpart.pools
-    pools.clock.now_us = 4_000_000_000_000_000  # the desk reads by the store's own clock
+    pools.clock.now_us = 4_000_000_000_000_000  # far from the store's own clock, which the desk reads by
     await counterpart.ask("k")
     counterpart.store.failures = [StoreBusyError("no transaction")]
     known = await counterpart.desk.request_lease(LeaseRequest(CLIENT, "numbers", "k", "eu", 4_000_000_000_000_001))
@@ -351,7 +354,7 @@ async def test_what_lasts_for_long_enough_needs_no_transaction(counterpart: Coun
         await counterpart.desk.request_lease(LeaseRequest(CLIENT, "numbers", "k", "eu", 5_000_000_000_000_000))
 
 
-async def test_nothing_is_found_where_nothing_is(counterpart: Counterpart) -> None:
+async def test_an_unknown_pool_or_lease_is_refused(counterpart: Counterpart) -> None:
     with pytest.raises(UnknownPoolError):
         await counterpart.desk.find_lease(CLIENT, "nowhere", "k")
     with pytest.raises(UnknownLeaseError):
@@ -362,7 +365,7 @@ async def test_nothing_is_found_where_nothing_is(counterpart: Counterpart) -> No
         await counterpart.ask("k", "nowhere")
 
 
-async def test_a_transaction_that_fails_is_told_to_all_of_it_and_to_nobody_else(counterpart: Counterpart) -> None:
+async def test_a_failed_transaction_fails_only_its_own_requests(counterpart: Counterpart) -> None:
     counterpart.store.failures = [StoreBusyError("away"), OutcomeUnknownError()]
     with pytest.raises(StoreBusyError, match="away"):
         await counterpart.ask("k")
@@ -371,7 +374,7 @@ async def test_a_transaction_that_fails_is_told_to_all_of_it_and_to_nobody_else(
     assert (await counterpart.ask("k")).acquired
 
 
-async def test_who_goes_away_is_left_out_and_who_waits_too_long_is_told(counterpart: Counterpart) -> None:
+async def test_a_cancelled_request_is_left_out_and_a_late_one_is_refused(counterpart: Counterpart) -> None:
     await counterpart.held()
     gone = counterpart.ask("gone")
     await counterpart.told.waits_for(1)
@@ -388,7 +391,7 @@ async def test_who_goes_away_is_left_out_and_who_waits_too_long_is_told(counterp
     assert "gone" not in holders
 
 
-async def test_too_many_who_wait_are_refused_and_so_is_everyone_at_the_end(counterpart: Counterpart) -> None:
+async def test_requests_beyond_the_bound_or_after_the_end_are_refused(counterpart: Counterpart) -> None:
     small = Counterpart(counterpart.pools, replace(LIMITS, lease_requests_waiting_max=1))
     await small.held()
     with pytest.raises((QueueFullError, StoreBusyError)):

@@ -1,4 +1,4 @@
-"""Why here: who remembers where free resources stand must not give one twice, nor call a line empty that is not."""
+"""Test the memory of where free resources stand: it must not give one twice, nor call a queue empty that is not."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from tests.storage.leasing import CLIENT, LEASE_US, Pools, given
 
 @pytest.fixture
 async def pools(open_store: OpenStore) -> Pools:
-    """A store for pools."""
+    """Provide pools on an empty store."""
     return Pools(await Deployment.on(await open_store()))
 
 
-async def one_line(pools: Pools, *names: str) -> None:
-    """A pool with these resources in one partition, free since the same moment."""
+async def one_queue(pools: Pools, *names: str) -> None:
+    """Create a pool with these resources in one partition, free since the same moment."""
     await pools.create("one", partitions=1)
     await pools.add(*names, pool_id="one")
 
 
 async def taken(pools: Pools, key: str) -> tuple[str, int]:
-    """The resource that a key gets of the one line, and its number."""
+    """Lease a resource of the single queue for a key. Return its name and version."""
     [got] = await pools.run(LeaseRequest(CLIENT, "one", key, "eu", None, LEASE_US))
     return given(got).resource, given(got).version
 
 
-async def test_what_comes_to_stand_before_the_known_front_of_the_line_is_found_too(pools: Pools) -> None:
+async def test_a_resource_that_joins_before_the_known_front_of_the_queue_is_found(pools: Pools) -> None:
     await pools.create("one", partitions=1)
     await pools.add("late", pool_id="one")
     pools.clock.now_us -= 1_000
@@ -45,10 +45,10 @@ async def test_what_comes_to_stand_before_the_known_front_of_the_line_is_found_t
     await pools.add("earliest", pool_id="one")
     pools.clock.now_us += 2_000
     assert await taken(pools, "y") == ("late", 1), "the front was known"
-    assert await taken(pools, "z") == ("earliest", 1), "before the line is called empty all of it is looked at"
+    assert await taken(pools, "z") == ("earliest", 1), "before the queue is called empty, all of it is read"
 
 
-async def test_the_front_of_the_line_is_looked_for_anew_after_a_minute(pools: Pools) -> None:
+async def test_the_front_of_the_queue_is_read_again_after_a_minute(pools: Pools) -> None:
     await pools.create("one", partitions=1)
     await pools.add("a", "b", "c", pool_id="one")
     [first] = await pools.run(LeaseRequest(CLIENT, "one", "x", "eu", None, LEASE_US))
@@ -61,8 +61,8 @@ async def test_the_front_of_the_line_is_looked_for_anew_after_a_minute(pools: Po
     assert second.resource == "earliest"
 
 
-async def test_who_stands_next_was_seen_by_the_look_before(pools: Pools) -> None:
-    await one_line(pools, "a", "b", "c")
+async def test_one_look_also_sees_the_resources_for_the_next_requests(pools: Pools) -> None:
+    await one_queue(pools, "a", "b", "c")
     looks: list[str] = []
 
     def watched(key: str) -> Program[list[Outcome]]:
@@ -82,8 +82,8 @@ async def test_who_stands_next_was_seen_by_the_look_before(pools: Pools) -> None
     assert looks == ["x"]
 
 
-async def test_a_partition_that_was_dry_a_moment_ago_is_asked_last(pools: Pools) -> None:
-    """Each look at an empty one is a round trip, or three."""
+async def test_a_partition_that_was_exhausted_a_moment_ago_is_tried_last(pools: Pools) -> None:
+    """Each look at an exhausted partition costs one round trip, or three."""
     pool = await pools.create()
     await pools.add(*"abcdef")
     region = (pool.key, "eu")
@@ -93,16 +93,16 @@ async def test_a_partition_that_was_dry_a_moment_ago_is_asked_last(pools: Pools)
         partition = places.pop(given(got).resource)
         if partition not in places.values():
             break
-    lines = FreeQueues(pools.dialect)
+    queues = FreeQueues(pools.dialect)
     now_us = pools.clock.now_us
 
     def look() -> Program[list[Resource]]:
-        return lines.take_front(region, partition, limit=1, now_us=now_us)
+        return queues.take_front(region, partition, limit=1, now_us=now_us)
 
     assert not await pools.store.write(look)
 
     def last(region: Region, now_us: int) -> set[int]:
-        turns = [lines.order_partitions(region, 3, rng=pools.rng, now_us=now_us) for _ in range(50)]
+        turns = [queues.order_partitions(region, 3, rng=pools.rng, now_us=now_us) for _ in range(50)]
         assert all(set(turn) == {0, 1, 2} for turn in turns)
         return {turn[-1] for turn in turns}
 
@@ -111,8 +111,8 @@ async def test_a_partition_that_was_dry_a_moment_ago_is_asked_last(pools: Pools)
     assert last((pool.key, "us"), now_us) == {0, 1, 2}
 
 
-async def test_what_comes_back_to_a_dry_partition_is_found_before_a_region_is_called_dry(pools: Pools) -> None:
-    await one_line(pools, "a")
+async def test_a_resource_given_back_to_an_exhausted_partition_is_found(pools: Pools) -> None:
+    await one_queue(pools, "a")
     await taken(pools, "x")
     [refused] = await pools.run(LeaseRequest(CLIENT, "one", "y", "eu", None, LEASE_US))
     assert isinstance(refused, NoResourceError)
@@ -120,8 +120,8 @@ async def test_what_comes_back_to_a_dry_partition_is_found_before_a_region_is_ca
     assert await taken(pools, "y") == ("a", 2)
 
 
-async def test_what_was_seen_ahead_and_taken_by_another_process_is_not_given_again(pools: Pools) -> None:
-    await one_line(pools, "a", "b", "c", "d", "e")
+async def test_a_resource_that_another_process_took_is_not_given_again(pools: Pools) -> None:
+    await one_queue(pools, "a", "b", "c", "d", "e")
     other = Pools(Deployment(pools.store, ""))
     assert await taken(pools, "x") == ("a", 1)
     assert await taken(other, "y") == ("b", 1)
@@ -135,8 +135,8 @@ async def test_what_was_seen_ahead_and_taken_by_another_process_is_not_given_aga
     assert acquired == [("a", "x"), ("b", "y"), ("c", "z"), ("d", "u"), ("e", "v")]
 
 
-async def test_what_a_failed_transaction_took_from_the_line_is_found_before_it_is_called_empty(pools: Pools) -> None:
-    await one_line(pools, "a", "b")
+async def test_a_resource_that_a_failed_transaction_took_is_found_again(pools: Pools) -> None:
+    await one_queue(pools, "a", "b")
 
     def failing() -> Program[None]:
         yield from pools.groups.serve_requests([LeaseRequest(CLIENT, "one", "x", "eu", None, LEASE_US)])

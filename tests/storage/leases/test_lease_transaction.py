@@ -1,4 +1,4 @@
-"""Why here: two live leases on one resource are what nobody must ever see, and this is where they would come from."""
+"""Test the transaction of leases, because two live leases on one resource could only come from here."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, PARTITIONS, Pools
 
 @pytest.fixture
 async def pools(open_store: OpenStore) -> Pools:
-    """A store with one empty pool."""
+    """Provide a store with one empty pool."""
     made = Pools(await Deployment.on(await open_store()))
     await made.create()
     return made
 
 
-async def test_a_key_gets_a_resource_and_has_the_same_one_until_it_is_over(pools: Pools) -> None:
+async def test_a_key_gets_a_resource_and_keeps_it_until_its_lease_ends(pools: Pools) -> None:
     await pools.add("a", "b")
     first = await pools.ask("ada")
     assert first == Grant(first.resource, "eu", "ada", 1, pools.clock() + LEASE_US, pools.clock(), acquired=True)
@@ -51,7 +51,7 @@ async def test_asking_again_extends_to_the_later_time_and_never_shortens(pools: 
     assert await pools.happened() == [("added", "a", None), ("acquired", "a", "ada"), ("extended", "a", "ada")]
 
 
-async def test_what_has_been_free_for_longest_is_given_first(pools: Pools) -> None:
+async def test_the_resource_free_for_longest_is_given_first(pools: Pools) -> None:
     await pools.create("one", partitions=1)
     for name in "cab":
         await pools.add(name, pool_id="one")
@@ -62,7 +62,7 @@ async def test_what_has_been_free_for_longest_is_given_first(pools: Pools) -> No
         assert got.resource == resource
 
 
-async def test_every_partition_is_tried_before_a_region_is_dry(pools: Pools) -> None:
+async def test_every_partition_is_tried_before_a_region_counts_as_exhausted(pools: Pools) -> None:
     names = [f"r{number}" for number in range(2 * PARTITIONS)]
     await pools.add(*names)
     assert {row.partition for row in await pools.rows()} == set(range(PARTITIONS))
@@ -73,7 +73,7 @@ async def test_every_partition_is_tried_before_a_region_is_dry(pools: Pools) -> 
     assert (await pools.counts())["eu"].refused == 1
 
 
-async def test_a_dry_region_gives_away_what_is_over_once_the_margin_is_too(pools: Pools) -> None:
+async def test_an_exhausted_region_gives_away_ended_leases_after_the_margin(pools: Pools) -> None:
     await pools.add("a")
     await pools.ask("ada")
     pools.clock.now_us += LEASE_US + MARGIN_US - 1
@@ -90,7 +90,7 @@ async def test_a_dry_region_gives_away_what_is_over_once_the_margin_is_too(pools
         await pools.ask("ada")
 
 
-async def test_an_expired_lease_is_taken_up_again_by_its_key_under_its_number(pools: Pools) -> None:
+async def test_a_key_takes_up_its_expired_lease_again_under_its_version(pools: Pools) -> None:
     await pools.add("a", "b")
     first = await pools.ask("ada")
     pools.clock.now_us += 100 * LEASE_US
@@ -99,7 +99,7 @@ async def test_an_expired_lease_is_taken_up_again_by_its_key_under_its_number(po
     assert again.expires_at_us == pools.clock() + LEASE_US
 
 
-async def test_what_is_given_back_is_free_for_others_at_once(pools: Pools) -> None:
+async def test_a_resource_given_back_is_free_for_others_at_once(pools: Pools) -> None:
     await pools.add("a")
     first = await pools.ask("ada")
     assert (await pools.give_back("ada")).resource == "a"
@@ -110,7 +110,7 @@ async def test_what_is_given_back_is_free_for_others_at_once(pools: Pools) -> No
         await pools.ask("ada")
 
 
-async def test_a_lease_that_would_be_over_already_is_refused(pools: Pools) -> None:
+async def test_a_lease_that_would_have_ended_already_is_refused(pools: Pools) -> None:
     await pools.add("a")
     with pytest.raises(LeaseInPastError):
         await pools.ask("ada", until_us=pools.clock())
@@ -118,7 +118,7 @@ async def test_a_lease_that_would_be_over_already_is_refused(pools: Pools) -> No
     assert (await pools.ask("ada", until_us=1)).resource == "a", "one that runs is not shortened"
 
 
-async def test_requests_of_one_transaction_share_what_there_is(pools: Pools) -> None:
+async def test_requests_of_one_transaction_share_the_free_resources(pools: Pools) -> None:
     await pools.add("a", "b")
     await pools.ask("ada")
     pools.clock.now_us += LEASE_US + MARGIN_US
@@ -126,13 +126,14 @@ async def test_requests_of_one_transaction_share_what_there_is(pools: Pools) -> 
     unknown = LeaseRequest(CLIENT, "elsewhere", "ada", "eu", None, LEASE_US)
     outcomes = await pools.run(*asked, unknown, Release(CLIENT, "numbers", "dora"))
     kept = outcomes[1]
-    assert isinstance(kept, Grant) and not kept.acquired, "its key comes before who finds the region dry"
+    assert isinstance(kept, Grant)
+    assert not kept.acquired, "its own key comes before a key that finds the region exhausted"
     assert sorted(type(one).__name__ for one in outcomes) == [
         "Grant", "Grant", "NoResourceError", "UnknownLeaseError", "UnknownPoolError",
     ]  # fmt: skip
 
 
-async def test_a_region_that_never_was_is_unknown_and_an_emptied_one_is_exhausted(pools: Pools) -> None:
+async def test_a_region_that_never_existed_is_unknown_and_an_emptied_one_is_exhausted(pools: Pools) -> None:
     await pools.add("a", region="eu")
     await pools.add("b", region="us")
     await pools.remove("b")
@@ -151,7 +152,7 @@ async def test_leases_of_one_region_are_found_from_another(pools: Pools) -> None
         await pools.ask("bob", region="us")
 
 
-async def test_operators_remove_what_is_free_only_and_numbers_go_on_when_it_comes_again(pools: Pools) -> None:
+async def test_operators_remove_only_free_resources_and_versions_go_on_if_they_return(pools: Pools) -> None:
     assert await pools.add("a", "b") == ["a", "b"]
     assert await pools.add("b", "c", region="us") == ["c"]
     first = await pools.ask("ada")
@@ -163,7 +164,7 @@ async def test_operators_remove_what_is_free_only_and_numbers_go_on_when_it_come
     assert (await pools.ask("bob")).version > first.version
 
 
-async def test_a_dropped_pool_is_gone_at_once_and_its_rows_in_steps(pools: Pools) -> None:
+async def test_a_dropped_pool_is_unknown_at_once_and_its_rows_are_deleted_in_steps(pools: Pools) -> None:
     await pools.add("a", "b", "c")
     await pools.ask("ada")
     await pools.store.write(lambda: pools.pools.drop_pool(CLIENT, "numbers", now_us=pools.clock()))
@@ -177,7 +178,7 @@ async def test_a_dropped_pool_is_gone_at_once_and_its_rows_in_steps(pools: Pools
     assert await pools.counts() == {"eu": RegionCounts(total=1)}
 
 
-async def test_what_changed_between_look_and_write_is_decided_again_and_told_once(pools: Pools) -> None:
+async def test_a_request_is_decided_again_if_its_resource_changed_before_the_write(pools: Pools) -> None:
     await pools.add("a", "b", "c")
     held = await pools.ask("ada")
     row = next(row for row in await pools.rows() if row.holder == "ada")
@@ -210,7 +211,7 @@ async def test_what_changed_between_look_and_write_is_decided_again_and_told_onc
     assert (await pools.counts())["eu"] == RegionCounts(total=3, held=2, acquired=2)
 
 
-async def test_by_the_clock_of_the_store_itself_a_lease_lasts_as_long_as_was_asked(pools: Pools) -> None:
+async def test_a_lease_lasts_as_long_as_was_asked_by_the_stores_own_clock(pools: Pools) -> None:
     await pools.add("a")
     clock = store_clock(pools.dialect)
     groups = LeaseTransactions(pools.dialect, None, margin_us=MARGIN_US, attempts_max=5, rng=pools.rng)
@@ -223,7 +224,7 @@ async def test_by_the_clock_of_the_store_itself_a_lease_lasts_as_long_as_was_ask
     assert lease.expires_at_us == lease.now_us + 7_000_000
 
 
-async def test_of_many_who_ask_at_once_each_gets_one_of_its_own(open_store: OpenStore) -> None:
+async def test_many_keys_that_ask_at_once_get_a_resource_each(open_store: OpenStore) -> None:
     pools = Pools(await Deployment.on(await open_store()))
     other = Pools(Deployment(await open_store(), "")) if not pools.store.sole_writer else pools
     await pools.create()
@@ -243,19 +244,19 @@ REGIONS = ("eu", "us")
 
 
 class PoolModel(RuleBasedStateMachine):
-    """Keys that ask and give back, operators that add and remove, against who may have what by the definition."""
+    """Keys that ask and give back, operators that add and remove, beside who may have what by definition."""
 
-    session: Session  # set by the test
+    session: Session  # the test sets it
 
     def __init__(self) -> None:
         super().__init__()
         self.pools = Pools(self.session.deployment)
         self.pool_id = f"pool {time.monotonic_ns()}"
         self.session.run(self.pools.create(self.pool_id))
-        self.regions: dict[str, str] = {}  # where each resource is
+        self.regions: dict[str, str] = {}  # region of each resource
         self.ever: set[str] = set()  # regions that had a resource
-        self.leases: dict[str, tuple[str, int, int]] = {}  # by key: resource, number, expiry
-        self.numbers: dict[str, int] = {}  # the greatest of each resource
+        self.leases: dict[str, tuple[str, int, int]] = {}  # resource, number and expiry by key
+        self.numbers: dict[str, int] = {}  # greatest number of each resource
 
     @property
     def now_us(self) -> int:

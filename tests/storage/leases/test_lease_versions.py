@@ -1,4 +1,4 @@
-"""Why here: versions fence, so one that comes again lets a holder that slept past its time do harm."""
+"""Test that no version of a lease comes again: it would let a holder that slept past its time do harm."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.storage.leasing import CLIENT, LEASE_US, Pools
 
 @pytest.fixture
 async def pools(open_store: OpenStore) -> Pools:
-    """A store with one empty pool."""
+    """Provide a store with one empty pool."""
     made = Pools(await Deployment.on(await open_store()))
     await made.create()
     return made
 
 
 @pytest.mark.parametrize("whole_client", [False, True])
-async def test_versions_grow_on_when_a_pool_is_dropped_and_made_again(pools: Pools, whole_client: bool) -> None:
+async def test_versions_grow_on_if_a_pool_is_dropped_and_created_again(pools: Pools, whole_client: bool) -> None:
     seen = [0]
 
     async def hold(key: str) -> None:
@@ -49,7 +49,7 @@ async def test_versions_grow_on_when_a_pool_is_dropped_and_made_again(pools: Poo
     assert (await pools.pool("others")).floor == 0
 
 
-async def test_what_a_late_transaction_leases_of_a_dropped_pool_is_below_what_comes_after(pools: Pools) -> None:
+async def test_a_late_lease_of_a_dropped_pool_has_a_smaller_version_than_later_ones(pools: Pools) -> None:
     await pools.add("a")
     ask = LeaseRequest(CLIENT, "numbers", "late", "eu", None, LEASE_US)
     found = await pools.store.read(lambda: lease_findings(pools.dialect).read_findings([ask]))
@@ -61,7 +61,7 @@ async def test_what_a_late_transaction_leases_of_a_dropped_pool_is_below_what_co
     assert (await pools.ask("next")).version > late.version
 
 
-async def test_resources_that_two_take_out_and_put_in_at_once_keep_growing(pools: Pools) -> None:
+async def test_versions_grow_while_two_callers_remove_and_add_the_same_resources(pools: Pools) -> None:
     names = [f"r{number}" for number in range(5)]
     await pools.add(*names)
     highest = dict.fromkeys(names, -1)

@@ -1,6 +1,6 @@
-"""Why here: leases are for processes that meet, each on connections of its own, by a clock that none of them has.
+"""Test that leases exclude each other between processes, each with its own connections, by the server's clock.
 
-The rule: what each holder was told, with its times by the store's clock, is the evidence; nothing is mocked.
+The evidence is what each holder was told, with times of the store's clock. Nothing is mocked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RESOURCES = ("one", "other")
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """From when until when a holder had a resource, as far as the holder was told."""
+    """From when until when a holder had a resource, as far as the holder knows."""
 
     version: int
     from_us: int
@@ -34,7 +34,7 @@ class Holding:
 
 
 class Holder:
-    """Claims at random, keeps for a while, renews, is late, gives back."""
+    """A holder that claims at random, keeps for a while, renews, is late, and gives back."""
 
     def __init__(self, deployment: Deployment, name: str) -> None:
         self._store, self._clock = deployment.store, store_clock(deployment.dialect)
@@ -44,7 +44,7 @@ class Holder:
         self.lost = 0
 
     async def live(self) -> None:
-        """So many claims that succeed."""
+        """Claim until enough claims have succeeded."""
         while len(self.holdings) < CLAIMS:
             resource = self._rng.choice(RESOURCES)
             try:
@@ -56,7 +56,7 @@ class Holder:
     async def _claim(self, resource: str) -> tuple[WorkLease, int]:
         def claimed() -> Program[tuple[WorkLease, int]]:
             lease = yield from self._leases.claim("pool", resource, holder=self._name, lease_us=LEASE_US)
-            return lease, (yield from self._clock())  # the claim may have waited for who had it before
+            return lease, (yield from self._clock())  # the claim may have waited for the earlier holder
 
         return await self._store.write(claimed)
 
@@ -69,7 +69,7 @@ class Holder:
             if self._rng.random() < 0.5:
                 before_us = await self._store.read(self._clock)
                 await self._store.write(lambda: self._leases.release(lease))
-                until_us = min(until_us, before_us)  # it had the lease until then at least
+                until_us = min(until_us, before_us)  # the holder had the lease until then at least
         except LeaseLostError:
             self.lost += 1
         return Holding(lease.version, from_us, until_us)
@@ -78,13 +78,13 @@ class Holder:
         return await self._store.write(lambda: self._leases.renew(lease, lease_us=LEASE_US))
 
     async def _pass(self, us: int) -> None:
-        """Until the store's clock says so."""
+        """Return once the store's clock has advanced by this much."""
         end_us = await self._store.read(self._clock) + us
         while await self._store.read(self._clock) < end_us:
             pass
 
 
-async def test_holders_of_several_processes_never_hold_at_once_and_their_numbers_follow_the_time(
+async def test_holders_of_several_processes_never_hold_at_once_and_versions_grow_with_time(
     processes: Processes,
 ) -> None:
     deployments = [

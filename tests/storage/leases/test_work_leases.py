@@ -1,4 +1,4 @@
-"""Why here: what one job process does at a time, and nothing else, is what stands between two curves of one column."""
+"""Test work leases: only they keep two job processes from storing two curves of one column."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Desk:
 
 @pytest.fixture
 def desk(deployment: Deployment) -> Desk:
-    """Leases of an empty store."""
+    """Provide the leases of an empty store."""
     return Desk(deployment)
 
 
-async def test_a_lease_is_taken_by_one_and_refused_to_the_others_until_it_is_over(desk: Desk) -> None:
+async def test_one_holder_takes_a_lease_and_others_are_refused_until_it_ends(desk: Desk) -> None:
     assert await desk.find() is None
     lease = await desk.claim("ada")
     assert lease == WorkLease("pool", "r", "ada", 1, desk.clock.now_us + LEASE_US)
@@ -66,7 +66,7 @@ async def test_a_lease_is_taken_by_one_and_refused_to_the_others_until_it_is_ove
     assert (await desk.claim("bob", "other")).version == 1
 
 
-async def test_an_expired_lease_is_given_away_after_the_margin_under_a_greater_number(desk: Desk) -> None:
+async def test_an_expired_lease_is_given_away_after_the_margin_under_a_greater_version(desk: Desk) -> None:
     first = await desk.claim("ada")
     desk.clock.now_us += LEASE_US + MARGIN_US - 1
     with pytest.raises(LeaseTakenError) as refused:
@@ -81,7 +81,7 @@ async def test_an_expired_lease_is_given_away_after_the_margin_under_a_greater_n
     assert await desk.find() == second
 
 
-async def test_a_renewed_lease_lasts_from_its_renewal_and_keeps_its_number(desk: Desk) -> None:
+async def test_a_renewed_lease_lasts_from_its_renewal_and_keeps_its_version(desk: Desk) -> None:
     lease = await desk.claim("ada")
     desk.clock.now_us += LEASE_US - 1
     renewed = await desk.renew(lease)
@@ -91,7 +91,7 @@ async def test_a_renewed_lease_lasts_from_its_renewal_and_keeps_its_number(desk:
         await desk.claim("bob")
 
 
-async def test_an_expired_lease_is_renewed_as_long_as_nobody_took_it(desk: Desk) -> None:
+async def test_an_expired_lease_can_be_renewed_until_another_holder_takes_it(desk: Desk) -> None:
     lease = await desk.claim("ada")
     desk.clock.now_us += 100 * LEASE_US
     assert (await desk.renew(lease)).version == lease.version
@@ -99,7 +99,7 @@ async def test_an_expired_lease_is_renewed_as_long_as_nobody_took_it(desk: Desk)
         await desk.claim("bob")
 
 
-async def test_what_was_given_back_is_free_at_once_and_never_again_its_holders(desk: Desk) -> None:
+async def test_a_released_lease_is_free_at_once_and_never_its_old_holders_again(desk: Desk) -> None:
     lease = await desk.claim("ada")
     await desk.release(lease)
     for late in (desk.renew(lease), desk.release(lease)):
@@ -108,7 +108,7 @@ async def test_what_was_given_back_is_free_at_once_and_never_again_its_holders(d
     assert (await desk.claim("ada")).version == lease.version + 1
 
 
-async def test_what_rests_is_nobodys_until_then(desk: Desk) -> None:
+async def test_nobody_can_claim_a_resting_resource_before_its_time(desk: Desk) -> None:
     lease = await desk.claim("ada")
     await desk.release(lease, rests_until_us=desk.clock.now_us + 5 * LEASE_US)
     desk.clock.now_us += 5 * LEASE_US - 1
@@ -118,7 +118,7 @@ async def test_what_rests_is_nobodys_until_then(desk: Desk) -> None:
     assert (await desk.claim("bob")).version == lease.version + 1
 
 
-async def test_what_a_transaction_wrote_before_its_lease_was_found_lost_is_undone(desk: Desk) -> None:
+async def test_a_transaction_that_finds_its_lease_lost_is_rolled_back(desk: Desk) -> None:
     lease = await desk.claim("ada")
     desk.clock.now_us += LEASE_US + MARGIN_US
     await desk.claim("bob")
@@ -132,7 +132,7 @@ async def test_what_a_transaction_wrote_before_its_lease_was_found_lost_is_undon
     assert await desk.find("by ada") is None
 
 
-async def test_of_many_who_claim_at_once_one_succeeds(open_store: OpenStore) -> None:
+async def test_only_one_of_many_claims_at_once_succeeds(open_store: OpenStore) -> None:
     desk = Desk(await Deployment.on(await open_store()))
     for turn in range(1, 6):
         claims = (desk.claim(f"holder {number}") for number in range(20))
@@ -143,7 +143,7 @@ async def test_of_many_who_claim_at_once_one_succeeds(open_store: OpenStore) -> 
         await desk.release(taken[0])
 
 
-async def test_the_stores_clock_is_todays_and_moves_within_a_transaction(deployment: Deployment) -> None:
+async def test_the_stores_clock_shows_the_current_time_and_moves_within_a_transaction(deployment: Deployment) -> None:
     now_us = store_clock(deployment.dialect)
 
     def twice() -> Program[tuple[int, int]]:
@@ -153,7 +153,7 @@ async def test_the_stores_clock_is_todays_and_moves_within_a_transaction(deploym
             second = yield from now_us()
         return first, second
 
-    # The servers of the tests run on this machine; SQLite rounds to milliseconds.
+    # The servers of the tests run on this machine. SQLite rounds to milliseconds.
     before_us = time.time_ns() // 1000 - 1_000
     first, second = await deployment.store.write(twice)
     assert before_us <= first < second <= time.time_ns() // 1000 + 1_000
@@ -163,29 +163,28 @@ HOLDERS = ("ada", "bob", "cleo")
 
 
 class Holdings(RuleBasedStateMachine):
-    """Holders that claim, renew, work late and give back, against who may hold what by the definition."""
+    """Compare holders that claim, renew, work late and give back with who may hold what by definition."""
 
-    session: Session  # set by the test
+    session: Session  # the test sets it
 
     def __init__(self) -> None:
         super().__init__()
         self.desk = Desk(self.session.deployment)
         self.resource = f"example {time.monotonic_ns()}"
-        self.held: dict[str, WorkLease] = {}  # what each holder believes to have, as it was last told
-        self.current: tuple[str, int] | None = None  # who was given the resource last, and has not given it back
+        self.held: dict[str, WorkLease] = {}  # what each holder believes to have, as it was told last
+        self.current: tuple[str, int] | None = None  # the last holder and its number, until it gives the resource back
         self.until_us = 0
         self.number = 0
 
     @rule(holder=st.sampled_from(HOLDERS))
     def claim(self, holder: str) -> None:
         free = self.current is None or self.desk.clock.now_us >= self.until_us + MARGIN_US
-        try:
-            lease = self.session.run(self.desk.claim(holder, self.resource))
-        except LeaseTakenError as taken:
-            assert not free
-            assert taken.free_in_us == self.until_us + MARGIN_US - self.desk.clock.now_us
+        if not free:
+            with pytest.raises(LeaseTakenError) as taken:
+                self.session.run(self.desk.claim(holder, self.resource))
+            assert taken.value.free_in_us == self.until_us + MARGIN_US - self.desk.clock.now_us
             return
-        assert free, "two live holders"
+        lease = self.session.run(self.desk.claim(holder, self.resource))
         assert lease.version == self.number + 1
         self.number = lease.version
         self.held[holder] = lease

@@ -1,4 +1,4 @@
-"""Why here: whoever counts by the log is wrong for ever after one change that is missed, or counted twice."""
+"""Test the change log: whoever counts by it stays wrong after one change that is missed or counted twice."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_a_post_to_two_boards_leaves_a_change_on_each(deployment: Deployme
     assert [(change.board_key, change.next) for change in found] == [(one.key, "005"), (two.key, "06")]
 
 
-async def test_what_is_rolled_back_was_never_logged(deployment: Deployment) -> None:
+async def test_a_rolled_back_transaction_logs_nothing(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
 
     def program() -> Program[None]:
@@ -89,7 +89,7 @@ async def test_what_is_rolled_back_was_never_logged(deployment: Deployment) -> N
     assert await texts(deployment.store) == [("ada", "   ", "005")]
 
 
-async def test_a_mark_counts_what_came_before_it_and_nothing_after(deployment: Deployment) -> None:
+async def test_a_mark_counts_the_changes_before_it_and_none_after_it(deployment: Deployment) -> None:
     store = deployment.store
     board = await deployment.create("b", XP)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
@@ -106,7 +106,7 @@ async def test_a_mark_counts_what_came_before_it_and_nothing_after(deployment: D
     assert await texts(store, second, second) == []
 
 
-async def test_pruning_takes_the_oldest_in_steps_and_says_how_far_it_came(deployment: Deployment) -> None:
+async def test_pruning_deletes_the_oldest_changes_in_steps_and_says_how_far_it_came(deployment: Deployment) -> None:
     store, clock, log = deployment.store, deployment.clock, change_log(deployment.dialect)
     board = await deployment.create("b", XP)
     marks = []
@@ -152,10 +152,10 @@ async def poster_on(place: str) -> tuple[Deployment, Board]:
     return deployment, await deployment.create("b", XP)
 
 
-async def test_what_ends_after_later_transactions_is_counted_once_by_every_mark(
+async def test_a_transaction_that_ends_after_later_ones_is_counted_once_by_every_mark(
     place: str, raw: asyncpg.Connection
 ) -> None:
-    """A transaction that began first and ends last is not in a mark taken between, though later numbers are."""
+    """Such a transaction is not in a mark taken before its end, although the mark has later numbers."""
     deployment, board = await poster_on(place)
     store = deployment.store
     slow = raw.transaction()

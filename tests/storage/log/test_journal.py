@@ -1,4 +1,4 @@
-"""Why here: who read the journal up to a number never looks below it again."""
+"""Test the journal: a caller that has read it up to a number never looks below that number again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.storage.raw_log import log_change
 XP = ranked("xp", min_scaled=0, max_scaled=999)
 WRITERS = 3
 GROUPS = 40
-POSTS = 3  # of a group
+POSTS = 3  # of a group at most
 
 
 async def page_of(store: Store, after: int = 0, limit: int = 1_000) -> list[JournalRow]:
@@ -31,13 +31,13 @@ async def page_of(store: Store, after: int = 0, limit: int = 1_000) -> list[Jour
 
 
 def told_by(rows: list[JournalRow]) -> list[ChangeRecord]:
-    """What rows say; they all do."""
+    """Return the records of rows that all have one."""
     told = [row.record for row in rows]
     assert None not in told
     return [each for each in told if each is not None]
 
 
-async def test_rows_say_what_was_posted(deployment: Deployment) -> None:
+async def test_rows_hold_what_was_posted(deployment: Deployment) -> None:
     board = await deployment.create("b", counter("shots"), XP)
     await deployment.apply(
         deployment.post("ada", part(board, {"xp": 5, "shots": 1}, {}), post_id="p", at_us=7),
@@ -52,7 +52,7 @@ async def test_rows_say_what_was_posted(deployment: Deployment) -> None:
     assert posted[2].changes == [ColumnChange(1, 1, True)]
 
 
-async def test_pages_cut_a_transaction_anywhere_and_lose_nothing(deployment: Deployment) -> None:
+async def test_a_page_may_end_within_a_transaction_and_loses_nothing(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     owners = [f"o{number}" for number in range(7)]
     await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in owners[:5]))
@@ -66,7 +66,7 @@ async def test_pages_cut_a_transaction_anywhere_and_lose_nothing(deployment: Dep
 
 
 async def make_blocks(deployment: Deployment) -> int:
-    """As the job does."""
+    """Make blocks until none is due, as the job does."""
     index, made = owner_blocks(deployment.dialect), 0
     while (block := await deployment.store.read(index.build_next_block)) is not None:
         await deployment.store.write(lambda: index.store_block(block))
@@ -92,7 +92,7 @@ async def post_to_everybody(deployment: Deployment, board: Board, groups: int) -
 
 
 @pytest.mark.parametrize("block_changes", [4, 1_000])
-async def test_an_owners_part_is_read_newest_first(
+async def test_the_changes_of_an_owner_are_read_newest_first(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, block_changes: int
 ) -> None:
     monkeypatch.setattr(journal_blocks, "BLOCK_CHANGES", block_changes)
@@ -114,7 +114,7 @@ async def test_an_owners_part_is_read_newest_first(
     journal_blocks.owner_blocks.cache_clear()
 
 
-async def test_a_look_for_an_owner_is_bounded_and_goes_on_where_it_stopped(
+async def test_a_search_for_an_owner_is_bounded_and_goes_on_where_it_stopped(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal_blocks, "BLOCK_CHANGES", 4)
@@ -142,7 +142,7 @@ def test_a_filter_holds_all_of_its_owners_and_few_others() -> None:
     assert sum(journal_blocks.may_hold(bits, f"other {number}") for number in range(10_000)) < 100
 
 
-async def test_what_is_published_is_where_a_page_ends(deployment: Deployment) -> None:
+async def test_a_page_from_the_last_published_number_holds_only_later_changes(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     log, store = journal(deployment.dialect), deployment.store
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
@@ -153,8 +153,8 @@ async def test_what_is_published_is_where_a_page_ends(deployment: Deployment) ->
     assert [row.owner for row in await page_of(store, published)] == ["bob"]
 
 
-async def test_nothing_appears_below_a_number_that_was_shown(processes: Processes) -> None:
-    """Writers of several processes commit in any order, while somebody reads all that is published."""
+async def test_no_row_appears_below_a_number_that_was_read(processes: Processes) -> None:
+    """Writers of several processes commit in any order, while a reader reads all that is published."""
     first = await processes.one(writer_connections=2)
     board = await first.create("b", XP, counter("shots"))
     others = [await processes.one(writer_connections=2) for _ in range(WRITERS - 1)]
@@ -192,7 +192,7 @@ async def test_nothing_appears_below_a_number_that_was_shown(processes: Processe
     assert len({number for number, _ in shown}) == len(shown)
 
 
-async def test_a_transaction_that_still_runs_holds_back_what_came_after_it(
+async def test_a_running_transaction_holds_back_the_changes_after_it(
     processes: Processes, raw: asyncpg.Connection
 ) -> None:
     deployment = await processes.one()
@@ -241,7 +241,7 @@ async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Dep
     assert rows[0].next == "001", "until everybody has counted them"
 
 
-async def test_an_owner_who_is_erased_is_found_in_every_block(
+async def test_erasing_an_owner_renames_it_in_every_block(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal_blocks, "BLOCK_CHANGES", 4)
@@ -265,7 +265,7 @@ async def test_an_owner_who_is_erased_is_found_in_every_block(
     journal_blocks.owner_blocks.cache_clear()
 
 
-async def test_cells_without_a_name_go_when_they_are_old_and_counted(deployment: Deployment) -> None:
+async def test_cells_of_an_erased_owner_are_blanked_once_they_are_old(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     log, store, clock = erasure_statements(deployment.dialect), deployment.store, deployment.clock
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
@@ -283,7 +283,7 @@ async def test_cells_without_a_name_go_when_they_are_old_and_counted(deployment:
     assert (row.owner, row.previous, row.next, row.record) == (None, "", "", None)
 
 
-async def test_hiding_and_showing_are_told_with_what_the_entry_held(deployment: Deployment) -> None:
+async def test_the_journal_records_hiding_and_showing_with_the_entrys_cells(deployment: Deployment) -> None:
     board = await deployment.create("b", counter("shots"), XP)
     store, entries = deployment.store, deployment.entries(board)
     statements = hidden_statements(store.dialect)

@@ -1,4 +1,4 @@
-"""Why here: a sum merged wrongly can't be seen afterwards, so every rule is held against a plain model."""
+"""Compare every merge rule with a plain model, because a sum that was merged wrongly cannot be seen afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def merger_of(*columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Merger:
 
 @st.composite
 def posts(draw: st.DrawFn) -> tuple[tuple[ColumnSpec, ...], list[list[ColumnChange]]]:
-    """A board of every kind of column, with a narrow range, and posts to one owner, some of them out of range."""
+    """Draw a board of every kind of column with a narrow range, and posts to one owner, some out of range."""
     merges = draw(st.lists(st.sampled_from(Merge), min_size=1, max_size=4))
     columns: list[ColumnSpec] = [
         ranked(f"r{i}", merge=merge, min_scaled=-10, max_scaled=10) for i, merge in enumerate(merges)
@@ -72,7 +72,7 @@ def test_a_worse_time_never_replaces_a_better_one() -> None:
     assert merger.decode_stats([merger.merge_changes(cells, [ColumnChange(0, 59, False)], 3)[0]]) == [59]
 
 
-def test_a_value_that_ends_where_it_was_is_no_change_and_keeps_its_time() -> None:
+def test_a_value_that_ends_as_it_began_is_no_change_and_keeps_its_time() -> None:
     merger = merger_of(ranked("xp"), ties=Ties.EARLIEST)
     cells = [merger.merge_changes(None, [ColumnChange(0, 5, False)], 1)[0]]
     assert merger.merge_changes(cells, [ColumnChange(0, 3, False), ColumnChange(0, 5, True)], 2) == {}
@@ -87,7 +87,7 @@ def test_a_sum_may_not_leave_the_range_but_a_step_may_be_larger_than_it() -> Non
     assert refused.value.pointer == "/stats/xp"
 
 
-def test_an_overwritten_value_out_of_range_is_pointed_at_where_the_client_wrote_it() -> None:
+def test_the_error_of_an_overwritten_value_points_at_the_clients_field() -> None:
     merger = merger_of(ranked("lap", scale=3, min_scaled=0, max_scaled=86_400_000))
     with pytest.raises(ValueOutOfRangeError, match=r"-0\.001 is not between 0\.000 and 86400\.000") as refused:
         merger.merge_changes(None, [ColumnChange(0, -1, True)], 1)

@@ -1,4 +1,4 @@
-"""Why here: a padded cell is only as good as its order, so any range a column may have is tried against integers."""
+"""Compare padded cells with integers over any range of a column: the order of texts is the order of values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def padding(low: int, high: int, *, best: Best = Best.HIGH, ties: Ties = Ties.SH
 
 @st.composite
 def ranges_and_values(draw: st.DrawFn) -> tuple[tuple[int, int], int, int]:
-    """A column's range and two values in it, often near each other or the ends."""
+    """Draw a column's range and two values in it, often near each other or near the ends."""
     low, high = sorted((draw(INT64), draw(INT64)))
     first = draw(st.integers(low, high))
     near = st.integers(max(low, first - 11), min(high, first + 11))
@@ -35,7 +35,7 @@ def ranges_and_values(draw: st.DrawFn) -> tuple[tuple[int, int], int, int]:
 @example(((0, 0), 0, 0))
 @example(((INT64_MIN, INT64_MIN), INT64_MIN, INT64_MIN))
 @example(((-9, 9), -1, 1))
-def test_the_order_of_the_text_is_the_order_of_the_values(case: tuple[tuple[int, int], int, int]) -> None:
+def test_the_order_of_the_texts_is_the_order_of_the_values(case: tuple[tuple[int, int], int, int]) -> None:
     (low, high), first, second = case
     padded = padding(low, high)
     assert (padded.pad(first) < padded.pad(second)) == (first < second)
@@ -59,7 +59,7 @@ def test_a_timed_cell_orders_by_value_then_the_earlier_is_better(
 
 
 @given(ranges_and_values(), TIMES, st.sampled_from(Best), st.sampled_from(Ties))
-def test_a_cell_gives_back_its_value_its_time_and_its_key(
+def test_a_cell_decodes_to_its_value_its_time_and_its_key(
     case: tuple[tuple[int, int], int, int], reached_us: int, best: Best, ties: Ties
 ) -> None:
     (low, high), value, _ = case

@@ -1,4 +1,4 @@
-"""Why here: live counts and exact ranks are sums over these texts, read by SQL and by Python alike."""
+"""Test the texts of the change log, which SQL and Python both cut: live counts and exact ranks are sums over them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_an_absent_cell_is_worse_than_every_cell_of_its_column() -> None:
     assert cells.none[3:] > "99999"
 
 
-def test_a_column_that_was_added_later_is_absent_in_the_texts_before() -> None:
+def test_a_column_that_was_added_later_is_absent_in_earlier_texts() -> None:
     narrow, wide = RankedCells(board_of(XP)), RankedCells(board_of(XP, BEST_LAP))
     old = narrow.join_cells(["500"])
     assert (wide.extract_cell(old, 0), wide.extract_cell(old, 1)) == ("500", None)
@@ -45,7 +45,7 @@ def test_a_timed_cell_keeps_its_time() -> None:
     assert (cells.extract_cell(text, 0), cells.extract_cell(text, 1)) == (None, lap)
 
 
-def test_the_terms_take_the_same_characters() -> None:
+def test_the_sql_terms_cut_out_the_same_characters() -> None:
     connection = sqlite3.connect(":memory:")
     cells = RankedCells(board_of(XP, BEST_LAP))
     place, texts = cells.find_span(1), ("005     ", "00700123")

@@ -1,4 +1,4 @@
-"""What a caller is told of its wait comes from what was seen, and nothing is told where nothing was."""
+"""Test the waits that callers are told: they come from what was measured, and without a measurement there is none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storage.posting.admission import DrainRate
 
 
 def draining(*, posts_per_s: float, seconds: float, drain: DrainRate | None = None, from_s: float = 0.0) -> DrainRate:
-    """A queue that was never empty while it drained at a steady rate, ten groups a second."""
+    """Measure a queue that was never empty while it drained at a steady rate, ten groups a second."""
     drain = drain or DrainRate()
     drain.record_left_behind(1, now_s=from_s)
     for number in range(1, round(seconds * 10) + 1):
@@ -21,7 +21,7 @@ def draining(*, posts_per_s: float, seconds: float, drain: DrainRate | None = No
     return drain
 
 
-def test_nothing_is_known_while_every_group_takes_all_that_waits() -> None:
+def test_no_wait_is_known_while_every_group_takes_all_waiting_posts() -> None:
     drain = DrainRate()
     for number in range(100):
         drain.record_left_behind(0, now_s=number)
@@ -30,11 +30,11 @@ def test_nothing_is_known_while_every_group_takes_all_that_waits() -> None:
     assert drain.estimate_wait_s(10_000, now_s=100) == 0
 
 
-def test_the_wait_is_what_stands_before_over_the_rate_of_late() -> None:
+def test_the_wait_is_the_posts_ahead_over_the_recent_rate() -> None:
     assert draining(posts_per_s=1_000, seconds=5).estimate_wait_s(4_000, now_s=5) == pytest.approx(4, rel=0.05)
 
 
-def test_a_store_that_slows_down_is_known_within_seconds_and_one_that_recovers_too() -> None:
+def test_the_wait_follows_a_store_that_slows_down_or_recovers_within_seconds() -> None:
     drain = draining(posts_per_s=1_000, seconds=10)
     draining(posts_per_s=500, seconds=6, drain=drain, from_s=10)
     assert drain.estimate_wait_s(1_000, now_s=16) == pytest.approx(2, rel=0.15)
@@ -42,7 +42,7 @@ def test_a_store_that_slows_down_is_known_within_seconds_and_one_that_recovers_t
     assert drain.estimate_wait_s(1_000, now_s=22) == pytest.approx(1, rel=0.15)
 
 
-def test_a_store_that_stands_still_makes_the_wait_grow_without_end() -> None:
+def test_the_wait_grows_without_end_while_the_store_applies_nothing() -> None:
     drain = draining(posts_per_s=1_000, seconds=5)
     waits_s = [drain.estimate_wait_s(100, now_s=5 + later_s) for later_s in (0, 1, 5, 20, 10_000)]
     assert waits_s == sorted(waits_s)
@@ -53,7 +53,7 @@ def test_a_store_that_stands_still_makes_the_wait_grow_without_end() -> None:
     assert [never.estimate_wait_s(100, now_s=now_s) for now_s in (0, 3, 7)] == [0, 3, 7]
 
 
-def test_an_empty_queue_forgets_and_the_next_one_is_measured_anew() -> None:
+def test_an_empty_queue_ends_the_measurement() -> None:
     drain = draining(posts_per_s=10, seconds=5)
     drain.record_left_behind(0, now_s=5)
     assert drain.estimate_wait_s(1_000, now_s=5) == 0

@@ -1,4 +1,4 @@
-"""Why here: whoever waits too long must be told so, and nobody else, whatever was answered before and meanwhile."""
+"""Test that every request that waits too long is told so, and no other, whatever was answered before and meanwhile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def future() -> asyncio.Future[None]:
     return asyncio.get_running_loop().create_future()
 
 
-async def test_who_still_waits_expires_in_order_and_who_was_answered_does_not() -> None:
+async def test_waiting_requests_expire_in_order_and_answered_ones_do_not() -> None:
     expired: asyncio.Queue[str] = asyncio.Queue()
     expiry: WaitTimer[str] = WaitTimer(SOON_S, expired.put_nowait)
     futures = {name: future() for name in ("answered", "first", "between", "second")}
@@ -25,7 +25,7 @@ async def test_who_still_waits_expires_in_order_and_who_was_answered_does_not() 
     assert expired.empty()
 
 
-async def test_one_that_comes_after_the_last_expired_expires_too() -> None:
+async def test_a_request_that_comes_after_the_last_expiry_expires_too() -> None:
     expired: asyncio.Queue[str] = asyncio.Queue()
     expiry: WaitTimer[str] = WaitTimer(SOON_S, expired.put_nowait)
     for name in ("one", "two"):
@@ -35,7 +35,7 @@ async def test_one_that_comes_after_the_last_expired_expires_too() -> None:
         waits.cancel()
 
 
-async def test_what_was_answered_is_not_kept() -> None:
+async def test_an_answered_request_is_not_kept() -> None:
     expiry: WaitTimer[bytearray] = WaitTimer(LONG_S, lambda _: None)
     for _ in range(1_000):
         waits = future()
@@ -45,7 +45,7 @@ async def test_what_was_answered_is_not_kept() -> None:
     expiry.close()
 
 
-async def test_nobody_expires_once_it_is_closed() -> None:
+async def test_no_request_expires_after_closing() -> None:
     expired: list[str] = []
     expiry: WaitTimer[str] = WaitTimer(SOON_S, expired.append)
     expiry.add_waiting("late", future())

@@ -1,4 +1,4 @@
-"""Why here: a post id is what makes a retry safe, so what is remembered, for whom and for how long is pinned."""
+"""Test which post ids are remembered, for whom and for how long, because a post id makes a retry safe."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.storage.deployment import Deployment, label, part, ranked
 XP = ranked("xp")
 
 
-async def test_a_retry_is_not_applied_and_answers_the_first_outcome(deployment: Deployment) -> None:
+async def test_a_retry_is_not_applied_and_returns_the_first_outcome(deployment: Deployment) -> None:
     board = await deployment.create("b", XP, label("clan"))
     post = deployment.post("ada", part(board, {"xp": 5, "clan": "red"}), post_id="p")
     first = await deployment.apply_one(post)
@@ -41,7 +41,7 @@ async def test_a_rejected_post_is_not_remembered(deployment: Deployment) -> None
     assert (await deployment.apply_one(post)).status == "applied"
 
 
-async def test_an_id_used_for_something_else_is_a_conflict(deployment: Deployment) -> None:
+async def test_an_id_used_for_another_post_is_a_conflict(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5}), post_id="p", at_us=7))
     for other in (
@@ -73,7 +73,7 @@ async def test_a_repeat_inside_one_batch_is_a_duplicate_or_a_conflict_too(deploy
     assert await deployment.totals(board) == {ALL_ENTRIES: 1, CHANGES: 1, 0: 1}
 
 
-async def test_each_board_remembers_for_itself(deployment: Deployment) -> None:
+async def test_each_board_remembers_its_own_ids(deployment: Deployment) -> None:
     one, two = await deployment.create("one", XP), await deployment.create("two", XP)
     both = deployment.post("ada", part(one, {"xp": 5}), part(two, {"xp": 5}), post_id="p")
     await deployment.apply(both)
@@ -83,8 +83,8 @@ async def test_each_board_remembers_for_itself(deployment: Deployment) -> None:
     assert await deployment.stats(one, "ada") == await deployment.stats(two, "ada") == {"xp": 5}
 
 
-async def test_emptying_and_deleting_a_board_leave_its_void_ids_to_their_age(deployment: Deployment) -> None:
-    """To delete them would be most of the work, in one transaction that every writer waits for."""
+async def test_emptying_or_deleting_a_board_leaves_its_void_ids_to_expire(deployment: Deployment) -> None:
+    """Deleting them at once would be most of the work, in one transaction that every writer waits for."""
     emptied, deleted = await deployment.create("emptied", XP), await deployment.create("deleted", XP)
     for round_number in range(3):
         for board in (emptied, deleted):
@@ -133,7 +133,7 @@ async def pruned(deployment: Deployment, before_us: int, rows_max: int) -> int:
     return await deployment.store.write(lambda: deployment.post_ids.prune_ids(before_us=before_us, rows_max=rows_max))
 
 
-async def test_old_ids_are_forgotten_oldest_first_in_bounded_steps(deployment: Deployment) -> None:
+async def test_old_ids_are_deleted_oldest_first_in_bounded_steps(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     posts = [deployment.post("ada", part(board, {"xp": 1}), post_id=f"p{index}") for index in range(10)]
     for post in posts:
@@ -148,7 +148,7 @@ async def test_old_ids_are_forgotten_oldest_first_in_bounded_steps(deployment: D
     assert statuses == ["applied"] * 7 + ["duplicate"] * 3
 
 
-async def test_a_group_of_ids_is_forgotten_whole_so_that_every_step_gets_on(deployment: Deployment) -> None:
+async def test_a_group_of_ids_is_deleted_whole_so_that_every_step_makes_progress(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     for _ in range(2):
         deployment.clock.now_us += 1

@@ -1,4 +1,4 @@
-"""Why here: posts are what nobody can repeat, so what one changes, what it leaves and what it answers is pinned."""
+"""Test what a post changes, what it leaves alone and what it returns, because nobody can repeat a post."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_posts_of_one_group_to_one_owner_merge_in_their_order(deployment: 
     assert await deployment.stats(board, "ada") == {"xp": 100, "last": 7, "clan": ""}
 
 
-async def test_a_post_is_all_or_nothing_over_its_columns_and_its_neighbours_stand(deployment: Deployment) -> None:
+async def test_a_post_is_all_or_nothing_over_its_columns_and_other_posts_stand(deployment: Deployment) -> None:
     board = await deployment.create("b", XP, ranked("small", min_scaled=0, max_scaled=9))
     outcomes = await deployment.apply(
         deployment.post("ada", part(board, {"xp": 1, "small": 9})),
@@ -153,7 +153,7 @@ async def test_a_column_that_did_not_change_is_not_written(deployment: Deploymen
     board = await deployment.create("b", XP, LAP, counter("shots"), label("clan"))
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5, "lap": 60, "shots": 3, "clan": "red"})))
     *_, shots, clan = [column.name for column in layout_of(board).columns]
-    # Were all columns written, the group would put back what it has read before this.
+    # If all columns were written, the group would put back what it read before this.
     elsewhere = update(layout_of(board).table).set(**{shots: lit(33), clan: lit("blue")}).everything()
     deployment.store = MeddlingStore(deployment.store, [elsewhere.build(deployment.dialect)], before_statement=2)
     post = deployment.post("ada", part(board, {"xp": 1, "lap": 70, "shots": 0, "clan": "red"}))
@@ -172,7 +172,7 @@ async def test_a_group_that_lost_a_race_changes_nothing_on_any_board(deployment:
     row.owner = "new"
     inserted = taken.writes.build_insert([(two.rows_key, row)])
     meddle = version_moved(deployment.store, two, "ada") if owner == "ada" else inserted
-    first_write = 4 if one.table_key is None else 2  # a shared table takes the rows of both in one statement
+    first_write = 4 if one.table_key is None else 2  # a shared table takes the rows of both boards in one statement
     store, meddling = deployment.store, MeddlingStore(deployment.store, [meddle], before_statement=first_write)
     deployment.store = meddling
     post = deployment.post(owner, part(one, {"xp": 1}), part(two, {"xp": 1}))
@@ -184,7 +184,7 @@ async def test_a_group_that_lost_a_race_changes_nothing_on_any_board(deployment:
     assert await deployment.stats(one, "new") is await deployment.stats(two, "new") is None
 
 
-async def test_of_equal_values_the_time_reached_is_that_of_the_post_that_last_changed_it(
+async def test_the_time_of_a_value_is_that_of_the_post_that_last_changed_it(
     deployment: Deployment,
 ) -> None:
     board = await deployment.create("b", ranked("best", merge=Merge.MAX), ties=Ties.EARLIEST)
@@ -223,7 +223,7 @@ def test_values_and_names_come_back_as_they_went_in(session: Session) -> None:
     check()
 
 
-async def test_a_lookup_reads_many_owners_at_once_and_only_those_there_are(deployment: Deployment) -> None:
+async def test_a_lookup_reads_many_owners_at_once_and_leaves_out_unknown_ones(deployment: Deployment) -> None:
     board: Board = await deployment.create("b", XP)
     await deployment.apply(*(deployment.post(f"o{i}", part(board, {"xp": i})) for i in range(50)))
     found = await deployment.rows(board, [f"o{i}" for i in range(40, 60)] + ["o41", "O1"])

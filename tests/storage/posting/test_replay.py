@@ -1,4 +1,4 @@
-"""Why here: a board that was deleted by mistake comes back from the journal, with every post once."""
+"""Test that a board that was deleted by mistake comes back from the journal, with every post once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COLUMNS = (
 
 
 async def rows_of(deployment: Deployment, board: Board) -> list[Any]:
-    """All rows of a board as stored, the time of `earliest` included."""
+    """Return all rows of a board as stored, with the times that `earliest` boards keep."""
     board = await deployment.store.read(lambda: find_board(deployment.dialect, board.id))
     layout = layout_of(board)
     rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
@@ -44,7 +44,7 @@ async def logged(deployment: Deployment) -> list[JournalRow]:
 
 
 def fingerprint_of(owner: str, board: Board, changes: Sequence[ColumnChange], at_us: int | None) -> str:
-    """As `Deployment.post` makes them."""
+    """Return a fingerprint as `Deployment.post` makes it."""
     return repr((owner, [(board.id, [(each.index, each.value, each.overwrite) for each in changes])], at_us))
 
 
@@ -113,7 +113,7 @@ async def test_posts_before_and_after_the_deletion_add_up(deployment: Deployment
     board = await deployment.create("b", *COLUMNS)
     await deployment.apply(deployment.post("ada", part(board, {"wins": 7, "lap": 5})))
     await drop(deployment, "b")
-    board = await deployment.create("b", COLUMNS[1], COLUMNS[0], *COLUMNS[2:])  # the columns stand elsewhere
+    board = await deployment.create("b", COLUMNS[1], COLUMNS[0], *COLUMNS[2:])  # the columns are in another order
     await deployment.apply(deployment.post("ada", part(board, {"wins": 2, "lap": 9})))
     await replayed(deployment, "b", 1)
     assert await deployment.stats(await current(deployment), "ada") == {
@@ -125,7 +125,7 @@ async def current(deployment: Deployment) -> Board:
     return await deployment.store.read(lambda: find_board(deployment.dialect, "b"))
 
 
-async def test_a_board_is_rebuilt_from_the_number_on_and_no_earlier(deployment: Deployment) -> None:
+async def test_a_replay_starts_at_the_given_number(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
     await deployment.apply(deployment.post("ada", part(board, {"wins": 7, "lap": 1})))
     await deployment.apply(deployment.post("bob", part(board, {"wins": 1})))
@@ -137,7 +137,7 @@ async def test_a_board_is_rebuilt_from_the_number_on_and_no_earlier(deployment: 
     assert await deployment.stats(board, "bob") is None
 
 
-async def test_posts_before_a_reset_count_where_the_number_says_so(deployment: Deployment) -> None:
+async def test_a_replay_from_before_a_reset_counts_the_posts_before_it(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
     await deployment.apply(deployment.post("ada", part(board, {"wins": 7})))
 
@@ -160,7 +160,8 @@ async def test_a_retry_of_a_replayed_post_is_a_duplicate(deployment: Deployment)
     await drop(deployment, "b")
     board = await deployment.create("b", *COLUMNS)
     again = deployment.post("ada", part(board, {"wins": 7}), post_id="m1")
-    assert (await deployment.apply_one(again)).status is PostStatus.APPLIED  # a board of its own
+    # the new board has post ids of its own
+    assert (await deployment.apply_one(again)).status is PostStatus.APPLIED
     done = await replayed(deployment, "b", 1)
     assert (done.replayed, done.duplicates) == (1, 1)
     board = await current(deployment)
@@ -169,7 +170,7 @@ async def test_a_retry_of_a_replayed_post_is_a_duplicate(deployment: Deployment)
     assert (await deployment.apply_one(retry)).status is PostStatus.DUPLICATE
 
 
-async def test_an_owner_who_is_hidden_stays_hidden_and_one_who_was_erased_stays_away(deployment: Deployment) -> None:
+async def test_a_replay_keeps_hidden_owners_hidden_and_erased_owners_erased(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
     for owner in ("ada", "bob", "cleo"):
         await deployment.apply(deployment.post(owner, part(board, {"wins": 7})))
@@ -194,7 +195,7 @@ async def test_a_post_that_would_leave_the_range_is_rejected_and_counted(deploym
     assert (await deployment.stats(await current(deployment), "ada") or {})["wins"] == 1
 
 
-async def test_posts_to_a_column_that_the_board_no_longer_has_are_refused_and_nothing_changes(
+async def test_a_replay_of_posts_to_a_missing_column_is_refused_and_changes_nothing(
     deployment: Deployment,
 ) -> None:
     board = await deployment.create("b", *COLUMNS)
@@ -208,7 +209,7 @@ async def test_posts_to_a_column_that_the_board_no_longer_has_are_refused_and_no
     assert await rows_of(deployment, board) == before
 
 
-async def test_a_number_that_the_journal_no_longer_reaches_is_refused(deployment: Deployment) -> None:
+async def test_a_replay_from_a_number_that_the_journal_lost_is_refused(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
     for owner in ("ada", "bob"):
         await deployment.apply(deployment.post(owner, part(board, {"wins": 5})))

@@ -1,4 +1,4 @@
-"""Who is taken next, and who has to wait for an earlier post of the same owner."""
+"""Test which waiting request is taken next, and which must wait for an earlier post of the same owner."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from storage.records import Post
 
 
 def request(loop: asyncio.AbstractEventLoop, *owners: str) -> WaitingRequest:
-    """A request that posts once for each owner."""
+    """Make a request that posts once for each owner."""
     return WaitingRequest([Post(owner, [], None, None, "") for owner in owners], len(owners), loop.create_future())
 
 
 def queued(*requests: str, group_posts_max: int = 100, grouping: bool = True) -> RequestQueue:
-    """Requests whose owners are letters."""
+    """Queue requests whose owners are letters."""
     queue = RequestQueue(group_posts_max=group_posts_max, grouping=grouping)
     loop = asyncio.new_event_loop()
     for owners in requests:
@@ -27,17 +27,17 @@ def queued(*requests: str, group_posts_max: int = 100, grouping: bool = True) ->
 
 
 def letters(group: list[WaitingRequest]) -> list[str]:
-    """The requests of a group."""
+    """Return the requests of a group as words."""
     return ["".join(post.owner for post in waiting.posts) for waiting in group]
 
 
-def test_with_nothing_in_flight_a_group_takes_all_in_order() -> None:
+def test_a_group_takes_all_requests_in_order_if_none_is_in_flight() -> None:
     queue = queued("a", "ab", "a", "c")
     assert letters(queue.take_group()) == ["a", "ab", "a", "c"]
     assert (queue.parts, queue.parts_in_flight, bool(queue)) == (0, 5, False)
 
 
-def test_owners_in_flight_and_whoever_would_overtake_one_of_theirs_stay_behind() -> None:
+def test_requests_of_owners_in_flight_wait_and_none_overtakes_them() -> None:
     queue = queued("a", "b", group_posts_max=1)
     first, second = queue.take_group(), queue.take_group()
     assert (letters(first), letters(second)) == (["a"], ["b"])
@@ -52,7 +52,7 @@ def test_owners_in_flight_and_whoever_would_overtake_one_of_theirs_stay_behind()
     assert letters(queue.take_group()) == []
 
 
-def test_one_group_holds_an_owner_as_often_as_asked() -> None:
+def test_one_group_may_hold_several_requests_of_an_owner() -> None:
     queue = queued("x", "a", "a", "xa", "a", group_posts_max=1)
     busy = queue.take_group()
     queue = queued("x", "a", "a", "xb", "a", group_posts_max=3)
@@ -72,7 +72,7 @@ def test_a_group_with_enough_posts_leaves_the_other_requests_to_other_groups() -
     assert [letters(queue.take_group()) for _ in range(3)] == [["a", "bc"], ["d", "efg"], ["h"]]
 
 
-def test_only_so_many_are_looked_at_behind_owners_in_flight() -> None:
+def test_the_search_behind_owners_in_flight_is_bounded() -> None:
     queue = queued("a", *["a"] * STEPPED_OVER_MAX, "b", group_posts_max=1)
     first = queue.take_group()
     assert letters(queue.take_group()) == []

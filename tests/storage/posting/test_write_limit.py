@@ -1,4 +1,4 @@
-"""The limit finds what a store takes at once, follows it, and never leaves its bounds, whatever it is told."""
+"""Test that the limit finds how many groups the store takes at once, follows it, and never leaves its bounds."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Speed = Callable[[int], float]  # groups in flight -> groups a second
 
 
 class Load:
-    """A store of a given speed under a limit that is always used up."""
+    """A store of a given speed, under a limit that is always used up."""
 
     def __init__(self, *, groups_max: int = 8) -> None:
         self.limit = WriteLimit(groups_max=groups_max)
         self.now_s = 0.0
 
     def commits(self, count: int, speed: Speed) -> float:
-        """The mean limit over so many groups."""
+        """Commit this many groups. Return the mean limit."""
         total = 0
         for _ in range(count):
             groups = self.limit.limit
@@ -33,18 +33,18 @@ class Load:
 
 
 def gains_up_to(cores: int, *, groups_per_s: float = 50) -> Speed:
-    """A store that takes so many groups at once and lets the others wait."""
+    """Model a store that works on `cores` groups at once and lets the others wait."""
     return lambda groups: groups_per_s * min(groups, cores)
 
 
 def suffers_past(cores: int) -> Speed:
-    """A store that every group past so many slows down."""
+    """Model a store that every group beyond `cores` slows down."""
     return lambda groups: 50 * min(groups, cores) / (1 + 0.5 * max(0, groups - cores))
 
 
 @pytest.mark.parametrize("cores", [1, 2, 4, 7])
 @pytest.mark.parametrize("store", [gains_up_to, suffers_past])
-def test_the_limit_is_what_the_store_gains_from(store: Callable[[int], Speed], cores: int) -> None:
+def test_the_limit_settles_where_the_store_gains_no_more(store: Callable[[int], Speed], cores: int) -> None:
     load = Load()
     load.commits(1_000, store(cores))
     assert cores - 0.8 <= load.commits(1_000, store(cores)) <= cores + 0.8
@@ -70,7 +70,7 @@ def test_trouble_halves_the_limit_once_a_round_and_it_climbs_again() -> None:
     load.commits(2_000, gains_up_to(8))
     before = load.limit.limit
     assert before >= 7
-    for _ in range(before):  # all that were in flight
+    for _ in range(before):  # all groups that were in flight
         load.limit.record_failure(now_s=load.now_s)
     assert load.limit.limit == before // 2
     for _ in range(30):
@@ -80,14 +80,14 @@ def test_trouble_halves_the_limit_once_a_round_and_it_climbs_again() -> None:
     assert load.limit.limit >= 6
 
 
-def test_without_posts_that_wait_the_limit_stays() -> None:
+def test_the_limit_stays_while_no_posts_wait() -> None:
     limit = WriteLimit(groups_max=8)
     for number in range(1_000):
         limit.record_commit(POSTS, seconds=0.02, now_s=number / 50, waiting=False)
     assert limit.limit == 1
 
 
-def test_a_move_that_pays_is_kept_though_nobody_waits_any_more() -> None:
+def test_a_raise_that_pays_is_kept_although_no_posts_wait_any_more() -> None:
     load = Load()
     for _ in range(1_000):
         load.now_s += 1 / gains_up_to(2)(load.limit.limit)
@@ -95,13 +95,13 @@ def test_a_move_that_pays_is_kept_though_nobody_waits_any_more() -> None:
     assert load.limit.limit == 2
 
 
-def test_where_the_store_takes_one_group_the_limit_is_one() -> None:
+def test_the_limit_is_one_where_the_store_takes_one_group() -> None:
     load = Load(groups_max=1)
     load.limit.record_failure(now_s=0)
     assert load.commits(500, gains_up_to(4)) == 1
 
 
-def test_a_transaction_many_times_longer_than_usual_is_trouble_and_one_with_many_posts_is_none() -> None:
+def test_an_overlong_transaction_is_trouble_unless_it_has_many_posts() -> None:
     load = Load()
     load.commits(2_000, gains_up_to(8))
     before = load.limit.limit
@@ -118,7 +118,7 @@ Told = tuple[bool, int, float, bool]
     groups_max=st.integers(1, 9),
     told=st.lists(st.tuples(st.booleans(), st.integers(1, 5_000), st.floats(0, 3), st.booleans()), max_size=300),
 )
-def test_whatever_happened_the_limit_is_within_its_bounds_and_recovers(groups_max: int, told: Sequence[Told]) -> None:
+def test_the_limit_stays_within_its_bounds_and_recovers_whatever_happens(groups_max: int, told: Sequence[Told]) -> None:
     load = Load(groups_max=groups_max)
     for fails, posts, seconds, waiting in told:
         load.now_s += seconds

@@ -1,4 +1,4 @@
-"""Why here: the writer stands between a client's 200 and the disk, so who is answered what, and when, is pinned."""
+"""Test what the writer answers to whom, and when: it stands between a client's 200 and the disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ XP = ranked("xp")
 
 
 class Bounds(random.Random):
-    """Chance that always answers the least, and keeps how much it might have been."""
+    """A source of chance that always returns the least value, and keeps the greatest possible ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,21 +42,21 @@ class Desk:
     ) -> None:
         self.deployment, self.board = deployment, board
         self.observed, self.chance = Observed(), Bounds()
-        # In a shared table a group holds the boards that may leave it, too.
+        # In a shared table, a group also reads which boards may have left the table.
         reads = READS_OF_A_GROUP + (deployment.table is TableSharing.SHARED)
         self.store = MeddlingStore(deployment.store, meddle, before_statement=reads)
         self.writer: Writer = deployment.writer(self.observed, store=self.store, limits=limits, rng=self.chance)
 
     def posts(self, *owners: str) -> list[Post]:
-        """One point for each."""
+        """Return one post with a point for each owner."""
         return [self.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
 
     async def submit(self, *owners: str) -> list[list[PartOutcome]]:
-        """One request."""
+        """Submit one request."""
         return await self.writer.submit(self.posts(*owners))
 
     async def submitted(self, *requests: Sequence[str]) -> list[asyncio.Task[list[list[PartOutcome]]]]:
-        """Requests that wait behind a transaction which is held."""
+        """Submit requests that wait behind a held transaction."""
         self.store.hold()
         first = asyncio.create_task(self.submit("first"))
         await self.store.a_write_waits()
@@ -65,7 +65,7 @@ class Desk:
         return [first, *tasks]
 
     async def xp(self, *owners: str) -> list[object]:
-        """What the owners have."""
+        """Return the points of the owners."""
         found = [await self.deployment.stats(self.board, owner) for owner in owners]
         return [stats["xp"] if stats is not None else None for stats in found]
 
@@ -74,7 +74,7 @@ class Desk:
 async def desk_of(
     deployment: Deployment, *, limits: WriterLimits = LIMITS, meddle: Sequence[Built | Exception] = ()
 ) -> AsyncIterator[Desk]:
-    """A started writer that is closed at the end."""
+    """Start a writer, and close it at the end."""
     desk = Desk(deployment, await deployment.create("b", XP), limits, list(meddle))
     desk.writer.start()
     yield desk
@@ -83,7 +83,7 @@ async def desk_of(
     assert desk.observed.depth == 0
 
 
-async def test_what_queues_during_a_commit_goes_into_the_next_transaction(deployment: Deployment) -> None:
+async def test_posts_that_wait_during_a_commit_go_into_the_next_transaction(deployment: Deployment) -> None:
     async with desk_of(deployment) as desk:
         tasks = await desk.submitted(["ada"], ["bob", "ada"], ["cyd"])
         assert desk.observed.depth == 4
@@ -106,7 +106,7 @@ async def test_a_transaction_takes_whole_requests_up_to_its_bound_and_a_larger_o
         assert await desk.xp("a", "e", "f", "g") == [1, 1, 5, 1]
 
 
-async def test_a_post_counts_once_a_board_in_a_transaction_and_in_the_queue(deployment: Deployment) -> None:
+async def test_the_bounds_count_a_post_once_for_each_of_its_boards(deployment: Deployment) -> None:
     other = await deployment.create("other", XP)
     limits = replace(LIMITS, group_posts_max=3, queue_posts_max=5)
     async with desk_of(deployment, limits=limits) as desk:
@@ -129,7 +129,7 @@ async def test_without_grouping_every_request_is_a_transaction(deployment: Deplo
         assert desk.observed.groups == [1, 2, 1]
 
 
-async def test_a_full_queue_refuses_and_takes_nothing_of_the_request(deployment: Deployment) -> None:
+async def test_a_full_queue_refuses_a_whole_request(deployment: Deployment) -> None:
     async with desk_of(deployment, limits=replace(LIMITS, queue_posts_max=3)) as desk:
         tasks = await desk.submitted(["a", "b"])
         with pytest.raises(QueueFullError, match="2 posts are waiting"):
@@ -141,7 +141,7 @@ async def test_a_full_queue_refuses_and_takes_nothing_of_the_request(deployment:
         desk.store.release()
         await asyncio.gather(*tasks)
         assert await desk.xp("a", "b", "c", "d", "e", "f") == [1, 1, None, None, 1, None]
-        await desk.submit("c", "d", "e", "f", "g")  # alone, a request may be larger than the queue
+        await desk.submit("c", "d", "e", "f", "g")  # a request that is alone may be larger than the queue
         assert await desk.xp("g") == [1]
 
 
@@ -157,7 +157,7 @@ async def test_a_request_that_waited_too_long_is_withdrawn_unless_it_was_taken(d
         assert await desk.xp("first", "ada") == [1, None]
 
 
-async def test_a_caller_who_goes_away_takes_along_what_was_not_taken_yet(deployment: Deployment) -> None:
+async def test_a_cancelled_request_is_withdrawn_unless_it_was_taken(deployment: Deployment) -> None:
     async with desk_of(deployment) as desk:
         first, second, third = await desk.submitted(["ada"], ["bob"])
         for task in (first, second):
@@ -183,7 +183,7 @@ async def test_a_lost_race_is_read_again_after_a_bounded_jittered_pause(deployme
         assert await deployment.totals(desk.board) == {ALL_ENTRIES: 1, CHANGES: 2, 0: 1}
 
 
-async def test_a_race_lost_by_one_request_of_a_group_is_redone_for_all_of_it(deployment: Deployment) -> None:
+async def test_a_race_lost_by_one_request_makes_its_whole_group_run_again(deployment: Deployment) -> None:
     async with desk_of(deployment) as desk:
         await desk.submit("ada")
         tasks = await desk.submitted(["ada", "bob"], ["cyd"])
@@ -195,7 +195,7 @@ async def test_a_race_lost_by_one_request_of_a_group_is_redone_for_all_of_it(dep
         assert desk.observed.groups == [1, 1, 3]
 
 
-async def test_races_that_never_end_are_given_up_after_so_many_attempts(deployment: Deployment) -> None:
+async def test_a_group_fails_after_its_last_attempt_to_win_a_race(deployment: Deployment) -> None:
     async with desk_of(deployment, meddle=[LostRaceError() for _ in range(LIMITS.write_attempts_max)]) as desk:
         with pytest.raises(StoreBusyError, match="4 attempts"):
             await desk.submit("ada")
@@ -217,7 +217,7 @@ async def test_a_poisonous_request_fails_alone(deployment: Deployment) -> None:
         assert await deployment.totals(desk.board) == {ALL_ENTRIES: 3, CHANGES: 3, 0: 3}
 
 
-async def test_a_failing_store_is_reported_and_what_comes_later_is_applied(deployment: Deployment) -> None:
+async def test_a_failing_store_is_reported_and_later_posts_are_applied(deployment: Deployment) -> None:
     async with desk_of(deployment, meddle=[StoreBusyError("disk full")]) as desk:
         with pytest.raises(StoreBusyError, match="disk full"):
             await desk.submit("ada")
@@ -225,7 +225,7 @@ async def test_a_failing_store_is_reported_and_what_comes_later_is_applied(deplo
         assert await desk.xp("ada") == [1]
 
 
-async def test_closing_applies_what_was_accepted_and_takes_no_more(deployment: Deployment) -> None:
+async def test_closing_applies_accepted_posts_and_takes_no_more(deployment: Deployment) -> None:
     async with desk_of(deployment, limits=replace(LIMITS, group_posts_max=1)) as desk:
         tasks = await desk.submitted(["ada"], ["bob"])
         closing = asyncio.create_task(desk.writer.close())
@@ -254,7 +254,7 @@ async def test_posts_parsed_before_and_after_a_column_was_added_share_a_transact
         assert await deployment.stats(wide_board, "ada") == {"xp": 2, "lap": 7}
 
 
-async def test_only_the_posts_to_a_board_that_went_away_are_rejected(deployment: Deployment) -> None:
+async def test_only_the_posts_to_a_deleted_board_are_rejected(deployment: Deployment) -> None:
     board, gone = await deployment.create("b", XP), await deployment.create("gone", XP)
     await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="gone"))
     writer = deployment.writer(Observed(), store=deployment.store)

@@ -1,4 +1,4 @@
-"""Several groups in flight, and who is let in when the store can't keep up."""
+"""Test several groups in flight, and which posts are refused when the store cannot keep up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class TurnstileStore(PassingStore):
-    """A store that takes several writes at once; each waits until the test lets it through or fails it."""
+    """A store that takes several writes at once. Each waits until the test lets it through or fails it."""
 
     def __init__(self, store: Store, *, writes_at_once: int) -> None:
         super().__init__(store)
@@ -55,12 +55,12 @@ class Flow:
         )
 
     def post(self, *owners: str) -> asyncio.Task[list[list[PartOutcome]]]:
-        """One request with a point for each owner, on its way."""
+        """Submit a request with a point for each owner, and return its task."""
         posts = [self.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
         return asyncio.create_task(self.writer.submit(posts))
 
     async def created(self) -> None:
-        """Make the board that is posted to."""
+        """Create the board that takes the posts."""
         self.board = await self.deployment.create("b", ranked("xp"))
 
 
@@ -68,7 +68,7 @@ class Flow:
 async def flow_of(
     deployment: Deployment, *, limits: WriterLimits = LIMITS, writes_at_once: int = 1
 ) -> AsyncIterator[Flow]:
-    """A started writer that is closed at the end."""
+    """Start a writer, and close it at the end."""
     flow = Flow(deployment, limits, writes_at_once)
     await flow.created()
     flow.writer.start()
@@ -82,7 +82,7 @@ async def flow_of(
 
 
 async def climbed(flow: Flow) -> None:
-    """Let a store that gains from two groups at once be found out: the limit is 2 at the end."""
+    """Post until the writer has found that the store gains from two groups at once: the limit is then 2."""
     requests: list[asyncio.Task[list[list[PartOutcome]]]] = []
     number = 0
     while max(flow.observed.in_flight, default=0) < 2:
@@ -104,7 +104,7 @@ async def climbed(flow: Flow) -> None:
 SINGLES = replace(LIMITS, group_posts_max=1, writes_in_flight_max=2)
 
 
-async def test_groups_of_different_owners_are_in_flight_together_and_one_owner_s_never(deployment: Deployment) -> None:
+async def test_groups_are_in_flight_together_unless_they_share_an_owner(deployment: Deployment) -> None:
     async with flow_of(deployment, limits=SINGLES, writes_at_once=2) as flow:
         await climbed(flow)
         first, again, other = flow.post("ada"), flow.post("ada"), flow.post("bob")
@@ -119,7 +119,7 @@ async def test_groups_of_different_owners_are_in_flight_together_and_one_owner_s
 
 
 @pytest.mark.parametrize("next_begins", [True, False])
-async def test_a_batch_is_answered_when_the_next_is_with_the_store_or_takes_too_long(
+async def test_a_batch_is_answered_once_the_next_one_is_in_the_store_or_takes_too_long(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, next_begins: bool
 ) -> None:
     monkeypatch.setattr(writer, "BATCH_POSTS", 2)
@@ -140,7 +140,7 @@ async def test_a_batch_is_answered_when_the_next_is_with_the_store_or_takes_too_
         await other
 
 
-async def test_a_batch_is_answered_at_once_where_what_waits_has_owners_in_flight(
+async def test_a_batch_is_answered_at_once_if_waiting_posts_have_owners_in_flight(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with flow_of(deployment, limits=SINGLES, writes_at_once=2) as flow:
@@ -157,7 +157,7 @@ async def test_a_batch_is_answered_at_once_where_what_waits_has_owners_in_flight
         assert [(await request)[0][0].stats for request in (first, again)] == [[1], [2]]
 
 
-async def test_a_store_that_takes_one_write_gets_one_at_a_time(deployment: Deployment) -> None:
+async def test_a_store_for_one_write_gets_one_write_at_a_time(deployment: Deployment) -> None:
     async with flow_of(deployment, limits=replace(SINGLES, writes_in_flight_max=8)) as flow:
         requests = [flow.post(f"p{number}") for number in range(50)]
         for _ in requests:
@@ -169,10 +169,10 @@ async def test_a_store_that_takes_one_write_gets_one_at_a_time(deployment: Deplo
         assert max(flow.observed.in_flight) == 1
 
 
-async def test_posts_that_would_wait_too_long_are_refused_at_the_door_with_their_wait(deployment: Deployment) -> None:
+async def test_posts_that_would_wait_too_long_are_refused_at_once_with_their_wait(deployment: Deployment) -> None:
     async with flow_of(deployment, limits=SINGLES) as flow:
         waiting = [flow.post(f"p{number}") for number in range(9)]
-        for _ in range(3):  # one post a second: the six that are left are in time, who comes behind them is not
+        for _ in range(3):  # one post a second: the six posts that are left are in time, a post behind them is not
             turn = await flow.store.waiting.get()
             flow.now_s += 1.0
             turn.set_result(None)
@@ -187,7 +187,7 @@ async def test_posts_that_would_wait_too_long_are_refused_at_the_door_with_their
         await flow.post("later")
 
 
-async def test_where_nobody_waits_a_post_is_taken_whatever_the_store_did_before(deployment: Deployment) -> None:
+async def test_a_post_is_taken_if_no_others_wait_whatever_the_store_did_before(deployment: Deployment) -> None:
     async with flow_of(deployment, limits=SINGLES) as flow:
         waiting = [flow.post("a"), flow.post("b")]
         turn = await flow.store.waiting.get()
@@ -201,7 +201,7 @@ async def test_where_nobody_waits_a_post_is_taken_whatever_the_store_did_before(
         assert flow.observed.refused == []
 
 
-async def test_who_was_told_of_a_timeout_is_not_tried_again_alone(deployment: Deployment) -> None:
+async def test_a_cancelled_request_of_a_failed_group_is_not_retried_alone(deployment: Deployment) -> None:
     async with flow_of(deployment) as flow:
         first = flow.post("first")
         turn = await flow.store.waiting.get()

@@ -1,4 +1,4 @@
-"""Why here: a 202 is a promise, so what it takes to give one, and what is refused before, is pinned."""
+"""Test what a 202 promises: what must be durable before it is given, and which posts are refused before."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BACKLOG = BacklogLimits(ingest_posts_max=20, ingest_age_s_max=5, ingest_look_s=1
 
 @dataclass
 class Observed:
-    """What queueing told its operators."""
+    """What queueing reported to its operators."""
 
     queued: list[int] = field(default_factory=list)
     refused: list[tuple[str, int]] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Observed:
 
 
 class Door:
-    """Where posts are handed in, over a store that can be held."""
+    """An enqueuer over a store that can be held, with one board."""
 
     def __init__(self, desk: QueueDesk, board: Board, store: Store, limits: EnqueueLimits) -> None:
         self.desk, self.board, self.observed = desk, board, Observed()
@@ -61,16 +61,16 @@ class Door:
         self.enqueuer = Enqueuer(self.store, backlog, SHARDS, limits, self.observed, now_us=desk.clock)
 
     def posts(self, *owners: str) -> list[Post]:
-        """One point for each."""
+        """Return one post with a point for each owner."""
         return [self.desk.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
 
     def pass_time(self, seconds: float) -> None:
-        """On every clock."""
+        """Advance every clock."""
         self.time_s += seconds
         self.desk.clock.now_us += round(seconds * 1e6)
 
     async def blocks(self) -> list[tuple[int, list[str]]]:
-        """Owners by shard, as they wait."""
+        """Return the shard and the owners of each waiting block."""
         heads = await self.desk.store.read(lambda: self.desk.queue.heads(range(SHARDS), blocks_max=100))
         waiting = await self.desk.store.read(lambda: self.desk.queue.blocks(heads))
         return [(each.head.shard, [post.owner for post in decode_block(each.block).posts]) for each in waiting]
@@ -78,13 +78,13 @@ class Door:
 
 @pytest.fixture
 async def desk(deployment: Deployment) -> QueueDesk:
-    """The queue of a new store."""
+    """Provide the queue of a new store."""
     return await QueueDesk.on(deployment)
 
 
 @asynccontextmanager
 async def opened(desk: QueueDesk, limits: EnqueueLimits = LIMITS) -> AsyncIterator[Door]:
-    """A door with a board."""
+    """Start an enqueuer with a board, and close it at the end."""
     door = Door(desk, await desk.deployment.create("b", ranked("xp")), desk.store, limits)
     door.enqueuer.start()
     yield door
@@ -92,7 +92,7 @@ async def opened(desk: QueueDesk, limits: EnqueueLimits = LIMITS) -> AsyncIterat
     await door.enqueuer.close()
 
 
-async def test_posts_are_durable_in_their_shards_and_order_when_answered(desk: QueueDesk) -> None:
+async def test_posts_are_durable_in_their_shards_and_in_order_when_answered(desk: QueueDesk) -> None:
     async with opened(desk) as door:
         await door.enqueuer.submit(door.posts("ada", "bob", "ada"))
         await door.enqueuer.submit(door.posts("ada"))
@@ -104,7 +104,7 @@ async def test_posts_are_durable_in_their_shards_and_order_when_answered(desk: Q
     assert await desk.deployment.stats(door.board, "ada") == {"xp": 3}
 
 
-async def test_what_waits_goes_in_together_and_blocks_have_a_bound(desk: QueueDesk) -> None:
+async def test_waiting_posts_are_stored_together_in_blocks_with_a_bound(desk: QueueDesk) -> None:
     async with opened(desk) as door:
         door.store.hold()
         first = asyncio.create_task(door.enqueuer.submit(door.posts("ada")))
@@ -117,7 +117,7 @@ async def test_what_waits_goes_in_together_and_blocks_have_a_bound(desk: QueueDe
     assert [len(owners) for _, owners in await door.blocks()] == [1, 4, 4, 1]
 
 
-async def test_too_many_in_line_are_refused_and_a_large_request_passes_alone(desk: QueueDesk) -> None:
+async def test_posts_beyond_the_bound_are_refused_unless_their_request_is_alone(desk: QueueDesk) -> None:
     async with opened(desk, replace(LIMITS, queue_posts_max=2)) as door:
         door.store.hold()
         first = asyncio.create_task(door.enqueuer.submit(door.posts(*"abc")))
@@ -162,7 +162,7 @@ async def test_an_old_queue_refuses_posts(desk: QueueDesk) -> None:
     assert door.observed.refused == [("overloaded", 1)]
 
 
-async def test_boards_that_others_deleted_or_emptied_refuse_their_own_requests_only(desk: QueueDesk) -> None:
+async def test_deleted_or_emptied_boards_refuse_only_their_own_requests(desk: QueueDesk) -> None:
     async with opened(desk) as door:
         gone = await desk.deployment.create("gone", ranked("xp"))
         emptied = await desk.deployment.create("emptied", ranked("xp"))
@@ -187,7 +187,7 @@ async def test_boards_that_others_deleted_or_emptied_refuse_their_own_requests_o
     assert sorted(owner for _, owners in await door.blocks() for owner in owners) == ["ada", "bob"]
 
 
-async def test_who_waits_too_long_is_told_whether_the_posts_may_be_in(desk: QueueDesk) -> None:
+async def test_a_request_that_waits_too_long_is_told_whether_its_posts_may_be_stored(desk: QueueDesk) -> None:
     async with opened(desk, replace(LIMITS, post_wait_s_max=0.05)) as door:
         door.store.hold()
         taken = asyncio.create_task(door.enqueuer.submit(door.posts("ada")))
@@ -199,7 +199,7 @@ async def test_who_waits_too_long_is_told_whether_the_posts_may_be_in(desk: Queu
     assert [owners for _, owners in await door.blocks()] == [["ada"]]
 
 
-async def test_a_store_that_fails_is_told_of_and_does_not_stop_the_queue(desk: QueueDesk) -> None:
+async def test_a_failing_store_is_reported_and_does_not_stop_the_queue(desk: QueueDesk) -> None:
     async with opened(desk) as door:
         door.store.meddle = [StoreBusyError("no"), RuntimeError("a fault")]
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Why here: an accepted post is promised to be applied once, in its owner's order, whoever dies or sleeps meanwhile."""
+"""Test that an accepted post is applied once, in its owner's order, whichever worker dies or sleeps meanwhile."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ OWNERS = ("ada", "bob", "cleo", "ÿ", "漢", "😀")
 
 @pytest.fixture
 async def desk(deployment: Deployment) -> QueueDesk:
-    """The queue of a new store."""
+    """Provide the queue of a new store."""
     return await QueueDesk.on(deployment)
 
 
 async def a_board(desk: QueueDesk, board_id: str = "b") -> Board:
-    """A sum, and the number of the last post."""
+    """Create a board with a sum and the number of the last post."""
     return await desk.deployment.create(board_id, XP, counter("last", merge=Merge.LAST))
 
 
 def posted(desk: QueueDesk, board: Board, owner: str, xp: int, *, last: int = 0, post_id: str | None = None) -> Post:
-    """A post as the edge hands it over."""
+    """Return a post as the service hands it to the queue."""
     made = desk.deployment.post(owner, part(board, {"xp": xp, "last": last}), post_id=post_id)
     return replace(made, post_id=post_id)
 
 
 async def working(desk: QueueDesk, name: str = "ada", *, store: Store | None = None) -> Worker:
-    """A worker with its leases."""
+    """Return a worker with its leases."""
     worker = desk.worker(name, store=store)
     await desk.tend(worker)
     return worker
@@ -118,7 +118,7 @@ async def test_one_post_to_more_boards_than_a_round_counts_is_applied_alone(desk
     assert sizes == [1, 1]
 
 
-async def test_of_two_posts_with_one_id_the_first_counts_wherever_they_wait(desk: QueueDesk) -> None:
+async def test_the_first_of_two_posts_with_one_id_counts_wherever_they_wait(desk: QueueDesk) -> None:
     board = await a_board(desk)
     first = posted(desk, board, "ada", 5, post_id="p/1")
     await desk.enqueue(first, first)
@@ -135,7 +135,7 @@ async def test_of_two_posts_with_one_id_the_first_counts_wherever_they_wait(desk
     assert (fate.status, fate.stats) == (PostStatus.APPLIED, [5, 0]), "the id is the first one's"
 
 
-async def test_what_became_of_a_post_is_known_from_the_queue_on(desk: QueueDesk) -> None:
+async def test_the_fate_of_a_post_is_known_while_it_waits_and_afterwards(desk: QueueDesk) -> None:
     board, other = await a_board(desk), await a_board(desk, "other")
     await desk.enqueue(posted(desk, board, "ada", 5, post_id='match "8"/漢'))
     assert (await desk.fate(board, 'match "8"/漢')).status is None
@@ -152,7 +152,7 @@ async def test_what_became_of_a_post_is_known_from_the_queue_on(desk: QueueDesk)
     assert await desk.deployment.stats(board, "ada") == {"xp": 5, "last": 0}
 
 
-async def test_a_board_that_was_emptied_or_deleted_meanwhile_gets_nothing(desk: QueueDesk) -> None:
+async def test_posts_that_waited_while_their_board_was_emptied_or_deleted_are_void(desk: QueueDesk) -> None:
     emptied, deleted, kept = await a_board(desk, "e"), await a_board(desk, "d"), await a_board(desk, "k")
     both = desk.deployment.post("ada", part(kept, {"xp": 1}), part(deleted, {"xp": 1}), post_id="both")
     await desk.enqueue(
@@ -173,7 +173,7 @@ async def test_a_board_that_was_emptied_or_deleted_meanwhile_gets_nothing(desk: 
     assert isinstance((await desk.fate(kept, "both")).error, PostRejectedError)
 
 
-async def test_posts_from_before_and_after_a_column_was_added_meet(desk: QueueDesk) -> None:
+async def test_one_round_applies_posts_from_before_and_after_a_column_was_added(desk: QueueDesk) -> None:
     board = await a_board(desk)
     await desk.enqueue(posted(desk, board, "ada", 1))
     wanted = replace(board.spec, columns=(*board.spec.columns, counter("shots")))
@@ -183,7 +183,7 @@ async def test_posts_from_before_and_after_a_column_was_added_meet(desk: QueueDe
     assert await desk.deployment.stats(wide, "ada") == {"xp": 2, "last": 0, "shots": 3}
 
 
-async def test_a_closed_period_rejects_its_board_alone(desk: QueueDesk) -> None:
+async def test_a_closed_period_rejects_only_its_own_board(desk: QueueDesk) -> None:
     family = await a_family(desk.deployment, grace_seconds=0)
     period = parse_period("2023")
     assert period is not None
@@ -231,7 +231,7 @@ async def test_a_worker_that_slept_past_its_lease_applies_nothing(desk: QueueDes
         assert await desk.deployment.stats(board, owner) == {"xp": 1, "last": 0}
 
 
-async def test_what_another_took_is_not_applied_again_even_under_the_same_lease(desk: QueueDesk) -> None:
+async def test_posts_that_another_worker_applied_are_not_applied_again_under_the_same_lease(desk: QueueDesk) -> None:
     board = await a_board(desk)
     await desk.enqueue(*(posted(desk, board, owner, 1) for owner in OWNERS))
     paused = PausingStore(desk.store)
@@ -250,7 +250,7 @@ async def test_what_another_took_is_not_applied_again_even_under_the_same_lease(
 async def test_a_transaction_that_fails_leaves_every_post_where_it_was(desk: QueueDesk) -> None:
     board = await a_board(desk)
     await desk.enqueue(*(posted(desk, board, owner, 1, post_id=owner) for owner in OWNERS))
-    failing = FailingStore(desk.store, INGEST_SHARDS)  # the last statement of a round
+    failing = FailingStore(desk.store, INGEST_SHARDS)  # the text is in the last statement of a round
     worker = await working(desk, "ada", store=failing)
     for _ in range(2):
         with pytest.raises(RuntimeError):
@@ -261,7 +261,7 @@ async def test_a_transaction_that_fails_leaves_every_post_where_it_was(desk: Que
     assert await desk.deployment.stats(board, "ada") == {"xp": 1, "last": 0}
 
 
-async def test_a_post_that_the_store_refuses_whatever_comes_is_rejected_and_holds_up_no_other(desk: QueueDesk) -> None:
+async def test_a_post_that_the_store_always_refuses_is_rejected_and_holds_up_no_other(desk: QueueDesk) -> None:
     board = await a_board(desk)
     await desk.enqueue_block([posted(desk, board, "ada", 1, last=number) for number in range(5)])
     poisonous = [
@@ -283,7 +283,7 @@ async def test_a_post_that_the_store_refuses_whatever_comes_is_rejected_and_hold
     assert (fate.status, type(fate.error)) == (PostStatus.REJECTED, PostRejectedError)
 
 
-async def test_a_disk_that_was_full_rejects_no_post_however_long_it_was(desk: QueueDesk) -> None:
+async def test_a_full_disk_rejects_no_post_however_long_it_lasts(desk: QueueDesk) -> None:
     board = await a_board(desk)
     full = FullStore(desk.store)
     worker = await working(desk, "ada", store=full)
@@ -297,7 +297,7 @@ async def test_a_disk_that_was_full_rejects_no_post_however_long_it_was(desk: Qu
         assert await desk.deployment.stats(board, "ada") == {"xp": failures, "last": 0}
 
 
-async def test_rejections_are_forgotten_past_their_time_and_their_number(desk: QueueDesk) -> None:
+async def test_rejections_are_deleted_past_their_time_or_their_number(desk: QueueDesk) -> None:
     from storage.queue.outcomes import RejectedPost, rejected_posts
 
     kept = rejected_posts(desk.store.dialect)
@@ -315,7 +315,7 @@ async def test_rejections_are_forgotten_past_their_time_and_their_number(desk: Q
     assert await left() == [4, 5]
 
 
-async def test_an_erased_owner_is_taken_out_of_the_queue_and_nobody_else(desk: QueueDesk) -> None:
+async def test_erasing_an_owner_takes_only_its_posts_out_of_the_queue(desk: QueueDesk) -> None:
     board, other = await a_board(desk), await a_board(desk, "other")
     both = desk.deployment.post("ada", part(board, {"xp": 5}), part(other, {"xp": 4}))
     await desk.enqueue(posted(desk, board, "ada", 1), both, posted(desk, board, "bob", 2))
@@ -334,7 +334,7 @@ async def test_an_erased_owner_is_taken_out_of_the_queue_and_nobody_else(desk: Q
     assert await desk.waiting() == 0
 
 
-async def test_a_round_that_read_a_block_before_it_was_written_anew_reads_it_again(desk: QueueDesk) -> None:
+async def test_a_round_reads_a_block_again_if_it_was_rewritten_meanwhile(desk: QueueDesk) -> None:
     board = await a_board(desk)
     await desk.enqueue_block([posted(desk, board, "ada", 1)] * 3)
     paused = PausingStore(desk.store)
@@ -351,7 +351,7 @@ async def test_a_round_that_read_a_block_before_it_was_written_anew_reads_it_aga
 
 
 class PausingStore(PassingStore):
-    """Lets a test in before a write begins."""
+    """A store that calls a function of the test before a write begins."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -367,7 +367,7 @@ class PausingStore(PassingStore):
 
 
 class FullStore(PausingStore):
-    """Has no room for so many transactions."""
+    """A store that has no room for a number of transactions."""
 
     failures_left = 0
 
@@ -380,7 +380,7 @@ class FullStore(PausingStore):
 
 
 class FailingStore(PausingStore):
-    """Fails transactions at a statement with a text in it, or one on post ids with the text in its arguments."""
+    """A store that fails transactions at a statement with a text in it, or with post ids that hold the text."""
 
     def __init__(self, store: Store, text: str) -> None:
         super().__init__(store)

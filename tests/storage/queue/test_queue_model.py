@@ -1,6 +1,6 @@
-"""Why here: callers, workers that die or sleep, direct posts and emptied boards in any order, against plain lists.
+"""Compare callers, workers that die or sleep, direct posts and emptied boards, in any order, with plain lists.
 
-The rule it keeps: the model applies a post when the queue does and not before, so at every step board and model agree.
+The model applies a post when the queue does and not before, so board and model agree at every step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROUND_POSTS = 3
 class Queueing(RuleBasedStateMachine):
     """One board, its queue, and three workers of which two may work at a time."""
 
-    session: Session  # set by the test
+    session: Session  # the test sets it
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,13 +44,13 @@ class Queueing(RuleBasedStateMachine):
         self.rows: dict[str, list[int]] = {}  # owner -> xp, last
         self.seen: set[str] = set()  # ids, as hashes
         self.number = 0
-        self.session.run(self._empty_queue())  # of the examples before
+        self.session.run(self._empty_queue())  # of earlier examples
 
     async def _empty_queue(self) -> None:
         await self.desk.drain("cleaner")
 
     def teardown(self) -> None:
-        """Whatever happened, what is left is applied by one more worker."""
+        """Apply what is left by one more worker, whatever happened."""
         self.session.run(self.desk.drain("last"))
         self._applied({shard: len(posts) for shard, posts in self.queued.items()})
         self.boards_agree()

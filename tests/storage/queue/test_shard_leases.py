@@ -1,4 +1,4 @@
-"""Why here: every shard needs a worker, no shard two, and no more workers than the semaphore says."""
+"""Test that every shard has one worker, no shard two, and that no more workers work than the semaphore says."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.storage.queueing import LEASE_US, SHARDS, WORKERS_MAX, QueueDesk, Wor
 
 @pytest.fixture
 async def desk(deployment: Deployment) -> QueueDesk:
-    """The queue of a new store."""
+    """Provide the queue of a new store."""
     return await QueueDesk.on(deployment)
 
 
 async def resize(desk: QueueDesk, size: int) -> None:
-    """What a measurement would say."""
+    """Store a number of workers, as a measurement would."""
     desk.clock.now_us += 1
     found = await desk.store.read(desk.semaphore.sizing)
     sizing = Sizing(size, 2 * size, 3, desk.clock())
@@ -30,7 +30,7 @@ async def resize(desk: QueueDesk, size: int) -> None:
 
 
 def shards_of(*workers: Worker) -> list[list[int]]:
-    """Of each worker."""
+    """Return the shards of each worker."""
     return [sorted(worker.share.shards) for worker in workers]
 
 
@@ -74,7 +74,7 @@ async def test_the_shards_of_a_worker_that_died_are_taken_over_when_its_lease_en
     assert sorted(bob.share.shards.keys() | cleo.share.shards.keys()) == list(range(SHARDS))
 
 
-async def test_a_worker_that_slept_finds_its_shards_gone_and_asks_again(desk: QueueDesk) -> None:
+async def test_a_worker_that_slept_loses_its_shards_and_claims_again(desk: QueueDesk) -> None:
     ada, bob = desk.worker("ada"), desk.worker("bob")
     await desk.tend(ada)
     desk.clock.now_us += LEASE_US
@@ -85,7 +85,7 @@ async def test_a_worker_that_slept_finds_its_shards_gone_and_asks_again(desk: Qu
     assert ada.share.permit is not None, "there is a second one"
 
 
-async def test_what_is_given_back_is_free_at_once(desk: QueueDesk) -> None:
+async def test_a_released_shard_is_free_at_once(desk: QueueDesk) -> None:
     ada, bob = desk.worker("ada"), desk.worker("bob")
     await desk.tend(ada)
     await desk.store.write(lambda: ada.leases.release_share(ada.share))
@@ -94,7 +94,7 @@ async def test_what_is_given_back_is_free_at_once(desk: QueueDesk) -> None:
     assert bob.share.workers == 1
 
 
-async def test_workers_follow_the_size_down_and_up(desk: QueueDesk) -> None:
+async def test_the_number_of_working_workers_follows_the_size_down_and_up(desk: QueueDesk) -> None:
     workers = [desk.worker(name) for name in ("ada", "bob", "cleo", "dan")]
 
     async def tended(times: int = 3) -> list[int]:

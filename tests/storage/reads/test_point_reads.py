@@ -1,4 +1,4 @@
-"""Why here: point reads share statements, so who sees what, and since when, is pinned."""
+"""Test point reads that share statements: which caller sees what, and as of when."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ XP = ranked("xp")
 
 
 class CountedReads(MeddlingStore):
-    """Counts statements, and holds each until it is let go."""
+    """A store that counts statements, and holds each until the test releases it."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -41,7 +41,7 @@ def reads_of(deployment: Deployment, store: Store, *, waiting_max: int = 100, la
     )
 
 
-async def test_an_owner_is_answered_with_the_totals_of_the_same_snapshot(deployment: Deployment) -> None:
+async def test_an_entry_comes_with_the_totals_of_the_same_snapshot(deployment: Deployment) -> None:
     board = await deployment.create("b", XP, ranked("lap"))
     reads = reads_of(deployment, deployment.store)
     nobody = await reads.read_entry(board, "ada")
@@ -55,7 +55,7 @@ async def test_an_owner_is_answered_with_the_totals_of_the_same_snapshot(deploym
     assert (await reads.read_entry(board, "cyd")).entry is None
 
 
-async def test_what_is_asked_during_a_read_shares_the_next_statements(deployment: Deployment) -> None:
+async def test_reads_that_wait_share_the_next_statements(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     await deployment.apply(*(deployment.post(f"o{index}", part(board, {"xp": index})) for index in range(25)))
     store = CountedReads(deployment.store)
@@ -84,7 +84,7 @@ async def test_a_read_never_joins_one_that_began_before_it(deployment: Deploymen
     assert store.statements == 2
 
 
-async def test_reads_that_wait_are_bounded_and_those_given_up_trouble_nobody(deployment: Deployment) -> None:
+async def test_waiting_reads_are_bounded_and_cancelled_ones_harm_no_other(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     store = CountedReads(deployment.store)
     reads = reads_of(deployment, store, waiting_max=2)
@@ -101,7 +101,7 @@ async def test_reads_that_wait_are_bounded_and_those_given_up_trouble_nobody(dep
     assert (await reads.read_entry(board, "ada")).entry is None
 
 
-async def test_a_deleted_board_fails_only_those_who_ask_for_it(deployment: Deployment) -> None:
+async def test_a_deleted_board_fails_only_its_own_reads(deployment: Deployment) -> None:
     board, gone = await deployment.create("b", XP), await deployment.create("gone", XP)
     await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="gone"))
     reads = reads_of(deployment, deployment.store)
@@ -112,7 +112,7 @@ async def test_a_deleted_board_fails_only_those_who_ask_for_it(deployment: Deplo
         await reads.read_entry(gone, "ada")
 
 
-async def test_who_asks_about_a_board_as_it_was_is_told_that_it_changed_and_others_are_answered(
+async def test_a_read_with_an_old_copy_of_a_board_fails_alone(
     deployment: Deployment,
 ) -> None:
     narrow = await deployment.create("b", XP)
@@ -121,7 +121,8 @@ async def test_who_asks_about_a_board_as_it_was_is_told_that_it_changed_and_othe
     )
     await deployment.apply(deployment.post("ada", part(wide, {"xp": 1, "lap": 2})))
     reads = reads_of(deployment, deployment.store)
-    asked = [reads.read_entry(board, "ada") for board in (narrow, wide, narrow)]  # before and after a column was added
+    # the board before and after a column was added
+    asked = [reads.read_entry(board, "ada") for board in (narrow, wide, narrow)]
     before, answer, again = await asyncio.gather(*asked, return_exceptions=True)
     assert isinstance(before, BoardChangedError)
     assert isinstance(again, BoardChangedError)
@@ -134,7 +135,7 @@ async def test_who_asks_about_a_board_as_it_was_is_told_that_it_changed_and_othe
     assert (await reads.read_entry(emptied, "ada")).entry is None
 
 
-async def test_another_lane_opens_for_as_many_as_are_under_way(deployment: Deployment) -> None:
+async def test_another_lane_opens_once_as_many_reads_wait_as_are_under_way(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     store = CountedReads(deployment.store)
     store.go.clear()
@@ -143,7 +144,8 @@ async def test_another_lane_opens_for_as_many_as_are_under_way(deployment: Deplo
     await store.entered.wait()
     store.entered.clear()
     asked += [reads.read_entry(board, f"o{index}") for index in range(2)]
-    await deployment.store.read_query(select(lit(1)).build(deployment.store.dialect))  # turns of the loop and a hop
+    # lets the event loop turn and a thread answer
+    await deployment.store.read_query(select(lit(1)).build(deployment.store.dialect))
     assert store.statements == 1
     asked.append(reads.read_entry(board, "o2"))
     await store.entered.wait()

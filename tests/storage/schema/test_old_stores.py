@@ -1,7 +1,7 @@
-"""Stores that older versions of the service wrote, as this version finds them.
+"""Test stores that older versions of the service wrote, as this version finds them.
 
-The rule: `old_stores/NAME_SCHEMA.sql` came out of the version with that schema, by its own HTTP interface, and is never
-written again: 40 owners on two boards with curves, a post id each, and one post after the curves.
+The version with schema SCHEMA wrote `old_stores/NAME_SCHEMA.sql` by its own HTTP interface, and the file is never
+written again. It holds 40 owners on two boards with curves, a post id each, and one post after the curves.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ SEASON, CUP = "/v1/leaderboards/season", "/v1/leaderboards/cup"
 
 
 def xp_of(number: int) -> int:
-    """What the old version was told of an owner."""
+    """Return the points of an owner as the old version was told."""
     return number * number % 97 - 20 + (5 if number == 0 else 0)
 
 
 def in_a_file(text: str, path: Path) -> None:
-    """The store as a SQLite file."""
+    """Write the store as a SQLite file."""
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(text)
 
 
 def on_a_server(text: str, server: PostgresServer, name: str) -> str:
-    """The store as a database; answers its connection string."""
+    """Load the store as a database, and return its connection string."""
     url = server.create_database(name)
     command = [str(program("psql", "postgresql-client")), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", url]
     loaded = subprocess.run(command, input=text, capture_output=True, text=True)
@@ -45,7 +45,7 @@ def on_a_server(text: str, server: PostgresServer, name: str) -> str:
 
 @pytest.fixture(params=sorted(STORES))
 async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """This version's service on an old store."""
+    """Start the current version's service on an old store."""
     name: str = request.param
     kind, _, schema = name.partition("_")
     assert int(schema) < len(STEPS)
@@ -60,7 +60,7 @@ async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     await made.stop()
 
 
-async def test_an_old_store_has_all_that_it_had_and_takes_everything_new(service: Service) -> None:
+async def test_an_old_store_keeps_its_content_and_takes_everything_new(service: Service) -> None:
     store = service.context.store
     query = select(col("content")).from_(META).where(col("name").eq("schema_version")).build(store.dialect)
     assert await store.read_query(query) == [(str(len(STEPS)),)]

@@ -1,4 +1,4 @@
-"""Why here: a store is opened by every later version, so what opening does to one is pinned."""
+"""Test what opening a store does to it, because every later version opens it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def meta(store: Store) -> dict[str, str]:
     return {row[0]: row[1] for row in rows}
 
 
-async def test_migrating_again_changes_nothing_and_answers_the_same_salt(open_store: OpenStore) -> None:
+async def test_migrating_again_changes_nothing_and_returns_the_same_salt(open_store: OpenStore) -> None:
     store = await open_store()
     salt = await migrated(store)
     assert len(bytes.fromhex(salt)) >= 16
@@ -50,7 +50,7 @@ async def test_a_store_of_a_newer_version_is_refused_and_left_alone(store: Store
     assert await meta(store) == {"schema_version": newer, "salt": salt}
 
 
-async def test_a_sequence_counts_from_one_and_each_by_itself(deployment: Deployment) -> None:
+async def test_each_sequence_counts_from_one_by_itself(deployment: Deployment) -> None:
     store = deployment.store
 
     async def next_of(name: str) -> int:

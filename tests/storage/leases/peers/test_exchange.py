@@ -1,4 +1,4 @@
-"""Why here: a key that two stores gave a resource is found by what they tell each other, or by nobody."""
+"""Test that stores find by their journals the keys to which two of them gave a resource."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGE = 100
 
 
 class Region:
-    """A store of its own, which reads the others' journals when a test says so."""
+    """A store of its own, which reads the other stores' journals when a test says so."""
 
     def __init__(self, name: str, deployment: Deployment, clock: Clock, *, release: bool = True) -> None:
         self.name, self.pools = name, Pools(deployment)
@@ -44,7 +44,7 @@ class Region:
         )
 
     async def read(self, peer: Region) -> AppliedPage:
-        """Take in what the peer's journal says by now."""
+        """Take in what the peer's journal says now."""
         store = self.pools.store
         after = await store.read(lambda: self.exchange.read_cursor(peer.name))
         page = await peer.pools.events(after)
@@ -53,7 +53,7 @@ class Region:
 
 @pytest.fixture
 async def regions(backend: Backend, tmp_path: Path) -> AsyncIterator[tuple[Region, Region]]:
-    """Two stores, `eu` and `us`, each with resources of its own."""
+    """Provide two stores, `eu` and `us`, each with resources of its own."""
     async with AsyncExitStack() as stack:
         clock, made = Clock(), []
         for name in ("eu", "us"):
@@ -66,7 +66,7 @@ async def regions(backend: Backend, tmp_path: Path) -> AsyncIterator[tuple[Regio
         yield made[0], made[1]
 
 
-async def test_a_key_that_leases_elsewhere_is_told_so_and_given_nothing_here(regions: tuple[Region, Region]) -> None:
+async def test_a_key_with_a_lease_elsewhere_gets_that_lease_and_nothing_here(regions: tuple[Region, Region]) -> None:
     eu, us = regions
     first = await eu.pools.ask("ada")
     assert (await us.read(eu)).events == 4
@@ -75,7 +75,9 @@ async def test_a_key_that_leases_elsewhere_is_told_so_and_given_nothing_here(reg
     assert await us.read(eu) == AppliedPage(0), "what was read is not read again"
 
 
-async def test_what_it_asks_for_reaches_its_own_store_and_comes_back(regions: tuple[Region, Region]) -> None:
+async def test_a_request_for_more_time_reaches_the_store_of_the_lease_and_comes_back(
+    regions: tuple[Region, Region],
+) -> None:
     eu, us = regions
     first = await eu.pools.ask("ada")
     await us.read(eu)
@@ -89,7 +91,7 @@ async def test_what_it_asks_for_reaches_its_own_store_and_comes_back(regions: tu
     assert (await us.pools.ask("ada", region="us", until_us=1)).expires_at_us == until_us
 
 
-async def test_a_lease_is_given_back_from_elsewhere(regions: tuple[Region, Region]) -> None:
+async def test_a_lease_can_be_given_back_through_another_store(regions: tuple[Region, Region]) -> None:
     eu, us = regions
     first = await eu.pools.ask("ada")
     await us.read(eu)
@@ -100,7 +102,7 @@ async def test_a_lease_is_given_back_from_elsewhere(regions: tuple[Region, Regio
     assert (await eu.pools.counts())["eu"] == RegionCounts(total=3, held=0, acquired=1, freed=1)
 
 
-async def test_a_lease_that_is_over_or_given_back_elsewhere_is_not_in_the_way(regions: tuple[Region, Region]) -> None:
+async def test_an_ended_lease_elsewhere_does_not_refuse_a_key(regions: tuple[Region, Region]) -> None:
     eu, us = regions
     for key in ("over", "given back"):
         await eu.pools.ask(key)
@@ -149,7 +151,7 @@ async def test_a_setting_keeps_duplicates_and_counts_each_once(regions: tuple[Re
     assert (await eu.pools.counts())["eu"].held == 1
 
 
-async def test_pools_that_are_not_here_are_passed_over(regions: tuple[Region, Region]) -> None:
+async def test_events_of_pools_that_are_not_here_are_passed_over(regions: tuple[Region, Region]) -> None:
     eu, us = regions
     await eu.pools.create("another")
     await eu.pools.add("x", pool_id="another")
