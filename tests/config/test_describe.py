@@ -1,6 +1,6 @@
-"""Why here: what people read about settings is checked against the settings themselves.
+"""Compare what people read about settings with the settings themselves.
 
-The one rule: docs/settings.md and default.toml are compared whole, so that neither a missing nor a stale line can stay.
+The tests compare docs/settings.md and default.toml as a whole, so neither a missing nor a stale line can stay.
 """
 
 import tomllib
@@ -31,7 +31,7 @@ def test_the_page_of_settings_shows_exactly_those_that_exist() -> None:
     assert table == settings_table_markdown(), "renew it with: rankcurve config --markdown"
 
 
-def test_the_readme_shows_some_of_them_as_they_are() -> None:
+def test_the_readme_shows_some_settings_as_they_are() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     heading, rule, *rows = settings_table_markdown().splitlines()
     shown = readme.partition(f"{heading}\n{rule}\n")[2].partition("\n\n")[0].splitlines()

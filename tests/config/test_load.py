@@ -1,6 +1,6 @@
-"""Why here: an operator's mistake must be told, never skipped; each test makes one and reads the answer.
+"""Test that an operator's mistake is reported and never skipped: each test makes one and reads the problems.
 
-The one rule: sources are given as arguments; no test reads the real environment.
+Sources are given as arguments; no test reads the real environment.
 """
 
 import json
@@ -30,7 +30,7 @@ def test_without_any_source_every_setting_has_its_default() -> None:
     assert load({}, {}) == Settings()
 
 
-def test_the_command_line_wins_over_the_environment_over_the_file_over_the_default(tmp_path: Path) -> None:
+def test_the_command_line_beats_the_environment_the_file_and_the_default_in_order(tmp_path: Path) -> None:
     path = _toml(tmp_path, "port = 1\nslow_request_s = 2\nreader_connections = 3\n")
     environ = {"RANKCURVE_PORT": "4", "RANKCURVE_SLOW_REQUEST_S": "5"}
     settings = load({"port": 6}, environ, path)
@@ -38,7 +38,7 @@ def test_the_command_line_wins_over_the_environment_over_the_file_over_the_defau
     assert settings.group_posts_max == Settings().group_posts_max
 
 
-def test_an_override_of_none_was_not_given() -> None:
+def test_an_override_of_none_counts_as_not_given() -> None:
     assert load({"port": None}, {"RANKCURVE_PORT": "4"}).port == 4
 
 
@@ -94,8 +94,8 @@ def test_a_bad_variable_is_one_short_problem_that_names_it(variable: str, text: 
 
 
 @pytest.mark.parametrize("value", [True, "8080 ", 8080.0, [8080], {}, 10**30])
-def test_a_typed_value_is_never_bent_into_an_integer(value: object) -> None:
-    if value == "8080 ":  # text comes from the environment or the command line and is parsed
+def test_a_typed_value_of_another_type_is_never_converted_to_an_integer(value: object) -> None:
+    if value == "8080 ":  # text comes from the environment or the command line, and is parsed
         assert load({"port": value}, {}).port == 8080
     else:
         assert len(_problems({"port": value}, {})) == 1
@@ -132,7 +132,7 @@ def test_a_password_in_a_refused_address_is_not_repeated() -> None:
 
 
 SECRET = "s3cr3t"
-# As parsers take them, and as people mistype them.
+# Addresses as parsers accept them, and as people mistype them.
 SECRET_TEXTS = (
     f"postgresql://me:{SECRET}@db1/rank",
     f"postgresql://me:{SECRET}@db1:5432,db2:5433/rank",
@@ -204,7 +204,7 @@ def test_no_problem_and_no_description_of_a_setting_shows_a_secret(tmp_path: Pat
         "us=https://us:8080", "season=season-*:2",
     ],
 )  # fmt: skip
-def test_what_is_no_secret_is_shown_as_it_is(text: str) -> None:
+def test_text_without_a_secret_is_shown_as_it_is(text: str) -> None:
     assert masked(text) == text
 
 
@@ -228,7 +228,7 @@ def test_an_address_that_no_driver_can_read_is_refused_with_the_way_to_write_it(
         "%2Frun%2Fpostgresql/rank", "db1/rank?user=me@server&sslmode=verify-full",
     ],
 )  # fmt: skip
-def test_an_address_that_a_driver_can_read_is_taken(rest: str) -> None:
+def test_an_address_that_a_driver_can_read_is_accepted(rest: str) -> None:
     assert load({"store": f"postgresql://{rest}"}, {}).store == f"postgresql://{rest}"
 
 
@@ -242,7 +242,9 @@ def test_masking_never_lets_a_password_through(user: str, password: str) -> None
 
 @given(st.dictionaries(st.text(), st.text()))
 def test_no_environment_raises_anything_but_a_config_error(variables: dict[str, str]) -> None:
+    problems: tuple[str, ...] | None = None
     try:
         load({}, {f"RANKCURVE_{name}": text for name, text in variables.items()})
     except ConfigError as error:
-        assert error.problems
+        problems = error.problems
+    assert problems != (), "an error says what is wrong"

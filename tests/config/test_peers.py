@@ -1,4 +1,4 @@
-"""Why here: a peer that is written wrong would quietly be no peer, and every key of its store would lease twice."""
+"""Test peers in settings: a mistyped peer that counted as no peer would let every key of its store lease twice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from config.describe import describe
 from config.peers import parse_peers
 
 
-def test_peers_are_read_with_their_keys_and_shown_without() -> None:
+def test_peers_are_read_with_their_keys_and_shown_without_them() -> None:
     text = "us=https://:rk_1_2@us.example:8080/, asia=http://10.0.0.3:8080"
     assert parse_peers(text) == {"us": "https://:rk_1_2@us.example:8080", "asia": "http://10.0.0.3:8080"}
     assert parse_peers("") == {}
@@ -20,6 +20,6 @@ def test_peers_are_read_with_their_keys_and_shown_without() -> None:
 @pytest.mark.parametrize(
     "text", ["us", "us=us.example", "us=ftp://x", "=http://x", "US=http://x", "us=http://x,us=http://y", "us=http://"]
 )
-def test_what_is_no_peer_is_refused(text: str) -> None:
-    with pytest.raises(ValueError):
+def test_text_that_is_no_peer_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="should"):
         parse_peers(text)

@@ -1,6 +1,6 @@
-"""What tests of closing do: make the job of a process, and run it to the end, or for one step, under the lease.
+"""Helpers for tests of closing: make the job of a process, and run one step or all of it under the lease.
 
-The rule it keeps: the process is a world's, or a store in front of it that a test puts there.
+The process is a world's, or a store in front of it that a test puts there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LEASE_US = 1_000_000_000
 
 
 def close_job(world: World) -> CloseJob:
-    """A job that is not started."""
+    """Make a job that is not started."""
     fitting = Fitting(
         world.store,
         world.store,
@@ -45,7 +45,7 @@ def close_job(world: World) -> CloseJob:
 
 @asynccontextmanager
 async def holding(world: World) -> AsyncIterator[HeldLease]:
-    """The lease on closing, given back at the end."""
+    """Claim the lease on closing, and give it back at the end."""
     lease = await world.store.write(
         lambda: world.leases.claim(JOB_POOL, RESOURCE, holder=world.holder, lease_us=LEASE_US)
     )
@@ -57,13 +57,13 @@ async def holding(world: World) -> AsyncIterator[HeldLease]:
 
 
 async def step(world: World, job: CloseJob) -> bool:
-    """One step; whether there was anything to do."""
+    """Run one step. Return whether there was anything to do."""
     async with holding(world) as held:
         return await job.close_due(held)
 
 
 async def close_all(world: World) -> None:
-    """By a job that knows nothing yet, until nothing is left to do."""
+    """Run a job that knows nothing yet until nothing is left to do."""
     job = close_job(world)
     async with holding(world) as held:
         while await job.close_due(held):

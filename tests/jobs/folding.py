@@ -1,6 +1,6 @@
-"""What tests of folding do: fold once, under the lease, and compare what serves with a recount of the table.
+"""Helpers for tests of folding: fold once under the lease, and compare what serves with a recount of the table.
 
-The rule it keeps: a comparison covers every gap and every run, not a few ranks.
+A comparison covers every gap and every run of ties, not a few ranks.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Folder:
         self.counting: Counting = job.counting()
 
     async def fold(self) -> int:
-        """Once; answers how many changes."""
+        """Fold once. Return the number of changes."""
         return await self._job.fold_changes(self._held, self.counting)
 
 
 @asynccontextmanager
 async def folder(world: World, **limits: int) -> AsyncIterator[Folder]:
-    """A folding process with the lease, which it gives back at the end."""
+    """Claim the lease for a folding process, and give it back at the end."""
     job = world.fold_job(**limits)
     lease = await world.store.write(
         lambda: world.leases.claim(JOB_POOL, RESOURCE, holder=world.holder, lease_us=10_000_000)
@@ -45,7 +45,7 @@ async def folder(world: World, **limits: int) -> AsyncIterator[Folder]:
 
 
 async def refresh(world: World, board: Board, column_index: int = 0) -> None:
-    """A new curve of one column, by a job of its own."""
+    """Refresh one column by a job of its own."""
     job = world.refresh_job()
     async with working(job):
         await within(world.desk.refresh_now(board, column_index))
@@ -53,14 +53,14 @@ async def refresh(world: World, board: Board, column_index: int = 0) -> None:
 
 
 async def keys_of(world: World, board: Board, column_index: int = 0) -> list[int]:
-    """The keys of all entries, best first."""
+    """Return the keys of all entries, best first."""
     entries = world.deployment.entries(board)
     rows = await world.store.read(lambda: entries.rankings[column_index].read_first_rows(ROWS_MAX))
     return [entries.rankings[column_index].padding.key_of_cell(str(row.cells[column_index])) for row in rows]
 
 
 async def assert_live(world: World, board: Board, column_index: int = 0) -> LiveCurve:
-    """The curve that serves is live, and counts what a recount counts, gap by gap and run by run."""
+    """Check that the curve that serves is live and equals a recount, gap by gap and run by run."""
     served = world.book.find_served(board, column_index)
     assert served is not None
     assert served.live_version

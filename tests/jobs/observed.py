@@ -1,6 +1,6 @@
-"""An operator for tests: it keeps what jobs tell.
+"""An observer that keeps what jobs report.
 
-The rule: what a test waits for comes by a queue, so that no test waits for time to pass.
+What a test waits for comes through a queue, so that no test waits for time to pass.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Observed:
-    """What the jobs of one process told."""
+    """What the jobs of one process reported."""
 
-    scanned: list[tuple[int, int]] = field(default_factory=list)  # entries read, and left
+    scanned: list[tuple[int, int]] = field(default_factory=list)  # entries read, and entries left
     refreshes: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
     failures: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     fenced: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     log_ages: asyncio.Queue[float] = field(default_factory=asyncio.Queue)  # seconds
     pruned_elsewhere_times: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
-    folds: asyncio.Queue[int] = field(default_factory=asyncio.Queue)  # changes of each
-    void: int = 0  # curves that went without live counts
+    folds: asyncio.Queue[int] = field(default_factory=asyncio.Queue)  # number of changes of each fold
+    void: int = 0  # number of curves that went without live counts
     boards_closed: int = 0
     owners_archived: int = 0
-    lag_s: float | None = None  # where this process closes
+    lag_s: float | None = None  # None while another process closes
     close_failures: int = 0
 
     def refreshed(self, seconds: float) -> None:

@@ -1,6 +1,6 @@
-"""What tests of refreshing do to a job that is not started: find what is due, work it off, see what serves.
+"""Helpers for tests of refreshing: find what is due, work it off, and see what serves, with a job that is not started.
 
-The rule it keeps: time passes only where a test says so.
+Time passes only where a test says so.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tests.jobs.world import REFRESH_S, World
 
 
 def total(world: World, board: Board, column_index: int = 0) -> int | None:
-    """Entries in the curve that serves, None where there is none."""
+    """Return the number of entries in the curve that serves, or None if there is none."""
     curve = world.book.find_curve(board, column_index)
     return None if curve is None else curve.total
 
 
 async def due(world: World, job: RefreshJob, seconds: float = REFRESH_S) -> int:
-    """Columns found due so much later."""
+    """Advance the clock. Return how many columns are due then."""
     world.advance(seconds)
     await job.find_due()
     return job.waiting
@@ -29,7 +29,7 @@ async def due(world: World, job: RefreshJob, seconds: float = REFRESH_S) -> int:
 
 @asynccontextmanager
 async def working(job: RefreshJob, workers: int = 1) -> AsyncIterator[None]:
-    """The job's workers, at work."""
+    """Run the job's workers."""
     job.open()
     tasks = [asyncio.create_task(job.work()) for _ in range(workers)]
     yield

@@ -1,4 +1,4 @@
-"""Operators end a job's rest, or let it last; a round that began is never cut."""
+"""Test that operators end a job's rest or prolong it, and that no round is cut off once it began."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class World:
         self.runner.start(name, job)
 
     async def round(self) -> str:
-        """The job that works now, once it rests again."""
+        """Return the job that works now, once it rests again."""
         name = await within(self.rounds.get())
         await self.time.asleep(60)
         return name
@@ -70,7 +70,7 @@ async def world() -> World:
     return World(ManualTime())
 
 
-async def test_run_ends_a_rest_at_once_and_the_next_one_is_as_long_as_ever(world: World) -> None:
+async def test_run_ends_a_rest_at_once_and_the_next_rest_has_its_full_length(world: World) -> None:
     world.start("prune")
     assert await world.round() == "prune"
     assert world.controls.run("prune")
@@ -104,7 +104,7 @@ async def test_a_paused_job_works_only_when_told_to_until_it_is_resumed(world: W
     await world.runner.stop()
 
 
-async def test_workers_of_one_job_are_one_job_and_others_are_left_alone(world: World) -> None:
+async def test_the_controls_treat_workers_of_one_job_as_one_and_leave_other_jobs_alone(world: World) -> None:
     for name in ("refresh schedule", "refresh worker 1", "refresh worker 2", "prune"):
         world.start(name)
     assert {await within(world.rounds.get()) for _ in range(4)} == {
@@ -120,7 +120,7 @@ async def test_workers_of_one_job_are_one_job_and_others_are_left_alone(world: W
     await world.runner.stop()
 
 
-async def test_work_is_timed_without_the_rest_also_in_a_task_of_the_jobs_own(world: World) -> None:
+async def test_work_is_timed_without_the_rest_also_in_a_task_of_the_job(world: World) -> None:
     async def work() -> None:
         async def inner() -> None:
             await world.time.elapse(3)
@@ -139,7 +139,7 @@ async def test_work_is_timed_without_the_rest_also_in_a_task_of_the_jobs_own(wor
     await world.runner.stop()
 
 
-async def test_a_failure_is_told_of_and_who_is_no_job_just_sleeps(world: World) -> None:
+async def test_a_failure_is_reported_and_a_caller_that_is_no_job_just_sleeps(world: World) -> None:
     async def work() -> None:
         raise ValueError("broken")
 

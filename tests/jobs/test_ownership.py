@@ -1,4 +1,4 @@
-"""Why here: job processes come and go, and a curve of one that should have gone must not replace a newer one."""
+"""Test that job processes may come and go: a curve of one that lost its lease must not replace a newer curve."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RENEWAL_S = LEASE_S * LIMITS.lease.lease_renewal_ratio
 
 
 async def two_that_know(world: World, boards: int = 1) -> tuple[list[Board], World, RefreshJob, RefreshJob]:
-    """Boards with an entry each, another process, and the jobs of both, that have seen the boards."""
+    """Create boards with an entry each, another process, and the jobs of both, which have seen the boards."""
     made = [await world.create(f"b{number}") for number in range(boards)]
     for board in made:
         await world.post(board, {"a": 1})
@@ -36,7 +36,7 @@ async def two_that_know(world: World, boards: int = 1) -> tuple[list[Board], Wor
 
 
 async def two_that_found_it_due(world: World) -> tuple[Board, World, RefreshJob, RefreshJob]:
-    """`two_that_know` one board, whose curve both have found due."""
+    """Create one board whose column the jobs of both processes have found due."""
     [board], other, mine, theirs = await two_that_know(world)
     await due(world, mine)
     await theirs.find_due()
@@ -44,20 +44,20 @@ async def two_that_found_it_due(world: World) -> tuple[Board, World, RefreshJob,
 
 
 async def held_by(world: World, board: Board) -> WorkLease:
-    """The lease on refreshing the board's first column."""
+    """Return the lease on refreshing the board's first column."""
     found = await world.store.read(lambda: world.leases.find_lease(REFRESH_POOL, refresh_resource(board.key, 0)))
     assert found is not None
     return found
 
 
-async def test_what_two_processes_find_due_is_refreshed_by_one_of_them(world: World) -> None:
+async def test_a_column_that_two_processes_find_due_is_refreshed_by_one_of_them(world: World) -> None:
     boards, other, mine, theirs = await two_that_know(world, boards=6)
     assert await due(world, mine) == 6
     await theirs.find_due()
     assert theirs.waiting == 6
     other.store.hold()
     async with working(theirs):
-        await within(other.store.entered.wait())  # they have one
+        await within(other.store.entered.wait())  # they have one column
         async with working(mine):
             await world.refreshed(5)
             refused = await within(world.store.refused.get())
@@ -65,7 +65,7 @@ async def test_what_two_processes_find_due_is_refreshed_by_one_of_them(world: Wo
         other.store.release()
         await other.refreshed()
         for _ in range(5):
-            await within(other.store.refused.get())  # found due, and refreshed meanwhile
+            await within(other.store.refused.get())  # found due here, and refreshed there meanwhile
     assert (world.store.heavy_reads, other.store.heavy_reads) == (5, 1)
     assert await due(world, mine) == 0
     await theirs.find_due()
@@ -74,7 +74,7 @@ async def test_what_two_processes_find_due_is_refreshed_by_one_of_them(world: Wo
     assert [total(other, board) for board in boards] == [1] * 6
 
 
-async def test_a_process_that_starts_knows_which_boards_are_idle(world: World) -> None:
+async def test_a_starting_process_knows_which_boards_are_idle(world: World) -> None:
     boards, other, mine, theirs = await two_that_know(world, boards=2)
     await due(world, mine)
     await work_off(world, mine)
@@ -95,7 +95,7 @@ async def test_a_curve_that_another_process_refreshed_is_young_here_too(world: W
     assert await due(world, theirs, REFRESH_S / 2) == 1
 
 
-async def test_boards_that_others_made_are_refreshed_and_those_that_they_deleted_forgotten(world: World) -> None:
+async def test_a_process_learns_of_boards_that_others_create_and_delete(world: World) -> None:
     other = world.beside()
     job = other.refresh_job()
     board = await world.create("b")
@@ -112,11 +112,11 @@ async def test_boards_that_others_made_are_refreshed_and_those_that_they_deleted
     assert await world.store.read(lambda: world.leases.find_lease(REFRESH_POOL, resource)) is None
 
 
-async def test_an_owner_that_slept_past_its_lease_is_fenced_off(world: World) -> None:
+async def test_a_process_that_slept_past_its_lease_is_fenced_off(world: World) -> None:
     board, other, mine, theirs = await two_that_found_it_due(world)
     world.store.hold(after=True)
     async with working(mine):
-        await within(world.store.entered.wait())  # my snapshot is taken; from here on this process is stopped
+        await within(world.store.entered.wait())  # this process has its snapshot, and is stopped from here on
         await world.post(board, {"b": 1})
         world.deployment.clock.now_us += round(OVER_S * 1e6)
         await work_off(other, theirs)
@@ -158,7 +158,7 @@ async def test_a_renewal_that_finds_the_lease_lost_ends_the_refresh(world: World
         await work_off(other, theirs)
         await world.time.asleep(RENEWAL_S)
         world.time.advance(RENEWAL_S)
-        await within(world.observed.fenced.get())  # though the read is held still
+        await within(world.observed.fenced.get())  # although the read is still held
     world.store.release()
     assert total(other, board) == 1
 
@@ -193,7 +193,7 @@ async def test_a_renewal_that_the_store_refuses_is_tried_again(world: World) -> 
     assert await within(task) == 1
 
 
-async def test_the_column_of_an_owner_that_died_is_refreshed_as_soon_as_its_lease_is_over(world: World) -> None:
+async def test_the_column_of_a_dead_process_is_refreshed_once_its_lease_has_ended(world: World) -> None:
     board, other, _, theirs = await two_that_found_it_due(world)
     await world.store.write(
         lambda: world.leases.claim(
@@ -206,7 +206,7 @@ async def test_the_column_of_an_owner_that_died_is_refreshed_as_soon_as_its_leas
     other.observed.refreshes.get_nowait()
     assert other.store.heavy_reads == 1, "of the fence alone"
     assert await due(world, theirs, OVER_S - 1) == 0
-    await theirs.find_due()  # which passes the board that the fence left behind
+    await theirs.find_due()  # passes the board that the fence left behind
     assert await due(world, theirs, 1) == 1
     await work_off(other, theirs)
     assert total(other, board) == 1
@@ -222,7 +222,7 @@ async def test_a_process_that_stops_gives_its_leases_back(world: World) -> None:
     await work_off(other, theirs)
 
 
-async def test_a_demand_for_what_another_process_refreshes_is_met_by_a_refresh_that_starts_after_it(
+async def test_a_request_waits_for_a_refresh_that_starts_after_one_elsewhere_has_ended(
     world: World,
 ) -> None:
     [board], other, mine, theirs = await two_that_know(world)
@@ -242,7 +242,7 @@ async def test_a_demand_for_what_another_process_refreshes_is_met_by_a_refresh_t
     assert first is second
 
 
-async def test_a_demand_that_waits_for_another_process_is_refused_when_this_one_stops(world: World) -> None:
+async def test_a_request_that_waits_for_another_process_is_refused_when_this_one_stops(world: World) -> None:
     [board], other, _, theirs = await two_that_know(world)
     await world.store.write(
         lambda: world.leases.claim(REFRESH_POOL, refresh_resource(board.key, 0), holder="x", lease_us=10**9)
@@ -255,7 +255,7 @@ async def test_a_demand_that_waits_for_another_process_is_refused_when_this_one_
             await within(demand)
 
 
-async def test_of_several_processes_one_prunes_once_an_interval(world: World) -> None:
+async def test_one_of_several_processes_prunes_once_an_interval(world: World) -> None:
     board = await world.create("b")
     deployment = world.deployment
     post = deployment.post("a", part(board, {"xp0": 1}), post_id="old")
@@ -292,7 +292,7 @@ async def test_of_several_processes_one_prunes_once_an_interval(world: World) ->
     assert 0 < REST_RATIO < 1
 
 
-async def test_who_claims_what_rests_is_refused_and_what_fails_gives_its_lease_back(world: World) -> None:
+async def test_a_resting_lease_cannot_be_claimed_and_failed_work_gives_its_lease_back(world: World) -> None:
     ownership = world.ownership()
 
     async def work(held: HeldLease) -> str:
@@ -311,7 +311,7 @@ async def test_who_claims_what_rests_is_refused_and_what_fails_gives_its_lease_b
     assert await ownership.run_owned("pool", "r", work) == world.holder
 
 
-async def test_what_the_work_stored_is_undone_where_its_lease_is_lost(world: World) -> None:
+async def test_writes_of_work_that_lost_its_lease_are_rolled_back(world: World) -> None:
     async def work(held: HeldLease) -> None:
         world.advance(OVER_S)
         await world.store.write(lambda: world.leases.claim("pool", "r", holder="x", lease_us=1))

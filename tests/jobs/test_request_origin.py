@@ -1,4 +1,4 @@
-"""A request's id and trace travel as text, and are those of what is done for it."""
+"""Test that a request's id and trace travel as text and are known to whatever is done for the request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_an_origin_comes_back_from_its_text(origin: RequestOrigin) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", 'a"b', "x" * 65, "abc-1 nonsense", f"abc-1 {PARENT}0"])
-def test_what_is_no_id_and_no_trace_is_left_out(text: str | None) -> None:
+def test_text_that_is_no_id_or_no_trace_is_left_out(text: str | None) -> None:
     origin = RequestOrigin.parse(text)
     assert origin.traceparent == ""
     assert origin.request_id in ("", "abc-1")
@@ -39,7 +39,7 @@ def test_a_trace_has_an_id_where_the_header_is_one(traceparent: str, trace_id: s
     assert trace_id_of(traceparent) == trace_id
 
 
-async def test_what_is_done_for_a_request_knows_it_and_nothing_afterwards_does() -> None:
+async def test_work_for_a_request_knows_its_origin_and_later_work_does_not() -> None:
     with RequestOrigin("abc-1", PARENT).restored():
         assert await asyncio.create_task(_current()) == RequestOrigin("abc-1", PARENT)
     assert RequestOrigin.current() == RequestOrigin()

@@ -1,4 +1,4 @@
-"""Why here: a job that dies silently is a curve that grows old, and one that won't stop is a service that hangs."""
+"""Test the runner: a job that dies silently is a curve that grows old, one that never stops is a service that hangs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIMITS = RunnerLimits(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=
 
 @pytest.fixture
 async def time() -> ManualTime:
-    """A clock that stands still."""
+    """Provide a clock that stands still."""
     return ManualTime()
 
 
@@ -23,7 +23,7 @@ def runner_on(time: ManualTime, limits: RunnerLimits = LIMITS) -> Runner:
     return Runner(limits, monotonic=time.monotonic, sleep=time.elapse, rng=random.Random(1))
 
 
-async def test_a_job_that_raises_goes_on_after_pauses_that_grow_up_to_a_bound(time: ManualTime) -> None:
+async def test_a_job_that_raises_runs_again_after_pauses_that_grow_up_to_a_bound(time: ManualTime) -> None:
     runs: asyncio.Queue[None] = asyncio.Queue()
 
     async def broken() -> None:
@@ -41,7 +41,7 @@ async def test_a_job_that_raises_goes_on_after_pauses_that_grow_up_to_a_bound(ti
     assert await runner.stop() == []
 
 
-async def test_a_job_that_ran_well_for_long_starts_its_pauses_anew(time: ManualTime) -> None:
+async def test_a_job_that_ran_well_for_long_begins_with_short_pauses_again(time: ManualTime) -> None:
     async def broken() -> None:
         await time.elapse(100)
         raise ValueError("broken")
@@ -57,7 +57,7 @@ async def test_a_job_that_ran_well_for_long_starts_its_pauses_anew(time: ManualT
     assert await runner.stop() == []
 
 
-async def test_what_a_job_awaits_may_be_cancelled_without_the_job_ending(time: ManualTime) -> None:
+async def test_a_job_runs_again_after_something_that_it_awaits_is_cancelled(time: ManualTime) -> None:
     runs: asyncio.Queue[None] = asyncio.Queue()
 
     async def awaits_something_cancelled() -> None:
@@ -74,7 +74,7 @@ async def test_what_a_job_awaits_may_be_cancelled_without_the_job_ending(time: M
     assert await runner.stop() == []
 
 
-async def test_a_job_that_returns_has_ended_and_the_others_run_on(time: ManualTime) -> None:
+async def test_a_job_that_returns_has_ended_and_other_jobs_run_on(time: ManualTime) -> None:
     ended = asyncio.Event()
 
     async def short() -> None:
@@ -103,7 +103,7 @@ async def test_stopping_cancels_a_pause_as_well_as_a_run(time: ManualTime) -> No
         runner.start("late", broken)
 
 
-async def test_stopping_leaves_behind_what_does_not_end_within_the_bound(time: ManualTime) -> None:
+async def test_stopping_leaves_behind_a_job_that_does_not_end_within_the_bound(time: ManualTime) -> None:
     let_go, started = asyncio.Event(), asyncio.Event()
 
     async def stubborn() -> None:
@@ -122,5 +122,5 @@ async def test_stopping_leaves_behind_what_does_not_end_within_the_bound(time: M
     let_go.set()
 
 
-async def test_stopping_what_never_started_is_done_at_once(time: ManualTime) -> None:
+async def test_stopping_a_runner_without_jobs_returns_at_once(time: ManualTime) -> None:
     assert await within(runner_on(time).stop()) == []

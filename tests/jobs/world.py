@@ -1,6 +1,6 @@
 """One process with a real store and a clock that stands still until a test moves it.
 
-The rule it keeps: a test waits for what happened (a sleeper, a refresh, a call of the store), never for time to pass.
+A test waits for what happened (a sleeper, a refresh, a call of the store), never for time to pass.
 """
 
 from __future__ import annotations
@@ -93,15 +93,16 @@ class ManualTime:
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
-        self._sleepers: list[tuple[float, float, asyncio.Event]] = []  # wakes at, duration, woken
+        # when it wakes, how long it sleeps, whether it was woken
+        self._sleepers: list[tuple[float, float, asyncio.Event]] = []
         self._changed = asyncio.Event()
 
     def monotonic(self) -> float:
-        """The clock."""
+        """Return the time of the clock."""
         return self.now_s
 
     async def elapse(self, seconds: float) -> None:
-        """Until `advance` reaches the end of it."""
+        """Sleep until `advance` reaches the end of these seconds."""
         sleeper = (self.now_s + seconds, seconds, asyncio.Event())
         self._sleepers.append(sleeper)
         self._changed.set()
@@ -111,7 +112,7 @@ class ManualTime:
             self._sleepers.remove(sleeper)
 
     async def asleep(self, seconds: float | None = None) -> float:
-        """Wait until someone sleeps, for this long if given; answers for how long."""
+        """Wait until a sleeper sleeps, for this long if given. Return for how long."""
         async with asyncio.timeout(WAIT_S):
             while True:
                 for _, duration, woken in self._sleepers:
@@ -121,14 +122,14 @@ class ManualTime:
                 await self._changed.wait()
 
     async def asleep_for(self, seconds: float, *, count: int) -> None:
-        """Wait until so many sleep for this long."""
+        """Wait until this many sleepers sleep for this long."""
         async with asyncio.timeout(WAIT_S):
             while sum(not woken.is_set() and duration == seconds for _, duration, woken in self._sleepers) < count:
                 self._changed.clear()
                 await self._changed.wait()
 
     def advance(self, seconds: float) -> None:
-        """Move the clock and wake who slept until then."""
+        """Move the clock, and wake the sleepers whose time has come."""
         self.now_s += seconds
         for wakes_at, _, woken in self._sleepers:
             if wakes_at <= self.now_s:
@@ -143,25 +144,25 @@ class HeldStore(PassingStore):
         self.heavy_reads = 0
         self._read = asyncio.Condition()
         self.failures: list[Exception] = []
-        self.refused: asyncio.Queue[Exception] = asyncio.Queue()  # what writes ended with that were rolled back
+        self.refused: asyncio.Queue[Exception] = asyncio.Queue()  # the errors of writes that were rolled back
         self.entered = asyncio.Event()
         self._free = asyncio.Event()
         self._free.set()
         self._holds_after = False
 
     def hold(self, *, after: bool = False) -> None:
-        """Heavy reads wait from now on: before their snapshot, or after it."""
+        """Let heavy reads wait from now on, before their snapshot or after it."""
         self._holds_after = after
         self.entered.clear()
         self._free.clear()
 
     async def entered_by(self, count: int) -> None:
-        """Wait until so many heavy reads have begun."""
+        """Wait until this many heavy reads have begun."""
         async with self._read:
             await self._read.wait_for(lambda: self.heavy_reads >= count)
 
     def release(self) -> None:
-        """They go on."""
+        """Let held reads go on."""
         self._free.set()
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
@@ -196,7 +197,7 @@ class World:
     """One job process: a deployment with what jobs need around it."""
 
     def __init__(self, deployment: Deployment, *, beside: World | None = None) -> None:
-        """With `beside` another process on that one's store, at the same time of day."""
+        """Make a process; with `beside`, another one on that one's store, at the same time of day."""
         self.deployment = deployment
         self.store = HeldStore(deployment.store)
         self.time: ManualTime = ManualTime() if beside is None else beside.time
@@ -212,20 +213,20 @@ class World:
         return self.deployment.clock.now_us
 
     def beside(self) -> World:
-        """Another process that knows nothing yet."""
+        """Return another process that knows nothing yet."""
         return World(self.deployment, beside=self)
 
     def advance(self, seconds: float) -> None:
-        """Time passes, on every clock."""
+        """Advance every clock."""
         self.deployment.clock.now_us += round(seconds * 1e6)
         self.time.advance(seconds)
 
     def ownership(self) -> Ownership:
-        """The process's leases."""
+        """Return the leases of the process."""
         return Ownership(self.store, self.leases, LIMITS.lease, holder=self.holder, sleep=self.time.elapse)
 
     def refresh_job(self, *, load_ratio: float = 0.5, **schedule: float) -> RefreshJob:
-        """A job that is not started and whose desk nobody attends; keywords are limits of its schedule."""
+        """Make a job that is not started and whose desk nobody attends; keywords are limits of its schedule."""
         limits = replace(
             LIMITS.refresh,
             schedule=replace(LIMITS.refresh.schedule, **schedule),  # type: ignore[arg-type]  # counts are given as ints
@@ -247,7 +248,7 @@ class World:
         )
 
     def fold_job(self, **limits: int) -> FoldJob:
-        """A job that is not started; keywords are its limits."""
+        """Make a job that is not started; keywords are its limits."""
         return FoldJob(
             self.store,
             self.book,
@@ -284,7 +285,7 @@ class World:
         )
 
     async def create(self, board_id: str, *, columns: int = 1, predictor: PredictorSpec = PREDICTOR) -> Board:
-        """A board in store and catalog: `xp0`… are ranked, `shots` is not."""
+        """Create a board in store and catalog: `xp0`… are ranked, `shots` is not."""
         ranked_columns = [ranked(f"xp{index}") for index in range(columns)]
         wanted = self.deployment.laid_out(spec(*ranked_columns, counter("shots"), predictor=predictor))
         board = await self.store.write(
@@ -296,7 +297,7 @@ class World:
         return board
 
     async def change(self, board: Board, **predictor: int) -> Board:
-        """Other rules for a board's curves, as another process stores them."""
+        """Store other rules for a board's curves, as another process would."""
         wanted = replace(board.spec, predictor=replace(board.spec.predictor, **predictor))  # type: ignore[arg-type]  # no method
         return await self.store.write(lambda: change_board(self.deployment.dialect, board_id=board.id, wanted=wanted))
 
@@ -306,12 +307,12 @@ class World:
         await self.deployment.apply(*posts)
 
     async def refreshed(self, count: int = 1) -> None:
-        """Wait for so many refreshes."""
+        """Wait for this many refreshes."""
         for _ in range(count):
             await within(self.observed.refreshes.get())
 
     async def idle(self, job: RefreshJob) -> None:
-        """Wait until a job with one worker has worked off all that was due, by a demand that comes after it."""
+        """Wait until a job with one worker has worked off all that was due, by a request that comes after it."""
         fence = await self.create("fence")
         self.catalog.forget_board(fence.id)
         while job.waiting:
@@ -321,6 +322,6 @@ class World:
 
 
 async def within(awaitable: Awaitable[T]) -> T:
-    """The awaitable's result; TimeoutError for one that hangs."""
+    """Return the awaitable's result, or raise TimeoutError if it hangs."""
     async with asyncio.timeout(WAIT_S):
         return await awaitable

@@ -1,4 +1,4 @@
-"""A sorted list standing in for a store: answers a walk by brute force, so that the plan is tested without one."""
+"""A sorted list in place of a store: it answers a walk by brute force, so that the plan is tested without a store."""
 
 from __future__ import annotations
 
@@ -68,11 +68,14 @@ def _sample(sorted_keys: Sequence[int], knots_max: int) -> Curve:
 
 @pytest.fixture(scope="session")
 def drive() -> Drive:
-    """(sorted keys, knots_max, total=their number) -> knots; fails a walk that asks more than it may."""
+    """Return a function: (sorted keys, knots_max, total=their number) -> knots.
+
+    It fails a walk that asks more than it may.
+    """
     return _drive
 
 
 @pytest.fixture(scope="session")
 def sample() -> Sample:
-    """(sorted keys, knots_max) -> the curve that a walk over them gives."""
+    """Return a function: (sorted keys, knots_max) -> the curve that a walk over them gives."""
     return _sample

@@ -1,4 +1,4 @@
-"""Curves as bytes: the very curve comes back, or CurveCorruptError, and nothing else."""
+"""Test curves as bytes: decoding gives the very curve or CurveCorruptError, and nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Sample = Callable[..., Curve]
 
 @st.composite
 def curves(draw: st.DrawFn) -> Curve:
-    """Valid curves with keys and counts of every width."""
+    """Draw valid curves with keys and counts of every width."""
     step = draw(st.sampled_from([1, 1, 3, 10**20]))
     key, counted, knots = draw(st.integers(-(10**40), 10**40)), 0, []
     sizes = st.sampled_from([3, 300, 10**5, 10**12, 10**40])
@@ -49,7 +49,7 @@ def sealed(body: bytes) -> bytes:
 
 
 @given(curve=curves())
-def test_a_curve_comes_back_as_it_went(curve: Curve) -> None:
+def test_a_curve_decodes_to_itself(curve: Curve) -> None:
     again = decode_curve(encode_curve(curve))
     assert again == curve
     assert encode_curve(again) == encode_curve(curve)

@@ -1,4 +1,4 @@
-"""Why here: a cubic is only used where it was seen to be closer, and never leaves its gap."""
+"""Test that a cubic is only used where it was seen to be closer, and never leaves its gap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.predictor.tallies import tally_of
 
 
 def curve_of(keys: Sequence[int], every: int) -> Curve:
-    """Knots at every so-manieth distinct key and at the last."""
+    """Make a curve with a knot at every `every`-th distinct key and at the last."""
     distinct = sorted(set(keys))
     chosen = sorted({*distinct[::every], distinct[-1]})
     knots = [Knot(key, bisect_left(keys, key), bisect_right(keys, key) - bisect_left(keys, key)) for key in chosen]
@@ -25,7 +25,7 @@ def curve_of(keys: Sequence[int], every: int) -> Curve:
 
 
 def smooth(entries: int) -> list[int]:
-    """Keys whose ranks are a parabola of the key: what lines can't follow and cubics can."""
+    """Make keys whose ranks are a parabola of the key, which lines cannot follow and cubics can."""
     return [round((index * 10**6) ** 0.5 * 1000) for index in range(entries)]
 
 

@@ -1,4 +1,4 @@
-"""The curve against a brute-force count: brackets hold, exact means exact, ranks are monotone integers."""
+"""Compare curves with a brute-force count: brackets hold, exact means exact, and ranks are monotone integers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rank_of(keys: list[int], key: int) -> int:
 
 
 def measured(curve: Curve, keys: list[int]) -> Curve:
-    """The curve with the largest error of every gap, over every key that can be asked for there."""
+    """Return the curve with the largest error of every gap, over every key that can be asked for there."""
     errors = []
     for knot, worse in pairwise(curve.knots):
         within = [key for key in keys if knot.key < key < worse.key]
@@ -40,7 +40,7 @@ def measured(curve: Curve, keys: list[int]) -> Curve:
 
 
 def probes(keys: list[int]) -> list[int]:
-    """Every value, its neighbours, the middles between values, and keys far outside."""
+    """Return every value, its neighbours, the middles between values, and keys far outside."""
     around = {near for key in keys for near in (key - 1, key, key + 1)}
     middles = {(key + next_key) // 2 for key, next_key in pairwise(keys)}
     return sorted(around | middles | {-10 * WIDE, 0, 10 * WIDE})
@@ -76,7 +76,7 @@ def test_a_rank_is_answered_by_the_worst_key_that_still_has_it(sample: Sample, k
         assert found.low <= true_key <= found.high
         assert found.low <= found.key <= found.high
         assert not found.exact or found.key == true_key
-        # The inverse of `locate`, as far as the bracket lets it be.
+        # This is the inverse of `locate`, as far as the bracket allows.
         assert curve.locate(found.key).rank <= rank or found.key == found.low
         assert curve.locate(found.key + 1).rank > min(rank, len(keys)) or found.key == found.high
 
@@ -110,11 +110,11 @@ def test_a_known_error_narrows_the_bracket_around_the_true_rank(
         assert found.low <= found.key == broad.key <= found.high
 
 
-def test_a_value_for_a_rank_is_known_as_well_as_the_rank() -> None:
+def test_the_value_of_a_rank_is_as_precise_as_the_rank() -> None:
     knots = [Knot(0, 0, 1), Knot(1001, 1000, 1)]
     found = Curve(knots, total=1001, as_of_us=0, errors=[3]).key_at(501)
     assert found is not None
-    assert (found.key, found.low, found.high) == (500, 497, 504)  # without the error 1 to 1000
+    assert (found.key, found.low, found.high) == (500, 497, 504)  # without the error, the bracket would be 1 to 1000
 
 
 @given(keys=BOARDS, knots_max=st.integers(2, 20), pairs=SHAPES)
@@ -152,7 +152,7 @@ def test_a_cubic_follows_its_control_values() -> None:
         {"shapes": [(-1, 0), (0, 0)]},
     ],
 )
-def test_columns_that_do_not_fit_the_gaps_are_no_curve(columns: dict[str, list[int]]) -> None:
+def test_columns_whose_lengths_do_not_fit_the_gaps_make_no_curve(columns: dict[str, list[int]]) -> None:
     knots = [Knot(0, 0, 1), Knot(5, 2, 1), Knot(9, 3, 1)]
     with pytest.raises(KnotsInvalidError):
         Curve(knots, total=4, as_of_us=0, **columns)  # type: ignore[arg-type]
@@ -240,7 +240,7 @@ def test_ranks_below_one_have_no_key() -> None:
         ([Knot(1, 0, 1)], 1, 0),
     ],
 )
-def test_knots_that_contradict_each_other_are_no_curve(knots: list[Knot], total: int, step: int) -> None:
+def test_knots_that_contradict_each_other_make_no_curve(knots: list[Knot], total: int, step: int) -> None:
     with pytest.raises(KnotsInvalidError):
         Curve(knots, total=total, as_of_us=0, step=step)
 

@@ -1,4 +1,4 @@
-"""Why here: a certificate is only worth what it was measured with, so every answer is measured again by brute force."""
+"""Measure fits again by brute force: a certificate is only worth what it was measured with."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fitted(keys: Sequence[int], samples: int, *, gap_rows_max: int = 10_000, wid
 
 
 def check(curve: Curve, keys: Sequence[int], samples: int, gap_rows_max: int = 10_000) -> None:
-    """All that a certified curve promises, over every value, both neighbours of it and every neighbouring knot."""
+    """Check all that a certified curve promises, at every value, its two neighbours and every neighbour of a knot."""
     assert (curve.total, curve.as_of_us, curve.method) == (len(keys), 7, "scan")
     assert len(curve.knots) <= samples + len(keys) // gap_rows_max
     assert decode_curve(encode_curve(curve)) == curve
@@ -68,7 +68,7 @@ def test_a_fit_keeps_all_its_promises(
 @settings(max_examples=100, deadline=None)
 @given(JITTERED, st.integers(2, 10))
 @example([0, 2**62, 2**62 + 1, 2**63, 2**63 + 2**61, 2**119], 3)
-def test_keys_of_forty_digits_are_fitted_as_exactly(values: list[int], samples: int) -> None:
+def test_keys_of_forty_digits_are_fitted_just_as_exactly(values: list[int], samples: int) -> None:
     check(fitted(sorted(values), samples), sorted(values), samples)
 
 
@@ -98,10 +98,10 @@ def test_the_tolerance_found_is_the_least_that_the_knots_allow() -> None:
     keys = sorted(round(rng.lognormvariate(10, 1.5)) for _ in range(10_000))
     certificates = [fitted(keys, samples).certificate or 0 for samples in (30, 60, 120, 240, 480)]
     assert certificates == sorted(certificates, reverse=True)
-    assert certificates[-1] < certificates[0] / 20  # about the square of the knots
+    assert certificates[-1] < certificates[0] / 20  # the error falls about with the square of the knots
 
 
-def test_pages_are_given_back_while_a_large_column_is_gone_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fit_gives_memory_pages_back_while_it_reads_a_large_column(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(greedy, "RELAX_VALUES", 100)
     relaxed = []
     tally = tally_of(sorted({round(1000 * random.Random(i).gauss(0, 1)) for i in range(3_000)}))

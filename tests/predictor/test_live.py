@@ -1,4 +1,4 @@
-"""Live curves against a recount after every kind of move: brackets, bounds, order, exactness, and the bytes."""
+"""Compare live curves with a recount after every kind of move: brackets, bounds, order, exactness, and the bytes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rank_of(keys: list[int], key: int) -> int:
 
 
 def fitted(rng: Random, entries: list[int], *, errors: bool = True) -> Curve:
-    """A curve of some of the values, with what a scan would have measured of every lattice point."""
+    """Return a curve of some of the values, with what a scan would have measured at every lattice point."""
     entries = sorted(entries)
     values = sorted(set(entries))
     chosen = sorted({*values[:1], *values[-1:], *rng.sample(values, min(len(values), rng.randrange(1, 8)))})
@@ -52,13 +52,13 @@ def fitted(rng: Random, entries: list[int], *, errors: bool = True) -> Curve:
 
 
 def board(rng: Random) -> tuple[list[int], int]:
-    """(keys, their lattice step); few values, so that ties, knots and gaps all come up."""
+    """Draw keys and their lattice step, with few values, so that ties, knots and gaps all occur."""
     step, reach = rng.choice([1, 1, 3, 10]), rng.choice([3, 20, 60])
     return [step * rng.randrange(-reach, reach) for _ in range(rng.choice([0, 1, 2, 30, 120]))], step
 
 
 def moved(rng: Random, keys: list[int], step: int, counts: LiveCounts, times: int) -> None:
-    """Entrants, departures and changes, counted and made; now and then off the lattice or past either end."""
+    """Count and make entrants, departures and changes, now and then off the lattice or past either end."""
     for _ in range(times):
         after = step * rng.randrange(-80, 80) + (rng.random() < 0.02)
         kind = rng.random()
@@ -76,7 +76,7 @@ def moved(rng: Random, keys: list[int], step: int, counts: LiveCounts, times: in
 
 
 @given(seed=SEEDS, errors=st.booleans())
-def test_brackets_and_bounds_hold_whatever_has_moved(seed: int, errors: bool) -> None:
+def test_brackets_and_bounds_hold_whatever_entries_moved(seed: int, errors: bool) -> None:
     rng = Random(seed)
     entries, step = board(rng)
     fit = fitted(rng, entries, errors=errors)
@@ -98,7 +98,7 @@ def test_brackets_and_bounds_hold_whatever_has_moved(seed: int, errors: bool) ->
 
 
 def live_board(seed: int) -> tuple[LiveCurve, list[int]]:
-    """The live curve of a random board that has changed since its fit, and the board's keys by now, ascending."""
+    """Draw the live curve of a random board that changed since its fit, with the board's current keys, ascending."""
     rng = Random(seed)
     entries, step = board(rng)
     fit = fitted(rng, entries)
@@ -108,7 +108,7 @@ def live_board(seed: int) -> tuple[LiveCurve, list[int]]:
 
 
 @given(seed=SEEDS)
-def test_counts_are_those_of_a_recount(seed: int) -> None:
+def test_live_counts_equal_a_recount(seed: int) -> None:
     rng = Random(seed)
     entries, step = board(rng)
     fit = fitted(rng, entries)
@@ -154,7 +154,7 @@ def test_the_key_of_a_rank_lies_in_its_bracket(seed: int) -> None:
 
 
 @given(seed=SEEDS)
-def test_the_order_of_other_owners_moves_does_not_matter(seed: int) -> None:
+def test_the_order_of_moves_does_not_matter(seed: int) -> None:
     rng = Random(seed)
     entries, step = board(rng)
     fit = fitted(rng, entries)
@@ -188,7 +188,7 @@ def test_counts_of_another_curve_are_refused() -> None:
         LiveCounts.decode(b"", two)
 
 
-def test_more_departures_than_entries_are_no_live_curve() -> None:
+def test_more_departures_than_entries_make_no_live_curve() -> None:
     fit = Curve([Knot(1, 0, 1)], total=1, as_of_us=0)
     counts = LiveCounts(fit)
     counts.count_moves([(1, None), (1, None)])
@@ -196,7 +196,7 @@ def test_more_departures_than_entries_are_no_live_curve() -> None:
         LiveCurve(fit, counts, as_of=AsOf(0))
 
 
-def test_nothing_moved_is_the_fit() -> None:
+def test_a_live_curve_without_moves_equals_its_fit() -> None:
     fit = Curve([Knot(0, 0, 1), Knot(10, 5, 1)], total=6, as_of_us=3, method="scan", certificate=0.5, errors=[2])
     live = LiveCurve(fit, LiveCounts(fit), as_of=AsOf(3))
     assert all(live.locate(key) == fit.locate(key) for key in range(-3, 14))
@@ -204,7 +204,7 @@ def test_nothing_moved_is_the_fit() -> None:
     assert [live.key_at(rank) for rank in range(1, 8)] == [fit.key_at(rank) for rank in range(1, 8)]
 
 
-def test_a_curve_is_as_fitted_until_a_count_changes_and_again_when_it_is_back() -> None:
+def test_a_live_curve_equals_its_fit_again_once_its_counts_are_back() -> None:
     fit = Curve([Knot(0, 0, 2), Knot(10, 5, 1)], total=6, as_of_us=0, step=1)
     counts = LiveCounts(fit)
     seen = []
@@ -215,12 +215,12 @@ def test_a_curve_is_as_fitted_until_a_count_changes_and_again_when_it_is_back() 
     assert seen == [True, False, True, False], "a move within a gap is one"
 
 
-def test_everyone_at_one_end_of_a_gap_is_within_the_bound_and_nothing_less() -> None:
+def test_the_bound_covers_entries_that_all_move_to_one_end_of_a_gap() -> None:
     fit = Curve([Knot(0, 0, 1), Knot(1001, 1000, 1)], total=1001, as_of_us=0, errors=[0])
     counts = LiveCounts(fit)
     counts.count_moves((key, 1) for key in range(2, 501))
     bracket = LiveCurve(fit, counts, as_of=AsOf(0)).locate(2)
-    assert bracket == Bracket(3, 2, 503, "curve")  # the truth is 501: a bound without the moves would be wrong
+    assert bracket == Bracket(3, 2, 503, "curve")  # the true rank is 501: a bound without the moves would be wrong
 
 
 def test_the_best_and_the_worst_that_ever_came_close_the_open_ends() -> None:
@@ -245,7 +245,7 @@ def test_a_key_off_the_lattice_ends_the_snapping() -> None:
     counts.count_move(None, 7)
     live = LiveCurve(fit, counts, as_of=AsOf(0))
     assert live.step == 1
-    bracket = live.locate(8)  # snapped to 10 it would be called the third, and exact
+    bracket = live.locate(8)  # snapped to 10, the key would be called the third, and exact
     assert bracket.low <= 3 <= bracket.high
     assert live.locate(6).low <= 2
 

@@ -1,4 +1,4 @@
-"""The walk: ends within its bound whatever it is told, finds the ends, and every value where there are few."""
+"""Test that the walk ends within its bound whatever it is told, and finds both ends, and every value of a few."""
 
 from __future__ import annotations
 
@@ -41,13 +41,15 @@ def test_knots_are_values_counted_exactly_and_include_both_ends(
 
 
 @given(keys=BOARDS, spare=st.integers(0, 5), stride_max=st.integers(1, 9))
-def test_values_no_more_than_knots_are_all_knots(drive: Drive, keys: list[int], spare: int, stride_max: int) -> None:
+def test_every_value_is_a_knot_if_there_are_enough_knots(
+    drive: Drive, keys: list[int], spare: int, stride_max: int
+) -> None:
     values = sorted(set(keys))
     assert [knot.key for knot in drive(keys, max(2, len(values) + spare), stride_max=stride_max)] == values
 
 
 @given(keys=BOARDS, knots_max=st.integers(2, 70), stride_max=st.integers(1, 9))
-def test_knots_left_over_mean_that_nothing_is_left_to_find(
+def test_a_walk_leaves_knots_over_only_if_no_value_is_left_to_find(
     drive: Drive, keys: list[int], knots_max: int, stride_max: int
 ) -> None:
     assert len(drive(keys, knots_max, stride_max=stride_max)) == min(knots_max, len(set(keys)))
@@ -68,7 +70,9 @@ def test_a_wrong_total_neither_keeps_the_walk_from_ending_nor_gives_it_more_knot
     total=st.integers(0, 1_000),
     answers=st.lists(st.none() | st.builds(Landing, *[st.integers(-5, 40)] * 3), min_size=25, max_size=25),
 )
-def test_answers_that_make_no_sense_end_the_walk_too(knots_max: int, total: int, answers: list[Landing | None]) -> None:
+def test_answers_that_make_no_sense_also_end_the_walk(
+    knots_max: int, total: int, answers: list[Landing | None]
+) -> None:
     questions = walk(total, knots_max=knots_max)
     next(questions)
     knots: list[Knot] = []
@@ -119,12 +123,12 @@ def test_spacing_uses_the_knots_up_and_leaves_no_bracket_wider_than_the_next(sam
         for before, after in pairwise(curve.knots)
     ]
     assert len(curve.knots) == 1_000
-    # 1/d + ln(n·d)/d = K without ties; 0.9 % for 343,000 rows.
+    # 1/d + ln(n·d)/d = K without ties: 0.9 % for 343,000 rows.
     assert max(widths) <= 0.009
 
 
 def best_single_ratio(keys: list[int], knots_max: int) -> float:
-    """The smallest d with which bracket-greedy spacing takes at most `knots_max` knots, found by knowing every row."""
+    """Find the smallest d with which bracket-greedy spacing takes at most `knots_max` knots, knowing every row."""
 
     def knots(ratio: float) -> int:
         next_rank, taken = 1 + bisect_right(keys, keys[0]), 1
@@ -141,7 +145,7 @@ def best_single_ratio(keys: list[int], knots_max: int) -> float:
 
 @pytest.mark.parametrize("knots_max", [300, 1_000])
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_knots_saved_by_ties_bring_brackets_near_what_knowing_every_row_would(
+def test_knots_that_ties_save_make_brackets_nearly_as_narrow_as_full_knowledge(
     sample: Sample, knots_max: int, sign: int
 ) -> None:
     rng = Random(11)
@@ -170,7 +174,7 @@ def test_strides_leave_brackets_about_as_narrow_as_single_steps(drive: Drive) ->
 
 
 def _widest(knots: list[Knot]) -> float:
-    """The widest bracket, relative to the rank that it starts at."""
+    """Return the widest bracket, relative to the rank that it starts at."""
     return max(
         (after.better_count - before.better_count - before.ties) / (before.better_count + before.ties + 1)
         for before, after in pairwise(knots)
@@ -185,7 +189,7 @@ def _widest(knots: list[Knot]) -> float:
 )
 @example(list(range(400)), 2, 3, 1)
 @example(list(range(400)), 2, 3, 8)
-def test_no_gap_holds_more_rows_than_allowed_for_which_knots_come_on_top(
+def test_extra_knots_keep_every_gap_within_its_allowed_rows(
     drive: Drive, keys: list[int], knots_max: int, gap_rows_max: int, stride_max: int
 ) -> None:
     knots = drive(keys, knots_max, gap_rows_max=gap_rows_max, stride_max=stride_max)

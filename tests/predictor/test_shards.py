@@ -1,4 +1,4 @@
-"""Counts of shards add up to the count of the whole."""
+"""Test that the ranks of shards add up to the rank of the whole."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEYS = st.lists(st.integers(-30, 30), max_size=60)
 
 
 def curve_of(keys: list[int], every: int) -> Curve:
-    """A curve with every so many-th distinct key as a knot, and the last."""
+    """Make a curve with every `every`-th distinct key as a knot, and the last."""
     knots, better_count = [], 0
     distinct = list(count_by_key(sorted(keys)))
     for index, (key, ties) in enumerate(distinct):
@@ -38,5 +38,5 @@ def test_the_rank_over_shards_lies_within_the_sum_of_their_brackets(
         assert found == (true_rank, true_rank, true_rank)
 
 
-def test_no_shard_holds_nobody_better() -> None:
+def test_the_rank_over_no_shards_is_one() -> None:
     assert add_up_ranks([]) == (1, 1, 1)

@@ -1,6 +1,6 @@
-"""A database in memory to run every construct on, so that no test trusts SQL text that SQLite would refuse.
+"""A database in memory that runs every construct, so that no test trusts SQL text that SQLite would refuse.
 
-The rule it keeps: what a builder answers is executed as it is, never patched.
+The database executes what a builder returns as it is, never patched.
 """
 
 import json
@@ -17,7 +17,7 @@ Run = Callable[..., list[Any]]
 
 @pytest.fixture
 def database() -> Iterator[sqlite3.Connection]:
-    """An empty database in memory."""
+    """Open an empty database in memory."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     yield connection
     connection.close()
@@ -25,7 +25,7 @@ def database() -> Iterator[sqlite3.Connection]:
 
 @pytest.fixture
 def run(database: sqlite3.Connection) -> Run:
-    """Builds a query for SQLite, executes it and answers its rows, unpacked where they were packed."""
+    """Return a function that executes a query on SQLite and returns its rows, unpacked if they were packed."""
 
     def execute(query: Query, **params: object) -> list[Any]:
         built = query.build(SQLITE, **params)

@@ -1,6 +1,6 @@
-"""Binding: the hot path, and the gate that values pass.
+"""Test binding, which is on the path of every request and checks each value.
 
-The rule it keeps: what was bound is what the database reads, or an error of the package says why not.
+The database reads what was bound, or an error of the package says why not.
 """
 
 import re
@@ -49,7 +49,7 @@ def test_a_parameter_used_twice_is_given_once() -> None:
     assert query.build(POSTGRES, x=5).arguments == (5,)
 
 
-def test_names_of_parameters_cannot_meet_those_of_methods() -> None:
+def test_a_parameter_may_have_the_name_of_a_method() -> None:
     assert select(param("self"), param("dialect")).build(SQLITE, self=1, dialect=2).arguments == (1, 2)
 
 
@@ -74,7 +74,7 @@ def test_a_statement_without_parameters_takes_none() -> None:
         compiled.bind(x=1)
 
 
-def test_one_name_cannot_be_a_scalar_and_a_list() -> None:
+def test_one_parameter_cannot_be_a_scalar_and_a_list() -> None:
     for condition in (col("b").in_(param("x")), col("b").eq(param("x"))):
         other = col("a").eq(param("x")) if condition != col("b").eq(param("x")) else col("a").in_(param("x"))
         with pytest.raises(IncompleteQueryError):
@@ -91,7 +91,7 @@ CELL = r'"((?:[^"\\]|\\.)*)"|([^",{}\\]+)'
 
 
 def array(text: str) -> list[str | None]:
-    """The cells of an array's text, by the rules of PostgreSQL's manual."""
+    """Parse the cells of an array's text, by the rules of PostgreSQL's manual."""
     assert re.fullmatch(rf"\{{((?:{CELL})(,(?:{CELL}))*)?\}}", text, re.DOTALL)
     cells = re.findall(CELL, text, re.DOTALL)
     return [None if bare == "null" else bare or re.sub(r"\\(.)", r"\1", quoted, flags=re.S) for quoted, bare in cells]
@@ -99,7 +99,7 @@ def array(text: str) -> list[str | None]:
 
 @given(batch=st.lists(st.tuples(st.none() | TEXTS, st.none() | INT64)))
 @example(batch=[("", None), ("null", 0), ("NULL", -1), (",", 1), ('{"}', 2), ("\\n\n", 3), ("\\", 4), ('\\"', 5)])
-def test_a_batch_arrives_as_it_was_given(batch: list[tuple[str | None, int | None]]) -> None:
+def test_a_batch_reaches_the_database_unchanged(batch: list[tuple[str | None, int | None]]) -> None:
     connection = sqlite3.connect(":memory:")
     query = select(col("a", "g"), col("b", "g")).from_(rows("g", param("given"), a=TEXT, b=INTEGER))
     built = query.build(SQLITE, given=batch)
@@ -111,7 +111,7 @@ def test_a_batch_arrives_as_it_was_given(batch: list[tuple[str | None, int | Non
 
 
 @given(wanted=st.lists(TEXTS) | st.lists(INT64))
-def test_a_list_arrives_as_it_was_given(wanted: list[Any]) -> None:
+def test_a_list_reaches_the_database_unchanged(wanted: list[Any]) -> None:
     connection = sqlite3.connect(":memory:")
     built = select(lit(1)).where(lit("x").in_(param("list"))).build(SQLITE, list=wanted)
     assert connection.execute("SELECT value FROM json_each(?)", (built.arguments[2],)).fetchall() == [
@@ -152,7 +152,7 @@ def test_a_constant_of_another_type_is_refused(value: Any) -> None:
         col("a").eq(value)
 
 
-def test_one_text_is_not_a_list_of_letters() -> None:
+def test_a_text_is_not_taken_as_a_list_of_letters() -> None:
     with pytest.raises(BadValueError):
         col("a").in_("abc")
 

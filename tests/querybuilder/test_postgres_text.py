@@ -1,6 +1,6 @@
-"""The text for PostgreSQL, word for word, until a live server judges it.
+"""Test the text for PostgreSQL word for word.
 
-The rule it keeps: Citus's limits hold: no non-immutable function in DO UPDATE, one DDL statement a call.
+The limits of Citus hold: no non-immutable function in DO UPDATE, one DDL statement a call.
 """
 
 from typing import Any
@@ -210,7 +210,7 @@ WANTED: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("query", "sql"), WANTED, ids=[sql[:40] for _, sql in WANTED])
-def test_the_text_for_postgresql_is_as_written_here(query: Any, sql: str) -> None:
+def test_each_construct_renders_to_the_expected_text_for_postgresql(query: Any, sql: str) -> None:
     compiled = query.compile(POSTGRES)
     assert compiled.sql == sql
     assert not compiled.packed
@@ -220,6 +220,6 @@ def test_a_list_stays_a_list_for_an_array() -> None:
     assert select(col("a")).from_("t").where(col("a").in_(("x", "y"))).build(POSTGRES).arguments == (["x", "y"],)
 
 
-def test_an_empty_batch_is_an_empty_array_per_column() -> None:
+def test_an_empty_batch_becomes_an_empty_array_for_each_column() -> None:
     query = insert("t").rows(param("rows"), a=TEXT, b=INTEGER)
     assert query.build(POSTGRES, rows=[]).arguments == ("{}", "{}")

@@ -1,6 +1,6 @@
-"""Tables, columns and indexes, on a real SQLite.
+"""Test tables, columns and indexes on a real SQLite.
 
-The rule it keeps: a definition is judged by what the database then does, not by its text.
+A test judges a definition by what the database then does, not by its text.
 """
 
 import sqlite3
@@ -120,7 +120,7 @@ def test_rows_are_numbered_in_the_order_of_their_inserts(run: Run) -> None:
     assert run(select(col("n"), col("a")).from_("t").order_by(col("n"))) == [(1, "x"), (2, "y"), (3, "w")]
 
 
-def test_transactions_have_no_numbers_where_one_writes_at_a_time() -> None:
+def test_a_database_with_one_writer_has_no_transaction_numbers() -> None:
     with pytest.raises(InexpressibleError):
         create_table("t").in_transaction("position").compile(SQLITE)
     with pytest.raises(InexpressibleError):

@@ -1,6 +1,6 @@
-"""Reading, on a real SQLite.
+"""Test reading on a real SQLite.
 
-The rule it keeps: a test says what comes back, not how the SQL looks.
+A test says what comes back, not how the SQL looks.
 """
 
 import json
@@ -120,7 +120,7 @@ def test_aggregates_count_add_and_compare(run: Run, board: str) -> None:
     assert run(select(coalesce(col("c1"), "none")).from_(board).where(col("owner").eq("e"))) == [("none",)]
 
 
-def test_groups_come_from_a_subquery_too(run: Run, board: str) -> None:
+def test_groups_may_come_from_a_subquery(run: Run, board: str) -> None:
     runs = select(col("c1"), count().as_("ties")).from_(board).where(col("c1").not_null()).group_by(col("c1"))
     assert run(runs.order_by(desc(col("c1")))) == [("09", 1), ("07", 2), ("05", 1)]
     assert run(select(max_(col("ties"))).from_(runs)) == [(2,)]
@@ -154,7 +154,7 @@ def test_packing_keeps_order_without_a_limit_over_many_rows(run: Run, board: str
     assert run(query.packed()) == run(query)
 
 
-def test_a_name_inside_a_packed_query_is_not_captured(run: Run, board: str) -> None:
+def test_packing_captures_no_name_of_the_query(run: Run, board: str) -> None:
     """The second arm orders by a column that has the name of another output in the first arm."""
     first = select(lit(0), col("owner")).from_(board).order_by(desc(col("owner"))).limit(1)
     second = select(lit(1), col("c1").as_("owner")).from_(board, "b").order_by(desc(col("owner", "b"))).limit(2)
@@ -268,13 +268,13 @@ def test_seek_needs_a_key() -> None:
         seek()
 
 
-def test_a_lock_is_left_out_with_its_order_where_the_store_has_one_writer(run: Run, board: str) -> None:
+def test_a_database_with_one_writer_gets_no_lock_and_no_order_of_locks(run: Run, board: str) -> None:
     found = select(col("owner")).from_(board).where(col("owner").in_(["b", "a"]))
     assert found.locked(Lock.UPDATE, desc(col("owner"))).compile(SQLITE).sql == found.compile(SQLITE).sql
     assert sorted(run(found.locked(Lock.UPDATE))) == [("a",), ("b",)]
 
 
-def test_rows_of_every_kind_fit_together_where_an_arm_has_nulls(run: Run, board: str) -> None:
+def test_a_union_takes_an_arm_with_nulls_for_every_kind_of_column(run: Run, board: str) -> None:
     arms = select(null(TEXT), col("n")).from_(board).limit(1), select(col("owner"), null(INTEGER)).from_(board).limit(1)
     assert sorted(run(union_all(*arms)), key=str) == [("a", None), (None, 10)]
 
@@ -285,12 +285,12 @@ def test_a_recursion_runs_until_its_step_finds_nothing(run: Run) -> None:
     assert run(numbers, limit=20) == [(0,), (1,), (3,), (7,), (15,)]
 
 
-def test_the_smaller_of_two_values_is_answered_on_both_sides(run: Run) -> None:
+def test_the_smaller_of_two_values_is_returned_whichever_comes_first(run: Run) -> None:
     assert run(select(smaller_of(3, param("n", INTEGER)), smaller_of(param("n", INTEGER), 3)), n=5) == [(3, 3)]
     assert run(select(smaller_of(3, param("n", INTEGER)), smaller_of(param("n", INTEGER), 3)), n=-5) == [(-5, -5)]
 
 
-def test_the_pieces_of_a_text_stand_as_rows(run: Run) -> None:
+def test_the_pieces_of_a_text_become_rows(run: Run) -> None:
     texts = select(lit("ab,,c").as_("text"), lit(1).as_("n"))
     found = select(col("n"), col("value", "m")).from_(texts).each_piece(col("text"), "m").where(col("n").eq(1))
     assert run(found) == [(1, "ab"), (1, ""), (1, "c")]
@@ -304,7 +304,7 @@ def test_a_text_holds_a_piece_character_for_character(run: Run, piece: str, ther
     )
 
 
-def test_a_select_that_looks_sideways_is_refused_where_the_database_has_none(board: str) -> None:
+def test_a_lateral_select_is_refused_if_the_database_has_none(board: str) -> None:
     with pytest.raises(InexpressibleError):
         select(lit(1)).from_(board).join_lateral(select(col("n")).from_(board), "x").compile(SQLITE)
 
@@ -318,7 +318,7 @@ def test_a_select_that_looks_sideways_is_refused_where_the_database_has_none(boa
         select(col("a")).from_(row_at("walk", lit(1), "a", "b")),
     ],
 )
-def test_a_place_in_a_result_is_refused_where_the_database_keeps_none(query: Query) -> None:
+def test_a_cursor_is_refused_if_the_database_has_none(query: Query) -> None:
     with pytest.raises(InexpressibleError):
         query.compile(SQLITE)
 
@@ -342,6 +342,6 @@ def test_a_text_holds_another_one_letter_by_letter(run: Run, piece: str, expecte
 
 
 @pytest.mark.parametrize(("start", "width"), [(0, 1), (1, 0), (-1, 1)])
-def test_a_part_of_a_text_has_a_place(start: int, width: int) -> None:
+def test_a_part_of_a_text_needs_a_positive_start_and_width(start: int, width: int) -> None:
     with pytest.raises(BadValueError):
         part("abcde", start, width)

@@ -1,6 +1,6 @@
-"""No input of a builder can change the structure of the SQL: the promise that the store rests on.
+"""Test that no input of a builder can change the structure of the SQL, a promise that the store rests on.
 
-The rule it keeps: structure is judged by a tokeniser of its own, not by the code under test.
+A tokeniser of the test's own judges the structure, not the code under test.
 """
 
 import re
@@ -107,12 +107,12 @@ TOKENS = {
     dialect: re.compile(rf"{kinds}|(?P<word>\w+)|(?P<sign>::|\[\]|[<>]=|<>|[(),.=<>*+-])")
     for dialect, kinds in KINDS.items()
 }
-# What this package names by itself.
+# The names that this package gives by itself.
 OWN_NAMES = {"C", "v", "s", "a0", "a1", "p", "p_", "p__", *(f"p{index}" for index in range(9))}
 
 
 def skeleton(dialect: Dialect, sql: str) -> list[str]:
-    """The tokens with identifiers and placeholders made alike; fails on text that is none of them."""
+    """Return the tokens with identifiers and placeholders made alike; fail on text that is no token."""
     found, at = [], 0
     while at < len(sql):
         if sql[at] == " ":
@@ -126,7 +126,7 @@ def skeleton(dialect: Dialect, sql: str) -> list[str]:
 
 
 def every_construct(names: Sequence[str], constants: Sequence[str | int | bytes]) -> list[Query]:
-    """One query of each form, over five identifiers and three constants."""
+    """Build one query of each form, over five identifiers and three constants."""
     table, a, b, c, other = names
     x, y, z = constants
     picked = select(col(a), col(b, table), coalesce(col(c), x), lit(y), count().as_(other)).from_(table)
@@ -188,8 +188,8 @@ def _names(dialect: Dialect, sql: str) -> list[str]:
 )
 @example(names=["v", "value", "p", "p0", "s"], owner="'", number=-(2**63), other="\\u0000")
 @example(names=["t`", 'a"', "b'", "c]", "--"], owner="", number=2**63 - 1, other="🏆")
-def test_hostile_names_and_values_live_in_a_real_table(names: list[str], owner: str, number: int, other: str) -> None:
-    assume(names[0].lower() != "excluded")  # refused: see below
+def test_a_real_table_takes_hostile_names_and_values(names: list[str], owner: str, number: int, other: str) -> None:
+    assume(names[0].lower() != "excluded")  # refused, see below
     table, a, b, c, index = names
     connection = sqlite3.connect(":memory:", isolation_level=None)
 
@@ -236,7 +236,7 @@ def test_a_name_that_quoting_cannot_carry_is_refused(name: str) -> None:
             select(col(name)).from_("t").compile(dialect)
 
 
-def test_a_default_cannot_smuggle_sql() -> None:
+def test_a_default_cannot_bring_sql_in() -> None:
     for hostile in ("'", "a'b", "\\", "x" * 65, "a b", "é"):
         with pytest.raises(BadValueError):
             create_table("t").column("a", TEXT, default=hostile).compile(SQLITE)

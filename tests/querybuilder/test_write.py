@@ -1,6 +1,6 @@
-"""Inserts, conditional upserts, updates and deletes, on a real SQLite.
+"""Test inserts, conditional upserts, updates and deletes on a real SQLite.
 
-The rule it keeps: every batch is also checked for the rows that it must not touch.
+Every batch is also checked for the rows that it must not touch.
 """
 
 import sqlite3
@@ -49,13 +49,13 @@ def test_a_conflict_can_leave_the_row_as_it_is(run: Run, board: str) -> None:
     assert numbers(run, board) == {"a": 10, "b": 20, "c": 30, "d": 40, "e": 50, "f": 60}
 
 
-def test_of_many_rows_those_are_inserted_that_meet_a_condition(run: Run, board: str) -> None:
+def test_only_the_rows_that_meet_a_condition_are_inserted(run: Run, board: str) -> None:
     batch = insert(board).rows(param("rows"), owner=TEXT, n=INTEGER).where(col("n", BULK_ALIAS).gt(6))
     run(batch.on_conflict("owner").overwrite(), rows=[("a", 5), ("b", 7), ("f", 6), ("g", 8)])
     assert numbers(run, board) == {"a": 10, "b": 7, "c": 30, "d": 40, "e": 50, "g": 8}
 
 
-def test_a_chain_of_changes_is_for_dialects_that_have_it_and_needs_an_answer_to_go_on_from() -> None:
+def test_a_chain_of_changes_needs_a_dialect_that_has_it_and_returned_rows() -> None:
     changes = update("b").set(n=1).everything()
     with pytest.raises(InexpressibleError):
         chained("changed", changes.returning(col("n"))).compile(SQLITE)
@@ -82,7 +82,7 @@ def test_an_upsert_can_add_to_what_is_there(run: Run, board: str) -> None:
     assert numbers(run, board) == {"a": 21, "b": 20, "c": 30, "d": 40, "e": 50, "f": 1}
 
 
-def test_a_row_that_is_there_is_overwritten_but_for_its_key_and_what_was_not_given(run: Run, board: str) -> None:
+def test_an_upsert_overwrites_only_the_given_columns_of_an_existing_row(run: Run, board: str) -> None:
     before = run(select(col("c1")).from_(board).where(col("owner").eq("a")))
     batch = insert(board).rows(param("rows"), owner=TEXT, n=INTEGER).on_conflict("owner").overwrite()
     run(batch, rows=[("a", 5), ("f", 60)])
@@ -122,13 +122,13 @@ def test_an_update_without_rows_takes_terms(run: Run, board: str) -> None:
     assert run(select(count()).from_(board).where(col("c1").not_null())) == [(0,)]
 
 
-def test_a_delete_answers_what_it_deleted(run: Run, board: str) -> None:
+def test_a_delete_returns_what_it_deleted(run: Run, board: str) -> None:
     assert sorted(run(delete(board).where(col("n").gt(30)).returning(col("owner")))) == [("d",), ("e",)]
     run(delete(board).everything())
     assert run(select(count()).from_(board)) == [(0,)]
 
 
-def test_a_bounded_delete_goes_by_a_select(run: Run, board: str) -> None:
+def test_a_bounded_delete_takes_the_rows_of_a_select(run: Run, board: str) -> None:
     oldest = select(col("owner")).from_(board).order_by(col("n")).limit(param("rows"))
     run(delete(board).where(col("owner").in_(oldest)), rows=2)
     assert sorted(numbers(run, board)) == ["c", "d", "e"]
@@ -139,7 +139,7 @@ def test_a_sum_that_overflows_fails_instead_of_turning_into_a_float(run: Run, bo
         run(update(board).set(n=plus(col("n"), 2**63 - 1)).everything())
 
 
-def test_bytes_travel_alone_but_not_in_bulk_on_sqlite(run: Run) -> None:
+def test_sqlite_takes_bytes_alone_and_refuses_them_in_bulk(run: Run) -> None:
     with pytest.raises(InexpressibleError):
         insert("t").rows(param("rows"), a=BLOB).compile(SQLITE)
     assert run(select(lit(b"\0\xff"))) == [(b"\0\xff",)]

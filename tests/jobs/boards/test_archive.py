@@ -1,6 +1,6 @@
-"""Why here: an archive answers as the rows did, whatever became of the process that wrote it.
+"""Test that an archive answers as the rows did, whatever becomes of the process that writes it.
 
-The rule it keeps: what the archive says is compared with what the rows said, for every owner and every value.
+The tests compare what the archive says with what the rows said, for every owner and every value.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ TOP = LIMITS.archive.archive_top_rows
 
 @pytest.fixture(params=[f"{backend}-{table.value}" for backend in sorted(BACKENDS) for table in TableSharing])
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    """On every store, in both layouts."""
+    """Provide a world on every store, in both table layouts."""
     backend, _, table = request.param.partition("-")
     async with BACKENDS[backend](request)(tmp_path) as open_store:
         yield World(await Deployment.on(await open_store(), TableSharing(table)))
 
 
 class KilledError(BaseException):
-    """the process ended here"""
+    """The process ended here."""
 
 
 class MortalStore(PassingStore):
-    """A store in front of which the process ends at the call of that number, before it or once it is done."""
+    """A store at whose call number `calls` the process ends, before the call or after it."""
 
     def __init__(self, world: World, *, calls: int, after: bool) -> None:
         super().__init__(world.store)
@@ -69,7 +69,7 @@ class MortalStore(PassingStore):
 async def a_season(
     world: World, *, entries: int, ties: Ties = Ties.SHARED, samples: int = 20, board_id: str = "b"
 ) -> Board:
-    """A closed board's predecessor: `entries` owners with few different values."""
+    """Create a season that is about to close, with `entries` owners who have few different values."""
     now_us = world.deployment.clock.now_us
     season = Season(None, now_us + 10 * S, 0, 5)
     columns = (
@@ -104,12 +104,12 @@ async def a_season(
 
 
 async def stored(world: World, board: Board) -> Board:
-    """As the store has it."""
+    """Return the board as the store has it."""
     return await world.store.read(lambda: find_board(world.deployment.dialect, board.id))
 
 
 async def all_rows(world: World, board: Board) -> list[Entry]:
-    """Every row, by owner."""
+    """Return every row, by owner."""
     layout = layout_of(board)
     query = select(*layout.row_columns()).from_(layout.table).where(*layout.scope())
     rows = await world.store.read_query(query.build(world.deployment.dialect, **scope_of(board)))
@@ -117,7 +117,7 @@ async def all_rows(world: World, board: Board) -> list[Entry]:
 
 
 async def rows_left(world: World, board: Board) -> int:
-    """Rows of a shared table that nobody has swept away yet."""
+    """Count the rows of a shared table that nobody has swept yet."""
     layout = layout_of(board)
     counted = select(count()).from_(layout.table).where(*layout.scope())
     found: int = (await world.store.read_query(counted.build(world.deployment.dialect, **scope_of(board))))[0][0]
@@ -125,7 +125,7 @@ async def rows_left(world: World, board: Board) -> int:
 
 
 def answers(entries: Entries, owners: list[Entry]) -> Program[dict[Any, Any]]:
-    """What a board answers, of everything that an archive has to answer too."""
+    """Return everything that a board answers and that its archive has to answer as well."""
     found: dict[Any, Any] = {}
     for entry in owners:
         found["entry", entry.owner] = (yield from entries.find_entries([entry.owner])).get(entry.owner)
@@ -192,7 +192,7 @@ async def test_an_archive_answers_as_the_rows_did(world: World, ties: Ties, entr
     assert world.catalog.list_known() == []
 
 
-async def test_past_the_archived_top_there_are_no_rows(world: World) -> None:
+async def test_an_archive_refuses_to_list_rows_beyond_its_top(world: World) -> None:
     board = await a_season(world, entries=60)
     world.advance(16)
     await close_all(world)
@@ -211,7 +211,7 @@ async def test_past_the_archived_top_there_are_no_rows(world: World) -> None:
             await world.store.read(asked)
 
 
-async def test_the_rows_go_and_a_process_that_knows_the_board_with_rows_notices(world: World) -> None:
+async def test_the_rows_are_deleted_and_a_process_with_an_old_copy_of_the_board_notices(world: World) -> None:
     board = await a_season(world, entries=20)
     world.advance(16)
     await close_all(world)
@@ -229,7 +229,7 @@ async def test_the_rows_go_and_a_process_that_knows_the_board_with_rows_notices(
     assert (await world.store.read_query(left.build(world.deployment.dialect)))[0][0] == 0
 
 
-async def test_whoever_is_erased_leaves_an_empty_place(world: World) -> None:
+async def test_an_erased_owner_leaves_an_empty_place_in_the_archive(world: World) -> None:
     board = await a_season(world, entries=40)
     owners = await all_rows(world, board)
     world.advance(16)
@@ -249,7 +249,7 @@ async def test_whoever_is_erased_leaves_an_empty_place(world: World) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-async def test_killed_anywhere_it_is_gone_on_with_by_another_process(world: World, after: bool) -> None:
+async def test_another_process_continues_an_archive_wherever_the_first_one_died(world: World, after: bool) -> None:
     board = await a_season(world, entries=60, ties=Ties.EARLIEST)
     owners = await all_rows(world, board)
     before = await world.store.read(lambda: answers(world.deployment.entries(board), owners))
@@ -257,7 +257,7 @@ async def test_killed_anywhere_it_is_gone_on_with_by_another_process(world: Worl
     calls, deaths, alive = 0, 0, False
     while not alive:
         assert deaths < 200, "it never gets on"
-        # The process of turn n dies at its n-th write, so that every step is the last one of some process.
+        # The process of turn n dies at its n-th write, so every step is the last one of some process.
         calls = calls % 9 + 1
         process = world.beside()
         mortal = MortalStore(process, calls=calls, after=after)
@@ -267,7 +267,7 @@ async def test_killed_anywhere_it_is_gone_on_with_by_another_process(world: Worl
             alive = True
         except KilledError:
             deaths += 1
-            world.advance(2_000)  # until its lease is over
+            world.advance(2_000)  # until the lease of the dead process has ended
     assert deaths > 4
     archived = await stored(world, board)
     found = await world.store.read(lambda: answers(world.deployment.entries(archived), owners))
@@ -296,7 +296,7 @@ async def test_an_owner_erased_while_the_archive_is_written_is_not_in_it(world: 
     assert counted + tied == len(owners)
 
 
-async def test_small_boards_are_archived_together_and_one_that_is_deleted_holds_nobody_up(world: World) -> None:
+async def test_small_boards_are_archived_together_although_one_of_them_is_deleted(world: World) -> None:
     boards = [await a_season(world, entries=3, board_id=f"b{number}") for number in range(6)]
     before = [
         await world.store.read(lambda board=board: answers(world.deployment.entries(board), []))  # type: ignore[misc]
@@ -321,7 +321,7 @@ async def test_small_boards_are_archived_together_and_one_that_is_deleted_holds_
     assert world.observed.owners_archived == 15
 
 
-async def test_a_board_that_can_not_be_archived_is_tried_again_and_holds_nobody_up(
+async def test_a_board_that_cannot_be_archived_is_tried_again_and_delays_no_other(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = await a_season(world, entries=60, board_id="bad")

@@ -1,6 +1,6 @@
-"""Why here: boards close in time whoever runs the job, and what a closed board shows is certified.
+"""Test that boards close in time whichever process runs the job, and that a closed board shows a certified curve.
 
-The rule it keeps: a test moves the clock and waits for what the job told, never for time to pass.
+A test moves the clock and waits for what the job reports, never for time to pass.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ S = 1_000_000
 
 
 async def a_season(world: World, board_id: str, *, entries: int, ends_in_s: int = 10) -> Board:
-    """A board that ends soon, without grace."""
+    """Create a board that ends soon, without grace."""
     now_us = world.deployment.clock.now_us
     season = Season(None, now_us + ends_in_s * S, 0, None)
     wanted = replace(spec(ranked("xp0"), predictor=PREDICTOR), season=season)
@@ -36,11 +36,11 @@ async def a_season(world: World, board_id: str, *, entries: int, ends_in_s: int 
 
 
 async def closed(world: World, board: Board) -> bool:
-    """Whether the store says so."""
+    """Return whether the store has the board as closed."""
     return (await world.store.read(lambda: find_board(world.deployment.dialect, board.id))).closed_us is not None
 
 
-async def test_boards_close_when_their_time_is_over_many_at_a_time(world: World) -> None:
+async def test_boards_close_many_at_a_time_when_their_time_is_over(world: World) -> None:
     boards = [await a_season(world, f"b{number}", entries=2) for number in range(5)]
     later = await a_season(world, "later", entries=0, ends_in_s=100)
     job = close_job(world)
@@ -85,7 +85,7 @@ async def test_the_job_runs_by_the_clock_and_another_process_takes_over(world: W
     await asyncio.wait(running)
 
 
-async def test_a_board_whose_column_is_refreshed_elsewhere_waits_for_that_and_not_for_the_lease(world: World) -> None:
+async def test_closing_a_board_waits_for_a_refresh_of_its_column_elsewhere(world: World) -> None:
     board = await a_season(world, "b", entries=60)
     world.advance(11)
     job = close_job(world)
@@ -104,7 +104,7 @@ async def test_a_board_whose_column_is_refreshed_elsewhere_waits_for_that_and_no
     assert served.fit.method == "scan"
 
 
-async def test_whoever_waits_to_close_asks_again_when_the_lease_of_a_dead_process_ends(world: World) -> None:
+async def test_the_job_claims_again_when_the_lease_of_a_dead_process_ends(world: World) -> None:
     await world.store.write(lambda: world.leases.claim(JOB_POOL, RESOURCE, holder="dead", lease_us=S // 2))
     world.advance(MARGIN_S)
     running = asyncio.create_task(close_job(world).run_forever())

@@ -1,5 +1,6 @@
-"""Why here: post ids must outlive every retry, then go, without a long transaction before anyone's post;
-so must rows that boards left behind in a table that others use.
+"""Test pruning: post ids must outlive every retry, and then be deleted without a long transaction before other posts.
+
+The same holds for rows that boards left behind in a shared table.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ def prune_job(world: World, unread_from: Callable[[], Program[int | None]] | Non
 
 
 async def status(world: World, board: Board, post_id: str) -> PostStatus:
-    """What becomes of a post with this id."""
+    """Apply a post with this id. Return its status."""
     post = world.deployment.post("a", part(board, {"xp0": 1}), post_id=post_id)
     return (await world.deployment.apply_one(post)).status
 
 
-async def test_a_post_id_is_forgotten_after_its_retention_and_not_before(world: World) -> None:
+async def test_a_post_id_is_deleted_after_its_retention_and_not_before(world: World) -> None:
     board = await world.create("b")
     assert await status(world, board, "old") is PostStatus.APPLIED
     world.deployment.clock.now_us += RETENTION_US
@@ -55,7 +56,7 @@ async def test_a_post_id_is_forgotten_after_its_retention_and_not_before(world: 
     assert await status(world, board, "new") is PostStatus.DUPLICATE
 
 
-async def test_many_go_in_bounded_steps_with_a_pause_after_each_as_long_as_the_step(world: World) -> None:
+async def test_many_ids_are_deleted_in_bounded_steps_with_pauses_as_long_as_the_steps(world: World) -> None:
     board = await world.create("b")
     for number in range(25):
         world.deployment.clock.now_us += 1
@@ -77,7 +78,7 @@ async def test_one_run_is_bounded_and_the_next_goes_on(world: World) -> None:
     job = asyncio.create_task(prune_job(world).run_forever())
     await world.time.asleep(LIMITS.prune.prune_interval_s)
     world.time.advance(LIMITS.prune.prune_interval_s)
-    for _ in range(2 * LIMITS.prune.prune_steps_max):  # of post ids, then of changes
+    for _ in range(2 * LIMITS.prune.prune_steps_max):  # first steps of post ids, then steps of changes
         await world.time.asleep(0)
         world.time.advance(0)
     await world.time.asleep(LIMITS.prune.prune_interval_s)
@@ -114,7 +115,7 @@ async def logged(world: World) -> list[Bundle]:
     return await world.store.read(all_of_them)
 
 
-async def test_a_log_that_is_never_counted_has_an_end_and_tells_its_age(world: World) -> None:
+async def test_a_log_that_nobody_counts_is_pruned_all_the_same_and_reports_its_age(world: World) -> None:
     board = await world.create("b")
     for number in range(5):
         await status(world, board, f"p{number}")
@@ -140,7 +141,7 @@ async def test_a_log_that_is_never_counted_has_an_end_and_tells_its_age(world: W
     running.cancel()
 
 
-async def test_changes_go_after_their_retention_but_for_what_nobody_has_counted_yet(world: World) -> None:
+async def test_changes_are_deleted_after_their_retention_unless_they_are_uncounted(world: World) -> None:
     board = await world.create("b")
     for number in range(25):
         world.deployment.clock.now_us += 1
@@ -164,7 +165,7 @@ async def test_changes_go_after_their_retention_but_for_what_nobody_has_counted_
     assert [change.position for change in await logged(world)] == positions[21:], "the rest is younger"
 
 
-async def test_a_process_that_does_not_prune_takes_back_what_it_told(world: World) -> None:
+async def test_a_process_that_does_not_prune_reports_no_age_of_the_log(world: World) -> None:
     claimed, over = asyncio.Event(), asyncio.Event()
 
     async def prune_for_long(_held: HeldLease) -> None:

@@ -1,4 +1,4 @@
-"""Why here: an audit has to find curves by itself, leave the rest of the store alone, and tell what it found."""
+"""Test that the audit finds curves by itself, leaves the rest of the store alone, and reports what it found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMITS = AuditLimits(audit_owners_max=20, audit_rows_max=1_000, audit_changes_ma
 
 
 class Observed:
-    """What audits told."""
+    """What audits reported."""
 
     def __init__(self) -> None:
         self.audits: asyncio.Queue[Audit] = asyncio.Queue()
@@ -54,7 +54,7 @@ class Auditing:
         )
 
     async def interval(self) -> None:
-        """The job's next turn comes."""
+        """Advance to the job's next turn."""
         await self.world.time.asleep(INTERVAL_S)
         self.world.advance(INTERVAL_S)
 
@@ -68,7 +68,7 @@ async def store(world: World, board: Board, curve: Curve) -> None:
 
 
 async def board_with_curve(world: World, *, wrong: int = 0) -> Board:
-    """Owners with 0 … 9; every knot but the first counts `wrong` entries too many."""
+    """Create owners with 0 … 9, and a curve whose knots after the first count `wrong` entries too many."""
     board = await world.create("b", columns=2)
     await world.post(board, {f"p{value}": value for value in range(10)})
     knots = [Knot(world_key(board, 9), 0, 1), Knot(world_key(board, 0), 9 + wrong, 1)]
@@ -77,7 +77,7 @@ async def board_with_curve(world: World, *, wrong: int = 0) -> Board:
 
 
 def world_key(board: Board, value: int) -> int:
-    """The key of a value of the first column."""
+    """Return the key of a value of the first column."""
     return -(value - board.spec.columns[0].min_scaled)
 
 
@@ -96,7 +96,7 @@ async def test_a_column_with_a_curve_is_found_and_audited_once_an_interval(world
     assert auditing.observed.audits.empty()
 
 
-async def test_of_two_processes_one_audits(world: World) -> None:
+async def test_one_of_two_processes_audits(world: World) -> None:
     await board_with_curve(world)
     beside = world.beside()
     await beside.catalog.find_board("b")
@@ -112,17 +112,17 @@ async def test_of_two_processes_one_audits(world: World) -> None:
     await asyncio.gather(*running, return_exceptions=True)
 
 
-async def test_wrong_brackets_are_told(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_audit_reports_wrong_brackets(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     board = await board_with_curve(world, wrong=5)
     auditing = Auditing(world)
     found = await auditing.auditor.audit_column(board, 0)
-    assert [each.true_rank for each in found.broken] == [10]  # the worst knot is said to be exact
+    assert [each.true_rank for each in found.broken] == [10]  # the curve calls its worst knot exact
     assert found.beyond_certificate
     assert auditing.observed.audits.get_nowait() is found
     assert "bracket_broken" in capsys.readouterr().out
 
 
-async def test_fewer_owners_may_be_asked_for_and_never_more_than_the_limit(world: World) -> None:
+async def test_a_caller_may_ask_for_fewer_owners_than_the_limit_and_never_for_more(world: World) -> None:
     board = await board_with_curve(world)
     auditing = Auditing(world)
     assert len((await auditing.auditor.audit_column(board, 0, owners=3)).compared) == 3
@@ -140,7 +140,7 @@ async def test_fewer_owners_may_be_asked_for_and_never_more_than_the_limit(world
         await auditing.auditor.audit_column(board, 1)
 
 
-async def test_a_store_that_fails_is_told_and_the_next_turn_comes(world: World) -> None:
+async def test_a_failing_store_is_reported_and_the_next_turn_comes(world: World) -> None:
     await board_with_curve(world)
     auditing = Auditing(world)
     running = asyncio.create_task(auditing.job.run_forever())

@@ -1,4 +1,4 @@
-"""Why here: which curve a board gets, and when, is decided without anybody watching."""
+"""Test which curve a board gets, and when: the job decides it without anybody watching."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from storage.records import Board, RefreshMethod
 from tests.jobs.refreshing import due, work_off, working
 from tests.jobs.world import PREDICTOR, World, within
 
-MANY = {f"p{number:04}": number * number for number in range(300)}  # no sampled curve of 20 knots is near
+MANY = {f"p{number:04}": number * number for number in range(300)}  # no sampled curve of 20 knots is near these values
 
 
 async def refreshed(world: World, board: Board) -> RankCurve:
-    """The curve that serves after the next scheduled refresh."""
+    """Return the curve that serves after the next scheduled refresh."""
     job = world.refresh_job()
     await job.find_due()
     assert await due(world, job) == 1
@@ -41,7 +41,7 @@ async def test_a_board_that_wants_scans_gets_certified_curves(world: World) -> N
         assert bracket.low <= rank <= bracket.high
 
 
-async def test_a_scan_on_demand_tells_how_far_it_is(world: World) -> None:
+async def test_a_requested_scan_reports_its_progress(world: World) -> None:
     board = await world.create("b", predictor=replace(PREDICTOR, method=RefreshMethod.SCAN))
     await world.post(board, MANY)
     job = world.refresh_job()
@@ -62,7 +62,7 @@ async def test_an_empty_column_is_scanned_too(world: World) -> None:
     assert (done.curve.total, done.curve.certificate) == (0, 0.0)
 
 
-async def test_auto_scans_a_quiet_board_whose_sampled_curve_is_not_near_enough(world: World) -> None:
+async def test_auto_scans_a_quiet_board_whose_sampled_curve_is_too_far_off(world: World) -> None:
     board = await world.create("b")
     await world.post(board, MANY)
     first = await refreshed(world, board)

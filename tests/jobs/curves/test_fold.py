@@ -1,4 +1,4 @@
-"""Why here: a live count that is off by one makes every bracket below it a lie, and nothing would ever put it right."""
+"""Test live counts: one that is off by one makes every bracket below it wrong, and nothing would ever correct it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def board_with_curve(world: World, entries: int = 120, columns: int = 1) -
 
 
 async def meddle(world: World, board: Board, seed: int, times: int = 40, columns: int = 1) -> None:
-    """Entrants, changes and erasures, several of one owner among them."""
+    """Add, change and erase entries, several times for some owners."""
     rng = random.Random(seed)
     for _ in range(times):
         owner = f"o{rng.randrange(150)}"
@@ -45,10 +45,10 @@ async def meddle(world: World, board: Board, seed: int, times: int = 40, columns
             await world.post(board, {one: rng.randrange(-500, 500) for one in owners}, f"xp{rng.randrange(columns)}")
 
 
-async def test_live_counts_are_those_of_a_recount_after_every_fold(world: World) -> None:
+async def test_live_counts_equal_a_recount_after_every_fold(world: World) -> None:
     board = await board_with_curve(world, columns=2)
     async with folder(world) as folding:
-        assert await folding.fold() == 0  # the curves are listed, and saw everything
+        assert await folding.fold() == 0  # the curves are listed now, and their fits saw everything
         for seed in range(4):
             await meddle(world, board, seed, columns=2)
             assert await folding.fold() > 0
@@ -58,7 +58,7 @@ async def test_live_counts_are_those_of_a_recount_after_every_fold(world: World)
 
 
 @pytest.mark.parametrize("many", [False, True])
-async def test_changes_of_boards_without_a_curve_stay_unread_unless_too_many_have_one_and_the_mark_passes_them(
+async def test_the_mark_passes_changes_of_boards_without_a_curve(
     world: World, many: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if many:
@@ -79,7 +79,7 @@ async def test_changes_of_boards_without_a_curve_stay_unread_unless_too_many_hav
         await world.post(board, {"o1": 77})
         assert await folding.fold() == 1 + many
         await assert_live(world, board)
-        # Once it has a curve, what happened to it before and after that is counted.
+        # Once the board has a curve, changes from before and after that are counted.
         await world.post(plain, {"eve": 5, "bob": 7})
         await refresh(world, plain)
         await world.post(plain, {"ada": 9})
@@ -87,7 +87,7 @@ async def test_changes_of_boards_without_a_curve_stay_unread_unless_too_many_hav
         await assert_live(world, plain)
 
 
-async def test_another_process_goes_on_from_what_the_last_one_stored(world: World) -> None:
+async def test_another_process_continues_from_what_the_last_one_stored(world: World) -> None:
     board = await board_with_curve(world)
     async with folder(world) as folding:
         await folding.fold()
@@ -103,7 +103,7 @@ async def test_another_process_goes_on_from_what_the_last_one_stored(world: Worl
     await assert_live(world, board)
 
 
-async def test_a_process_killed_between_counting_and_storing_leaves_nothing_of_it(world: World) -> None:
+async def test_a_process_killed_between_counting_and_storing_leaves_no_counts(world: World) -> None:
     board = await board_with_curve(world)
     async with folder(world) as folding:
         await folding.fold()
@@ -113,14 +113,14 @@ async def test_a_process_killed_between_counting_and_storing_leaves_nothing_of_i
     job = killed.fold_job()
     stale = await killed.store.write(lambda: killed.leases.claim(JOB_POOL, RESOURCE, holder="k", lease_us=1))
     world.advance(60)
-    async with folder(world) as folding:  # takes over
+    async with folder(world) as folding:  # takes the work over
         with pytest.raises(LeaseLostError):
             await job.fold_changes(HeldLease(stale, killed.leases, 1), job.counting())
         await folding.fold()
     await assert_live(world, board)
 
 
-async def test_what_raced_with_a_fit_is_replayed(world: World) -> None:
+async def test_changes_that_raced_with_a_fit_are_counted_afterwards(world: World) -> None:
     board = await board_with_curve(world)
     async with folder(world) as folding:
         await folding.fold()
@@ -128,7 +128,7 @@ async def test_what_raced_with_a_fit_is_replayed(world: World) -> None:
         world.store.hold(after=True)
         refreshing = asyncio.create_task(refresh(world, board))
         await within(world.store.entered.wait())
-        await meddle(world, board, 2)  # after the snapshot, before the curve is stored
+        await meddle(world, board, 2)  # after the snapshot, and before the curve is stored
         await folding.fold()
         world.store.release()
         await refreshing
@@ -139,9 +139,7 @@ async def test_what_raced_with_a_fit_is_replayed(world: World) -> None:
         await assert_live(world, board)
 
 
-async def test_a_fit_that_cannot_tell_what_it_saw_serves_as_it_was_fitted(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_fit_without_a_mark_serves_as_it_was_fitted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def mark_now(_log: ChangeLog) -> Program[LogMark]:
         yield from ()
         raise ChangesUnorderedError
@@ -167,7 +165,7 @@ async def test_a_front_end_sees_the_fold_at_its_next_poll(world: World) -> None:
         await folding.fold()
         await meddle(world, board, 1)
         await folding.fold()
-        await front.book.poll_live()  # brings the curve too
+        await front.book.poll_live()  # also brings the curve
         before = await assert_live(front, board)
         world.advance(5)
         await meddle(world, board, 2)
@@ -178,10 +176,10 @@ async def test_a_front_end_sees_the_fold_at_its_next_poll(world: World) -> None:
         after = await assert_live(front, board)
     assert after is not before
     assert after.as_of_us == world.deployment.clock.now_us
-    assert before.as_of_us < after.as_of_us  # whoever still has it reads the time that it is of
+    assert before.as_of_us < after.as_of_us  # a reader of the earlier curve still sees the time that it is of
 
 
-async def test_a_curve_that_nothing_happened_to_is_as_of_the_same_mark(world: World) -> None:
+async def test_a_curve_without_changes_moves_on_to_the_newest_mark(world: World) -> None:
     board = await board_with_curve(world)
     other = await world.create("other")
     await world.post(other, {"a": 1})
@@ -200,7 +198,7 @@ async def test_a_curve_that_nothing_happened_to_is_as_of_the_same_mark(world: Wo
     assert served.mark == now.mark
 
 
-async def test_an_emptied_board_starts_over(world: World) -> None:
+async def test_an_emptied_board_is_counted_from_its_next_fit(world: World) -> None:
     board = await board_with_curve(world)
     async with folder(world) as folding:
         await folding.fold()
@@ -226,7 +224,7 @@ async def test_a_deleted_board_leaves_no_counts(world: World) -> None:
     assert await world.store.read(lambda: counts_of(world.store.dialect, [board.key])) == []
 
 
-async def test_a_curve_whose_changes_are_pruned_goes_without_until_its_next_fit(world: World) -> None:
+async def test_a_curve_whose_changes_were_pruned_has_no_live_counts_until_its_next_fit(world: World) -> None:
     board = await board_with_curve(world)
     async with folder(world) as folding:
         await folding.fold()
@@ -250,7 +248,7 @@ async def test_a_curve_whose_changes_are_pruned_goes_without_until_its_next_fit(
         await assert_live(world, board)
 
 
-async def test_a_log_longer_than_the_bound_is_given_up_and_fits_after_it_are_counted(world: World) -> None:
+async def test_the_fold_gives_up_on_too_long_a_log_and_counts_later_fits(world: World) -> None:
     board = await board_with_curve(world)
     async with folder(world, fold_lag_rows_max=30) as folding:
         await folding.fold()
@@ -263,7 +261,7 @@ async def test_a_log_longer_than_the_bound_is_given_up_and_fits_after_it_are_cou
         await assert_live(world, board)
 
 
-async def test_a_store_whose_numbers_went_back_starts_over(world: World) -> None:
+async def test_the_fold_starts_again_on_a_store_whose_numbers_went_back(world: World) -> None:
     board = await board_with_curve(world)
     async with folder(world) as folding:
         await folding.fold()
@@ -275,13 +273,13 @@ async def test_a_store_whose_numbers_went_back_starts_over(world: World) -> None
 
         await world.store.write(restored)
         await folding.fold()
-        # The fit's own mark still holds: the curve is counted from there.
+        # The fit's own mark still holds: the fold counts the curve from there.
         await meddle(world, board, 2)
         await folding.fold()
         await assert_live(world, board)
 
 
-async def test_counts_that_make_no_sense_are_given_up(world: World) -> None:
+async def test_the_fold_gives_up_counts_that_make_no_sense(world: World) -> None:
     board = await board_with_curve(world)
     async with folder(world) as folding:
         await folding.fold()
@@ -312,7 +310,7 @@ async def test_counts_stay_exact_while_several_writers_and_fits_overlap(world: W
                 await world.deployment.erase(board, owners.pop())
             try:
                 await world.deployment.apply(*posts)
-            except LostRaceError:  # the writer would do the group again
+            except LostRaceError:  # the writer would run the group again
                 continue
 
     async with folder(world) as folding:
@@ -332,7 +330,7 @@ async def test_counts_stay_exact_while_several_writers_and_fits_overlap(world: W
     assert world.observed.void == 0
 
 
-async def test_a_failed_store_is_tried_again_and_nothing_is_counted_twice(world: World) -> None:
+async def test_the_fold_tries_a_failed_store_again_and_counts_nothing_twice(world: World) -> None:
     board = await board_with_curve(world)
     job = world.fold_job()
     running = asyncio.create_task(job.run_forever())
@@ -367,7 +365,7 @@ async def test_one_process_folds_and_the_other_takes_over_when_it_stops(world: W
 
 
 @pytest.mark.parametrize("ties", list(Ties))
-async def test_both_tie_rules_low_columns_and_columns_added_later_are_counted(world: World, ties: Ties) -> None:
+async def test_the_fold_counts_both_tie_rules_low_columns_and_columns_added_later(world: World, ties: Ties) -> None:
     columns = [ranked("time", best=Best.LOW, merge=Merge.MIN), ranked("late", merge=Merge.MAX)]
 
     async def board_of(count: int) -> Board:

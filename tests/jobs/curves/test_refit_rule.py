@@ -1,4 +1,4 @@
-"""Why here: a live curve that is fitted anew by the clock costs for nothing, and one that never is drifts away."""
+"""Test when a live curve is fitted again: fitting by the clock costs for nothing, and never fitting lets it drift."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def board_of(world: World, entries: int) -> Board:
     return board
 
 
-async def test_a_live_curve_near_its_fit_is_not_fitted_again_and_one_that_drifted_is(world: World) -> None:
+async def test_a_live_curve_is_fitted_again_only_once_it_has_drifted(world: World) -> None:
     board = await board_of(world, 400)
     job = world.refresh_job()
     await job.find_due()
@@ -28,7 +28,8 @@ async def test_a_live_curve_near_its_fit_is_not_fitted_again_and_one_that_drifte
         await folding.fold()
         await job.find_due()
         assert job.waiting == 0
-        await world.post(board, {f"new{i}": 1_003 for i in range(200)})  # one gap gets as many as half the board
+        # one gap gets half as many entries as the board has
+        await world.post(board, {f"new{i}": 1_003 for i in range(200)})
         world.advance(REFRESH_S)
         await folding.fold()
         await job.find_due()
@@ -41,7 +42,7 @@ async def test_a_live_curve_near_its_fit_is_not_fitted_again_and_one_that_drifte
         assert fresh.version > version.version
 
 
-async def test_a_curve_that_nobody_folds_goes_by_the_clock(world: World) -> None:
+async def test_a_curve_that_nobody_folds_is_fitted_again_by_the_clock(world: World) -> None:
     board = await board_of(world, 400)
     job = world.refresh_job()
     await job.find_due()
@@ -52,7 +53,7 @@ async def test_a_curve_that_nobody_folds_goes_by_the_clock(world: World) -> None
     assert await due(world, job) == 1
 
 
-async def test_other_rules_want_another_curve_however_near_the_live_one_is(world: World) -> None:
+async def test_changed_rules_need_a_new_curve_however_near_the_live_one_is(world: World) -> None:
     board = await board_of(world, 400)
     job = world.refresh_job()
     await job.find_due()

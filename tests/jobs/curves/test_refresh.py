@@ -1,4 +1,4 @@
-"""Why here: a curve is only as young as its schedule, and a schedule that wakes idle boards is a load of its own."""
+"""Test the schedule of refreshes: curves must be young enough, and idle boards must cost nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_a_board_is_refreshed_again_only_after_its_rows_changed(world: Wor
     assert (total(world, changed), total(world, idle)) == (2, 1)
 
 
-async def test_what_is_written_after_the_snapshot_of_a_curve_is_refreshed_at_the_next_turn(world: World) -> None:
+async def test_a_change_after_the_snapshot_of_a_curve_makes_the_column_due_again(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {"a": 5})
     job = world.refresh_job()
@@ -55,7 +55,7 @@ async def test_what_is_written_after_the_snapshot_of_a_curve_is_refreshed_at_the
     assert await due(world, job) == 1
 
 
-async def test_what_is_written_before_the_snapshot_is_in_the_curve_and_not_refreshed_again(world: World) -> None:
+async def test_a_change_before_the_snapshot_is_in_the_curve_and_makes_nothing_due(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {"a": 5})
     job = world.refresh_job()
@@ -112,7 +112,7 @@ async def test_jitter_shortens_the_interval_by_at_most_its_ratio(world: World) -
     assert await due(world, job, REFRESH_S * 0.26) == 40
 
 
-async def test_boards_known_at_the_start_come_due_spread_over_their_interval(world: World) -> None:
+async def test_boards_known_at_the_start_become_due_spread_over_their_interval(world: World) -> None:
     for number in range(40):
         await world.post(await world.create(f"b{number}"), {"a": 1})
     job = world.refresh_job()
@@ -121,7 +121,7 @@ async def test_boards_known_at_the_start_come_due_spread_over_their_interval(wor
     assert found[0] < found[1] < found[2] < found[3] == 40
 
 
-async def test_the_queue_of_due_columns_is_bounded_and_what_finds_no_room_comes_later(world: World) -> None:
+async def test_the_queue_of_due_columns_is_bounded_and_the_rest_is_found_later(world: World) -> None:
     boards = [await world.create(f"b{number}") for number in range(5)]
     for board in boards:
         await world.post(board, {"a": 1})
@@ -133,7 +133,7 @@ async def test_the_queue_of_due_columns_is_bounded_and_what_finds_no_room_comes_
     assert [total(world, board) for board in boards] == [1] * 5
 
 
-async def test_a_tick_looks_at_a_bounded_number_of_boards_and_the_next_goes_on(world: World) -> None:
+async def test_a_tick_looks_at_a_bounded_number_of_boards_and_the_next_continues(world: World) -> None:
     for number in range(5):
         await world.post(await world.create(f"b{number}"), {"a": 1})
     job = world.refresh_job(refresh_tick_boards_max=2)
@@ -152,7 +152,7 @@ async def test_a_shorter_interval_takes_effect_without_waiting_for_the_old_one(w
     assert await due(world, job, 10) == 1
 
 
-async def test_other_rules_for_the_curve_make_a_new_one_though_no_row_changed(world: World) -> None:
+async def test_changed_rules_for_the_curve_make_a_new_one_although_no_row_changed(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {f"o{number}": number for number in range(9)})
     job = world.refresh_job()
@@ -237,7 +237,7 @@ async def test_no_more_columns_than_allowed_are_refreshed_at_once_and_never_one_
     assert world.book.find_curve(boards[0], 0) is refreshed.curve
 
 
-async def test_a_column_that_was_demanded_meanwhile_is_not_refreshed_again(world: World) -> None:
+async def test_a_column_that_a_caller_had_refreshed_meanwhile_is_not_refreshed_again(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {"a": 1})
     job = world.refresh_job()

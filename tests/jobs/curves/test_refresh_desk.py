@@ -1,4 +1,4 @@
-"""Why here: what an operator is told about a refresh must hold for every write acknowledged before the question."""
+"""Test that the answer to a refresh request holds for every write that was acknowledged before the request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.jobs.world import World, within
 
 
 async def waiting(world: World, count: int) -> None:
-    """Let the demands of tasks just made reach the desk."""
+    """Let the requests of tasks that were just made reach the desk."""
     for _ in range(count + 1):
         await asyncio.sleep(0)
 
@@ -28,7 +28,7 @@ async def started(world: World) -> Jobs:
     return jobs
 
 
-async def test_a_demand_is_answered_with_the_curve_that_serves_from_now_on(world: World) -> None:
+async def test_a_request_is_answered_with_the_curve_that_serves_from_then_on(world: World) -> None:
     board = await world.create("b", columns=2)
     await world.post(board, {"a": 5, "b": 7, "c": 5}, column="xp1")
     jobs = await started(world)
@@ -43,7 +43,7 @@ async def test_a_demand_is_answered_with_the_curve_that_serves_from_now_on(world
     assert await jobs.stop() == []
 
 
-async def test_an_empty_column_gets_a_curve_when_it_is_asked_for(world: World) -> None:
+async def test_an_empty_column_gets_a_curve_on_request(world: World) -> None:
     board = await world.create("b")
     jobs = await started(world)
     done = await within(world.desk.refresh_now(board, 0))
@@ -51,7 +51,7 @@ async def test_an_empty_column_gets_a_curve_when_it_is_asked_for(world: World) -
     assert await jobs.stop() == []
 
 
-async def test_demands_for_one_column_share_a_refresh_that_started_after_all_of_them(world: World) -> None:
+async def test_requests_for_one_column_share_a_refresh_that_started_after_all_of_them(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {"a": 1})
     jobs = await started(world)
@@ -69,7 +69,7 @@ async def test_demands_for_one_column_share_a_refresh_that_started_after_all_of_
     assert await jobs.stop() == []
 
 
-async def test_one_caller_who_gives_up_does_not_take_the_others_answer(world: World) -> None:
+async def test_a_caller_who_gives_up_does_not_take_the_other_callers_answer(world: World) -> None:
     board = await world.create("b")
     jobs = await started(world)
     world.store.hold()
@@ -83,7 +83,7 @@ async def test_one_caller_who_gives_up_does_not_take_the_others_answer(world: Wo
     assert await jobs.stop() == []
 
 
-async def test_demands_past_the_bound_are_refused_at_once(world: World) -> None:
+async def test_requests_beyond_the_bound_are_refused_at_once(world: World) -> None:
     boards = [await world.create(f"b{number}") for number in range(5)]
     jobs = await started(world)
     world.store.hold()
@@ -98,7 +98,7 @@ async def test_demands_past_the_bound_are_refused_at_once(world: World) -> None:
     assert await jobs.stop() == []
 
 
-async def test_a_demand_waits_no_longer_than_its_bound_and_its_refresh_goes_on(world: World) -> None:
+async def test_a_request_times_out_and_its_refresh_goes_on(world: World) -> None:
     board = await world.create("b")
     world.desk = RefreshQueue(requests_max=3, wait_s_max=0.01)
     jobs = await started(world)
@@ -111,13 +111,13 @@ async def test_a_demand_waits_no_longer_than_its_bound_and_its_refresh_goes_on(w
     assert await jobs.stop() == []
 
 
-async def test_without_a_job_a_demand_is_refused(world: World) -> None:
+async def test_a_request_without_a_job_is_refused(world: World) -> None:
     board = await world.create("b")
     with pytest.raises(NoJobProcessError):
         await world.desk.refresh_now(board, 0)
 
 
-async def test_stopping_refuses_who_waits_and_who_comes_later(world: World) -> None:
+async def test_stopping_refuses_waiting_requests_and_later_ones(world: World) -> None:
     boards = [await world.create("b0"), await world.create("b1")]
     jobs = await started(world)
     world.store.hold()
@@ -133,10 +133,10 @@ async def test_stopping_refuses_who_waits_and_who_comes_later(world: World) -> N
         await world.desk.refresh_now(boards[0], 0)
 
 
-async def test_a_store_that_fails_is_told_to_who_asked_and_the_next_demand_works(world: World) -> None:
+async def test_the_caller_is_told_of_a_failing_store_and_the_next_request_works(world: World) -> None:
     board = await world.create("b")
     jobs = await started(world)
-    await within(world.observed.folds.get())  # folding reads the store too, and rests now
+    await within(world.observed.folds.get())  # folding reads the store, too, and rests now
     world.store.failures.append(StoreBusyError("the disk is full"))
     with pytest.raises(StoreBusyError, match="the disk is full"):
         await within(world.desk.refresh_now(board, 0))
@@ -146,7 +146,7 @@ async def test_a_store_that_fails_is_told_to_who_asked_and_the_next_demand_works
 
 
 @pytest.mark.parametrize("gone", [delete_board, reset_board])
-async def test_a_board_deleted_or_emptied_meanwhile_is_unknown_and_no_failure(
+async def test_a_board_deleted_or_emptied_meanwhile_is_unknown_and_counts_no_failure(
     world: World, gone: Callable[..., object]
 ) -> None:
     board = await world.create("b")
@@ -159,7 +159,7 @@ async def test_a_board_deleted_or_emptied_meanwhile_is_unknown_and_no_failure(
     assert await jobs.stop() == []
 
 
-async def test_a_demand_after_a_reset_does_not_share_one_from_before(world: World) -> None:
+async def test_a_request_after_a_reset_shares_no_refresh_from_before_it(world: World) -> None:
     boards = [await world.create("other"), await world.create("b")]
     jobs = await started(world)
     world.store.hold()

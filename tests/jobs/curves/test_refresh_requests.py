@@ -1,4 +1,4 @@
-"""Why here: an operator asks any front end, and the refresh is made in a process that this one knows nothing of."""
+"""Test a refresh that an operator asks any front end for, and that a process unknown to it makes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def demanded(world: World) -> list[StoredRefreshRequest]:
 
 
 async def waiting(world: World, count: int) -> None:
-    """Return once so many demands wait in the store."""
+    """Return once this many requests wait in the store."""
     async with asyncio.timeout(WAIT_S):
         while len(await demanded(world)) < count:
             pass
@@ -49,7 +49,10 @@ async def waiting(world: World, count: int) -> None:
 
 @asynccontextmanager
 async def job_process(world: World, catalog: Catalog | None = None) -> AsyncIterator[RefreshRequestJob]:
-    """The world's own jobs, and the one that takes demands of others; not run: a test calls `take`."""
+    """Start the world's own jobs, and make the job that takes requests of other processes.
+
+    The latter does not run: a test calls `take_requests`.
+    """
     jobs = world.start()
     try:
         yield RefreshRequestJob(world.store, catalog or world.catalog, world.desk, LIMITS, sleep=asyncio.sleep)
@@ -57,7 +60,7 @@ async def job_process(world: World, catalog: Catalog | None = None) -> AsyncIter
         await jobs.stop()
 
 
-async def test_a_demand_of_another_process_is_met_by_a_curve_that_counts_all_written_before_it(world: World) -> None:
+async def test_a_request_of_another_process_gets_a_curve_with_every_earlier_write(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {f"p{n}": n for n in range(30)})
     front_end = FrontEnd(world)
@@ -78,10 +81,10 @@ async def test_a_demand_of_another_process_is_met_by_a_curve_that_counts_all_wri
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_board_that_this_process_has_not_met_or_knows_otherwise_is_read_first(world: World) -> None:
+async def test_the_job_reads_a_board_first_that_it_does_not_know_or_knows_differently(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {"a": 1})
-    async with job_process(world, Catalog(world.store)) as job:  # an empty copy
+    async with job_process(world, Catalog(world.store)) as job:  # the copy is empty
         asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(board, 0))
         await waiting(world, 1)
         await job.take_requests()
@@ -93,7 +96,7 @@ async def test_a_board_that_this_process_has_not_met_or_knows_otherwise_is_read_
         assert (await within(asked)).curve.total == 0
 
 
-async def test_a_board_that_is_emptied_meanwhile_is_unknown_to_whoever_asked(world: World) -> None:
+async def test_a_board_that_is_emptied_meanwhile_is_unknown_to_the_caller(world: World) -> None:
     board = await world.create("b")
     async with job_process(world) as job:
         asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(board, 0))
@@ -104,7 +107,7 @@ async def test_a_board_that_is_emptied_meanwhile_is_unknown_to_whoever_asked(wor
             await within(asked)
 
 
-async def test_a_method_that_another_version_does_not_know_and_a_fit_that_fails_are_told(world: World) -> None:
+async def test_the_caller_is_told_of_an_unsupported_method_and_of_a_failed_fit(world: World) -> None:
     unsupported = await world.create("scan", predictor=replace(PREDICTOR, method=RefreshMethod.SCAN))
     failing = await world.create("b")
     async with job_process(world) as job:
@@ -127,14 +130,14 @@ async def test_a_method_that_another_version_does_not_know_and_a_fit_that_fails_
             await within(asked)
 
 
-async def test_without_a_job_process_it_says_so_once_its_wait_is_over(world: World) -> None:
+async def test_the_front_end_reports_a_missing_job_process_after_its_wait(world: World) -> None:
     board = await world.create("b")
     front_end = FrontEnd(world, replace(LIMITS, refresh_wait_s_max=0.3))
     with pytest.raises(NoJobProcessError, match=r"no job process took the refresh request in 0\.3 s"):
         await within(front_end.desk.refresh_now(board, 0))
 
 
-async def test_a_wait_that_is_over_before_the_store_was_asked_says_so_too(world: World) -> None:
+async def test_the_front_end_reports_it_even_if_its_wait_ends_before_its_first_look(world: World) -> None:
     board = await world.create("b")
     front_end = FrontEnd(world, replace(LIMITS, refresh_wait_s_max=0.001))
     with pytest.raises(NoJobProcessError):
@@ -154,7 +157,7 @@ async def test_a_refresh_that_takes_longer_than_the_wait_is_a_timeout(world: Wor
         world.store.release()
 
 
-async def test_only_so_many_wait_at_a_front_end(world: World) -> None:
+async def test_a_front_end_refuses_requests_beyond_its_bound(world: World) -> None:
     board = await world.create("b")
     front_end = FrontEnd(world, replace(LIMITS, refresh_demands_max=1))
     first = asyncio.create_task(front_end.desk.refresh_now(board, 0))
@@ -165,7 +168,7 @@ async def test_only_so_many_wait_at_a_front_end(world: World) -> None:
     await asyncio.gather(first, return_exceptions=True)
 
 
-async def test_a_job_process_that_stops_gives_back_what_it_has_not_answered(world: World) -> None:
+async def test_a_job_process_that_stops_gives_back_its_unanswered_requests(world: World) -> None:
     board = await world.create("b")
     asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(board, 0))
     await waiting(world, 1)

@@ -1,4 +1,4 @@
-"""Why here: with more to refresh than there is time for, what comes first decides how wrong ranks get."""
+"""Test what is refreshed first when there is too little time for all: the order decides how wrong ranks get."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.storage.deployment import PREDICTOR, ranked, spec
 
 
 async def fitted(world: World, rows: dict[str, int], job: RefreshJob) -> dict[str, Board]:
-    """Boards with so many rows each, and curves of all of them."""
+    """Create boards with that many rows each, and curves of all of them."""
     boards = {name: await world.create(name) for name in rows}
     for name, count in rows.items():
         await world.post(boards[name], {f"owner {number}": number for number in range(count)})
@@ -27,7 +27,7 @@ async def fitted(world: World, rows: dict[str, int], job: RefreshJob) -> dict[st
 
 
 async def order_of(world: World, job: RefreshJob, boards: dict[str, Board]) -> list[str]:
-    """The boards in the order in which one worker refreshes what waits."""
+    """Return the boards in the order in which one worker refreshes what waits."""
     before = {name: world.book.find_served(board, 0) for name, board in boards.items()}
     await work_off(world, job)
     found = {name: world.book.find_served(board, 0) for name, board in boards.items()}
@@ -35,14 +35,14 @@ async def order_of(world: World, job: RefreshJob, boards: dict[str, Board]) -> l
     return [name for _, name in sorted(fresh)]
 
 
-async def test_boards_that_changed_most_for_their_size_come_first_and_those_without_a_curve_before_them(
+async def test_boards_without_a_curve_come_first_and_then_those_that_changed_most(
     world: World,
 ) -> None:
     job = world.refresh_job()
     boards = await fitted(world, {"large": 200, "middle": 50, "small": 4}, job)
-    await world.post(boards["large"], {f"owner {number}": 1 for number in range(20)})  # a tenth
-    await world.post(boards["middle"], {f"owner {number}": 1 for number in range(10)})  # a fifth
-    await world.post(boards["small"], {"owner 0": 1, "owner 1": 1})  # half
+    await world.post(boards["large"], {f"owner {number}": 1 for number in range(20)})  # a tenth of its rows
+    await world.post(boards["middle"], {f"owner {number}": 1 for number in range(10)})  # a fifth of its rows
+    await world.post(boards["small"], {"owner 0": 1, "owner 1": 1})  # half of its rows
     boards["new"] = await world.create("new")
     await world.post(boards["new"], {"a": 1})
     await job.find_due()
@@ -50,7 +50,7 @@ async def test_boards_that_changed_most_for_their_size_come_first_and_those_with
     assert await order_of(world, job, boards) == ["new", "small", "middle", "large"]
 
 
-async def test_a_board_that_changed_little_is_not_passed_over_for_ever(world: World) -> None:
+async def test_a_board_that_changed_little_is_refreshed_in_the_end(world: World) -> None:
     patience = LIMITS.refresh.schedule.refresh_patience_intervals
     job = world.refresh_job()
     boards = await fitted(world, {"calm": 100, "busy": 10}, job)
@@ -59,7 +59,7 @@ async def test_a_board_that_changed_little_is_not_passed_over_for_ever(world: Wo
         await world.post(boards["busy"], {f"owner {number}": 1 for number in range(10)})
         assert await due(world, job) == 2
         async with working(job):
-            await within(world.observed.refreshes.get())  # there is time for one, and no more
+            await within(world.observed.refreshes.get())  # there is time for one refresh and no more
             curve = world.book.find_curve(boards["calm"], 0)
         if job.waiting == 0 or curve is None:
             break
@@ -69,7 +69,7 @@ async def test_a_board_that_changed_little_is_not_passed_over_for_ever(world: Wo
     raise AssertionError("the calm board was never refreshed, or did not wait")
 
 
-async def test_with_no_room_for_all_the_neediest_wait_and_the_others_are_found_again(world: World) -> None:
+async def test_the_neediest_boards_get_the_queue_and_the_others_are_found_again(world: World) -> None:
     boards = await fitted(world, dict.fromkeys("abcd", 10), world.refresh_job())
     job = world.refresh_job(refresh_queue_max=2)
     await job.find_due()
@@ -81,7 +81,7 @@ async def test_with_no_room_for_all_the_neediest_wait_and_the_others_are_found_a
     assert await order_of(world, job, boards) == ["b", "a"]
 
 
-async def test_a_clock_that_was_set_back_does_not_keep_curves_from_being_refreshed(world: World) -> None:
+async def test_curves_are_refreshed_although_the_clock_was_set_back(world: World) -> None:
     job = world.refresh_job()
     [board] = (await fitted(world, {"b": 10}, job)).values()
     world.deployment.clock.now_us -= 3_600_000_000
@@ -90,7 +90,7 @@ async def test_a_clock_that_was_set_back_does_not_keep_curves_from_being_refresh
     assert await due(world, job) == 1
 
 
-async def test_a_worker_rests_after_a_refresh_as_the_load_allows_and_demands_do_not_wait(world: World) -> None:
+async def test_a_worker_rests_after_a_refresh_and_requests_do_not_wait_for_it(world: World) -> None:
     boards = [await world.create(f"b{number}") for number in range(3)]
     for board in boards[:2]:
         await world.post(board, {"a": 1})
@@ -100,7 +100,7 @@ async def test_a_worker_rests_after_a_refresh_as_the_load_allows_and_demands_do_
     world.store.hold()
     async with working(job):
         await within(world.store.entered.wait())
-        world.advance(2)  # the refresh takes so long
+        world.advance(2)  # the refresh takes 2 s
         world.store.release()
         await world.refreshed()
         assert await world.time.asleep(6) == 6
@@ -112,7 +112,7 @@ async def test_a_worker_rests_after_a_refresh_as_the_load_allows_and_demands_do_
         await world.refreshed()
 
 
-async def test_what_the_store_refuses_to_a_tick_is_found_by_the_next_one(world: World) -> None:
+async def test_a_tick_finds_what_the_store_refused_to_the_tick_before(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {"a": 1})
     jobs = world.start()
@@ -134,7 +134,7 @@ async def test_what_the_store_refuses_to_a_tick_is_found_by_the_next_one(world: 
     assert await jobs.stop() == []
 
 
-async def test_a_familys_board_that_is_counted_anyway_gets_a_curve_only_once_it_has_grown(world: World) -> None:
+async def test_a_familys_board_gets_a_curve_only_once_it_is_too_large_to_count(world: World) -> None:
     exact_top = PREDICTOR.exact_top
     wanted = FamilySpec(spec(ranked("xp0")), (PeriodKind.ALL,), "UTC", ((),), 0, ())
     dialect = world.store.dialect

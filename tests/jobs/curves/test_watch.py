@@ -1,4 +1,4 @@
-"""Why here: a curve that another process stored must serve here within the interval, whatever failed before."""
+"""Test that a curve which another process stored serves here within the interval, whatever failed before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.errors import StoreBusyError
 from tests.jobs.world import World
 
 
-async def test_a_curve_of_another_process_serves_after_the_next_poll_and_a_failed_poll_is_tried_again(
+async def test_the_next_poll_serves_a_curve_of_another_process_also_after_a_failed_one(
     world: World,
 ) -> None:
     board = await world.create("b")

@@ -1,4 +1,4 @@
-"""Why here: what the jobs of pools forget or repeat is a resource that nobody gets, or that two have."""
+"""Test the jobs of pools: what they forget is a resource that nobody gets, what they repeat one that two keys have."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BALANCE = BalanceLimits(
 
 
 async def no_pause(_seconds: float) -> None:
-    """Time does not pass."""
+    """Return at once: time does not pass."""
 
 
 class Upkeep:
@@ -70,7 +70,7 @@ class Upkeep:
         return self.pools.clock.now_us
 
     async def ask(self, keys: int, *, region: str, named: str) -> int:
-        """So many new keys ask; how many got one."""
+        """Ask for this many new keys. Return how many got a resource."""
         asked = [
             LeaseRequest(CLIENT, "numbers", f"{named} {key}", region, None, 1_000 * MINUTE_US) for key in range(keys)
         ]
@@ -79,7 +79,7 @@ class Upkeep:
 
 @pytest.fixture
 async def upkeep(world: World) -> Upkeep:
-    """A pool of two regions."""
+    """Provide a pool of two regions."""
     made = Upkeep(world)
     await made.pools.create()
     await made.pools.add(*(f"e{number}" for number in range(40)), region="eu")
@@ -87,7 +87,7 @@ async def upkeep(world: World) -> Upkeep:
     return made
 
 
-async def test_what_is_over_is_liberated_in_bounded_steps_and_its_keys_find_it_again(upkeep: Upkeep) -> None:
+async def test_ended_leases_are_liberated_in_bounded_steps_and_their_keys_find_them_again(upkeep: Upkeep) -> None:
     pools = upkeep.pools
     asked = [LeaseRequest(CLIENT, "numbers", f"k{key}", "eu", None, LEASE_US) for key in range(12)]
     given = [one for one in await pools.run(*asked) if isinstance(one, Grant)]
@@ -104,7 +104,7 @@ async def test_what_is_over_is_liberated_in_bounded_steps_and_its_keys_find_it_a
     assert await upkeep.liberate_job.liberate_expired() == 0
 
 
-async def test_a_step_that_was_cut_off_is_made_good_by_whoever_comes_next(upkeep: Upkeep) -> None:
+async def test_the_next_run_completes_a_step_that_was_cut_off(upkeep: Upkeep) -> None:
     pools = upkeep.pools
     asked = [LeaseRequest(CLIENT, "numbers", f"k{key}", "eu", None, LEASE_US) for key in range(12)]
     await pools.run(*asked)
@@ -123,7 +123,7 @@ async def test_a_step_that_was_cut_off_is_made_good_by_whoever_comes_next(upkeep
     assert (await pools.counts())["eu"].held == 0
 
 
-async def test_a_region_that_runs_dry_is_given_free_resources_of_the_others(upkeep: Upkeep) -> None:
+async def test_a_region_that_runs_out_gets_free_resources_of_other_regions(upkeep: Upkeep) -> None:
     pools = upkeep.pools
     assert await upkeep.balance_job.balance_pools() == 0, "nothing was measured yet"
     assert await upkeep.ask(2, region="eu", named="e") == 2
@@ -142,7 +142,7 @@ async def test_a_region_that_runs_dry_is_given_free_resources_of_the_others(upke
     assert sorted(row.resource for row in rows if not row.is_free and row.region == "eu") != []
 
 
-async def test_what_was_measured_survives_the_process(upkeep: Upkeep) -> None:
+async def test_another_process_uses_what_a_process_measured(upkeep: Upkeep) -> None:
     pools = upkeep.pools
     await upkeep.balance_job.balance_pools()
     await upkeep.ask(15, region="us", named="u")
@@ -152,7 +152,7 @@ async def test_what_was_measured_survives_the_process(upkeep: Upkeep) -> None:
     assert await another.balance_job.balance_pools() > 10
 
 
-async def test_a_move_that_comes_late_moves_what_is_still_free(upkeep: Upkeep) -> None:
+async def test_a_late_move_moves_the_resources_that_are_still_free(upkeep: Upkeep) -> None:
     pools = upkeep.pools
     pool = await pools.pool()
     assert await upkeep.ask(38, region="eu", named="e") == 38
@@ -166,7 +166,7 @@ async def test_a_move_that_comes_late_moves_what_is_still_free(upkeep: Upkeep) -
     assert (counts["eu"].total, counts["eu"].held, counts["us"].total) == (38, 38, 12)
 
 
-async def test_what_is_over_moves_without_being_liberated_before_and_what_runs_stays(upkeep: Upkeep) -> None:
+async def test_ended_leases_move_without_being_liberated_first_and_running_ones_stay(upkeep: Upkeep) -> None:
     pools = upkeep.pools
     pool = await pools.pool()
     asked = [LeaseRequest(CLIENT, "numbers", f"k{key}", "eu", None, LEASE_US) for key in range(30)]
@@ -197,7 +197,7 @@ async def test_what_is_over_moves_without_being_liberated_before_and_what_runs_s
     [(lambda minute: 5, 600), (lambda minute: 1, 600), (lambda minute: minute, 600), (lambda minute: 5, 8)],
     ids=["many", "few", "growing", "short"],
 )
-async def test_beyond_one_round_nobody_is_refused_while_a_lease_is_over_elsewhere(
+async def test_after_one_round_no_key_is_refused_while_another_region_has_ended_leases(
     world: World, asked_a_minute: Callable[[int], int], lease_minutes: int
 ) -> None:
     upkeep = Upkeep(world)
@@ -228,7 +228,7 @@ async def test_beyond_one_round_nobody_is_refused_while_a_lease_is_over_elsewher
     assert given >= min(100, sum(asked_a_minute(minute) for minute in range(5, 50)))
 
 
-async def test_the_journal_forgets_what_is_past_its_retention(upkeep: Upkeep) -> None:
+async def test_the_journal_is_pruned_after_its_retention(upkeep: Upkeep) -> None:
     pools = upkeep.pools
     await pools.ask("old")
     pools.clock.now_us += round(LIBERATE.lease_journal_retention_s * 1e6) + 1

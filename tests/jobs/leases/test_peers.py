@@ -1,4 +1,4 @@
-"""Why here: a peer that is away must cost nothing but what it would have told."""
+"""Test that a peer which is away costs nothing except what it would have told."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIMITS = ExchangeLimits(lease_exchange_interval_s=1, lease_exchange_rows_max=2)
 
 
 class Peer:
-    """Another store's journal, as a test writes it, and what the job told of it."""
+    """Another store's journal, as a test writes it, and what the job reported of it."""
 
     def __init__(self, world: World) -> None:
         self.world, self.pools = world, Pools(world.deployment)
@@ -57,7 +57,7 @@ class Peer:
         self.failures.put_nowait(None)
 
     def acquires(self, *keys: str) -> None:
-        """The journal goes on."""
+        """Add leases of these keys to the journal."""
         for key in keys:
             number = len(self.events) + 1
             now_us = self.pools.clock.now_us
@@ -67,7 +67,7 @@ class Peer:
             )
 
     async def known(self) -> set[str]:
-        """The keys that lease there, as it is known here."""
+        """Return the keys that lease there, as this store knows it."""
         pool = await self.pools.pool()
         keys = [(pool.key, event.key or "") for event in self.events]
         found = await self.world.store.read(lambda: remote_leases(self.pools.dialect).find_by_keys(keys))
@@ -76,7 +76,7 @@ class Peer:
 
 @pytest.fixture
 async def peer(world: World) -> AsyncIterator[Peer]:
-    """A peer whose journal is followed."""
+    """Provide a peer whose journal the job follows."""
     made = Peer(world)
     await made.pools.create()
     following = asyncio.create_task(made.job.follow_journal("us"))
@@ -86,7 +86,7 @@ async def peer(world: World) -> AsyncIterator[Peer]:
         await following
 
 
-async def test_full_pages_are_followed_by_the_next_at_once_and_the_end_by_a_pause(peer: Peer) -> None:
+async def test_the_job_reads_on_after_a_full_page_and_pauses_at_the_end(peer: Peer) -> None:
     peer.acquires("a", "b", "c", "d", "e")
     assert [(await peer.taken.get()).events for _ in range(3)] == [2, 2, 1]
     assert await peer.known() == set("abcde")
@@ -97,7 +97,7 @@ async def test_full_pages_are_followed_by_the_next_at_once_and_the_end_by_a_paus
     assert peer.asked[:4] == [0, 2, 4, 5]
 
 
-async def test_a_peer_that_is_away_is_asked_again_and_nothing_is_missed(peer: Peer) -> None:
+async def test_the_job_asks_an_absent_peer_again_and_misses_nothing(peer: Peer) -> None:
     peer.away = True
     peer.acquires("a")
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Why here: a plan that takes what a region needs turns a shortage of one into a shortage of two."""
+"""Test rebalance plans: one that takes what a region needs turns one shortage into two."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ loads = st.builds(
 
 @st.composite
 def states(draw: st.DrawFn) -> RegionState:
-    """A region as a look may find it."""
+    """Draw a region as a measurement may find it."""
     available = draw(st.integers(0, 1_000_000))
     return RegionState(available, draw(loads))
 
@@ -58,7 +58,7 @@ def load(level: float, freed: float = 0, trend: float = 0) -> Load:
 
 
 @given(regions)
-def test_a_plan_moves_available_resources_only_and_leaves_everyone_what_it_needs(found: dict[str, RegionState]) -> None:
+def test_a_plan_moves_only_available_resources_and_leaves_each_region_its_need(found: dict[str, RegionState]) -> None:
     moves = plan_moves(found, LIMITS)
     after = {region: state.available for region, state in found.items()}
     given_away = dict.fromkeys(found, 0)
@@ -79,7 +79,7 @@ def test_a_plan_moves_available_resources_only_and_leaves_everyone_what_it_needs
 
 
 @given(regions)
-def test_targets_share_out_exactly_what_there_is_and_cover_needs_where_that_is_enough(
+def test_targets_share_out_all_resources_and_cover_needs_if_there_are_enough(
     found: dict[str, RegionState],
 ) -> None:
     wanted, everything = compute_targets(found, HORIZON_S), sum(state.available for state in found.values())
@@ -91,7 +91,7 @@ def test_targets_share_out_exactly_what_there_is_and_cover_needs_where_that_is_e
 
 
 @given(regions)
-def test_a_plan_that_was_followed_is_followed_by_none(found: dict[str, RegionState]) -> None:
+def test_a_plan_that_was_carried_out_leaves_no_next_plan(found: dict[str, RegionState]) -> None:
     moves = plan_moves(found, LIMITS)
     if sum(move.resources for move in moves) >= LIMITS.balance_moves_max:
         return
@@ -103,7 +103,7 @@ def test_a_plan_that_was_followed_is_followed_by_none(found: dict[str, RegionSta
 
 
 @given(st.lists(st.tuples(st.integers(1, 3_600), st.integers(0, 10_000), st.integers(0, 10_000)), max_size=20))
-def test_averages_stay_within_what_was_seen_or_decay(seen: list[tuple[int, int, int]]) -> None:
+def test_averages_never_become_negative_whatever_was_measured(seen: list[tuple[int, int, int]]) -> None:
     known = start_load(RegionMeasurement(0, 10**6, 0, 0, 0))
     at_us = acquired = leased = 0
     for passed_s, more, over in seen:
@@ -116,7 +116,7 @@ def test_averages_stay_within_what_was_seen_or_decay(seen: list[tuple[int, int, 
         assert forecast_headroom(known, 10**6 - leased, HORIZON_S) >= 0
 
 
-def test_a_steady_load_is_measured_as_it_is_and_what_was_refused_was_asked_for_too() -> None:
+def test_a_steady_load_is_measured_as_it_is_refused_requests_included() -> None:
     known = start_load(RegionMeasurement(0, 1_000, 0, 0, 0))
     for minute in range(1, 61):
         at_us, acquired, refused = minute * 60_000_000, minute * 60, minute * 30
@@ -126,36 +126,36 @@ def test_a_steady_load_is_measured_as_it_is_and_what_was_refused_was_asked_for_t
     assert known.freed == pytest.approx(1, rel=0.05)
 
 
-def test_no_time_between_two_looks_changes_nothing() -> None:
+def test_two_measurements_at_one_time_change_nothing() -> None:
     known = start_load(RegionMeasurement(5, 10, 0, 0, 0))
     assert update_load(known, RegionMeasurement(5, 10, 3, 3, 0), 600) == known
 
 
-def test_a_region_that_grows_is_given_what_it_will_need_before_it_is_dry() -> None:
+def test_a_growing_region_gets_its_future_need_before_it_is_exhausted() -> None:
     found = {"eu": RegionState(5_000, load(0.1, 0.1)), "us": RegionState(300, load(2, 1, 0.001))}
     [move] = plan_moves(found, LIMITS)
     assert (move.source, move.target) == ("eu", "us")
     assert 300 + move.resources > forecast_need(found["us"].load, HORIZON_S) > 300
 
 
-def test_where_there_is_too_little_everyone_gets_the_same_part_of_its_need() -> None:
+def test_each_region_gets_the_same_part_of_its_need_if_there_is_too_little() -> None:
     found = {"eu": RegionState(600, load(2)), "us": RegionState(0, load(1))}
     assert compute_targets(found, HORIZON_S) == pytest.approx({"eu": 400, "us": 200})
     assert plan_moves(found, LIMITS) == [("eu", "us", 200)]
 
 
-def test_operators_shares_stay_where_nobody_asks() -> None:
+def test_the_operators_shares_stay_while_no_key_asks() -> None:
     found = {"eu": RegionState(100, load(0)), "us": RegionState(0, load(0))}
     assert plan_moves(found, LIMITS) == []
 
 
-def test_a_region_that_refused_somebody_gets_what_was_asked_for_lately_whatever_the_averages_say() -> None:
+def test_a_region_that_refused_keys_gets_what_they_asked_for_lately() -> None:
     calm = load(0.01, freed=2)
     rushed = update_load(calm, RegionMeasurement(300_000_000, 100, 10, 60, 90), LIMITS.balance_half_life_s)
     assert forecast_need(rushed, HORIZON_S) == pytest.approx(150 / 300 * HORIZON_S)
     assert plan_moves({"eu": RegionState(1_000, load(0)), "us": RegionState(0, rushed)}, LIMITS)[0].resources >= 300
 
 
-def test_where_there_is_too_little_no_shortage_is_left_alone() -> None:
+def test_a_shortage_draws_everything_that_regions_without_need_have() -> None:
     found = {"eu": RegionState(15, load(0)), "us": RegionState(85, load(1))}
     assert plan_moves(found, LIMITS) == [("eu", "us", 15)]

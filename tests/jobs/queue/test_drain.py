@@ -1,4 +1,4 @@
-"""Why here: a worker that nobody watches must look, work, share, stand back and stop by itself."""
+"""Test that a worker looks, works, shares, steps back and stops by itself."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ LIMITS = DrainJobLimits(
     job_backoff_base_s=0.5,
     ingest_backoff_s_max=3,
 )
-TAKEN_BACK = -1  # among depths
+TAKEN_BACK = -1  # stands among depths
 
 
 @dataclass
 class Observed:
-    """What a worker told its operators."""
+    """What a worker reported to its operators."""
 
     rounds: asyncio.Queue[DrainedRound] = field(default_factory=asyncio.Queue)
     depths: list[int] = field(default_factory=list)
@@ -85,48 +85,48 @@ class Place:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The worker runs, and is cancelled at the end."""
+        """Run the worker, and cancel it at the end."""
         task = asyncio.create_task(self.worker.run_forever())
         yield
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
     async def enqueue(self, *owners: str) -> None:
-        """A point for each."""
+        """Queue a post with a point for each owner."""
         await self.desk.enqueue(
             *(self.desk.deployment.post(owner, part(self.board, {"xp": 1, "last": 1})) for owner in owners)
         )
 
     async def idle(self) -> None:
-        """Until the worker waits for posts."""
+        """Return once the worker waits for posts."""
         await self.time.asleep(LIMITS.ingest_poll_s)
 
     def advance(self, seconds: float) -> None:
-        """On every clock."""
+        """Advance every clock."""
         self.desk.clock.now_us += round(seconds * 1e6)
         self.time.advance(seconds)
 
     async def drained(self) -> DrainedRound:
-        """The next round."""
+        """Return the next round."""
         async with asyncio.timeout(WAIT_S):
             return await self.observed.rounds.get()
 
     async def xp(self, owner: str) -> int:
-        """As stored."""
+        """Return an owner's points as stored."""
         stats = await self.desk.deployment.stats(self.board, owner)
         return 0 if stats is None else int(stats["xp"] or 0)
 
 
 @pytest.fixture
 async def place(world: World) -> Place:
-    """A worker that is not started."""
+    """Provide a worker that is not started."""
     deployment = world.deployment
     desk = await QueueDesk.on(deployment)
     board = await deployment.create("b", ranked("xp"), counter("last", merge=Merge.LAST))
     return Place(desk, board)
 
 
-async def test_where_nothing_waits_nothing_is_written(place: Place) -> None:
+async def test_a_worker_writes_nothing_while_no_posts_wait(place: Place) -> None:
     async with place.running():
         for _ in range(5):
             await place.idle()
@@ -136,7 +136,7 @@ async def test_where_nothing_waits_nothing_is_written(place: Place) -> None:
     assert set(place.observed.depths) == {0}
 
 
-async def test_posts_find_a_worker_within_a_poll_or_at_once_where_they_were_queued(place: Place) -> None:
+async def test_a_worker_finds_posts_within_a_poll_and_those_of_its_own_process_at_once(place: Place) -> None:
     async with place.running():
         await place.idle()
         await place.enqueue("ada", "bob")
@@ -150,7 +150,7 @@ async def test_posts_find_a_worker_within_a_poll_or_at_once_where_they_were_queu
     assert place.observed.ages_s == [LIMITS.ingest_poll_s, 0]
 
 
-async def test_a_round_that_left_no_posts_lets_more_of_them_gather_and_one_that_did_goes_on(place: Place) -> None:
+async def test_a_worker_lets_posts_gather_unless_its_round_left_some(place: Place) -> None:
     patient = Place(place.desk, place.board, limits=replace(LIMITS, ingest_gather_s=0.04))
     await patient.enqueue(*(f"owner {number}" for number in range(DRAIN_LIMITS.ingest_round_posts_max + 1)))
     async with patient.running():
@@ -166,7 +166,7 @@ async def test_a_round_that_left_no_posts_lets_more_of_them_gather_and_one_that_
         assert sum((await patient.drained()).posts.values()) == 2
 
 
-async def test_who_gathers_for_longer_than_its_leases_are_renewed_after_keeps_them(place: Place) -> None:
+async def test_a_worker_that_lets_posts_gather_still_renews_its_leases_in_time(place: Place) -> None:
     patient = Place(place.desk, place.board, limits=replace(LIMITS, ingest_gather_s=60))
     await patient.enqueue("ada")
     async with patient.running():
@@ -174,7 +174,7 @@ async def test_who_gathers_for_longer_than_its_leases_are_renewed_after_keeps_th
         assert await patient.time.asleep() == pytest.approx(LEASE_S * LIMITS.lease_renewal_ratio)
 
 
-async def test_after_a_quiet_time_a_worker_looks_less_often_and_is_woken_all_the_same(place: Place) -> None:
+async def test_a_worker_looks_less_often_after_a_quiet_time_and_can_still_be_woken(place: Place) -> None:
     async with place.running():
         await place.idle()
         place.advance(QUIET_AFTER_S + 1)
@@ -186,7 +186,7 @@ async def test_after_a_quiet_time_a_worker_looks_less_often_and_is_woken_all_the
     assert await place.xp("ada") == 1
 
 
-async def test_leases_are_kept_while_posts_come_and_lapse_when_none_do(place: Place) -> None:
+async def test_a_worker_keeps_its_leases_while_posts_come_and_lets_them_lapse_otherwise(place: Place) -> None:
     async with place.running():
         await place.idle()
         for _ in range(30):
@@ -206,7 +206,7 @@ async def test_leases_are_kept_while_posts_come_and_lapse_when_none_do(place: Pl
         assert not held
 
 
-async def test_a_worker_that_stops_lets_others_have_its_shards_at_once(place: Place) -> None:
+async def test_a_worker_that_stops_releases_its_shards_at_once(place: Place) -> None:
     await place.enqueue("ada")
     async with place.running():
         await place.drained()
@@ -217,12 +217,13 @@ async def test_a_worker_that_stops_lets_others_have_its_shards_at_once(place: Pl
     assert await place.xp("bob") == 1
 
 
-async def test_a_worker_that_was_fenced_off_looks_again_and_goes_on(place: Place) -> None:
+async def test_a_worker_that_was_fenced_off_claims_again_and_goes_on(place: Place) -> None:
     await place.enqueue("ada")
     async with place.running():
         await place.drained()
         await place.idle()
-        place.desk.clock.now_us += LEASE_US  # its own monotonic clock stood still, as in a process that was stopped
+        # the process's own monotonic clock stood still, as in a process that was stopped
+        place.desk.clock.now_us += LEASE_US
         other = place.desk.worker("other")
         await place.desk.tend(other)
         await place.enqueue("ada")
@@ -237,7 +238,7 @@ async def test_a_worker_that_was_fenced_off_looks_again_and_goes_on(place: Place
     assert await place.xp("ada") == 2
 
 
-async def test_a_worker_that_may_not_work_any_more_takes_back_what_it_told(place: Place) -> None:
+async def test_a_worker_without_a_permit_takes_back_the_backlog_that_it_reported(place: Place) -> None:
     await place.enqueue("ada")
     nobody = Sizing(size=0, capacity=0, speed=0, sized_at_us=1)
     async with place.running():

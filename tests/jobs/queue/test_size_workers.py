@@ -1,4 +1,4 @@
-"""Why here: the number of workers follows what was measured, on every store, and whoever measures says the same."""
+"""Test that the number of workers follows what was measured, on every store, whichever process measures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Meter:
         )
 
     async def window(self, *, posts_per_s: float, busy_workers: float) -> int:
-        """Some seconds of work, and the size after them."""
+        """Play one window of work, and measure. Return the size after it."""
         seconds = LIMITS.ingest_sizing_s
         applied = {shard: round(posts_per_s * seconds / SHARDS) for shard in range(SHARDS)}
         busy_us = round(busy_workers * seconds * 1e6)
@@ -38,20 +38,20 @@ class Meter:
 
 
 async def let_a_post_wait(desk: QueueDesk) -> None:
-    """Longer and longer: nobody takes it."""
+    """Let a post wait longer and longer: nobody takes it."""
     board = await desk.deployment.create("b", ranked("xp"))
     await desk.enqueue(desk.deployment.post("ada", part(board, {"xp": 1})))
     desk.clock.now_us += 10_000_000
 
 
 async def hold_permits(desk: QueueDesk, count: int) -> None:
-    """So many workers, for a long time."""
+    """Hold this many permits for a long time."""
     for number in range(count):
         holder = f"worker {number}"
         await desk.store.write(lambda holder=holder: desk.semaphore.keep_permit(None, holder=holder, lease_us=10**12))  # type: ignore[misc]
 
 
-async def test_a_store_of_2100_and_workers_of_700_make_three(world: World) -> None:
+async def test_a_store_of_2100_posts_a_second_gets_three_workers_of_700(world: World) -> None:
     desk = await QueueDesk.on(world.deployment)
     await desk.store.write(lambda: desk.semaphore.resize(_sized(8), found=_sized(0)))
     meter = Meter(desk)
@@ -65,7 +65,7 @@ async def test_a_store_of_2100_and_workers_of_700_make_three(world: World) -> No
     assert (sizing.capacity, round(sizing.speed, -1)) == (2_100, 690)
 
 
-async def test_where_nothing_was_applied_nothing_is_written(world: World) -> None:
+async def test_measuring_writes_nothing_if_nothing_was_applied(world: World) -> None:
     desk = await QueueDesk.on(world.deployment)
     meter = Meter(desk)
     before = await desk.store.read(desk.semaphore.sizing)
@@ -76,7 +76,7 @@ async def test_where_nothing_was_applied_nothing_is_written(world: World) -> Non
     assert before.sized_at_us == 0, "no row of it"
 
 
-async def test_two_who_measure_change_the_number_once(world: World) -> None:
+async def test_two_processes_that_measure_change_the_number_once(world: World) -> None:
     desk = await QueueDesk.on(world.deployment)
     await desk.store.write(lambda: desk.semaphore.resize(_sized(8), found=_sized(0)))
     first, second = Meter(desk), Meter(desk)

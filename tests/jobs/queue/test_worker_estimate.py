@@ -1,4 +1,4 @@
-"""Why here: too few workers leave a store idle, too many stand in each other's way, and nobody can watch it all day."""
+"""Test the number of workers: too few leave a store idle, and too many slow each other down."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ WINDOW_S = 5.0
 
 
 class Store:
-    """Takes so much a second; a worker alone does `speed`, and several share what there is."""
+    """A store that takes `capacity` posts a second. A worker alone does `speed`, and several share the capacity."""
 
     def __init__(self, capacity: float, speed: float) -> None:
         self.capacity, self.speed = capacity, speed
 
     def window(self, workers: int, *, arriving: float = float("inf")) -> Window:
-        """What so many workers do with so many posts a second."""
+        """Return what this many workers do when this many posts a second arrive."""
         able = min(self.capacity, workers * self.speed)
         done = min(able, arriving)
         busy_s = workers * WINDOW_S * done / able
@@ -31,7 +31,7 @@ class Store:
 def settled(
     store: Store, *, size: int, windows: int = 40, there: int = MOST, arriving: float = float("inf")
 ) -> list[int]:
-    """Sizes, window after window; `there`: how many workers could work. The first one works alone for a while."""
+    """Return the sizes, window after window; `there` workers could work. At first one works alone for a window."""
     count = WorkerCount(most=MOST)
     count.record_window(store.window(1, arriving=store.speed / 2), size=size)
     sizes = [size]
@@ -44,7 +44,9 @@ def settled(
     ("capacity", "speed", "workers"),
     [(2_100, 700, 3), (2_100, 710, 3), (2_120, 700, 3), (2_300, 700, 4), (10, 700, 1), (70_000, 700, MOST), (1, 0, 1)],
 )
-def test_capacity_over_speed_rounded_up_within_bounds(capacity: float, speed: float, workers: int) -> None:
+def test_the_number_is_capacity_over_speed_rounded_up_within_bounds(
+    capacity: float, speed: float, workers: int
+) -> None:
     assert workers_for(capacity, speed, most=MOST) == workers
 
 
@@ -67,14 +69,14 @@ def test_workers_that_keep_up_are_left_as_they_are_however_busy() -> None:
         assert count.record_window(window, size=8) == 8
 
 
-def test_one_worker_says_nothing_of_others() -> None:
+def test_one_worker_alone_changes_nothing() -> None:
     store, count = Store(2_100, 700), WorkerCount(most=MOST)
     count.record_window(store.window(1, arriving=10), size=4)
     for _ in range(5):
         assert count.record_window(Store(300, 300).window(1), size=4) == 4
 
 
-def test_a_number_changes_after_two_windows_that_agree() -> None:
+def test_the_number_changes_after_two_windows_that_agree() -> None:
     store, count = Store(2_100, 700), WorkerCount(most=MOST)
     count.record_window(store.window(1, arriving=10), size=8)
     assert count.record_window(store.window(8), size=8) == 8
@@ -82,7 +84,7 @@ def test_a_number_changes_after_two_windows_that_agree() -> None:
     assert (round(count.capacity), round(count.speed, -2)) == (2_100, 700)
 
 
-def test_a_store_that_became_faster_gets_more_workers_and_one_that_became_slower_fewer() -> None:
+def test_a_faster_store_gets_more_workers_and_a_slower_one_fewer() -> None:
     count, size = WorkerCount(most=MOST), 1
     for store, wanted in ((Store(2_100, 700), 3), (Store(4_200, 700), 6), (Store(1_400, 700), 2)):
         sizes = []
@@ -92,13 +94,13 @@ def test_a_store_that_became_faster_gets_more_workers_and_one_that_became_slower
         assert sum(abs(each - wanted) <= 1 for each in sizes[-30:]) == 30, (wanted, sizes)
 
 
-def test_tries_that_do_not_pay_become_seldom() -> None:
+def test_tries_of_one_more_worker_become_rare_if_they_do_not_pay() -> None:
     sizes = settled(Store(2_100, 700), size=3, windows=200)
     tries = [index for index in range(1, len(sizes)) if sizes[index] > sizes[index - 1]]
     assert len(tries) <= 200 / 16 + 5
 
 
-def test_with_fewer_processes_than_permits_nothing_changes() -> None:
+def test_the_number_stays_if_there_are_fewer_processes_than_permits() -> None:
     assert set(settled(Store(10_000, 700), size=4, there=2)) == {4}
 
 
