@@ -86,7 +86,7 @@ async def test_a_starting_process_knows_which_boards_are_idle(world: World) -> N
     assert [total(world, board) for board in boards] == [1, 2]
 
 
-async def test_a_curve_that_another_process_refreshed_is_young_here_too(world: World) -> None:
+async def test_a_curve_that_another_process_refreshed_is_not_due_here(world: World) -> None:
     [board], _, mine, theirs = await two_that_know(world)
     await due(world, mine)
     await work_off(world, mine)
@@ -124,7 +124,7 @@ async def test_a_process_that_slept_past_its_lease_is_fenced_off(world: World) -
         await within(world.observed.fenced.get())
     assert world.observed.refreshes.empty()
     assert world.observed.failures.empty()
-    assert total(world, board) is None, "what was not stored does not serve"
+    assert total(world, board) is None, "a curve that was not stored does not serve"
     await world.book.poll()
     assert total(world, board) == total(other, board) == 2
 
@@ -204,7 +204,7 @@ async def test_the_column_of_a_dead_process_is_refreshed_once_its_lease_has_ende
         assert isinstance(await within(other.store.refused.get()), LeaseTakenError)
         await within(other.idle(theirs))
     other.observed.refreshes.get_nowait()
-    assert other.store.heavy_reads == 1, "of the fence alone"
+    assert other.store.heavy_reads == 1, "only the fence was read"
     assert await due(world, theirs, OVER_S - 1) == 0
     await theirs.find_due()  # passes the board that the fence left behind
     assert await due(world, theirs, 1) == 1

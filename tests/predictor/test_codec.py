@@ -111,7 +111,7 @@ def test_a_curve_of_the_first_version_still_serves(curve: Curve) -> None:
     assert decode_curve(sealed(bytes(body))) == plain
 
 
-def test_a_time_beyond_64_bits_does_not_fit() -> None:
+def test_a_time_beyond_64_bits_cannot_be_encoded() -> None:
     with pytest.raises(KnotsInvalidError):
         encode_curve(Curve([], total=0, as_of_us=2**63))
 

@@ -203,7 +203,7 @@ def test_ties_at_both_ends_count_in_full() -> None:
     assert curve.locate(101) == Bracket(111, 111, 111, "knot")
 
 
-def test_a_line_runs_from_past_the_ties_to_the_next_knot_and_halves_round_up() -> None:
+def test_a_line_starts_after_the_ties_of_its_knot_and_rounds_halves_up() -> None:
     curve = Curve([Knot(0, 0, 1), Knot(11, 6, 1)], total=8 - 1, as_of_us=0)
     # From rank 2 at key 1 to rank 7 at key 11: half a rank a key.
     assert [curve.locate(key).rank for key in range(1, 12)] == [2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]

@@ -212,7 +212,7 @@ def test_a_live_curve_equals_its_fit_again_once_its_counts_are_back() -> None:
         seen.append(LiveCurve(fit, counts, as_of=AsOf(0)).is_as_fitted)
         counts.count_move(*move)
     seen.append(LiveCurve(fit, counts, as_of=AsOf(0)).is_as_fitted)
-    assert seen == [True, False, True, False], "a move within a gap is one"
+    assert seen == [True, False, True, False], "a move within a gap is a change"
 
 
 def test_the_bound_covers_entries_that_all_move_to_one_end_of_a_gap() -> None:
@@ -223,7 +223,7 @@ def test_the_bound_covers_entries_that_all_move_to_one_end_of_a_gap() -> None:
     assert bracket == Bracket(3, 2, 503, "curve")  # the true rank is 501: a bound without the moves would be wrong
 
 
-def test_the_best_and_the_worst_that_ever_came_close_the_open_ends() -> None:
+def test_ranks_beyond_the_best_and_the_worst_arrival_are_exact() -> None:
     fit = Curve([Knot(0, 0, 1), Knot(100, 1, 1)], total=2, as_of_us=0)
     counts = LiveCounts(fit)
     counts.count_moves([(None, -50), (None, -20), (None, 140)])
@@ -250,7 +250,7 @@ def test_a_key_off_the_lattice_ends_the_snapping() -> None:
     assert live.locate(6).low <= 2
 
 
-def test_a_column_that_was_empty_at_the_fit_fills_up() -> None:
+def test_a_live_curve_counts_entries_of_a_column_that_was_empty_at_the_fit() -> None:
     fit = Curve([], total=0, as_of_us=0)
     counts = LiveCounts(fit)
     counts.count_moves([(None, 5), (None, 9), (None, 7)])

@@ -103,7 +103,7 @@ def test_an_index_over_anything_that_would_bind_values_is_refused(query: Any) ->
     create_table("t").column("a", TEXT).clustered(),
     create_index("i", "t"),
 ])  # fmt: skip
-def test_a_definition_that_says_too_little_is_refused(query: Any) -> None:
+def test_an_incomplete_definition_is_refused(query: Any) -> None:
     with pytest.raises(IncompleteQueryError):
         query.compile(SQLITE)
 

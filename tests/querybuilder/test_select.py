@@ -220,7 +220,7 @@ def test_a_left_join_keeps_what_nothing_matches(run: Run, board: str) -> None:
     lambda: union_all(select(col("a")).from_("t"), select(col("a"), col("b")).from_("t")),
     lambda: select(col("a")).from_(rows("g", param("x"))),
 ])  # fmt: skip
-def test_a_query_that_says_too_little_is_refused(build: Callable[[], Any]) -> None:
+def test_an_incomplete_query_is_refused(build: Callable[[], Any]) -> None:
     with pytest.raises(IncompleteQueryError):
         build().compile(SQLITE)
 

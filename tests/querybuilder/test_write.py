@@ -154,7 +154,7 @@ def test_sqlite_takes_bytes_alone_and_refuses_them_in_bulk(run: Run) -> None:
     delete("t").where(col("a").eq(1)).everything(),
     insert("t").rows(param("rows")),
 ])  # fmt: skip
-def test_a_write_that_says_too_little_or_contradicts_itself_is_refused(query: Any) -> None:
+def test_an_incomplete_or_contradictory_write_is_refused(query: Any) -> None:
     with pytest.raises(IncompleteQueryError):
         query.compile(SQLITE)
 

@@ -46,7 +46,7 @@ def test_every_instant_lies_in_exactly_one_period_of_each_kind(zone: str, kind: 
     assert start_us <= at_us < end_us
     before = period.previous
     assert before is not None
-    assert held(calendar, before)[1] == start_us, "bounds meet"
+    assert held(calendar, before)[1] == start_us, "the bounds of neighbours meet"
     assert calendar.period_at(kind, start_us) == period
     assert calendar.period_at(kind, end_us - 1) == period
     assert calendar.period_at(kind, end_us) != period

@@ -130,7 +130,7 @@ class BoardsMachine(RuleBasedStateMachine):
         if name in self.plain:
             assert board == self.plain[name].board
             return
-        assert board.key not in self.keys, "a key is never given again"
+        assert board.key not in self.keys, "a key is never used again"
         self.keys.add(board.key)
         self.plain[name] = PlainBoard(board)
         self.handles.append(board)

@@ -211,7 +211,7 @@ async def test_an_archive_refuses_to_list_rows_beyond_its_top(world: World) -> N
             await world.store.read(asked)
 
 
-async def test_the_rows_are_deleted_and_a_process_with_an_old_copy_of_the_board_notices(world: World) -> None:
+async def test_the_rows_of_an_archived_board_are_deleted_and_old_copies_of_it_refused(world: World) -> None:
     board = await a_season(world, entries=20)
     world.advance(16)
     await close_all(world)
@@ -256,7 +256,7 @@ async def test_another_process_continues_an_archive_wherever_the_first_one_died(
     world.advance(16)
     calls, deaths, alive = 0, 0, False
     while not alive:
-        assert deaths < 200, "it never gets on"
+        assert deaths < 200, "the archive makes no progress"
         # The process of turn n dies at its n-th write, so every step is the last one of some process.
         calls = calls % 9 + 1
         process = world.beside()
@@ -306,7 +306,7 @@ async def test_small_boards_are_archived_together_although_one_of_them_is_delete
     job = close_job(world)
     while not world.observed.owners_archived:
         assert await step(world, job)
-    assert world.observed.owners_archived == 9, "three boards at once"
+    assert world.observed.owners_archived == 9, "one step archives three boards"
     left = [number for number, board in enumerate(boards) if (await stored(world, board)).archived_us is None]
     gone = boards.pop(left[0])
     before.pop(left[0])

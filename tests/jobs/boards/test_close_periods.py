@@ -76,7 +76,7 @@ async def test_the_job_runs_by_the_clock_and_another_process_takes_over(world: W
     told = [world.observed.lag_s]
     running[0].cancel()
     await asyncio.wait(running[:1])
-    assert [*told, world.observed.lag_s] == [0, None], "what waits is the other one's to tell"
+    assert [*told, world.observed.lag_s] == [0, None], "only the other process reports the lag now"
     world.advance(15)
     while not await within(closed(world, board)):
         await world.time.asleep()

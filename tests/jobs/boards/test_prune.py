@@ -69,7 +69,7 @@ async def test_many_ids_are_deleted_in_bounded_steps_with_pauses_as_long_as_the_
     assert await pruning == 25
 
 
-async def test_one_run_is_bounded_and_the_next_goes_on(world: World) -> None:
+async def test_one_run_of_pruning_is_bounded_and_the_next_continues(world: World) -> None:
     board = await world.create("b")
     for number in range(70):
         world.deployment.clock.now_us += 1

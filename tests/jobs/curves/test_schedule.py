@@ -86,7 +86,7 @@ async def test_curves_are_refreshed_although_the_clock_was_set_back(world: World
     [board] = (await fitted(world, {"b": 10}, job)).values()
     world.deployment.clock.now_us -= 3_600_000_000
     await world.post(board, {"owner 0": 1})
-    assert await due(world, job) == 0, "its curve is from the future: how old it is shows from now on"
+    assert await due(world, job) == 0, "its curve is from the future: its age counts from now on"
     assert await due(world, job) == 1
 
 

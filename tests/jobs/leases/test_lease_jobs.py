@@ -181,14 +181,14 @@ async def test_ended_leases_move_without_being_liberated_first_and_running_ones_
         )
         return (yield from moved)
 
-    assert await pools.store.write(move) == 32, "2 were free, 30 were over"
+    assert await pools.store.write(move) == 32, "2 resources were free, 30 leases had ended"
     counts = await pools.counts()
     assert counts["eu"] == RegionCounts(total=8, held=8, acquired=38, freed=30)
     assert (counts["us"].total, counts["us"].held) == (42, 0)
     assert sum(kind == "liberated" for kind, _, _ in await pools.happened()) == 30
     again = await pools.ask("k3", region="eu")
     assert (again.resource, again.region) == (given["k3"].resource, "us"), "its key finds it again"
-    assert again.version == given["k3"].version + 2, "the move and the new holding"
+    assert again.version == given["k3"].version + 2, "one for the move, one for the new lease"
     assert await upkeep.ask(41, region="us", named="more") == 41
 
 
@@ -256,4 +256,4 @@ async def test_a_job_rests_until_its_next_turn_and_another_process_does_not_work
     assert pauses_s == [60, 60, 60]
     lease = await world.store.read(lambda: world.leases.find_lease("job", "liberate"))
     assert lease is not None
-    assert lease.version == 1, "it rests"
+    assert lease.version == 1, "the job rests"

@@ -75,7 +75,7 @@ def test_a_plan_moves_only_available_resources_and_leaves_each_region_its_need(f
         if given_away[region]:
             assert after[region] >= wanted[region] - 1e-6
         if any(move.target == region for move in moves):
-            assert after[region] <= wanted[region] + 1e-6, "nobody gets more than its share"
+            assert after[region] <= wanted[region] + 1e-6, "no region gets more than its share"
 
 
 @given(regions)
@@ -99,7 +99,7 @@ def test_a_plan_that_was_carried_out_leaves_no_next_plan(found: dict[str, Region
     for move in moves:
         for region, change in ((move.source, -move.resources), (move.target, move.resources)):
             after[region] = RegionState(after[region].available + change, after[region].load)
-    assert sum(move.resources for move in plan_moves(after, LIMITS)) <= len(found) ** 2, "but for what was rounded"
+    assert sum(move.resources for move in plan_moves(after, LIMITS)) <= len(found) ** 2, "only rounding may leave moves"
 
 
 @given(st.lists(st.tuples(st.integers(1, 3_600), st.integers(0, 10_000), st.integers(0, 10_000)), max_size=20))

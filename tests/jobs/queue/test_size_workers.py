@@ -58,8 +58,8 @@ async def test_a_store_of_2100_posts_a_second_gets_three_workers_of_700(world: W
     await hold_permits(desk, 8)
     await let_a_post_wait(desk)
     await meter.job.measure()
-    assert await meter.window(posts_per_s=300, busy_workers=300 / 700) == 8, "nobody was in another's way"
-    assert await meter.window(posts_per_s=2_100, busy_workers=8) == 8, "once is chance"
+    assert await meter.window(posts_per_s=300, busy_workers=300 / 700) == 8, "no worker slowed another one down"
+    assert await meter.window(posts_per_s=2_100, busy_workers=8) == 8, "one window may be chance"
     assert await meter.window(posts_per_s=2_100, busy_workers=8) == 3
     sizing = await desk.store.read(desk.semaphore.sizing)
     assert (sizing.capacity, round(sizing.speed, -1)) == (2_100, 690)
@@ -73,7 +73,7 @@ async def test_measuring_writes_nothing_if_nothing_was_applied(world: World) -> 
         meter.time.advance(LIMITS.ingest_sizing_s)
         await meter.job.measure()
     assert await desk.store.read(desk.semaphore.sizing) == before
-    assert before.sized_at_us == 0, "no row of it"
+    assert before.sized_at_us == 0, "no row was written"
 
 
 async def test_two_processes_that_measure_change_the_number_once(world: World) -> None:

@@ -53,7 +53,7 @@ def test_the_number_is_capacity_over_speed_rounded_up_within_bounds(
 @pytest.mark.parametrize("size", [1, 3, MOST])
 def test_a_store_that_takes_three_workers_gets_three(size: int) -> None:
     sizes = settled(Store(2_100, 700), size=size)
-    assert sizes[-1] in (3, 4), "one more is tried now and then"
+    assert sizes[-1] in (3, 4), "one more worker is tried now and then"
     assert sum(each == 3 for each in sizes[-20:]) >= 15
 
 

@@ -99,7 +99,9 @@ async def test_a_post_counts_if_its_own_time_lies_between_opening_and_end(deploy
     deployment.clock.now_us = NOW_US + 12 * S
     assert isinstance((await post(deployment, board, -10.000001)).error, NotOpenYetError)
     assert isinstance((await post(deployment, board, 10)).error, PeriodClosedError)
-    assert isinstance((await post(deployment, board)).error, PeriodClosedError), "it counts as of its arrival"
+    assert isinstance((await post(deployment, board)).error, PeriodClosedError), (
+        "a post without a time counts as of its arrival"
+    )
     for at_s in (-10, 0, 9.999999):
         assert (await post(deployment, board, at_s)).status is PostStatus.APPLIED
     deployment.clock.now_us = NOW_US + 15 * S
@@ -149,14 +151,14 @@ async def test_the_mark_of_the_store_shuts_a_family_for_processes_whose_clocks_a
 async def test_a_board_is_shut_once_and_then_listed_for_the_next_stage(deployment: Deployment) -> None:
     board = await a_season(deployment)
     assert await due(deployment, ClosingStage.OPEN) == []
-    assert await shut(deployment, board) == [], "it is not time"
+    assert await shut(deployment, board) == [], "its time is not over"
     deployment.clock.now_us = NOW_US + 15 * S
     assert await due(deployment, ClosingStage.OPEN) == ["b"]
     [closed] = await shut(deployment, board)
     assert closed.closed_us == deployment.clock.now_us
     assert await shut(deployment, board) == []
     assert await due(deployment, ClosingStage.OPEN) == await due(deployment, ClosingStage.SHUT) == []
-    assert await due(deployment, ClosingStage.FROZEN) == [], "it keeps its rows"
+    assert await due(deployment, ClosingStage.FROZEN) == [], "the board keeps its rows"
 
 
 async def test_a_board_with_too_many_entries_to_count_waits_for_its_final_curve(deployment: Deployment) -> None:
@@ -225,7 +227,7 @@ async def test_a_season_changes_its_times_only_if_no_past_decision_changes(deplo
     with pytest.raises(SpecConflictError):
         await change(replace(longer, grace_seconds=600))
     kept = await change(replace(longer, keep_seconds=10))
-    assert await due(deployment, ClosingStage.FROZEN) == ["b"], "it is looked at again"
+    assert await due(deployment, ClosingStage.FROZEN) == ["b"], "the board is listed again"
     assert not await deployment.store.write(
         lambda: select_boards_to_archive(deployment.dialect, [kept], now_us=deployment.clock.now_us)
     )

@@ -79,7 +79,7 @@ async def test_keys_are_listed_in_pages_and_every_change_changes_the_counts(depl
     assert [[key.id for key in page] for page in pages] == [["k0", "k1"], ["k2"]]
 
 
-async def test_of_two_operators_who_revoke_each_others_key_at_once_one_is_refused(deployment: Deployment) -> None:
+async def test_one_of_two_operators_who_revoke_each_others_key_at_once_is_refused(deployment: Deployment) -> None:
     async def keep_ops(key_id: str) -> None:
         await deployment.store.write(lambda: revoke_key(deployment.dialect, key_id, now_us=10, keep_ops=True))
 

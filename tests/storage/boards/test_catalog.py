@@ -134,7 +134,7 @@ async def test_a_deleted_board_is_unknown_and_its_key_is_never_used_again(deploy
     fresh = await deployment.create("b", XP)
     assert await deployment.rows(fresh, ["ada"]) == {}
     outcome = await deployment.apply_one(deployment.post("ada", part(fresh, {"xp": 1}), post_id="p"))
-    assert (outcome.status, outcome.stats) == ("applied", [1]), "post ids went with the board"
+    assert (outcome.status, outcome.stats) == ("applied", [1]), "the board's post ids were deleted with it"
 
 
 async def test_a_reopened_store_does_not_use_a_deleted_boards_key_again(open_store: OpenStore) -> None:
@@ -163,7 +163,7 @@ async def test_a_reset_empties_a_board_keeps_its_spec_and_begins_an_epoch(deploy
     assert await deployment.stats(other, "ada") == {"xp": 5}
 
 
-async def test_whoever_reads_a_board_after_its_reset_gets_the_new_epoch(deployment: Deployment) -> None:
+async def test_the_statements_of_a_board_have_its_new_epoch_after_a_reset(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     assert deployment.entries(board).board.epoch == 1
     empty = await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
@@ -207,7 +207,7 @@ async def test_a_store_refuses_boards_beyond_its_limit(deployment: Deployment) -
     b = await create("b")
     with pytest.raises(TooManyBoardsError):
         await create("c")
-    assert await create("b") == b, "one that exists is confirmed even then"
+    assert await create("b") == b, "a board that exists is confirmed even then"
     await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="a"))
     assert (await create("c")).key > b.key
 
@@ -232,7 +232,7 @@ async def test_a_sqlite_store_refuses_tables_of_boards_beyond_its_limit(store: S
             await create("c", TableSharing.OWN)
     else:
         await create("c", TableSharing.OWN)
-    assert await create("a", TableSharing.OWN) == a, "one that exists is confirmed even then"
+    assert await create("a", TableSharing.OWN) == a, "a board that exists is confirmed even then"
     await create("d", TableSharing.SHARED)
     await deployment.store.write(lambda: delete_board(store.dialect, board_id="a"))
     await create("e", TableSharing.OWN)
@@ -322,7 +322,7 @@ async def test_the_catalog_tells_its_listeners_of_a_deleted_board_once(deploymen
     assert gone[3:] == [boards["loaded"].key]
     await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="still"))
     await catalog.load(boards_max=9)
-    assert len(gone) == 4, "an emptied board is the same one"
+    assert len(gone) == 4, "an emptied board is still the same board"
 
 
 async def test_a_read_that_began_before_a_board_was_created_does_not_call_it_deleted(deployment: Deployment) -> None:

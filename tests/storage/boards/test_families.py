@@ -106,7 +106,7 @@ async def test_a_repeated_post_is_a_duplicate_on_the_boards_that_took_it_first(d
     other = await a_family(deployment, "other")
     [board] = await boards_of(deployment, other, "all")
     [[elsewhere]] = await deployment.apply(family_post(deployment, other, "ada", 5, board, post_id="p"))
-    assert elsewhere.status is PostStatus.APPLIED, "a post id is a family's own"
+    assert elsewhere.status is PostStatus.APPLIED, "each family has its own post ids"
 
 
 async def test_a_post_that_one_board_refuses_changes_no_board_and_is_not_remembered(deployment: Deployment) -> None:
@@ -145,7 +145,7 @@ async def test_boards_are_created_once_however_often_they_are_requested(deployme
     wanted = [NewBoard("f:2021", "")]
     with pytest.raises(TooManyBoardsError):
         await deployment.store.write(lambda: make_boards(deployment.dialect, "f", wanted, now_us=1, boards_max=8))
-    assert len(await boards_of(deployment, family, "all")) == 1, "one that is there needs no room"
+    assert len(await boards_of(deployment, family, "all")) == 1, "a board that exists needs no room"
 
 
 async def test_a_family_creates_no_more_tables_than_a_sqlite_store_may_hold(deployment: Deployment) -> None:
@@ -161,7 +161,7 @@ async def test_a_family_creates_no_more_tables_than_a_sqlite_store_may_hold(depl
     if deployment.dialect.parses_schema and not family.shares_table:
         with pytest.raises(TooManyOwnTablesError):
             await make(2)
-        assert await boards_of(deployment, family, "all") == [first], "nothing was made"
+        assert await boards_of(deployment, family, "all") == [first], "no board was created"
         assert len(await make(3)) == 3
     else:
         assert len(await make(2)) == 3

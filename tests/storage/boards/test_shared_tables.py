@@ -59,13 +59,13 @@ async def test_boards_with_equal_columns_share_a_table_and_their_statements(depl
 
 
 @pytest.mark.parametrize("rows_max", [10, 25, 1_000])
-async def test_what_an_emptied_or_deleted_board_left_is_swept_in_bounded_steps(
+async def test_rows_of_an_emptied_or_deleted_board_are_swept_in_bounded_steps(
     deployment: Deployment, rows_max: int
 ) -> None:
     stays, emptied, deleted = [await filled(deployment, name) for name in ("stays", "emptied", "deleted")]
     await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="emptied"))
     await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="deleted"))
-    assert await rows_in_table(deployment, stays) == 75, "the transaction of either did not wait for rows to go"
+    assert await rows_in_table(deployment, stays) == 75, "neither transaction waited for rows to be deleted"
     steps = await swept(deployment, rows_max)
     assert max(steps) <= rows_max
     assert await rows_in_table(deployment, stays) == 25
@@ -73,7 +73,7 @@ async def test_what_an_emptied_or_deleted_board_left_is_swept_in_bounded_steps(
     assert await deployment.rows(emptied, OWNERS) == await deployment.rows(deleted, OWNERS) == {}
 
 
-async def test_a_deleted_boards_post_ids_go_and_those_of_others_stay(deployment: Deployment) -> None:
+async def test_a_deleted_boards_post_ids_are_deleted_and_those_of_others_stay(deployment: Deployment) -> None:
     deleted, stays = await deployment.create("deleted", XP), await deployment.create("stays", XP)
     await deployment.apply(*(deployment.post("ada", part(deleted, {"xp": 1}), post_id=f"p{n}") for n in range(5)))
     kept = deployment.post("ada", part(stays, {"xp": 1}), post_id="p0")
@@ -85,7 +85,7 @@ async def test_a_deleted_boards_post_ids_go_and_those_of_others_stay(deployment:
     assert (await deployment.apply_one(kept)).status is PostStatus.DUPLICATE
 
 
-async def test_posts_and_a_reset_at_the_same_time_leave_what_the_totals_say(deployment: Deployment) -> None:
+async def test_the_totals_stay_true_if_posts_and_a_reset_happen_at_once(deployment: Deployment) -> None:
     board = await filled(deployment, "b")
     stays = await filled(deployment, "stays")
 
@@ -113,7 +113,7 @@ async def test_an_old_copy_of_a_board_erases_rows_where_they_are_now(deployment:
         await deployment.erase(board, "o01")
 
 
-async def test_an_old_copy_of_a_board_learns_that_its_totals_are_gone(deployment: Deployment) -> None:
+async def test_a_check_of_an_old_copy_of_an_emptied_board_says_that_it_changed(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     await deployment.store.read(lambda: check_exists(deployment.dialect, board))
     await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))

@@ -59,7 +59,9 @@ async def test_a_shorter_grace_closes_the_periods_whose_new_end_is_past(deployme
     assert await due(deployment, ClosingStage.OPEN) == []
     family = await put(deployment, DAY_S)
     applied, late = PostStatus.APPLIED, PostStatus.REJECTED
-    assert await post(deployment, family, *boards) == [applied, late, applied, applied], "by copies of before"
+    assert await post(deployment, family, *boards) == [applied, late, applied, applied], (
+        "posted with the earlier copies"
+    )
     assert await due(deployment, ClosingStage.OPEN) == [past.id]
     closed = await deployment.store.write(lambda: shut_boards(deployment.dialect, [past], now_us=NOW_US))
     assert [board.id for board in closed] == [past.id]
@@ -84,7 +86,7 @@ async def test_a_grace_may_be_shortened_again_and_never_lengthened(deployment: D
     await put(deployment, 100)
     family = await put(deployment, 10)
     assert (family.spec.grace_seconds, family.spec.longest_grace_us) == (10, LONG_S * S)
-    assert (await put(deployment, 10)).spec == family.spec, "confirmed"
+    assert (await put(deployment, 10)).spec == family.spec, "an equal spec is confirmed"
     with pytest.raises(SpecConflictError, match="only be shortened") as refused:
         await put(deployment, 11)
     assert refused.value.pointer == "/grace_seconds"
@@ -94,7 +96,7 @@ async def test_closed_boards_are_archived_by_the_new_grace(deployment: Deploymen
     await put(deployment, 999 * DAY_S, keep=1)
     [past] = await boards_of(deployment, PAST)
     await deployment.store.write(lambda: shut_boards(deployment.dialect, [past], now_us=NOW_US))
-    assert await due(deployment, ClosingStage.FROZEN) == [], "the day after has a grace too"
+    assert await due(deployment, ClosingStage.FROZEN) == [], "the next day has a grace, too"
     await put(deployment, 0, keep=1)
     assert await due(deployment, ClosingStage.FROZEN) == [past.id]
 

@@ -129,7 +129,7 @@ async def test_an_audit_finds_a_curve_that_counts_wrongly(deployment: Deployment
     assert (await made.audit(moment)).beyond_certificate == []
 
 
-async def test_an_audit_reads_the_log_only_where_something_changed_since_the_fit(deployment: Deployment) -> None:
+async def test_an_audit_needs_the_log_only_if_the_board_changed_since_the_fit(deployment: Deployment) -> None:
     made = await audited(deployment)
     moment = await made.fit()
     unmarked = replace(moment, mark=None)
@@ -180,7 +180,7 @@ async def test_an_audit_takes_a_live_curve_as_of_its_own_mark(deployment: Deploy
         await made.post(30)
 
 
-async def test_an_audit_compares_no_deleted_or_recreated_board(deployment: Deployment) -> None:
+async def test_an_audit_refuses_a_board_that_was_emptied_or_deleted(deployment: Deployment) -> None:
     made = await audited(deployment)
     moment = await made.fit()
     await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))

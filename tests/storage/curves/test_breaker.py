@@ -64,4 +64,4 @@ def test_a_trial_that_succeeds_closes_the_breaker() -> None:
     breaker.succeeded()
     assert not breaker.open
     breaker.failed()
-    assert breaker.allows(), "it counts anew"
+    assert breaker.allows(), "the breaker counts from 0 again"

@@ -89,7 +89,7 @@ async def test_a_stopped_server_costs_timeouts_only_until_the_breaker_opens(
         assert TIMEOUT_S * 0.9 < time.monotonic() - began_s < WAIT_S
         assert cache.servers_left_alone == left_alone
     answered = await cache.get_many(["a"])
-    assert (answered.values, answered.errors) == ({}, 0), "nobody was asked"
+    assert (answered.values, answered.errors) == ({}, 0), "no server was asked"
     server.resume()
     async with asyncio.timeout(WAIT_S):
         while not (await cache.get_many(["a"])).values:

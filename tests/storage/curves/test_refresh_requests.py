@@ -89,7 +89,7 @@ async def test_a_request_that_was_renewed_meanwhile_is_not_taken_as_the_old_one(
     assert await take(deployment, second)
 
 
-async def test_a_request_given_back_can_be_taken_again_but_a_later_taker_keeps_its_own(deployment: Deployment) -> None:
+async def test_a_request_given_back_is_open_again_unless_a_later_one_was_taken(deployment: Deployment) -> None:
     board = await a_board(deployment)
     await demand(deployment, board)
     [first] = await listed(deployment)

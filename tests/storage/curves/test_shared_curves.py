@@ -127,7 +127,7 @@ async def test_a_process_takes_a_curve_from_memcached_and_only_its_version_from_
     assert await front.book.poll() == 5
     assert [found.total for index in range(5) if (found := front.book.find_curve(board, index))] == [10, 11, 12, 13, 14]
     assert front.read == {"hit": 5}
-    assert front.store.reads == 1, "the list of versions"
+    assert front.store.reads == 1, "only the list of versions was read"
     await front.book.poll()
     assert (front.read, front.store.reads) == ({"hit": 5}, 2)
 
@@ -258,10 +258,10 @@ async def test_a_poll_stops_asking_after_a_failure_and_an_open_breaker_counts_no
         await job.refresh(board, index, curve(10))
     server.kill()
     assert await front.book.poll() == 5
-    assert front.errors == 1, "of three batches the first"
+    assert front.errors == 1, "only the first of three batches failed"
     await job.refresh(board, 0, curve(11))
     await front.book.poll()
-    assert front.errors == 2, "now it is left alone"
+    assert front.errors == 2, "the server is left alone now"
     await job.refresh(board, 0, curve(12))
     await front.book.poll()
     assert front.errors == 2

@@ -48,7 +48,7 @@ async def test_every_process_that_polls_serves_a_stored_curve(deployment: Deploy
     assert await shelf.book.poll() == 0
     assert shelf.book.find_curve(board, 0) is None
     await stored(deployment, board, 0, 10)
-    assert shelf.book.find_curve(board, 0) is None, "until the next poll"
+    assert shelf.book.find_curve(board, 0) is None, "no curve serves before the next poll"
     assert await shelf.book.poll() == 1
     assert shelf.book.find_curve(board, 0) == curve(10)
     assert shelf.book.find_curve(board, 1) is None
@@ -60,7 +60,7 @@ async def test_an_older_curve_never_replaces_a_newer_one(deployment: Deployment)
     shelf = Shelf(deployment)
     versions = [await stored(deployment, board, 0, total) for total in (10, 11, 12)]
     assert versions == sorted(set(versions))
-    assert await shelf.book.poll() == 1, "the last one is all that is kept"
+    assert await shelf.book.poll() == 1, "only the last curve is kept"
     assert shelf.book.find_curve(board, 0) == curve(12)
     shelf.book.serve_curve(ServedCurve(board.key, 0, board.epoch, versions[0], curve(10)))
     assert shelf.book.find_curve(board, 0) == curve(12)
@@ -110,7 +110,7 @@ async def test_a_reset_voids_what_was_fitted_before_it(deployment: Deployment) -
     with pytest.raises(UnknownBoardError, match="emptied"):
         await stored(deployment, board, 0, 11)
     assert await shelf.book.poll() == 0
-    assert await Shelf(deployment).book.poll() == 0, "nothing of it is left"
+    assert await Shelf(deployment).book.poll() == 0, "no curve of the earlier epoch is left"
     await stored(deployment, emptied, 0, 12)
     await shelf.book.poll()
     assert shelf.book.find_curve(emptied, 0) == curve(12)
@@ -201,7 +201,7 @@ async def test_the_next_poll_repeats_one_that_failed_between_list_and_contents(d
     assert book.find_curve(board, 0) == curve(10)
 
 
-async def test_a_poll_takes_the_new_version_of_a_curve_that_is_replaced_while_it_reads(deployment: Deployment) -> None:
+async def test_a_poll_takes_the_new_version_of_a_curve_replaced_meanwhile(deployment: Deployment) -> None:
     board = await deployment.create("b", ranked("xp"))
     await stored(deployment, board, 0, 10)
     store = SlowReads(deployment.store)

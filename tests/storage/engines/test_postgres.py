@@ -267,7 +267,7 @@ async def test_totals_are_the_sum_of_shares_that_groups_write_in_turn(processes:
         deployment.clock.now_us += 1
         await deployment.apply(deployment.post(f"o{number}", part(board, {"xp": number})))
     stored = select(col("column_index")).from_(TOTALS).where(col("column_index").gt(500_000))
-    assert await deployment.store.read_query(stored.build(POSTGRES)), "more rows than one hold a total"
+    assert await deployment.store.read_query(stored.build(POSTGRES)), "a total lies in more than one row"
     assert await deployment.totals(board) == {0: 6, ALL_ENTRIES: 6, CHANGES: 6}
     _, totals = parse_totals_rows(
         await deployment.store.read_query(deployment.entries(board).build_totals_query(["o1"]))

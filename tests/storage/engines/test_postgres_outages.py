@@ -60,7 +60,7 @@ async def test_a_commit_without_an_answer_is_settled_by_post_ids_or_reported_as_
         post = deployment.post("ada", part(board, {"xp": 1}), post_id="x" if with_id else None)
         if with_id:
             [[outcome]] = await writer.submit([post])
-            assert outcome.status is PostStatus.DUPLICATE, "the first time counted"
+            assert outcome.status is PostStatus.DUPLICATE, "the first commit counted"
         else:
             with pytest.raises(OutcomeUnknownError):
                 await writer.submit([post])
@@ -125,7 +125,7 @@ async def test_terminating_sessions_under_load_costs_nothing_but_time(
     await posting
     await writer.close()
     assert {owner: (await deployment.stats(board, owner) or {})["xp"] for owner in sums} == sums
-    assert len(refusals) < 20, "most of it was settled without the client"
+    assert len(refusals) < 20, "the store settled most posts without the client"
 
 
 async def test_the_store_finds_a_crashed_server_again() -> None:

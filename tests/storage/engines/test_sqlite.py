@@ -187,7 +187,7 @@ async def test_a_cancelled_read_returns_its_connection_once_the_connection_is_id
     await asyncio.wait([abandoned])
     async with asyncio.timeout(60):
         for _ in range(4):
-            assert await deployment.stats(board, "ada") is None, "on the connection that is idle"
+            assert await deployment.stats(board, "ada") is None, "reads run on the idle connection"
     free.set()
     await store.close()
 
@@ -203,7 +203,7 @@ async def test_a_checkpoint_that_comes_due_during_closing_raises_nothing(path: P
     for _ in range(5):
         await asyncio.sleep(0)
     assert troubles == []
-    assert not path.with_name("boards.db-wal").exists(), "the last to close leaves one file"
+    assert not path.with_name("boards.db-wal").exists(), "the last connection to close leaves one file"
 
 
 def size_of(path: Path) -> int:

@@ -177,7 +177,7 @@ async def test_damage_is_logged_once_and_nothing_is_written_afterwards(path: Pat
     [told] = lines
     assert (told["event"], told["log_level"], told["path"]) == ("store_damaged", "error", str(path))
     assert "malformed" in told["cause"]
-    assert await deployment.stats(whole, "owner-0007") == before, "what is sound can be read"
+    assert await deployment.stats(whole, "owner-0007") == before, "the sound board can be read"
     await store.close()
 
 

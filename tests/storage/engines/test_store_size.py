@@ -18,7 +18,7 @@ async def test_a_store_grows_with_what_is_posted(store: Store) -> None:
     assert (await store.size()).store_bytes > before.store_bytes > 0
 
 
-async def test_the_size_of_a_file_store_counts_its_log_and_reports_the_room_on_its_disk(tmp_path: Path) -> None:
+async def test_a_sqlite_store_reports_the_size_of_its_files_and_the_room_on_its_disk(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "boards.db", SQLITE_LIMITS)
     await Deployment.on(store)
     size = await store.size()

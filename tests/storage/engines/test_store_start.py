@@ -69,7 +69,7 @@ async def test_a_store_restored_from_a_server_with_higher_numbers_continues_them
     await moved_here(raw)
 
     stores = [await PostgresStore.open(place, POSTGRES_LIMITS) for _ in range(3)]
-    assert await journal_of(stores[0]) == [], "its rows are of the future"
+    assert await journal_of(stores[0]) == [], "its rows have numbers of the future"
     salts = await asyncio.gather(*map(prepare_store, stores))
     assert len(set(salts)) == 1
     after = await Deployment.on(stores[1])

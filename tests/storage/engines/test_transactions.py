@@ -41,7 +41,7 @@ async def test_a_read_sees_every_write_that_was_acknowledged_before(deployment: 
         reads = [xp_on(deployment, board, heavy=index % 3 == 0) for index in range(6)]
         assert await asyncio.gather(*reads) == [[[total]]] * 6
         rows = await deployment.store.read_query(deployment.entries(board).build_totals_query(["ada"]))
-        assert len(rows) == 4, "the entry, and three totals"
+        assert len(rows) == 4, "one row of the entry and three of totals"
 
 
 @pytest.mark.parametrize("heavy", [False, True])

@@ -85,7 +85,9 @@ async def check_all(deployment: Deployment, board: Board, index: int, fitted: Co
 
 @pytest.mark.parametrize("ties", Ties)
 @pytest.mark.parametrize("best", Best)
-async def test_counts_agree_after_every_kind_of_change(deployment: Deployment, best: Best, ties: Ties) -> None:
+async def test_short_and_full_counts_agree_after_every_kind_of_change(
+    deployment: Deployment, best: Best, ties: Ties
+) -> None:
     board = await deployment.create("b", *columns(best), ties=ties)
     rng = random.Random(5)
     await fill(deployment, board, rng)
@@ -140,7 +142,7 @@ async def test_the_short_count_refuses_where_the_log_is_incomplete_or_too_long(d
     fitted = await fit(deployment, board, 1)
     assert await asked(deployment, board, fitted) is not None
     later = fitted._replace(mark=LogMark(fitted.mark.position + 1_000))
-    assert await asked(deployment, board, later) is None, "of a store whose numbers are larger than this one's"
+    assert await asked(deployment, board, later) is None, "the mark is of a store with larger numbers"
     await fill(deployment, board, rng, posts=30)
     logged = 0
 
@@ -157,7 +159,7 @@ async def test_the_short_count_refuses_where_the_log_is_incomplete_or_too_long(d
     assert await asked(deployment, board, fitted) is None, "the log no longer reaches back to the mark"
 
 
-async def test_counts_agree_in_every_snapshot_while_others_write(deployment: Deployment) -> None:
+async def test_short_and_full_counts_agree_in_every_snapshot_while_others_write(deployment: Deployment) -> None:
     board = await deployment.create("b", *columns(Best.HIGH))
     rng = random.Random(8)
     await fill(deployment, board, rng)
@@ -165,7 +167,7 @@ async def test_counts_agree_in_every_snapshot_while_others_write(deployment: Dep
     await compare_while_writing(deployment, [deployment], board, fitted)
 
 
-async def test_counts_agree_while_many_transactions_of_several_processes_overlap(place: str) -> None:
+async def test_short_and_full_counts_agree_while_many_transactions_overlap(place: str) -> None:
     """Marks are also taken while transactions run: what those had not committed counts once."""
     stores: list[Store] = [await PostgresStore.open(place, POSTGRES_LIMITS) for _ in range(4)]
     reader, *writers = [await Deployment.on(store) for store in stores]

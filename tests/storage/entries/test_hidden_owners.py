@@ -31,11 +31,11 @@ async def test_an_owner_gets_no_new_row_while_being_hidden_or_shown(deployment: 
     assert await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=True))
     await store.write(lambda: statements.end_change("ada", now_us=1, hide=True))
     assert not await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=True)), (
-        "who is hidden stays so"
+        "a hidden owner stays hidden"
     )
     await deployment.apply(deployment.post("ada", part(other, {"xp": 1})))
     assert await deployment.stats(other, "ada") is None
-    assert await deployment.stats(board, "ada") == {"xp": 7}, "not moved yet"
+    assert await deployment.stats(board, "ada") == {"xp": 7}, "the row was not moved yet"
 
 
 @pytest.mark.parametrize("hide", [True, False])
@@ -98,7 +98,7 @@ async def test_posts_count_once_while_their_owner_is_hidden_and_shown(processes:
             await settled()
             await store.write(lambda: statements.end_change("ada", now_us=1, hide=True))
             await hide()
-            assert await first.rows(board, ["ada"]) == {}, "hidden is hidden at once"
+            assert await first.rows(board, ["ada"]) == {}, "a hidden owner has no row at once"
             await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=False))
             await settled()
             await store.write(lambda: statements.end_change("ada", now_us=1, hide=False))

@@ -190,7 +190,7 @@ async def test_a_key_that_a_read_found_without_a_lease_is_not_read_again(counter
     assert counterpart.store.written
     assert not [sql for sql in counterpart.store.written if "lease_pools" in sql]
     await counterpart.desk.release_lease(Release(CLIENT, "numbers", "k0"))
-    assert [sql for sql in counterpart.store.written if "lease_pools" in sql], "nobody had looked for that one"
+    assert [sql for sql in counterpart.store.written if "lease_pools" in sql], "no read had looked for that key"
 
 
 async def test_a_finding_from_before_another_transaction_of_its_key_is_read_again(counterpart: Counterpart) -> None:
@@ -286,9 +286,9 @@ async def test_one_statement_gives_and_counts_a_resource_that_was_seen_ahead(
     await pools.add(*names)
     first = await long_ask(straight, "first")
     assert (first.resource, first.version, first.acquired) == ("n000", 1, True)
-    assert straight.store.alone == 0, "nobody had looked"
+    assert straight.store.alone == 0, "no read had looked ahead"
     given = [await long_ask(straight, f"k{number}") for number in range(150)]
-    assert straight.store.alone == 150, "who comes next was looked for beside it"
+    assert straight.store.alone == 150, "each statement also looked for the next resources"
     assert [one.resource for one in given] == names[1:151]
     assert (await pools.counts())["eu"] == RegionCounts(total=200, held=151, acquired=151)
     happened = [each[1:] for each in await pools.happened() if each[0] == "acquired"]

@@ -44,7 +44,7 @@ async def test_a_resource_that_joins_before_the_known_front_of_the_queue_is_foun
     pools.clock.now_us -= 2_000
     await pools.add("earliest", pool_id="one")
     pools.clock.now_us += 2_000
-    assert await taken(pools, "y") == ("late", 1), "the front was known"
+    assert await taken(pools, "y") == ("late", 1), "the desk remembered the front"
     assert await taken(pools, "z") == ("earliest", 1), "before the queue is called empty, all of it is read"
 
 

@@ -115,7 +115,7 @@ async def test_a_lease_that_would_have_ended_already_is_refused(pools: Pools) ->
     with pytest.raises(LeaseInPastError):
         await pools.ask("ada", until_us=pools.clock())
     await pools.ask("ada")
-    assert (await pools.ask("ada", until_us=1)).resource == "a", "one that runs is not shortened"
+    assert (await pools.ask("ada", until_us=1)).resource == "a", "a running lease is not shortened"
 
 
 async def test_requests_of_one_transaction_share_the_free_resources(pools: Pools) -> None:
@@ -198,7 +198,7 @@ async def test_a_request_is_decided_again_if_its_resource_changed_before_the_wri
                         assert (yield from resources.write_changes([ResourceChange(row, extended)]))
                 query = program.send((yield query))
         except StopIteration as stop:
-            assert writes == 2, "what was overtaken was decided again"
+            assert writes == 2, "the overtaken request was decided again"
             outcomes: list[Outcome] = stop.value
             return outcomes
 

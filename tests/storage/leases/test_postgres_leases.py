@@ -99,8 +99,8 @@ async def test_holders_of_several_processes_never_hold_at_once_and_versions_grow
     for resource in RESOURCES:
         found = [holding for holder in holders for name, holding in holder.holdings if name == resource]
         found.sort(key=lambda holding: holding.version)
-        assert [holding.version for holding in found] == list(range(1, len(found) + 1)), "each number once"
+        assert [holding.version for holding in found] == list(range(1, len(found) + 1)), "each version once"
         for earlier, later in itertools.pairwise(found):
             assert earlier.until_us <= later.from_us, "two live holders"
     assert sum(len(holder.holdings) for holder in holders) == PROCESSES * HOLDERS * CLAIMS
-    assert sum(holder.lost for holder in holders) > 0, "nobody was late: nothing was shown"
+    assert sum(holder.lost for holder in holders) > 0, "no holder was late, so the test shows nothing"

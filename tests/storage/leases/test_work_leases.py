@@ -62,7 +62,7 @@ async def test_one_holder_takes_a_lease_and_others_are_refused_until_it_ends(des
         with pytest.raises(LeaseTakenError, match="held by ada") as refused:
             await desk.claim(holder)
         assert refused.value.free_in_us == LEASE_US + MARGIN_US
-    assert isinstance(refused.value, StoreBusyError), "whoever asked may come again"
+    assert isinstance(refused.value, StoreBusyError), "the caller may claim again"
     assert (await desk.claim("bob", "other")).version == 1
 
 

@@ -238,7 +238,7 @@ async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Dep
     assert await owners() == [None, "bob", None, "bob", None, "bob", None, None, "ada", "ada"]
     rows = await page_of(store)
     assert {row.record for row in rows if row.owner is None and row.board_key} == {None}
-    assert rows[0].next == "001", "until everybody has counted them"
+    assert rows[0].next == "001", "the cells stay until everybody has counted them"
 
 
 async def test_erasing_an_owner_renames_it_in_every_block(

@@ -157,5 +157,5 @@ async def test_a_group_of_ids_is_deleted_whole_so_that_every_step_makes_progress
             *(deployment.post("ada", part(board, {"xp": 1}), post_id=f"{now_us}-{index}") for index in range(6))
         )
     assert await pruned(deployment, deployment.clock(), 2) == 6
-    assert await pruned(deployment, deployment.clock(), 2) == 0, "what is not older stays"
+    assert await pruned(deployment, deployment.clock(), 2) == 0, "ids that are not older stay"
     assert await pruned(deployment, deployment.clock() + 1, 100) == 6

@@ -139,7 +139,7 @@ async def test_totals_count_the_rows_and_the_values_of_each_ranked_column(deploy
     assert await deployment.totals(board) == {ALL_ENTRIES: 3, CHANGES: 6, 0: 1, 1: 2}
 
 
-async def test_an_erased_owner_begins_anew(deployment: Deployment) -> None:
+async def test_a_post_after_an_erasure_starts_from_nothing(deployment: Deployment) -> None:
     board = await deployment.create("b", XP, LAP)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5, "lap": 7})))
     await deployment.erase(board, "ada")

@@ -106,7 +106,7 @@ def test_an_overlong_transaction_is_trouble_unless_it_has_many_posts() -> None:
     load.commits(2_000, gains_up_to(8))
     before = load.limit.limit
     load.limit.record_commit(20 * POSTS, seconds=20 * 0.02, now_s=load.now_s + 0.1, waiting=True)
-    assert load.limit.limit >= before - 1, "as long as its posts take"
+    assert load.limit.limit >= before - 1, "it took as long as its posts take"
     load.limit.record_commit(POSTS, seconds=0.02 * 2 * OVERLONG_RATIO, now_s=load.now_s + 5, waiting=True)
     assert load.limit.limit <= (before + 1) // 2
 

@@ -119,7 +119,7 @@ async def test_groups_are_in_flight_together_unless_they_share_an_owner(deployme
 
 
 @pytest.mark.parametrize("next_begins", [True, False])
-async def test_a_batch_is_answered_once_the_next_one_is_in_the_store_or_takes_too_long(
+async def test_a_batch_is_answered_when_the_next_one_begins_or_takes_too_long(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, next_begins: bool
 ) -> None:
     monkeypatch.setattr(writer, "BATCH_POSTS", 2)

@@ -132,7 +132,7 @@ async def test_the_first_of_two_posts_with_one_id_counts_wherever_they_wait(desk
     [drained] = await desk.drain()
     assert drained.statuses["rejected"] == 1
     fate = await desk.fate(board, "p/1")
-    assert (fate.status, fate.stats) == (PostStatus.APPLIED, [5, 0]), "the id is the first one's"
+    assert (fate.status, fate.stats) == (PostStatus.APPLIED, [5, 0]), "the id belongs to the first post"
 
 
 async def test_the_fate_of_a_post_is_known_while_it_waits_and_afterwards(desk: QueueDesk) -> None:
@@ -243,7 +243,7 @@ async def test_posts_that_another_worker_applied_are_not_applied_again_under_the
         assert await desk.round(same) is not None
 
     paused.before_write = meanwhile
-    assert await desk.round(first) is None, "found gone, looked again, and nothing is left"
+    assert await desk.round(first) is None, "the worker looked again, and nothing was left"
     assert await desk.deployment.stats(board, "ada") == {"xp": 1, "last": 0}
 
 

@@ -96,7 +96,9 @@ class Queueing(RuleBasedStateMachine):
             worker.share = Share(worker.share.permit)
             return
         if drained is None:
-            assert not any(self.queued[shard] for shard in worker.share.shards), "what waits in its shards is its work"
+            assert not any(self.queued[shard] for shard in worker.share.shards), (
+                "a worker works on what waits in its shards"
+            )
             return
         assert 1 <= sum(drained.posts.values()) <= ROUND_POSTS
         assert drained.posts.keys() <= worker.share.shards.keys()

@@ -24,7 +24,7 @@ async def resize(desk: QueueDesk, size: int) -> None:
     sizing = Sizing(size, 2 * size, 3, desk.clock())
     assert await desk.store.write(lambda: desk.semaphore.resize(sizing, found=found))
     assert not await desk.store.write(lambda: desk.semaphore.resize(replace(sizing, size=9), found=found)), (
-        "it is known"
+        "a sizing that was changed meanwhile is refused"
     )
     assert await desk.store.read(desk.semaphore.sizing) == sizing
 
@@ -82,7 +82,7 @@ async def test_a_worker_that_slept_loses_its_shards_and_claims_again(desk: Queue
     assert shards_of(bob) == [list(range(SHARDS))]
     await desk.tend(ada)
     assert shards_of(ada) == [[]]
-    assert ada.share.permit is not None, "there is a second one"
+    assert ada.share.permit is not None, "there is a second permit"
 
 
 async def test_a_released_shard_is_free_at_once(desk: QueueDesk) -> None:
@@ -113,7 +113,7 @@ async def test_the_number_of_working_workers_follows_the_size_down_and_up(desk: 
     assert await desk.store.read(desk.semaphore.holders) == 1
 
 
-async def test_with_more_workers_than_shards_some_have_none(desk: QueueDesk) -> None:
+async def test_some_workers_have_no_shard_if_workers_outnumber_shards(desk: QueueDesk) -> None:
     await resize(desk, SHARDS + 2)
     workers = [desk.worker(f"worker {number}") for number in range(SHARDS + 2)]
     for _ in range(3):

@@ -72,7 +72,7 @@ async def test_a_key_with_a_lease_elsewhere_gets_that_lease_and_nothing_here(reg
     assert (await us.read(eu)).events == 4
     assert await us.pools.ask("ada", region="us") == first._replace(acquired=False)
     assert (await us.pools.counts())["us"].held == 0
-    assert await us.read(eu) == AppliedPage(0), "what was read is not read again"
+    assert await us.read(eu) == AppliedPage(0), "no event is read twice"
 
 
 async def test_a_request_for_more_time_reaches_the_store_of_the_lease_and_comes_back(
@@ -84,7 +84,7 @@ async def test_a_request_for_more_time_reaches_the_store_of_the_lease_and_comes_
     until_us = first.expires_at_us + 50 * LEASE_US
     for _ in range(3):
         assert (await us.pools.ask("ada", region="us", until_us=until_us)).expires_at_us == first.expires_at_us
-    assert [kind for kind, _, _ in await us.pools.happened()].count("wanted") == 1, "it is asked once"
+    assert [kind for kind, _, _ in await us.pools.happened()].count("wanted") == 1, "the store asks once"
     await eu.read(us)
     assert (await eu.pools.ask("ada", until_us=1)).expires_at_us == until_us
     await us.read(eu)
@@ -114,12 +114,12 @@ async def test_an_ended_lease_elsewhere_does_not_refuse_a_key(regions: tuple[Reg
     assert (await us.pools.ask("over", region="us")).acquired
 
 
-async def test_of_two_leases_of_a_key_the_second_is_found_and_released(regions: tuple[Region, Region]) -> None:
+async def test_the_second_of_two_leases_of_a_key_is_found_and_released(regions: tuple[Region, Region]) -> None:
     eu, us = regions
     first = await us.pools.ask("ada", region="us")
     eu.pools.clock.now_us += 1
     await eu.pools.ask("ada")
-    assert await us.read(eu) == AppliedPage(4), "the first one stays"
+    assert await us.read(eu) == AppliedPage(4), "the first lease stays"
     assert await eu.read(us) == AppliedPage(4, duplicates=1, released=1)
     assert (await eu.pools.counts())["eu"] == RegionCounts(total=3, held=0, acquired=1, freed=1)
     assert [kind for kind, _, _ in await eu.pools.happened()][-2:] == ["duplicate", "released"]
@@ -128,7 +128,7 @@ async def test_of_two_leases_of_a_key_the_second_is_found_and_released(regions: 
     assert (await us.pools.ask("ada", region="us")).resource == first.resource
 
 
-async def test_at_the_same_microsecond_the_name_decides_and_exactly_one_is_released(
+async def test_one_of_two_leases_of_the_same_microsecond_is_released_by_name(
     regions: tuple[Region, Region],
 ) -> None:
     eu, us = regions
